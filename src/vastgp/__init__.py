@@ -1,0 +1,69 @@
+"""Gaussian processes whose capacity is not limited by memory.
+
+The public names are loaded on first use (PEP 562), so that ``import vastgp`` stays quick and a script that only reads
+metrics never starts JAX.
+
+Examples
+--------
+>>> import vastgp
+>>> model = vastgp.QSGPRegressor().fit(X, y)                    # doctest: +SKIP
+>>> mean, std = model.predict(X_new, return_std=True)           # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from vastgp import datasets, kernels, likelihoods, metrics, plots
+    from vastgp.estimators import ExactGPRegressor, QSGPRegressor, load
+    from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+
+# public name -> the module that defines it
+_NAMES = {
+    "ExactGPRegressor": "vastgp.estimators",
+    "QSGPRegressor": "vastgp.estimators",
+    "load": "vastgp.estimators",
+    "RBF": "vastgp.kernels",
+    "Matern12": "vastgp.kernels",
+    "Matern32": "vastgp.kernels",
+    "Matern52": "vastgp.kernels",
+    "RationalQuadratic": "vastgp.kernels",
+}
+_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
+
+__all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
+    "ExactGPRegressor",
+    "QSGPRegressor",
+    "load",
+    "RBF",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "RationalQuadratic",
+    "datasets",
+    "kernels",
+    "likelihoods",
+    "metrics",
+    "plots",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(
+            f"vastgp.{name}"
+        )  # the import system binds it here, so this runs once
+    if name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'vastgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

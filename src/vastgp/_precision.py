@@ -1,0 +1,45 @@
+"""Precision is chosen by each estimator, never for the whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+_X64 = {"float32": False, "float64": True}
+
+
+@contextmanager
+def precision(dtype: object) -> Iterator[None]:
+    """Do JAX work in one floating point precision, whatever the surrounding setting is.
+
+    JAX turns 64-bit numbers into 32-bit ones unless it is told otherwise by a setting of the whole process. Its
+    context manager form acts on the running thread alone and is undone on leaving, also after an error, so a library
+    can use it without changing the numbers of the program around it. It is set both ways: a ``float32`` fit inside a
+    program that enabled 64-bit numbers must make the same 32-bit arrays (random bits included) as anywhere else.
+
+    Parameters
+    ----------
+    dtype : {"float32", "float64"}
+        Precision of arrays made inside the block. Arrays that exist already keep theirs, so a ``float64`` NumPy array
+        handed to JAX inside a ``float32`` block is rounded.
+
+    Raises
+    ------
+    ValueError
+        When ``dtype`` is neither of the two names.
+
+    Notes
+    -----
+    Compiled functions are cached per setting: the same function used under both precisions compiles twice. Do not
+    yield from inside the block of a generator that the caller may leave suspended, as the setting would leak to it.
+    """
+    # `dtype` is annotated as anything: it is what a user wrote, and the answer to a wrong one must be ours.
+    if not isinstance(dtype, str) or dtype not in _X64:
+        raise ValueError(
+            f"dtype must be 'float32' or 'float64', received {dtype!r}. "
+            "Choose 'float32' for speed and memory, 'float64' when a factorisation fails or for reference results."
+        )
+    with jax.enable_x64(_X64[dtype]):
+        yield

@@ -1,0 +1,33 @@
+"""What every test runs under: the CPU, no display, and annotations that are enforced."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from jaxtyping import install_import_hook
+
+# Results to the last bit are part of what is tested, so the device is fixed unless the caller names another.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Shapes and types in the signatures of vastgp hold for every call the tests make (see typechecking.py). The hook acts
+# on modules as they are imported, hence before any test module can import them. VASTGP_TYPECHECK=0 turns it off, to
+# time the suite or to see an error of our own where the annotation would have spoken first.
+if os.environ.get("VASTGP_TYPECHECK", "1") != "0":
+    early = sorted(name for name in sys.modules if name.startswith("vastgp."))
+    if early:
+        raise RuntimeError(f"imported before annotations could be checked: {', '.join(early)}")
+    install_import_hook("vastgp", "typechecking.checked")
+
+_TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
+    for item in items:
+        folder = item.path.relative_to(_TESTS).parts[0]
+        if folder in {"statistical", "system"}:
+            item.add_marker(folder)
