@@ -1,0 +1,91 @@
+"""Checked vectors of predictions: every score and every plot reads its arguments through these."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+FloatArray = NDArray[np.float64]
+
+
+def half_width(level: float) -> float:
+    """Half width of the central interval of a standard normal variable."""
+    if not (np.ndim(level) == 0 and 0.0 < level < 1.0):
+        raise ValueError(f"level: expected a probability in (0, 1), got {level!r}; 95 % is 0.95")
+    return float(ndtri(0.5 * (1.0 + level)))
+
+
+def vector(name: str, value: ArrayLike) -> FloatArray:
+    """`value` as a finite float64 vector of at least one number."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: expected real numbers, got an array of dtype {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name}: expected one value an observation, shape (n,), got shape {array.shape}"
+        )
+    if array.size == 0:
+        raise ValueError(f"{name}: expected at least one value, got an empty array")
+    array = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise ValueError(
+            f"{name}: {bad.size} of {array.size} values are NaN or infinite (the first at index "
+            f"{bad[0]}); drop these rows, or look for what made them"
+        )
+    return array
+
+
+def target_vectors(y: ArrayLike, mean: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """`y` and `mean` as vectors of one length."""
+    first, second = vector("y", y), vector("mean", mean)
+    same_length("mean", second, first)
+    return first, second
+
+
+def prediction_vectors(
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`y`, `mean` and `std` as vectors of one length; a scalar `std` holds for every row."""
+    first, second = target_vectors(y, mean)
+    spread = vector("std", np.broadcast_to(std, first.shape) if np.ndim(std) == 0 else std)
+    same_length("std", spread, first)
+    return first, second, positive("std", spread)
+
+
+def same_length(name: str, value: FloatArray, y: FloatArray) -> None:
+    """Refuse a vector of another length than the targets."""
+    if value.size != y.size:
+        raise ValueError(
+            f"{name}: expected as many values as y, {y.size}, got {value.size}; "
+            "predict for the same rows as the targets"
+        )
+
+
+def positive(name: str, value: FloatArray) -> FloatArray:
+    """`value` when every entry is positive: a standard deviation."""
+    if not np.all(value > 0.0):
+        raise ValueError(
+            f"{name}: expected positive values, got {extremes(value)}; give the standard deviation "
+            "of a new observation, not a variance that rounded to zero"
+        )
+    return value
+
+
+def training_units(mean: float, scale: float) -> tuple[float, float]:
+    """The statistics of the training targets that define standardised units."""
+    for name, value in (("y_train_mean", mean), ("y_train_scale", scale)):
+        if np.ndim(value) != 0 or not np.isfinite(value):
+            raise ValueError(f"{name}: expected a finite number, got {value!r}")
+    if scale <= 0.0:
+        raise ValueError(
+            f"y_train_scale: expected the positive standard deviation of the training targets, "
+            f"got {scale!r}"
+        )
+    return float(mean), float(scale)
+
+
+def extremes(values: FloatArray) -> str:
+    """The range of a vector, for messages."""
+    return f"values from {values.min():.4g} to {values.max():.4g}"
