@@ -1,0 +1,143 @@
+"""Random Fourier features of any stationary kernel, regenerated from (seed, index)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from vastgp.bases.draws import KINDS, index_keys, standard_normals, typed_key
+from vastgp.kernels import Kernel
+from vastgp.linalg.sincos import sincos
+
+_MIXTURE = 3  # stream of the seed for densities that need more than normals
+
+
+class RandomFourierBasis(eqx.Module):
+    """Random Fourier features ``phi(x)`` with ``phi(x)^T phi(z) ~ k(x, z)``.
+
+    The features come in pairs that share a frequency: ``cos(omega_p^T x)`` and ``sin(omega_p^T x)``
+    (Rahimi and Recht 2007). They are scaled so that the prior of the weights is standard normal
+    (``S = I``): with ``P`` pairs and kernel variance ``s0^2`` the scale is ``sqrt(s0^2 / P)``, which is the
+    prior precision ``S = m / (2 s0^2) I`` of unscaled features (thesis eq. (5.12), as corrected), ``m = 2 P``.
+
+    For a sum of kernels pair ``p`` belongs to term ``p mod (number of terms)``; for a product
+    the frequencies of the factors add.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its hyperparameters move the features smoothly: the underlying normals stay.
+    key_data : uint32 array of shape (2,)
+        From `seed_key`.
+    num_basis : int
+        Number of basis functions ``m``, even.
+    frequencies : {"plain", "orthogonal", "qmc"}
+        How the normals are drawn, see `vastgp.bases.draws.standard_normals`.
+    """
+
+    kernel: Kernel
+    key_data: Any
+    num_basis: int = eqx.field(static=True)
+    frequencies: str = eqx.field(static=True)
+
+    def __init__(
+        self, kernel: Kernel, key_data: Any, num_basis: int, frequencies: str = "plain"
+    ) -> None:
+        if num_basis < 2 or num_basis % 2:
+            raise ValueError(
+                f"num_basis must be an even number of at least 2 (cosines and sines come in "
+                f"pairs), received {num_basis}."
+            )
+        if frequencies not in KINDS:
+            raise ValueError(f"frequencies must be one of {KINDS}, received {frequencies!r}.")
+        terms = len(kernel.spectral_terms())
+        if num_basis // 2 < terms:
+            raise ValueError(
+                f"num_basis must be at least {2 * terms} for a sum of {terms} kernels, "
+                f"received {num_basis}."
+            )
+        self.kernel = kernel
+        self.key_data = key_data
+        self.num_basis = num_basis
+        self.frequencies = frequencies
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of frequencies, half the number of basis functions."""
+        return self.num_basis // 2
+
+    def with_kernel(self, kernel: Kernel) -> RandomFourierBasis:
+        """Return the same underlying draws under another kernel's hyperparameters."""
+        return RandomFourierBasis(kernel, self.key_data, self.num_basis, self.frequencies)
+
+    def spectrum(
+        self, pairs: Int[Array, " b"], num_features: int, dtype: Any
+    ) -> tuple[Float[Array, "b d"], Float[Array, " b"]]:
+        """Return the frequency (radians per unit of input) and the scale of each pair."""
+        key = typed_key(self.key_data)
+        terms = self.kernel.spectral_terms()
+        found = [
+            self._term_spectrum(term, key, pairs, num_features, dtype, which, len(terms))
+            for which, term in enumerate(terms)
+        ]
+        if len(found) == 1:
+            return found[0]
+        chosen = pairs % len(terms)
+        frequencies = jnp.stack([frequency for frequency, _ in found])
+        scales = jnp.stack([scale for _, scale in found])
+        position = jnp.arange(pairs.shape[0])
+        return frequencies[chosen, position], scales[chosen, position]
+
+    def _term_spectrum(
+        self,
+        factors: tuple[Any, ...],
+        key: Array,
+        pairs: Int[Array, " b"],
+        d: int,
+        dtype: Any,
+        which: int,
+        num_terms: int,
+    ) -> tuple[Array, Array]:
+        count = len(range(which, self.num_pairs, num_terms))
+        # Consecutive pairs of one term are consecutive indices, so that orthogonal runs and
+        # low-discrepancy sequences stay whole.
+        within = pairs // num_terms
+        term_key = jax.random.fold_in(key, which)
+        total, variance = jnp.zeros((pairs.shape[0], d), dtype=dtype), jnp.ones((), dtype=dtype)
+        for number, factor in enumerate(factors):
+            factor_key = jax.random.fold_in(term_key, number)
+            directions, auxiliary = standard_normals(
+                self.frequencies, factor_key, within, d, factor.num_auxiliary, dtype
+            )
+            mixture = index_keys(jax.random.fold_in(factor_key, _MIXTURE), within)
+            scale = factor.spectral_scale(auxiliary, mixture)
+            lengthscales = jnp.asarray(factor.lengthscales, dtype=dtype)
+            total = total + directions * scale[:, None] / lengthscales
+            variance = variance * jnp.asarray(factor.variance, dtype=dtype)
+        return total, jnp.broadcast_to(jnp.sqrt(variance / count), (pairs.shape[0],))
+
+    def features(
+        self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
+    ) -> Float[Array, "n 2 b"]:
+        """Return the features of chosen pairs: ``[:, 0, :]`` cosines, ``[:, 1, :]`` sines.
+
+        Parameters
+        ----------
+        X : Array of shape (n, d)
+            Rows, in the units of the kernel's lengthscales.
+        pairs : Array of shape (b,)
+            Indices in ``0 .. num_pairs - 1``.
+        """
+        frequencies, scales = self.spectrum(pairs, X.shape[1], X.dtype)
+        sine, cosine = sincos(jnp.matmul(X, frequencies.T, precision="highest"))
+        return jnp.stack([cosine * scales, sine * scales], axis=1)
+
+
+def seed_key(seed: int) -> np.ndarray:
+    """Return the key data of an integer seed (0 <= seed < 2**64)."""
+    return np.array([(seed >> 32) & 0xFFFFFFFF, seed & 0xFFFFFFFF], dtype=np.uint32)

@@ -1,0 +1,29 @@
+"""Covariance functions, their sums and products, and their spectral densities."""
+
+from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.spec import describe, from_name, from_spec, to_spec
+from vastgp.kernels.stationary import (
+    RBF,
+    Kernel,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+)
+
+__all__ = [
+    "RBF",
+    "Kernel",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Product",
+    "RationalQuadratic",
+    "Stationary",
+    "Sum",
+    "describe",
+    "from_name",
+    "from_spec",
+    "to_spec",
+]

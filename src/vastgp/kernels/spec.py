@@ -1,0 +1,106 @@
+"""Kernels by name, as text, and as plain data for files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.stationary import (
+    RBF,
+    Kernel,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+)
+
+_BY_NAME: dict[str, type[Stationary]] = {
+    "rbf": RBF,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "rational-quadratic": RationalQuadratic,
+}
+_NAMES = {cls: name for name, cls in _BY_NAME.items()}
+_COMPOSITES: dict[str, type[Sum] | type[Product]] = {"sum": Sum, "product": Product}
+
+
+def from_name(name: str) -> Kernel:
+    """Return a kernel with unit hyperparameters by its name.
+
+    Raises
+    ------
+    ValueError
+        When the name is unknown; the message lists the known ones.
+    """
+    try:
+        return _BY_NAME[name.lower()]()
+    except (KeyError, AttributeError):
+        known = ", ".join(repr(known) for known in _BY_NAME)
+        raise ValueError(f"kernel must be one of {known}, or a Kernel; received {name!r}.") from None
+
+
+def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a kernel as JSON-able structure and the arrays of its hyperparameters."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def visit(node: Kernel, path: str) -> dict[str, Any]:
+        if isinstance(node, (Sum, Product)):
+            kind = "sum" if isinstance(node, Sum) else "product"
+            parts = [visit(part, f"{path}.{i}") for i, part in enumerate(node.parts)]
+            return {"kind": kind, "parts": parts}
+        if type(node) not in _NAMES:
+            raise TypeError(f"a kernel of type {type(node).__name__} cannot be saved.")
+        names = [field for field in node.__dataclass_fields__]
+        for field in names:
+            arrays[f"{path}.{field}"] = np.asarray(getattr(node, field))
+        return {"kind": _NAMES[type(node)], "hyperparameters": names, "path": path}
+
+    return visit(kernel, "kernel"), arrays
+
+
+def from_spec(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Kernel:
+    """Return the kernel that `to_spec` wrote.
+
+    Raises
+    ------
+    ValueError
+        When the structure names a kernel this version does not know.
+    """
+    kind = spec.get("kind")
+    if kind in _COMPOSITES:
+        return _COMPOSITES[kind](tuple(from_spec(part, arrays) for part in spec["parts"]))
+    if kind not in _BY_NAME:
+        raise ValueError(f"the file holds a kernel {kind!r} that this version does not know.")
+    values = {name: arrays[f"{spec['path']}.{name}"] for name in spec["hyperparameters"]}
+    return _BY_NAME[kind](**values)
+
+
+def describe(kernel: Kernel) -> str:
+    """Return the kernel as text with rounded hyperparameters."""
+    if isinstance(kernel, (Sum, Product)):
+        sign = " + " if isinstance(kernel, Sum) else " * "
+        texts = [describe(part) for part in kernel.parts]
+        if isinstance(kernel, Product):
+            pairs = zip(kernel.parts, texts, strict=True)
+            texts = [f"({text})" if isinstance(part, Sum) else text for part, text in pairs]
+        return sign.join(texts)
+    fields = ", ".join(
+        f"{name}={_short(getattr(kernel, name))}" for name in kernel.__dataclass_fields__
+    )
+    return f"{type(kernel).__name__}({fields})"
+
+
+def _short(value: Any) -> str:
+    try:
+        array = np.asarray(value)
+    except Exception:  # a traced value has no numbers to show
+        return str(value)
+    if array.dtype == object:
+        return repr(value)
+    if array.ndim == 0:
+        return f"{float(array):.4g}"
+    return "[" + ", ".join(f"{entry:.4g}" for entry in array) + "]"

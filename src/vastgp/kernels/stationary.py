@@ -1,0 +1,246 @@
+"""Stationary kernels with one lengthscale per input (ARD).
+
+Every kernel is a pytree whose leaves are all positive hyperparameters, so the
+unconstrained form that optimisers see is ``jax.tree.map(jnp.log, kernel)`` and nothing else.
+
+Each kernel knows its spectral density as a scale mixture of Gaussians: the frequency of a
+random Fourier feature is ``normal / lengthscale * spectral_scale``.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.kernels.distance import squared_distance
+
+_SQRT3 = 3.0**0.5
+_SQRT5 = 5.0**0.5
+
+
+class Kernel(eqx.Module):
+    """A covariance function; a pytree whose leaves are all positive hyperparameters."""
+
+    @abc.abstractmethod
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Return the matrix of covariances between the rows of ``X`` and of ``Z``."""
+
+    @abc.abstractmethod
+    def total_variance(self) -> Any:
+        """Return the prior variance ``k(x, x)``, the same for every ``x``."""
+
+    @abc.abstractmethod
+    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+        """Return the kernel as a sum (outer tuple) of products (inner tuples)."""
+
+    @abc.abstractmethod
+    def with_ard(self, num_features: int) -> Kernel:
+        """Return the kernel with one lengthscale for each of ``num_features`` inputs."""
+
+    @abc.abstractmethod
+    def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
+        """Return a kernel fitted on standardised data in the units of inputs and target."""
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return the prior variance at each row of ``X``."""
+        return jnp.full(X.shape[0], self.total_variance(), dtype=X.dtype)
+
+    def __add__(self, other: Kernel) -> Kernel:
+        from vastgp.kernels.composite import Sum
+
+        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel) -> Kernel:
+        from vastgp.kernels.composite import Product
+
+        return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+
+def _positive(name: str, value: Any) -> Any:
+    """Return ``value`` as float64 NumPy (traced arrays pass), refusing what is not positive."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    if isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value, dtype=np.float64)
+    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+        raise ValueError(f"{name} must be positive and finite, received {value!r}.")
+    return array
+
+
+class Stationary(Kernel):
+    """A kernel of the distance between inputs divided by their lengthscales.
+
+    Parameters
+    ----------
+    lengthscales : float or array of shape (d,), default 1.0
+        In the units of the inputs (of the standardised inputs when given to an
+        estimator, which reports them back in the inputs' own units as ``kernel_``).
+    variance : float, default 1.0
+        Prior variance of the function.
+    """
+
+    lengthscales: Any
+    variance: Any
+
+    def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0) -> None:
+        self.lengthscales = _positive("lengthscales", lengthscales)
+        self.variance = _positive("variance", variance)
+
+    @abc.abstractmethod
+    def correlation(self, r2: Array) -> Array:
+        """Return the correlation at squared scaled distance ``r2``."""
+
+    @abc.abstractmethod
+    def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
+        """Return the multiplier of each of ``b`` Gaussian frequencies.
+
+        Parameters
+        ----------
+        normals : Array of shape (b, num_auxiliary)
+            Independent standard normals.
+        key : Array of shape (b,)
+            PRNG keys, for densities that normals alone cannot give.
+        """
+
+    @property
+    def num_auxiliary(self) -> int:
+        """Number of standard normals that `spectral_scale` consumes per frequency."""
+        return 0
+
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        # Hyperparameters follow the inputs' precision, so float64 defaults never promote.
+        scales = jnp.asarray(self.lengthscales, dtype=X.dtype)
+        r2 = squared_distance(X / scales, Z / scales)
+        return jnp.asarray(self.variance, dtype=X.dtype) * self.correlation(r2)
+
+    def total_variance(self) -> Any:
+        return self.variance
+
+    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+        return ((self,),)
+
+    def _replace(self, lengthscales: Any, variance: Any) -> Stationary:
+        return eqx.tree_at(lambda k: (k.lengthscales, k.variance), self, (lengthscales, variance))
+
+    def with_ard(self, num_features: int) -> Stationary:
+        shape = np.shape(self.lengthscales)
+        if shape not in ((), (1,), (num_features,)):
+            raise ValueError(
+                f"kernel has {shape[0]} lengthscales but the data have {num_features} features; "
+                "give one lengthscale, or one for each feature."
+            )
+        scales = np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (num_features,))
+        return self._replace(scales.copy(), np.asarray(self.variance))
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Stationary:
+        return self._replace(
+            np.asarray(self.lengthscales) * np.asarray(x_scale),
+            np.asarray(self.variance) * y_scale**2,
+        )
+
+    def __repr__(self) -> str:
+        from vastgp.kernels.spec import describe
+
+        return describe(self)
+
+
+class RBF(Stationary):
+    """Squared exponential kernel ``variance * exp(-r^2 / 2)``: very smooth functions."""
+
+    def correlation(self, r2: Array) -> Array:
+        return jnp.exp(-0.5 * r2)
+
+    def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
+        return jnp.ones(normals.shape[0], dtype=normals.dtype)
+
+
+class _Matern(Stationary):
+    """Matern kernel of half-integer order: spectral density multivariate Student-t, 2 nu dof."""
+
+    @property
+    def _twice_order(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def num_auxiliary(self) -> int:
+        return self._twice_order
+
+    def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
+        # t with 2 nu degrees of freedom = normal / sqrt(chi^2_{2 nu} / (2 nu))
+        return jnp.sqrt(self._twice_order / jnp.sum(normals**2, axis=1))
+
+
+def _safe_sqrt(r2: Array) -> Array:
+    """Return the square root with derivative 0 at 0, where every Matern is flat or a cusp."""
+    positive = r2 > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, r2, 1.0)), 0.0)
+
+
+class Matern12(_Matern):
+    """Exponential kernel ``variance * exp(-r)``: continuous, nowhere smooth functions."""
+
+    @property
+    def _twice_order(self) -> int:
+        return 1
+
+    def correlation(self, r2: Array) -> Array:
+        return jnp.exp(-_safe_sqrt(r2))
+
+
+class Matern32(_Matern):
+    """Matern-3/2 ``variance * (1 + sqrt(3) r) exp(-sqrt(3) r)``: once differentiable."""
+
+    @property
+    def _twice_order(self) -> int:
+        return 3
+
+    def correlation(self, r2: Array) -> Array:
+        r = _SQRT3 * _safe_sqrt(r2)
+        return (1.0 + r) * jnp.exp(-r)
+
+
+class Matern52(_Matern):
+    """Matern-5/2 ``variance * (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``: twice differentiable."""
+
+    @property
+    def _twice_order(self) -> int:
+        return 5
+
+    def correlation(self, r2: Array) -> Array:
+        r = _SQRT5 * _safe_sqrt(r2)
+        return (1.0 + r + (5.0 / 3.0) * r2) * jnp.exp(-r)
+
+
+class RationalQuadratic(Stationary):
+    """Rational quadratic ``variance * (1 + r^2 / (2 alpha))^-alpha``: RBFs of many lengthscales.
+
+    Parameters
+    ----------
+    lengthscales, variance
+        As in every stationary kernel.
+    alpha : float, default 1.0
+        Mixture of lengthscales: large values approach the RBF.
+    """
+
+    alpha: Any
+
+    def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0, alpha: Any = 1.0) -> None:
+        super().__init__(lengthscales, variance)
+        self.alpha = _positive("alpha", alpha)
+
+    def correlation(self, r2: Array) -> Array:
+        alpha = jnp.asarray(self.alpha, dtype=r2.dtype)
+        return jnp.exp(-alpha * jnp.log1p(r2 / (2.0 * alpha)))
+
+    def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
+        # (1 + r^2/(2 a))^-a = E[exp(-t r^2 / 2)] with t ~ Gamma(shape a, rate a)
+        alpha = jnp.asarray(self.alpha, dtype=normals.dtype)
+        draw = jax.vmap(lambda k: jax.random.gamma(k, alpha, dtype=normals.dtype))(key)
+        return jnp.sqrt(draw / alpha)

@@ -1,0 +1,144 @@
+"""Cholesky factorisation of covariance matrices on the host, with a jitter that grows only when it must.
+
+SciPy's LAPACK is used, not JAX's: on two cores potrf takes 0.6-0.85 of the time of ``jax.numpy.linalg.cholesky``
+(n = 1000 to 4000, float64), and potri makes the inverse that gradients need in half the time of the two triangular
+solves JAX offers instead (n = 1000: 21 ms for factor and inverse against 43 ms; n = 4000: 0.68 s against 1.8 s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+# Relative to the mean of the diagonal. In float64 the first is far below every noise level in use.
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+class FactorizationError(np.linalg.LinAlgError):
+    """A covariance matrix could not be factorised; the message says what was tried and what to change."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """Lower factor ``L`` of ``A = L L^T``.
+
+    Attributes
+    ----------
+    lower : ndarray of shape (n, n)
+        In Fortran order; what stands above the diagonal is not part of the factor and not zero.
+    jitter : float
+        What was added to the diagonal of the matrix, in its own units.
+    """
+
+    lower: np.ndarray
+    jitter: float = 0.0
+
+    @property
+    def log_determinant(self) -> float:
+        """``log |A|``."""
+        return 2.0 * float(np.sum(np.log(np.diagonal(self.lower))))
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Return ``A^-1 right``."""
+        solution, info = lapack.dpotrs(self.lower, right, lower=1)
+        _check(info, "potrs")
+        return solution
+
+    def half_solve(self, right: np.ndarray) -> np.ndarray:
+        """Return ``L^-1 right``, whose squared column norms are ``diag(right^T A^-1 right)``."""
+        solution, info = lapack.dtrtrs(self.lower, right, lower=1)
+        _check(info, "trtrs")
+        return solution
+
+    def into_inverse(self) -> np.ndarray:
+        """Return ``A^-1`` in the lower triangle of the factor's own memory: the factor is used up."""
+        inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=1)
+        _check(info, "potri")
+        return inverse
+
+
+def factorize(
+    matrix: np.ndarray,
+    added_diagonal: float = 0.0,
+    *,
+    what: str = "the covariance matrix",
+    advice: str = "Raise the noise, or remove rows that are almost the same.",
+    jitters: Sequence[float] = JITTERS,
+    work: np.ndarray | None = None,
+) -> Cholesky:
+    """Factorise ``matrix + added_diagonal * I``, adding jitter step by step if rounding makes it indefinite.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Symmetric; left as it is.
+    added_diagonal : float, default 0.0
+        The noise variance, say.
+    what, advice : str
+        What the matrix is, and what to change when it fails: parts of the message.
+    jitters : sequence of float
+        What to try, relative to the mean of the diagonal.
+    work : ndarray of shape (n, n) in Fortran order, optional
+        Memory for the factor. At n = 1000 a fresh allocation costs more than the copy.
+
+    Raises
+    ------
+    FactorizationError
+        When the largest jitter is not enough, or the matrix holds NaN or infinity.
+    """
+    size = matrix.shape[0]
+    lower = np.empty((size, size), order="F") if work is None else work
+    mean_diagonal = float(np.mean(np.diagonal(matrix))) + added_diagonal
+    if not np.isfinite(mean_diagonal):
+        raise FactorizationError(f"{what} holds NaN or infinity on its diagonal. {advice}")
+    for relative in jitters:
+        jitter = relative * mean_diagonal
+        lower[...] = matrix.T  # for a C-ordered matrix this is one run through memory
+        lower.reshape(-1, order="A")[:: size + 1] += added_diagonal + jitter
+        _, info = lapack.dpotrf(lower, lower=1, clean=0, overwrite_a=1)
+        # potrf lets NaN pass: the last pivot depends on every entry
+        if info == 0 and np.isfinite(lower[-1, -1]):
+            return Cholesky(lower, jitter)
+    if not np.all(np.isfinite(matrix)):
+        raise FactorizationError(f"{what} ({size} x {size}) holds NaN or infinity. {advice}")
+    raise FactorizationError(
+        f"{what} ({size} x {size}) could not be factorised, with jitter up to {jitters[-1]:.0e} of its mean diagonal "
+        f"({mean_diagonal:.3g}); estimated condition number {_condition(matrix, added_diagonal)}. {advice}"
+    )
+
+
+def _condition(matrix: np.ndarray, added_diagonal: float) -> str:
+    """Estimate the condition number from the two extreme eigenvalues by Lanczos iteration."""
+    size = matrix.shape[0]
+    if size < 3:  # Lanczos needs three
+        values = np.linalg.eigvalsh(matrix) + added_diagonal
+        largest, smallest = float(values[-1]), float(values[0])
+    else:
+        try:
+            largest = _top_eigenvalue(matrix) + added_diagonal
+            # The smallest one is the top one of the matrix turned over.
+            flipped = LinearOperator(
+                matrix.shape, matvec=lambda v: largest * v - matrix @ v - added_diagonal * v
+            )
+            smallest = largest - _top_eigenvalue(flipped)
+        except ArpackNoConvergence:
+            return "unknown"
+    resolution = np.finfo(np.float64).eps * size * largest
+    if smallest <= resolution:
+        return f"above {largest / resolution:.0e} (smallest eigenvalue {smallest:.1e}: zero or negative in float64)"
+    return f"{largest / smallest:.1e}"
+
+
+def _top_eigenvalue(operator: np.ndarray | LinearOperator) -> float:
+    start = np.ones(operator.shape[0])  # else ARPACK draws an unseeded one
+    value = eigsh(operator, k=1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)
+    return float(value[0])
+
+
+def _check(info: int, routine: str) -> None:
+    if info != 0:
+        raise FactorizationError(f"LAPACK {routine} failed with code {info}.")
