@@ -1,0 +1,59 @@
+"""Build the documentation: ``make docs``."""
+
+from __future__ import annotations
+
+import os
+
+# The tutorials run while the pages are built, without a display and on the same device for everybody.
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import vastgp
+
+project = "vastgp"
+copyright = "the vastgp maintainers"
+author = "the vastgp maintainers"
+version = release = vastgp.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "index"
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = [
+    "_build",
+    "examples",
+    "tutorials/sg_execution_times.rst",
+    "sg_execution_times.rst",
+]
+nitpicky = False
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc sections say it in words, with shapes and units
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "tutorials",
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+    "write_computation_times": False,
+}
+
+html_theme = "furo"
+html_title = f"vastgp {release}"
+html_show_sourcelink = False
