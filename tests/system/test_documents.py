@@ -1,0 +1,89 @@
+"""What the documents tell people to run, runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vastgp
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = sorted((ROOT / "docs" / "examples").glob("plot_*.py"))
+
+
+def run(source: str, folder: Path) -> str:
+    """Run a program in an interpreter of its own, in a folder of its own; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", source],
+        cwd=folder,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_quick_start_of_the_readme_runs(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    quick_start, from_files = blocks
+    # The second block needs the files that it names: a table and new rows without its target.
+    files = """
+import pandas as pd
+table = pd.DataFrame(X[:400], columns=["east", "north"]).assign(temperature=y[:400])
+table.to_parquet("measurements.parquet")
+table.drop(columns="temperature").head(7).to_parquet("new.parquet")
+assert 0.9 < vastgp.metrics.coverage(y[2500:], *model_predictions) < 0.99
+assert vastgp.metrics.rmse(y[2500:], model_predictions[0]) < 0.13
+np.testing.assert_array_equal(vastgp.load("model.vastgp").predict(X[2500:]), model_predictions[0])
+"""
+    out = run(
+        quick_start
+        + "\nmodel_predictions = (mean, std)\n"
+        + files
+        + from_files
+        + "\nassert std.shape == (7,)\n",
+        tmp_path,
+    )
+    assert out.rstrip().endswith("True"), "the quick start did not converge"
+
+
+def test_there_are_tutorials():
+    assert TUTORIALS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(path, tmp_path):
+    run(path.read_text(), tmp_path)
+
+
+def test_the_readme_calls_here_only_what_is_here():
+    rows = re.findall(
+        r"^\| (.+?) \| .+? \| (here|planned) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    here = {name for cell, state in rows if state == "here" for name in re.findall(r"`(\w+)", cell)}
+    planned = {
+        name
+        for cell, state in rows
+        if state == "planned"
+        for name in re.findall(r"`(\w+)[`(]", cell)
+    }
+    assert here == {name for name in vastgp.__all__ if name.endswith(("Regressor", "Classifier"))}
+    assert planned
+    assert not planned & set(vastgp.__all__)
+
+
+def test_the_changelog_and_the_reference_name_every_estimator():
+    for document in ("CHANGELOG.md", "docs/reference.md"):
+        text = (ROOT / document).read_text()
+        missing = [
+            name for name in vastgp.__all__ if name.endswith("Regressor") and name not in text
+        ]
+        assert not missing, f"{document} does not mention {missing}"
