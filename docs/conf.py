@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 # The tutorials run while the pages are built, without a display and on the same device for everybody.
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 import vastgp
 
@@ -20,8 +24,8 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
+    "mathml",  # docs/_ext
 ]
 root_doc = "index"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -55,5 +59,7 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["vastgp.css"]
 html_title = f"vastgp {release}"
 html_show_sourcelink = False
