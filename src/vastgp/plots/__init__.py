@@ -1,0 +1,21 @@
+"""Plots for people: calibration, predictions, residuals, training traces and one-dimensional fits.
+
+Every function draws on the axes it is given, or makes a figure of its own, and returns what it drew
+on. None shows or saves anything: that is the caller's choice. matplotlib is imported inside the
+functions, so importing this package costs nothing.
+"""
+
+from vastgp.plots.calibration import calibration_plot, coverage_curve, pit_histogram
+from vastgp.plots.functions import function_plot
+from vastgp.plots.predictions import observed_plot, residual_plot
+from vastgp.plots.training import training_trace
+
+__all__ = [
+    "calibration_plot",
+    "coverage_curve",
+    "function_plot",
+    "observed_plot",
+    "pit_histogram",
+    "residual_plot",
+    "training_trace",
+]

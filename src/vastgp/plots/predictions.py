@@ -1,0 +1,219 @@
+"""Predictions beside observations: how far off, and how far off for the stated uncertainty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vastgp.metrics import rmse
+from vastgp.metrics._vectors import (
+    FloatArray,
+    half_width,
+    prediction_vectors,
+    target_vectors,
+)
+from vastgp.plots._style import (
+    ACCENT,
+    DATA,
+    MODEL,
+    REFERENCE,
+    legend_above,
+    new_axes,
+    padded,
+    percent,
+    plain,
+    subset,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def observed_plot(
+    y: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    max_points: int = 3000,
+    max_intervals: int = 100,
+    target_name: str = "target",
+    seed: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Observed targets against their predictions, with intervals for a random few.
+
+    The prediction is on the horizontal axis: around the diagonal the observations then scatter
+    evenly when the mean is right (on the other axis a right model tilts, by regression to the mean).
+
+    Parameters
+    ----------
+    y, mean : array_like, shape (n,)
+        Observed targets and predictive means, in the same units.
+    std : array_like, shape (n,), optional
+        Standard deviation of a new observation; without it no intervals are drawn.
+    level : float, default 0.95
+        Probability of the intervals.
+    max_points : int, default 3000
+        Observations drawn, a random subset of the rows.
+    max_intervals : int, default 100
+        Intervals drawn, for a random subset of the drawn observations.
+    target_name : str, default "target"
+        For the labels.
+    seed : int, default 0
+        Of the subsets.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    observed, centre = target_vectors(y, mean)
+    shown = subset(observed.size, max_points, seed)
+    spread = None if std is None else half_width(level) * prediction_vectors(y, mean, std)[2]
+
+    if ax is None:
+        (ax,) = new_axes(width=5.4, height=4.9)
+    if spread is not None:
+        few = shown[subset(shown.size, max_intervals, seed + 1)]
+        ax.vlines(
+            centre[few],
+            centre[few] - spread[few],
+            centre[few] + spread[few],
+            color=MODEL,
+            alpha=0.45,
+            lw=1.2,
+            label=f"{percent(level)} interval"
+            + (f" ({few.size} drawn)" if few.size < observed.size else ""),
+        )
+        bars = [centre[few] - spread[few], centre[few] + spread[few]]
+        outside = few[np.abs(observed[few] - centre[few]) > spread[few]]
+    else:
+        outside, bars = shown[:0], []
+    ax.plot(
+        centre[shown],
+        observed[shown],
+        ".",
+        color=DATA,
+        ms=_point_size(shown.size),
+        alpha=_point_alpha(shown.size),
+        mew=0,
+        label="observation",
+    )
+    if outside.size:
+        ax.plot(
+            centre[outside],
+            observed[outside],
+            "o",
+            color=ACCENT,
+            ms=5,
+            label=f"outside its interval ({outside.size})",
+        )
+    ends = padded(observed[shown], centre[shown], *bars)
+    ax.plot(ends, ends, color=REFERENCE, lw=1.2, zorder=1)
+    ax.set(xlim=padded(centre[shown]), ylim=ends)
+    plain(
+        ax,
+        title=f"Observed and predicted, RMSE {rmse(observed, centre):.4g}",
+        xlabel=f"predicted {target_name}",
+        ylabel=f"observed {target_name}",
+    )
+    legend_above(ax, columns=2)
+    return ax
+
+
+def residual_plot(
+    y: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+    *,
+    level: float = 0.95,
+    max_points: int = 3000,
+    target_name: str = "target",
+    seed: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Residuals over their stated standard deviation, against the prediction.
+
+    Calibrated predictions give a cloud without trend whose central `level` lies between the two
+    lines everywhere. Running quantiles of *all* rows (equal counts) show where it does not.
+
+    Parameters
+    ----------
+    y, mean, std : array_like, shape (n,)
+        Observed targets, predictive means and standard deviations of a new observation.
+    level : float, default 0.95
+        Probability of the interval marked by lines and by the outer running quantiles.
+    max_points : int, default 3000
+        Residuals drawn, a random subset of the rows.
+    target_name : str, default "target"
+        For the labels.
+    seed : int, default 0
+        Of the subset.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    observed, centre, spread = prediction_vectors(y, mean, std)
+    z, half = (observed - centre) / spread, half_width(level)
+    shown = subset(z.size, max_points, seed)
+
+    if ax is None:
+        (ax,) = new_axes()
+    ax.axhspan(-half, half, color=REFERENCE, alpha=0.18, lw=0, label=f"{percent(level)} interval")
+    ax.axhline(0.0, color=REFERENCE, lw=1.2)
+    ax.plot(
+        centre[shown],
+        z[shown],
+        ".",
+        color=DATA,
+        ms=_point_size(shown.size),
+        alpha=_point_alpha(shown.size),
+        mew=0,
+        label="residual",
+    )
+    where, quantiles = _running_quantiles(centre, z, (0.5 - level / 2, 0.5, 0.5 + level / 2))
+    if where.size:
+        ax.plot(where, quantiles[:, 1], color=MODEL, lw=2.2, label="running median")
+        ax.plot(
+            where, quantiles[:, 0], color=ACCENT, lw=1.8, label=f"running {percent(level)} range"
+        )
+        ax.plot(where, quantiles[:, 2], color=ACCENT, lw=1.8)
+    # Far outliers would flatten everything else; they are counted instead.
+    limit = max(1.5 * half, min(float(np.abs(z).max()) * 1.05, 3.0 * half))
+    beyond = int(np.sum(np.abs(z) > limit))
+    ax.set(xlim=padded(centre[shown]), ylim=(-limit, limit))
+    plain(
+        ax,
+        title="Standardised residuals" + (f" ({beyond} beyond the axis)" if beyond else ""),
+        xlabel=f"predicted {target_name}",
+        ylabel="(observed - predicted) / std",
+    )
+    legend_above(ax, columns=2)
+    return ax
+
+
+def _running_quantiles(
+    x: FloatArray, values: FloatArray, quantiles: tuple[float, ...], smallest: int = 40
+) -> tuple[FloatArray, FloatArray]:
+    """Quantiles of `values` in up to 20 groups of neighbours in `x`, each of >= `smallest` rows."""
+    groups = min(20, x.size // smallest)
+    if groups < 2:
+        return np.empty(0), np.empty((0, len(quantiles)))
+    parts = np.array_split(np.argsort(x, kind="stable"), groups)
+    where = np.array([np.median(x[part]) for part in parts])
+    return where, np.array([np.quantile(values[part], quantiles) for part in parts])
+
+
+def _point_size(count: int) -> float:
+    return 7.0 if count <= 300 else 4.5
+
+
+def _point_alpha(count: int) -> float:
+    return 0.8 if count <= 300 else 0.35
