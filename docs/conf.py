@@ -52,6 +52,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "abort_on_example_error": True,
     "download_all_examples": False,
+    "capture_repr": (),
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,

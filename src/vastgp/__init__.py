@@ -1,7 +1,7 @@
 """Gaussian processes whose capacity is not limited by memory.
 
-The public names are loaded on first use (PEP 562), so that ``import vastgp`` stays quick and a script that only reads
-metrics never starts JAX.
+The public names are loaded on first use (PEP 562), so that ``import vastgp`` stays quick and a
+script that only scores predictions never starts JAX.
 
 Examples
 --------
@@ -55,9 +55,7 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(
-            f"vastgp.{name}"
-        )  # the import system binds it here, so this runs once
+        return importlib.import_module(f"vastgp.{name}")  # binds the name here: this runs once
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
         globals()[name] = value
