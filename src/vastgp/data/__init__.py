@@ -1,0 +1,20 @@
+"""Rows in: arrays, tables and files, their scaling, their minibatches, and the file format of models."""
+
+from vastgp.data.archive import read_archive, write_archive
+from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
+from vastgp.data.open import as_rows
+from vastgp.data.rows import Rows
+from vastgp.data.scaling import Standardizer
+from vastgp.data.split import held_out_indices, without
+
+__all__ = [
+    "Rows",
+    "Standardizer",
+    "as_rows",
+    "chunk_of_minibatches",
+    "held_out_indices",
+    "minibatch_indices",
+    "read_archive",
+    "without",
+    "write_archive",
+]

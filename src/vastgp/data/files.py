@@ -1,0 +1,289 @@
+"""Files that rows come from: .npy, .npz, .csv, .parquet and folders of it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.data.spool import MEMORY_BUDGET, disk_full_error, temporary_file
+from vastgp.data.tables import Table, from_batches
+from vastgp.data.validate import listed
+
+_NPY = {".npy"}
+_NPZ = {".npz"}
+_PARQUET = {".parquet", ".pq"}
+_CSV = {".csv", ".tsv", ".txt"}
+_FORMATS = ".npy, .npz, .csv (also .csv.gz), .parquet, or a folder of .parquet files"
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that tells the format: of ``rows.csv.gz`` it is ``.csv``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if len(suffixes) > 1 and suffixes[-1] in {".gz", ".bz2", ".zst"} and suffixes[-2] in _CSV:
+        return suffixes[-2]
+    return suffixes[-1] if suffixes else ""
+
+
+def check_exists(path: Path, argument: str) -> None:
+    """Raise ``FileNotFoundError`` with what is there instead."""
+    if path.exists():
+        return
+    parent = path.parent
+    if not parent.is_dir():
+        hint = f"the folder {parent} does not exist either"
+    else:
+        same_kind = sorted(
+            other.name for other in parent.iterdir() if suffix_of(other) == suffix_of(path)
+        )
+        hint = (
+            f"in that folder there are {listed(same_kind)}"
+            if same_kind
+            else f"nothing like it is in {parent}"
+        )
+    raise FileNotFoundError(
+        errno.ENOENT, f"{argument}: no such file; {hint}. Check the name", str(path)
+    )
+
+
+def unknown_format_error(path: Path, argument: str) -> ValueError:
+    """No reader for this suffix."""
+    return ValueError(
+        f"{argument}={str(path)!r} has no known format (suffix {path.suffix!r}). Expected {_FORMATS}."
+    )
+
+
+def is_table_file(path: Path) -> bool:
+    """Whether a path is a file of named columns, or a folder of such files."""
+    return path.is_dir() or suffix_of(path) in _PARQUET | _CSV
+
+
+def open_table_file(path: Path) -> Table:
+    """The table in a Parquet or CSV file, or in a folder of Parquet files."""
+    if path.is_dir() or suffix_of(path) in _PARQUET:
+        return _open_parquet(path)
+    return _open_csv(path)
+
+
+# ---------------------------------------------------------------- NumPy's own formats
+
+
+def open_npy(path: Path, argument: str) -> np.ndarray:
+    """The array of a .npy file, as a memory map."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        if isinstance(error, PermissionError):
+            raise
+        raise ValueError(
+            f"{argument}={str(path)!r} is no array of numbers in NumPy's .npy format: {error}. It may be cut off, or "
+            "hold Python objects. Write it again with numpy.save and a numeric dtype."
+        ) from error
+
+
+def open_npz(
+    path: Path, names: Sequence[str], memory_budget: float = MEMORY_BUDGET
+) -> dict[str, np.ndarray]:
+    """Some arrays of a .npz file, the large ones unpacked to temporary memory maps.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        Arrays to read; those that are not there are left out of the result.
+    memory_budget
+        Larger arrays (bytes) are mapped instead of read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {
+                name: _unpack(archive, archive.getinfo(f"{name}.npy"), path, memory_budget)
+                for name in names
+                if f"{name}.npy" in archive.namelist()
+            }
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise ValueError(
+            f"{str(path)!r} is no .npz file of numeric arrays: {error}. It may be cut off, or hold Python objects. "
+            "Write it again with numpy.savez(path, X=X, y=y)."
+        ) from error
+
+
+def npz_names(path: Path) -> list[str]:
+    """Names of the arrays in a .npz file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except zipfile.BadZipFile as error:
+        raise ValueError(
+            f"{str(path)!r} is no .npz file: {error}. Write it again with numpy.savez."
+        ) from error
+
+
+def _unpack(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, memory_budget: float
+) -> np.ndarray:
+    with archive.open(member) as stream:
+        if member.file_size <= memory_budget:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+        shape, fortran, dtype = _read_header(stream)
+        with temporary_file() as file:
+            try:
+                shutil.copyfileobj(stream, file, 1 << 20)
+                file.flush()
+            except OSError as error:
+                raise disk_full_error(
+                    error, f"{member.filename} of {path}", member.file_size
+                ) from error
+            return np.memmap(
+                file, dtype=dtype, mode="r", shape=shape, order="F" if fortran else "C"
+            )
+
+
+def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(stream)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError(f"version {version} of the .npy format")
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("Python objects cannot be read without pickle")
+    return shape, fortran, dtype
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def _open_parquet(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    where = f"the folder {str(path)!r}" if path.is_dir() else f"{str(path)!r}"
+    files = [path]
+    if path.is_dir():
+        files = sorted(
+            file for file in path.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file()
+        )
+        if not files:
+            raise ValueError(
+                f"The folder {str(path)!r} has no .parquet files. Expected {_FORMATS}."
+            )
+    options = {
+        "format": "parquet",
+        "partitioning": ds.partitioning(flavor="hive"),  # a folder named key=value is a column key
+        "partition_base_dir": os.fspath(path),
+    }
+    names = [os.fspath(file) for file in files]
+    with _arrow_errors(where):
+        dataset = ds.dataset(names, **options)
+        # The first file alone does not settle the types: another may have fractions where it has whole numbers.
+        schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
+        schema = pa.unify_schemas(
+            [*schemas, dataset.schema], promote_options="permissive"
+        ).remove_metadata()
+        dataset = ds.dataset(names, schema=schema, **options)
+        num_rows = dataset.count_rows()
+
+    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        with _arrow_errors(where):
+            yield from dataset.to_batches(
+                columns=list(columns),
+                batch_size=rows,
+                batch_readahead=1,
+                fragment_readahead=1,
+                cache_metadata=False,
+            )
+
+    return from_batches(schema, batches, where, num_rows=num_rows, in_memory=False)
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def _open_csv(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    where = repr(str(path))
+    delimiter = _delimiter(path, where)
+    parse = csv.ParseOptions(delimiter=delimiter)
+    with _arrow_errors(where), csv.open_csv(os.fspath(path), parse_options=parse) as reader:
+        schema = reader.schema
+    if schema.names and all(_is_number(name) for name in schema.names):
+        raise ValueError(
+            f"{where} has no line of column names: its first line is {listed(schema.names, 5)}. Put a line with one "
+            "name per column at the top."
+        )
+    # Types are guessed from the first block of the file. A column of whole numbers there may have fractions or gaps
+    # further down, and one without any values may have some: both are read as floating point numbers.
+    types = {
+        field.name: pa.float64()
+        for field in schema
+        if pa.types.is_integer(field.type)
+        or pa.types.is_null(field.type)
+        or pa.types.is_floating(field.type)
+    }
+    schema = pa.schema(
+        [pa.field(field.name, types.get(field.name, field.type)) for field in schema]
+    )
+
+    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        convert = csv.ConvertOptions(column_types=types, include_columns=list(columns))
+        with (
+            _arrow_errors(where),
+            csv.open_csv(os.fspath(path), parse_options=parse, convert_options=convert) as reader,
+        ):
+            for batch in reader:
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
+
+    return from_batches(schema, batches, where, num_rows=None, in_memory=False)
+
+
+def _delimiter(path: Path, where: str) -> str:
+    """Comma, semicolon or tab: whichever the line of names has most of."""
+    import pyarrow as pa
+
+    with _arrow_errors(where), pa.input_stream(os.fspath(path), compression="detect") as stream:
+        header = stream.read(1 << 16).split(b"\n", 1)[0]
+    if not header.strip():
+        raise ValueError(
+            f"{where} is empty, or its first line is. Expected a line of column names, then the rows."
+        )
+    return max(",;\t", key=lambda character: header.count(character.encode()))
+
+
+def _is_number(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        float(text)
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _arrow_errors(where: str) -> Iterator[None]:
+    """Arrow's errors about the content of a file, as ``ValueError`` that names it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        pa.ArrowKeyError,
+    ) as error:
+        raise ValueError(
+            f"{where} cannot be read: {error}. The file may be cut off or not what its name says; in a CSV file the "
+            "line named may have another number of columns, or text where the lines before it have numbers."
+        ) from error

@@ -1,0 +1,154 @@
+"""Rows of a data set: read in order by batches, or at random by index, from memory or from disk."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vastgp.data.validate import check_finite
+
+
+@dataclass(eq=False)
+class Rows:
+    """Inputs and targets of a data set, in memory or on disk.
+
+    Made by `vastgp.data.as_rows`. Values keep the type that they are stored in and become float64 as they are read.
+    Every block read is checked for NaN and infinity, once: what was checked when it came in is not checked again.
+
+    Parameters
+    ----------
+    X : array-like, shape (n, d)
+        Inputs: whatever takes slices and integer arrays as row index (`numpy.ndarray`, `numpy.memmap`).
+    y : array-like, shape (n,), optional
+        Targets.
+    feature_names : list of str, optional
+        Names of the columns, when they came with some.
+    target_name : str, optional
+        Name of the target column, when it came with one.
+    checked : bool, default False
+        Whether all values are known to be finite.
+    """
+
+    X: Any
+    y: Any = None
+    feature_names: list[str] | None = None
+    target_name: str | None = None
+    checked: bool = False
+    _in_memory: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._in_memory = not (_is_mapped(self.X) or _is_mapped(self.y))
+        # A view of the plain type: indexing a numpy.memmap makes another one each time, which costs microseconds.
+        self.X, self.y = _plain(self.X), _plain(self.y)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are in memory, rather than in a file that is mapped into it."""
+        return self._in_memory
+
+    def batches(self, batch_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Read all rows in order. A block may be the stored values themselves; it is read-only then.
+
+        Parameters
+        ----------
+        batch_rows
+            Rows in a batch; the last one may have fewer.
+
+        Yields
+        ------
+        X : ndarray of float64, shape (rows, d)
+        y : ndarray of float64, shape (rows,), or None
+
+        Raises
+        ------
+        ValueError
+            For a NaN or an infinity, naming its row and column.
+        """
+        if batch_rows < 1:
+            raise ValueError(f"batch_rows is {batch_rows}. Expected at least 1.")
+        for start in range(0, self.n, batch_rows):
+            stop = min(start + batch_rows, self.n)
+            X = _float64(self.X[start:stop])
+            y = None if self.y is None else _float64(self.y[start:stop])
+            if not self.checked:
+                check_finite(X, "X", first_row=start, names=self.feature_names)
+                if y is not None:
+                    check_finite(y, "y", first_row=start)
+            yield X, y
+
+    def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Read some rows, in the order asked for; a row may be asked for more than once.
+
+        Parameters
+        ----------
+        indices : ndarray of int, shape (b,)
+            Row numbers, from 0 to n - 1.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (b, d)
+        y : ndarray of float64, shape (b,), or None
+        """
+        indices = np.asarray(indices)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise ValueError(
+                f"indices have shape {indices.shape} and dtype {indices.dtype}. Expected row numbers: one dimension of "
+                "integers (numpy.flatnonzero turns a mask into them)."
+            )
+        if indices.size and (indices.min() < 0 or indices.max() >= self.n):
+            raise IndexError(
+                f"indices run from {indices.min()} to {indices.max()}, but rows are numbered 0 to {self.n - 1}."
+            )
+        order = None
+        if not self._in_memory:
+            # In the order of the file, so that each page of it is touched once and the disk reads forwards.
+            order = np.argsort(indices, kind="stable")
+            indices = indices[order]
+        X = _float64(self.X[indices])
+        y = None if self.y is None else _float64(self.y[indices])
+        if not self.checked:
+            check_finite(X, "X", row_numbers=indices, names=self.feature_names)
+            if y is not None:
+                check_finite(y, "y", row_numbers=indices)
+        if order is not None:
+            back = np.empty_like(order)
+            back[order] = np.arange(order.size)
+            X = X[back]
+            y = None if y is None else y[back]
+        return X, y
+
+
+def _float64(block: np.ndarray) -> np.ndarray:
+    """Float64 values of a block, read-only where they are the stored values themselves."""
+    values = np.ascontiguousarray(block, dtype=np.float64)
+    if np.may_share_memory(values, block):
+        values = values.view()
+        values.flags.writeable = False
+    return values
+
+
+def _is_mapped(array: object) -> bool:
+    """Whether an array's memory is a mapped file, also when it is a view of one."""
+    while array is not None:
+        if isinstance(array, np.memmap | mmap.mmap):
+            return True
+        array = getattr(array, "base", None)
+    return False
+
+
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray) if isinstance(array, np.memmap) else array

@@ -1,0 +1,257 @@
+"""Standardisation with training statistics, gathered in one pass over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vastgp.data.rows import Rows
+from vastgp.data.validate import warn_constant_target
+
+# Values that spread over less than this share of their size are one value and its rounding errors.
+_SAME = 8 * np.finfo(np.float64).eps
+
+
+@dataclass
+class _Moments:
+    """Count, mean, sum of squared deviations and extremes of columns, over the rows seen so far."""
+
+    count: int
+    mean: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, block: np.ndarray) -> _Moments:
+        """Moments of one block, shape (rows, columns), with the mean taken out before anything is squared."""
+        mean = block.mean(axis=0)
+        deviations = block - mean
+        # The mean is rounded; what is left of it in the deviations corrects both moments (the corrected two-pass
+        # algorithm: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7).
+        rest = deviations.mean(axis=0)
+        squares = np.einsum("ij,ij->j", deviations, deviations) - block.shape[0] * rest**2
+        return cls(
+            block.shape[0],
+            mean + rest,
+            np.maximum(squares, 0.0),
+            block.min(axis=0),
+            block.max(axis=0),
+        )
+
+    def merge(self, other: _Moments) -> _Moments:
+        """Moments of both sets of rows together (Chan, Golub, LeVeque 1983, eq. 2.1)."""
+        count = self.count + other.count
+        delta = other.mean - self.mean
+        return _Moments(
+            count,
+            self.mean + delta * (other.count / count),
+            self.squares + other.squares + delta**2 * (self.count * (other.count / count)),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+class Standardizer:
+    """Shifts and scales inputs and targets to mean 0 and standard deviation 1 over the training rows.
+
+    The statistics are population ones (divided by n), gathered in float64 by merging blocks, so they agree with those
+    of the whole array to rounding even for columns far from zero. A column that has one value everywhere (up to
+    rounding) gets scale 1 and is listed in ``constant_features_``; a constant target gets scale 1 too.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows seen.
+    x_mean, x_scale : ndarray of float64, shape (d,)
+        Mean and standard deviation of the inputs, in their units.
+    y_mean, y_scale : float
+        The same of the target; 0 and 1 when there was none.
+    constant_features_ : ndarray of int64
+        Columns of the inputs that do not vary.
+    """
+
+    def __init__(self) -> None:
+        self._x: _Moments | None = None
+        self._y: _Moments | None = None
+        self.feature_names: list[str] | None = None
+
+    # ------------------------------------------------------------ fitting
+
+    def fit(self, rows: Rows, batch_rows: int | None = None) -> Standardizer:
+        """Gather the statistics of all rows, in one pass. Earlier ones are forgotten.
+
+        Parameters
+        ----------
+        rows
+            Training rows.
+        batch_rows
+            Rows in memory at a time; by default about 16 MB of them.
+
+        Warns
+        -----
+        UserWarning
+            When the target is constant.
+        """
+        self._x = self._y = None
+        self.feature_names = rows.feature_names
+        if batch_rows is None:
+            batch_rows = max(1024, (16 << 20) // (8 * rows.d))
+        for X, y in rows.batches(batch_rows):
+            self.partial_fit(X, y)
+        if self._x is None:
+            raise ValueError("rows is empty: statistics need at least one row.")
+        self.x_scale, self.y_scale  # noqa: B018  (a spread that cannot be represented is an error of the data, now)
+        if self._y is not None and self._y.count > 1 and _is_constant(self._y).all():
+            warn_constant_target(self.y_mean)
+        return self
+
+    def partial_fit(self, X: np.ndarray, y: np.ndarray | None = None) -> Standardizer:
+        """Add a block of rows to the statistics."""
+        X = np.asarray(X, dtype=np.float64)
+        if X.shape[0] == 0:
+            return self
+        x = _Moments.of(X)
+        self._x = x if self._x is None else self._x.merge(x)
+        if y is not None:
+            moments = _Moments.of(np.asarray(y, dtype=np.float64)[:, None])
+            self._y = moments if self._y is None else self._y.merge(moments)
+        return self
+
+    def merge(self, other: Standardizer) -> Standardizer:
+        """Add the statistics of another part of the rows, gathered elsewhere. The other one is left as it is."""
+        for name in ("_x", "_y"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if theirs is not None:
+                setattr(self, name, theirs if mine is None else mine.merge(theirs))
+        return self
+
+    # ------------------------------------------------------------ statistics
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows seen."""
+        return 0 if self._x is None else self._x.count
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self._inputs.mean.shape[0]
+
+    @property
+    def x_mean(self) -> np.ndarray:
+        """Means of the inputs."""
+        return self._inputs.mean
+
+    @property
+    def x_scale(self) -> np.ndarray:
+        """Standard deviations of the inputs, 1 where an input is constant."""
+        names = self.feature_names
+        return _scale(
+            self._inputs,
+            lambda j: f"X column {names[j]!r}" if names is not None else f"X column {j}",
+        )
+
+    @property
+    def y_mean(self) -> float:
+        """Mean of the target."""
+        return 0.0 if self._y is None else float(self._y.mean[0])
+
+    @property
+    def y_scale(self) -> float:
+        """Standard deviation of the target, 1 if it is constant."""
+        return 1.0 if self._y is None else float(_scale(self._y, lambda _: "y")[0])
+
+    @property
+    def constant_features_(self) -> np.ndarray:
+        """Columns of the inputs that do not vary."""
+        return np.flatnonzero(_is_constant(self._inputs))
+
+    @property
+    def _inputs(self) -> _Moments:
+        if self._x is None:
+            raise ValueError("This Standardizer has seen no rows. Call fit or partial_fit first.")
+        return self._x
+
+    # ------------------------------------------------------------ use
+
+    def transform_X(self, X: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        """Inputs in standardised units, computed in float64 and rounded to ``dtype`` at the end."""
+        return ((np.asarray(X, dtype=np.float64) - self.x_mean) / self.x_scale).astype(
+            dtype, copy=False
+        )
+
+    def transform_y(self, y: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        """Targets in standardised units, computed in float64 and rounded to ``dtype`` at the end."""
+        return ((np.asarray(y, dtype=np.float64) - self.y_mean) / self.y_scale).astype(
+            dtype, copy=False
+        )
+
+    def inverse_mean(self, mean: np.ndarray) -> np.ndarray:
+        """A mean (or a sample) of the standardised target in the target's own units, float64."""
+        return np.asarray(mean, dtype=np.float64) * self.y_scale + self.y_mean
+
+    def inverse_std(self, std: np.ndarray) -> np.ndarray:
+        """A standard deviation of the standardised target in the target's own units, float64."""
+        return np.asarray(std, dtype=np.float64) * self.y_scale
+
+    # ------------------------------------------------------------ storage
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in types that JSON has. Floats survive it exactly."""
+        result: dict[str, Any] = {"feature_names": self.feature_names}
+        for key, moments in (("x", self._x), ("y", self._y)):
+            result[key] = None
+            if moments is not None:
+                arrays = {
+                    name: getattr(moments, name).tolist()
+                    for name in ("mean", "squares", "low", "high")
+                }
+                result[key] = {"count": moments.count, **arrays}
+        return result
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Standardizer:
+        """What `to_dict` described, down to the last bit; more rows can be added to it."""
+        result = cls()
+        result.feature_names = values["feature_names"]
+        for name, key in (("_x", "x"), ("_y", "y")):
+            stored = values[key]
+            if stored is not None:
+                arrays = {
+                    part: np.asarray(stored[part], dtype=np.float64)
+                    for part in ("mean", "squares", "low", "high")
+                }
+                setattr(result, name, _Moments(int(stored["count"]), **arrays))
+        return result
+
+    def __repr__(self) -> str:
+        if self._x is None:
+            return "Standardizer()"
+        return f"Standardizer(n_rows={self.n_rows}, d={self.d}, y_mean={self.y_mean:.6g}, y_scale={self.y_scale:.6g})"
+
+
+def _is_constant(moments: _Moments) -> np.ndarray:
+    spread = moments.high - moments.low
+    return spread <= _SAME * np.maximum(np.abs(moments.low), np.abs(moments.high))
+
+
+def _scale(moments: _Moments, column: Any) -> np.ndarray:
+    constant = _is_constant(moments)
+    with np.errstate(invalid="ignore"):
+        scale = np.where(constant, 1.0, np.sqrt(moments.squares / moments.count))
+    # Squares below 1e-308 or above 1e308 do not exist in float64.
+    bad = np.flatnonzero(~(np.isfinite(scale) & (scale > 0.0)))
+    if bad.size:
+        j = int(bad[0])
+        raise ValueError(
+            f"{column(j)} runs from {moments.low[j]:.3g} to {moments.high[j]:.3g}, a range whose square cannot be "
+            "represented in float64. Express it in another unit."
+        )
+    return scale
+
+
+__all__: Sequence[str] = ["Standardizer"]
