@@ -1,0 +1,140 @@
+"""Exact log evidence of Gaussian process regression, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import precision
+from vastgp.kernels import Kernel
+from vastgp.linalg.cholesky import Cholesky, factorize
+
+_WHAT = "the covariance matrix of the observations (kernel + noise variance)"
+_ADVICE = (
+    "Raise the noise (noise_floor, or the noise given), choose a rougher kernel such as Matern32, "
+    "or remove rows that are almost the same."
+)
+# Up to here the number of rows is rounded up to a power of two, so that the many small fits of a cross-validation
+# share compiled code. Beyond, compiling is cheap beside the work.
+_MOST_PADDED = 512
+_LEAST_ROWS = 32
+
+
+class ExactEvidence:
+    """The log evidence of given rows as a function of kernel and noise variance.
+
+    ``log p(y) = -1/2 y^T A^-1 y - 1/2 log|A| - n/2 log(2 pi)``, ``A = K + noise_variance I``
+    (Rasmussen & Williams 2006, eq. 2.30), in float64.
+
+    JAX makes the covariance matrix and pulls gradients back through it; SciPy's LAPACK factorises on the host. The
+    gradient uses the closed form (ibid., eq. 5.9) through one Cholesky factor: autodiff through the factor takes 3.5
+    times as long at n = 1000 as the inverse in JAX does, 7 times as long as in LAPACK.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+        With mean zero: the prior mean is zero.
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self.X = np.ascontiguousarray(X, dtype=np.float64)
+        self.y = np.ascontiguousarray(y, dtype=np.float64)
+        self.num_rows = len(self.y)
+        self._padded_X = pad_rows(self.X)
+        self._work = np.empty((self.num_rows, self.num_rows), order="F")
+
+    def __call__(self, kernel: Kernel, noise_variance: float) -> float:
+        """Return the log evidence in nats."""
+        factor = self._factor(kernel, noise_variance)
+        return self._value(factor, factor.solve(self.y))
+
+    def value_and_gradient(
+        self, kernel: Kernel, noise_variance: float
+    ) -> tuple[float, tuple[Kernel, float]]:
+        """Return the log evidence and its derivatives by every hyperparameter and the noise variance.
+
+        Raises
+        ------
+        FactorizationError
+            When the covariance matrix cannot be factorised with the largest jitter.
+        """
+        factor = self._factor(kernel, noise_variance)
+        weights = factor.solve(self.y)
+        value = self._value(factor, weights)
+        inverse = factor.into_inverse()
+        # d log p / d A = 1/2 (A^-1 y y^T A^-1 - A^-1)
+        by_noise = 0.5 * (weights @ weights - np.trace(inverse))
+        with precision("float64"):
+            by_kernel = _pull_back(kernel, self._padded_X, *self._pad(inverse.T, weights))
+        return value, (jax.tree.map(np.asarray, by_kernel), float(by_noise))
+
+    def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
+        n = self.num_rows
+        with precision("float64"):
+            K = np.asarray(_gram(kernel, self._padded_X))[:n, :n]
+        return factorize(K, float(noise_variance), what=_WHAT, advice=_ADVICE, work=self._work)
+
+    def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
+        fit = float(self.y @ weights)
+        return -0.5 * (fit + factor.log_determinant + self.num_rows * np.log(2.0 * np.pi))
+
+    def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pad with zeros, which are no part of any gradient."""
+        extra = len(self._padded_X) - self.num_rows
+        if extra == 0:
+            return inverse, weights
+        return np.pad(inverse, ((0, extra), (0, extra))), np.pad(weights, (0, extra))
+
+
+def exact_log_evidence(kernel: Kernel, noise_variance: float, X: Any, y: Any) -> float:
+    """Return the log evidence of Gaussian process regression with zero mean, in nats.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    noise_variance : float
+        In squared units of ``y``.
+    X : ndarray of shape (n, d)
+        In the units of the kernel's lengthscales.
+    y : ndarray of shape (n,)
+
+    Raises
+    ------
+    FactorizationError
+        When the covariance matrix cannot be factorised; the message reports the jitter tried and the condition number.
+    """
+    return ExactEvidence(X, y)(kernel, noise_variance)
+
+
+def pad_rows(X: np.ndarray) -> np.ndarray:
+    """Return ``X`` with rows of zeros up to the size that compiled code is shared for."""
+    n = len(X)
+    if n > _MOST_PADDED:
+        return X
+    size = max(_LEAST_ROWS, 1 << (n - 1).bit_length())
+    return np.pad(X, ((0, size - n), (0, 0)))
+
+
+@jax.jit
+def _gram(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, "n n"]:
+    return kernel(X, X)
+
+
+@jax.jit
+def _pull_back(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    inverse: Float[Array, "n n"],
+    weights: Float[Array, " n"],
+) -> Kernel:
+    """Return ``sum_ij (d log p / d A)_ij dK_ij`` by hyperparameter; only the upper triangle of the inverse is read."""
+    cotangent = jnp.outer(weights, weights) - inverse
+    # Both matrices are symmetric: twice one triangle, and the factor 1/2 of the derivative.
+    cotangent = jnp.triu(cotangent, 1) + 0.5 * jnp.diag(jnp.diagonal(cotangent))
+    _, pull = jax.vjp(lambda k: k(X, X), kernel)
+    return pull(cotangent)[0]

@@ -1,0 +1,1 @@
+"""How objectives are maximised: loops, checkpoints, L-BFGS, starting values."""
