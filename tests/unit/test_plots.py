@@ -112,6 +112,14 @@ def test_calibration_plot_uses_the_axes_it_is_given(predictions):
     assert all(ax.get_title(loc="left") for ax in axes)
 
 
+def test_a_saved_calibration_plot_is_a_picture_and_leaves_no_figure_open(predictions, tmp_path):
+    plots.save_calibration_plot(tmp_path / "plain", *predictions)
+    assert plt.imread(tmp_path / "plain", format="png").shape == (630, 1500, 4)
+    plots.save_calibration_plot(tmp_path / "lines", *predictions, format="svg")
+    assert b"<svg" in (tmp_path / "lines").read_bytes()
+    assert plt.get_fignums() == []
+
+
 def test_observed_plot_draws_every_interval_of_few_rows_and_marks_those_outside(predictions):
     y, mean, std = (part[:60] for part in predictions)
     ax = plots.observed_plot(y, mean, std)

@@ -5,7 +5,12 @@ on. None shows or saves anything: that is the caller's choice. matplotlib is imp
 functions, so importing this package costs nothing.
 """
 
-from vastgp.plots.calibration import calibration_plot, coverage_curve, pit_histogram
+from vastgp.plots.calibration import (
+    calibration_plot,
+    coverage_curve,
+    pit_histogram,
+    save_calibration_plot,
+)
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
 from vastgp.plots.training import training_trace
@@ -17,5 +22,6 @@ __all__ = [
     "observed_plot",
     "pit_histogram",
     "residual_plot",
+    "save_calibration_plot",
     "training_trace",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,32 @@ def calibration_plot(
     pit_histogram(y, mean, std, bins=bins, level=level, ax=left)
     coverage_curve(y, mean, std, level=level, ax=right)
     return right.get_figure(root=True)  # type: ignore[return-value]
+
+
+def save_calibration_plot(
+    file: str | os.PathLike[str],
+    y: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike,
+    *,
+    format: str = "png",
+) -> None:
+    """Write `calibration_plot` to a file, for programs: no window system and no pyplot state is touched.
+
+    Parameters
+    ----------
+    file : path
+        Where to write; replaced if it is there.
+    y, mean, std : array_like, shape (n,)
+        Observed targets, predictive means and standard deviations of a new observation.
+    format : str, default "png"
+        Picture format, as matplotlib names it.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    calibration_plot(y, mean, std, axes=figure.subplots(1, 2))
+    figure.savefig(file, format=format, dpi=150)
 
 
 def pit_histogram(
