@@ -60,19 +60,13 @@ def write_archive(
             errno.EISDIR, "this is a folder: give the name of a file", str(path)
         )
     plain = {name: _plain(name, array) for name, array in arrays.items()}
-    document = json.dumps(
-        {
-            "format": FORMAT_NAME,
-            "version": FORMAT_VERSION,
-            "crc32": _checksum(plain),
-            "header": header,
-        },
-        default=_json_number,
-    )
+    document = json.dumps({"version": FORMAT_VERSION, "header": header}, default=_json_number)
     _remove_leftovers(path)
     partial = path.with_name(f".{path.name}.{_host()}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        _write_and_sync(partial, document, plain)
+        _write_and_sync(
+            partial, {FORMAT_NAME: document, "crc32": str(_checksum(document, plain))}, plain
+        )
         os.replace(partial, path)
     except OSError as error:
         needed = len(document) + sum(array.nbytes for array in plain.values())
@@ -125,37 +119,38 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            document = _document(path, metadata.get(FORMAT_NAME))
+            text = metadata.get(FORMAT_NAME, "")
+            header = _header(path, text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except SafetensorError as error:
         raise ValueError(_damaged(path, f"it is no complete safetensors file: {error}")) from error
-    if _checksum(arrays) != document["crc32"]:
-        raise ValueError(_damaged(path, "the checksum of its arrays does not match"))
-    return document["header"], arrays
+    if str(_checksum(text, arrays)) != metadata.get("crc32"):
+        raise ValueError(_damaged(path, "its checksum does not match"))
+    return header, arrays
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _document(path: Path, text: str | None) -> dict[str, Any]:
-    if text is None:
+def _header(path: Path, text: str) -> dict[str, Any]:
+    if not text:
         raise ValueError(
             f"{path} is a safetensors file, but not one of vastgp (its metadata has no {FORMAT_NAME!r} entry). "
             "Give a file that vastgp saved."
         )
     try:
         document = json.loads(text)
-        version = int(document["version"])
+        version, header = document["version"], document["header"]
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(_damaged(path, f"its header cannot be read: {error}")) from error
+        raise ValueError(_damaged(path, f"its header cannot be read: {error!r}")) from error
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(_damaged(path, f"its format version is {version!r}"))
     if version > FORMAT_VERSION:
         raise ValueError(
             f"{path} has format version {version}, and this vastgp reads versions up to {FORMAT_VERSION}: the file was "
             "written by a newer vastgp. Upgrade vastgp (pip install --upgrade vastgp) and load it again."
         )
-    if document.get("format") != FORMAT_NAME or not {"crc32", "header"} <= document.keys():
-        raise ValueError(_damaged(path, "its header lacks entries"))
-    return document
+    return header
 
 
 def _damaged(path: Path, reason: str) -> str:
@@ -188,9 +183,9 @@ def _json_number(value: object) -> object:
     )
 
 
-def _checksum(arrays: dict[str, np.ndarray]) -> int:
-    """CRC-32 of names, types, shapes and values, in the order of the names."""
-    crc = 0
+def _checksum(document: str, arrays: dict[str, np.ndarray]) -> int:
+    """CRC-32 of the header and of names, types, shapes and values of the arrays, in the order of their names."""
+    crc = zlib.crc32(document.encode())
     for name in sorted(arrays):
         array = arrays[name]
         crc = zlib.crc32(f"{name}|{array.dtype.name}|{array.shape}|".encode(), crc)
@@ -198,12 +193,12 @@ def _checksum(arrays: dict[str, np.ndarray]) -> int:
     return crc
 
 
-def _write_and_sync(partial: Path, document: str, arrays: dict[str, np.ndarray]) -> None:
+def _write_and_sync(partial: Path, metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     try:
-        save_file(arrays, partial, metadata={FORMAT_NAME: document})
+        save_file(arrays, partial, metadata=metadata)
     except SafetensorError as error:
         # The library wraps the system's error in a sentence; its number says whether the disk is full.
         number = re.search(r"\(os error (\d+)\)", str(error))

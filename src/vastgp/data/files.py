@@ -188,9 +188,7 @@ def _open_parquet(path: Path) -> Table:
         dataset = ds.dataset(names, **options)
         # The first file alone does not settle the types: another may have fractions where it has whole numbers.
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
-        schema = pa.unify_schemas(
-            [*schemas, dataset.schema], promote_options="permissive"
-        ).remove_metadata()
+        schema = pa.unify_schemas([*schemas, dataset.schema], promote_options="permissive")
         dataset = ds.dataset(names, schema=schema, **options)
         num_rows = dataset.count_rows()
 

@@ -97,9 +97,10 @@ def as_rows(
 def _from_arrays(X: np.ndarray, y: Any) -> Rows:
     if isinstance(y, str | os.PathLike):
         y = _target_from_path(Path(y), "X is an array without column names")
+    target_name = _series_name(y)
     if y is not None:
         y = validate.as_target(y)
-    return Rows(X, y)
+    return Rows(X, y, target_name=target_name)
 
 
 def _target_from_path(path: Path, why_not_a_name: str) -> np.ndarray:
@@ -183,7 +184,7 @@ def _from_npz(path: Path, y: Any, memory_budget: float) -> Rows:
         target = "y"
     arrays = files.open_npz(path, ["X"] if target is None else ["X", target], memory_budget)
     rows = _from_arrays(validate.as_matrix(arrays["X"]), y if target is None else arrays[target])
-    rows.target_name = target
+    rows.target_name = target or rows.target_name
     return rows
 
 
@@ -202,18 +203,16 @@ def _from_table(
     columns = _select_features(table, target, feature_names, n_features, estimator)
     if table.num_rows == 0:
         validate.check_num_rows((0, len(columns)), 1)
+    target_name = target if target is not None else _series_name(y)
     X, y_column = _read(table, columns, target, memory_budget)
-    if target is None and y is not None:
+    if target is not None:
+        y = y_column
+    elif y is not None:
         y = validate.as_target(y)
         validate.check_same_length(X.shape[0], y.shape[0])
-        if not np.may_share_memory(X, y):
-            validate.check_finite(y, "y")
+        validate.check_finite(y, "y")
     return Rows(
-        X,
-        y_column if target is not None else y,
-        feature_names=columns if table.named else None,
-        target_name=target if target is not None else _series_name(y),
-        checked=True,
+        X, y, feature_names=columns if table.named else None, target_name=target_name, checked=True
     )
 
 
@@ -256,6 +255,12 @@ def _select_features(
             raise validate.missing_features_error(missing, extra, table.where, estimator)
     else:
         columns = available
+        nameless = next((j for j, name in enumerate(table.names) if not name.strip()), None)
+        if nameless is not None:
+            raise ValueError(
+                f"Column {nameless} of {table.where} has no name. Row numbers written by pandas look like this, and "
+                "they are no input: write the table with index=False, or name the column if it is one."
+            )
         if n_features is not None:
             validate.check_num_features(len(columns), n_features, estimator)
     if not columns:

@@ -38,10 +38,10 @@ class Rows:
     feature_names: list[str] | None = None
     target_name: str | None = None
     checked: bool = False
-    _in_memory: bool = field(init=False, repr=False)
+    _maps: list[mmap.mmap] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._in_memory = not (_is_mapped(self.X) or _is_mapped(self.y))
+        self._maps = [found for found in (_map_of(self.X), _map_of(self.y)) if found is not None]
         # A view of the plain type: indexing a numpy.memmap makes another one each time, which costs microseconds.
         self.X, self.y = _plain(self.X), _plain(self.y)
 
@@ -58,7 +58,7 @@ class Rows:
     @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory, rather than in a file that is mapped into it."""
-        return self._in_memory
+        return not self._maps
 
     def batches(self, batch_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """Read all rows in order. A block may be the stored values themselves; it is read-only then.
@@ -82,6 +82,7 @@ class Rows:
             raise ValueError(f"batch_rows is {batch_rows}. Expected at least 1.")
         for start in range(0, self.n, batch_rows):
             stop = min(start + batch_rows, self.n)
+            self._expect("MADV_SEQUENTIAL")
             X = _float64(self.X[start:stop])
             y = None if self.y is None else _float64(self.y[start:stop])
             if not self.checked:
@@ -114,8 +115,9 @@ class Rows:
                 f"indices run from {indices.min()} to {indices.max()}, but rows are numbered 0 to {self.n - 1}."
             )
         order = None
-        if not self._in_memory:
+        if self._maps:
             # In the order of the file, so that each page of it is touched once and the disk reads forwards.
+            self._expect("MADV_RANDOM")
             order = np.argsort(indices, kind="stable")
             indices = indices[order]
         X = _float64(self.X[indices])
@@ -131,6 +133,17 @@ class Rows:
             y = None if y is None else y[back]
         return X, y
 
+    def _expect(self, advice: str) -> None:
+        """Tell the system how the files will be read; a hint that changes no values.
+
+        Left to itself it reads ahead around every random row: 88 MB for 500 rows of a 1.8 GB file out of cache, against
+        2 MB with the hint (44 bytes a row), and the other way round a pass in order takes eight times as long without
+        reading ahead.
+        """
+        for mapped in self._maps:
+            if hasattr(mmap, advice):
+                mapped.madvise(getattr(mmap, advice))
+
 
 def _float64(block: np.ndarray) -> np.ndarray:
     """Float64 values of a block, read-only where they are the stored values themselves."""
@@ -141,13 +154,13 @@ def _float64(block: np.ndarray) -> np.ndarray:
     return values
 
 
-def _is_mapped(array: object) -> bool:
-    """Whether an array's memory is a mapped file, also when it is a view of one."""
+def _map_of(array: object) -> mmap.mmap | None:
+    """The mapped file that an array's memory is, also when the array is a view of it."""
     while array is not None:
-        if isinstance(array, np.memmap | mmap.mmap):
-            return True
-        array = getattr(array, "base", None)
-    return False
+        if isinstance(array, mmap.mmap):
+            return array
+        array = getattr(array, "_mmap" if isinstance(array, np.memmap) else "base", None)
+    return None
 
 
 def _plain(array: Any) -> Any:

@@ -28,18 +28,21 @@ class _Moments:
     @classmethod
     def of(cls, block: np.ndarray) -> _Moments:
         """Moments of one block, shape (rows, columns), with the mean taken out before anything is squared."""
-        mean = block.mean(axis=0)
-        deviations = block - mean
+        columns = np.ascontiguousarray(
+            block.T
+        )  # a column in one piece: its sums are fast, and pairwise
+        mean = columns.mean(axis=1)
+        deviations = columns - mean[:, None]
         # The mean is rounded; what is left of it in the deviations corrects both moments (the corrected two-pass
         # algorithm: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7).
-        rest = deviations.mean(axis=0)
-        squares = np.einsum("ij,ij->j", deviations, deviations) - block.shape[0] * rest**2
+        rest = deviations.mean(axis=1)
+        squares = np.einsum("ij,ij->i", deviations, deviations) - block.shape[0] * rest**2
         return cls(
             block.shape[0],
             mean + rest,
             np.maximum(squares, 0.0),
-            block.min(axis=0),
-            block.max(axis=0),
+            columns.min(axis=1),
+            columns.max(axis=1),
         )
 
     def merge(self, other: _Moments) -> _Moments:
@@ -89,7 +92,7 @@ class Standardizer:
         rows
             Training rows.
         batch_rows
-            Rows in memory at a time; by default about 16 MB of them.
+            Rows in memory at a time; by default about 256 kB of them, which stay in the processor's cache.
 
         Warns
         -----
@@ -99,7 +102,7 @@ class Standardizer:
         self._x = self._y = None
         self.feature_names = rows.feature_names
         if batch_rows is None:
-            batch_rows = max(1024, (16 << 20) // (8 * rows.d))
+            batch_rows = max(256, (1 << 18) // (8 * rows.d))
         for X, y in rows.batches(batch_rows):
             self.partial_fit(X, y)
         if self._x is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -206,7 +207,8 @@ def from_batches(
     in_memory: bool,
 ) -> Table:
     """A table of Arrow record batches, whatever brings them."""
-    names = list(schema.names)
+    index = _pandas_index(schema)
+    names = [name for name in schema.names if name not in index]
     check_unique_names(names, where)
     not_numeric: dict[str, str] = {}
     dtypes: dict[str, np.dtype] = {}
@@ -223,6 +225,14 @@ def from_batches(
                 yield [_arrow_values(batch.column(name)) for name in columns]
 
     return Table(where, names, not_numeric, dtypes, blocks, num_rows, in_memory=in_memory)
+
+
+def _pandas_index(schema: Any) -> set[str]:
+    """Columns that were the index of a pandas DataFrame: row labels, no data, as in the DataFrame itself."""
+    stored = (schema.metadata or {}).get(b"pandas")
+    if stored is None:
+        return set()
+    return {name for name in json.loads(stored)["index_columns"] if isinstance(name, str)}
 
 
 def _arrow_dtype(kind: Any) -> np.dtype | str:
