@@ -1,0 +1,124 @@
+"""Approximate inverses of ``K + sigma^2 I`` for conjugate gradients.
+
+Both are built by LAPACK on the host, in place: on a CPU its triangular routines use half the
+operations of a general product and no second copy of the large factor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Array, Float
+
+from vastgp.kernels import Kernel
+
+# Kernel rows are made this many at a time, so that building the factor needs little beside it.
+_TILE = 4096
+
+
+class DensePreconditioner(eqx.Module):
+    """The inverse of an explicitly formed matrix, through its Cholesky factor."""
+
+    factor: Float[Array, "p p"]
+
+    def __call__(self, V: Float[Array, "C p"]) -> Float[Array, "C p"]:
+        half = jax.scipy.linalg.solve_triangular(self.factor, V.T, lower=True)
+        return jax.scipy.linalg.solve_triangular(self.factor, half, lower=True, trans=1).T
+
+
+class LowRankPreconditioner(eqx.Module):
+    """Inverse of ``D + U^T U`` with diagonal ``D`` by the matrix inversion lemma.
+
+    ``D^-1/2 (I - Us^T (I + Us Us^T)^-1 Us) D^-1/2`` with ``Us = U D^-1/2``, held as its transpose.
+    """
+
+    scaled: Float[Array, "n k"]
+    root: Float[Array, " n"]
+    inner: Float[Array, "k k"]
+
+    def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        V = V / self.root
+        T = jax.scipy.linalg.solve_triangular(self.inner, (V @ self.scaled).T, lower=True)
+        T = jax.scipy.linalg.solve_triangular(self.inner, T, lower=True, trans=1)
+        return (V - T.T @ self.scaled.T) / self.root
+
+
+Preconditioner = DensePreconditioner | LowRankPreconditioner
+
+
+def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePreconditioner:
+    """Factorise ``matrix + noise_variance I`` (``matrix`` is overwritten).
+
+    Rounding of ``matrix`` may leave eigenvalues below zero. As this is a preconditioner alone,
+    the diagonal is raised until the factorisation works; the solution does not depend on it.
+    """
+    added, size = 0.0, float(np.max(np.diagonal(matrix)))
+    matrix = np.asfortranarray(matrix)
+    diagonal = np.diagonal(matrix).copy()
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrix,))
+    for _ in range(12):
+        np.fill_diagonal(matrix, diagonal + noise_variance + added)
+        # The strict upper triangle stays as it was, so that a failed attempt can be repeated.
+        lower = potrf(matrix, lower=1, clean=0, overwrite_a=0)
+        if lower[1] == 0:
+            return DensePreconditioner(jnp.asarray(np.tril(lower[0])))
+        added = max(10.0 * added, size * float(np.finfo(matrix.dtype).eps))
+    raise np.linalg.LinAlgError(
+        f"the preconditioner could not be factorised: its diagonal was raised by {added:.1e} and its largest "
+        f"entry is {size:.1e}. Standardise the inputs, or raise the noise floor (min_noise)."
+    )
+
+
+def nystrom_preconditioner(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    noise_variance: float,
+    landmarks: np.ndarray,
+    *,
+    exact_diagonal: bool = True,
+) -> LowRankPreconditioner:
+    """Return the inverse of ``K(X, Z) K(Z, Z)^-1 K(Z, X) + D`` with landmarks ``Z``.
+
+    ``D`` is the noise plus what the low rank leaves of the prior variance at each row (FITC,
+    Snelson and Ghahramani 2006), which serves rows far from all others; its trace equals that of
+    the part left out, so its scale is right for directions outside the landmarks' span.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : Array of shape (n, d)
+    noise_variance : float
+    landmarks : ndarray of int, shape (k,)
+        Row numbers.
+    exact_diagonal : bool, default True
+        Whether to add the remaining variance; else ``D`` is the noise alone.
+    """
+    dtype = np.dtype(X.dtype)
+    Z = X[landmarks]
+    rows = jax.jit(_kernel_rows)
+    corner = np.array(rows(kernel, Z, Z), dtype=np.float64)
+    # Landmarks may coincide: a relative 1e-6 keeps the factor's rounding below the noise.
+    corner[np.diag_indices_from(corner)] += 1e-6 * float(kernel.total_variance())
+    lower = scipy.linalg.cholesky(corner, lower=True, overwrite_a=True).astype(dtype)
+    factor = np.empty((len(X), len(landmarks)), dtype=dtype)
+    for start in range(0, len(X), _TILE):
+        factor[start : start + _TILE] = rows(kernel, X[start : start + _TILE], Z)
+    (trsm, syrk) = scipy.linalg.get_blas_funcs(("trsm", "syrk"), (factor,))
+    # U^T = K(X, Z) L^-T: in Fortran order the transpose of `factor` is solved from the left.
+    factor = trsm(1.0, lower, factor.T, lower=1, overwrite_b=1)
+    left_out = np.maximum(float(kernel.total_variance()) - np.sum(factor**2, axis=0), 0.0)
+    root = np.sqrt(noise_variance + (left_out if exact_diagonal else 0.0 * left_out)).astype(dtype)
+    factor /= root
+    inner = syrk(1.0, factor, lower=1)
+    inner[np.diag_indices_from(inner)] += 1.0
+    inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+    return LowRankPreconditioner(jnp.asarray(factor.T), jnp.asarray(root), jnp.asarray(inner))
+
+
+def _kernel_rows(kernel: Kernel, X: Any, Z: Any) -> Array:
+    return kernel(X, Z)

@@ -1,0 +1,187 @@
+"""The posterior of the weights as a least-squares problem, in passes over blocks of basis functions.
+
+With whitened weights (``S = I``) the posterior mean of a Gaussian likelihood solves
+
+    (Phi^T Phi + sigma^2 I) w = Phi^T y,        w = Phi^T alpha,   (Phi Phi^T + sigma^2 I) alpha = y,
+
+in the space of the basis functions or, equally, in that of the rows. A posterior sample is the
+mean plus ``w0 - Phi^T u`` with ``(Phi Phi^T + sigma^2 I) u = Phi w0 + eps``, ``w0 ~ N(0, I)`` and
+``eps ~ N(0, sigma^2 I)`` (Matheron's rule; Wilson et al. 2020): ``w0`` is a draw of the prior and
+``Phi^T u`` what the data, had they come from it, would have taught.
+
+Nothing of size n x m exists: features are made block by block, used, and forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.bases.draws import index_keys
+
+
+class BlockedBasis(eqx.Module):
+    """A basis cut into blocks of pairs; weights have shape ``(C, 2, padded)``, ``padded >= num_pairs``.
+
+    Pairs beyond the last one are padding: their features are zero.
+    """
+
+    basis: RandomFourierBasis
+    block: int = eqx.field(static=True)
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks, the last one padded."""
+        return -(-self.basis.num_pairs // self.block)
+
+    @property
+    def padded(self) -> int:
+        """Number of pairs with padding."""
+        return self.num_blocks * self.block
+
+    def pairs(self, which: Any) -> Int[Array, " b"]:
+        """Return the pair numbers of a block."""
+        return which * self.block + jnp.arange(self.block)
+
+    def features(self, X: Float[Array, "n d"], which: Any) -> Float[Array, "k n"]:
+        """Return the features of a block, ``k = 2 block``: cosines, then sines."""
+        pairs = self.pairs(which)
+        phi = self.basis.features_by_pair(X, pairs)
+        if self.padded != self.basis.num_pairs:
+            phi = phi * (pairs < self.basis.num_pairs).astype(X.dtype)[None, :, None]
+        return phi.reshape(2 * self.block, X.shape[0])
+
+    def take(self, W: Float[Array, "C 2 padded"], which: Any) -> Float[Array, "C k"]:
+        """Return the weights of a block."""
+        part = jax.lax.dynamic_slice_in_dim(W, which * self.block, self.block, axis=2)
+        return part.reshape(W.shape[0], 2 * self.block)
+
+    def put(
+        self, W: Float[Array, "C 2 padded"], part: Float[Array, "C k"], which: Any
+    ) -> Float[Array, "C 2 padded"]:
+        """Return the weights with those of one block replaced."""
+        part = part.reshape(W.shape[0], 2, self.block)
+        return jax.lax.dynamic_update_slice_in_dim(W, part, which * self.block, axis=2)
+
+    def zeros(self, num_columns: int, dtype: Any) -> Float[Array, "C 2 padded"]:
+        """Return zero weights."""
+        return jnp.zeros((num_columns, 2, self.padded), dtype=dtype)
+
+
+@jax.jit
+def evaluate(
+    blocks: BlockedBasis, X: Float[Array, "n d"], W: Float[Array, "C 2 padded"]
+) -> Float[Array, "C n"]:
+    """Return the functions ``Phi w`` of each row of weights."""
+
+    def body(which: Any, total: Array) -> Array:
+        return total + blocks.take(W, which) @ blocks.features(X, which)
+
+    start = jnp.zeros((W.shape[0], X.shape[0]), dtype=X.dtype)
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+
+
+@jax.jit
+def project(
+    blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
+) -> Float[Array, "C 2 padded"]:
+    """Return ``Phi^T v`` of each row of ``V``."""
+
+    def body(which: Any, W: Array) -> Array:
+        return blocks.put(W, V @ blocks.features(X, which).T, which)
+
+    return jax.lax.fori_loop(
+        0, blocks.num_blocks, body, blocks.zeros(V.shape[0], X.dtype)
+    )
+
+
+@jax.jit
+def gram_product(
+    blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
+) -> Float[Array, "C n"]:
+    """Return ``Phi Phi^T v`` of each row of ``V``; each block of features is made once, used twice."""
+
+    def body(which: Any, total: Array) -> Array:
+        phi = blocks.features(X, which)
+        return total + (V @ phi.T) @ phi
+
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, jnp.zeros_like(V))
+
+
+@jax.jit
+def normal_product(
+    blocks: BlockedBasis,
+    X: Float[Array, "n d"],
+    mask: Float[Array, " n"],
+    W: Float[Array, "C 2 padded"],
+) -> Float[Array, "C 2 padded"]:
+    """Return ``Phi^T Phi w`` over the rows where ``mask`` is 1, all features made at once.
+
+    For rows that come tile by tile: one block must hold all pairs.
+    """
+    phi = blocks.features(X, 0) * mask
+    return (((W.reshape(W.shape[0], -1)) @ phi) @ phi.T).reshape(W.shape)
+
+
+@jax.jit
+def gram_of_rows(
+    blocks: BlockedBasis, X: Float[Array, "n d"]
+) -> Float[Array, "n n"]:
+    """Return ``Phi Phi^T``, for few rows."""
+
+    def body(which: Any, total: Array) -> Array:
+        phi = blocks.features(X, which)
+        return total + phi.T @ phi
+
+    start = jnp.zeros((X.shape[0], X.shape[0]), dtype=X.dtype)
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+
+
+def prior_weights(
+    blocks: BlockedBasis, key: Array, num_samples: int, dtype: Any
+) -> Float[Array, "S 2 padded"]:
+    """Return draws of the prior ``w0 ~ N(0, I)``: each pair's from its own key, whatever the block."""
+
+    def draw(k: Array) -> Array:
+        return jax.random.normal(k, (num_samples, 2), dtype=dtype)
+
+    pairs = jnp.arange(blocks.padded)
+    normals = jax.vmap(draw)(index_keys(key, pairs))
+    real = (pairs < blocks.basis.num_pairs).astype(dtype)
+    return jnp.transpose(normals, (1, 2, 0)) * real
+
+
+@jax.jit
+def evidence_slope(
+    blocks: BlockedBasis,
+    X: Float[Array, "n d"],
+    V: Float[Array, "C n"],
+    W: Float[Array, "C 2 padded"],
+    signs: Float[Array, " C"],
+) -> Any:
+    """Return the gradient by the kernel of ``sum_c signs_c v_c^T Phi w_c`` with ``v`` and ``w`` held.
+
+    The log evidence ``-1/2 y^T A^-1 y - 1/2 log|A|``, ``A = Phi Phi^T + sigma^2 I``, has the slope
+    ``1/2 alpha^T dA alpha - 1/2 tr(A^-1 dA)``, ``alpha = A^-1 y``. Pathwise draws ``u = A^-1 xi``,
+    ``xi ~ N(0, A)``, have ``E[u u^T] = A^-1``, so the mean of ``u^T dA u`` is the trace (Lin et al. 2024). With
+    ``dA = dPhi Phi^T + Phi dPhi^T`` each quadratic form is ``2 v^T dPhi w``, ``w = Phi^T v``: signs ``+1`` for alpha and
+    ``-1/S`` for each of S draws.
+    """
+    leaves = eqx.filter(blocks.basis.kernel, eqx.is_array)
+
+    def body(which: Any, total: Any) -> Any:
+        weights = blocks.take(W, which)
+
+        def form(kernel: Any) -> Array:
+            moved = BlockedBasis(blocks.basis.with_kernel(kernel), blocks.block)
+            return jnp.sum(signs[:, None] * (V @ moved.features(X, which).T) * weights)
+
+        return jax.tree.map(jnp.add, total, jax.grad(form)(blocks.basis.kernel))
+
+    start = jax.tree.map(jnp.zeros_like, leaves)
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)

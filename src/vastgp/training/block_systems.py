@@ -1,0 +1,277 @@
+"""The block solver's linear system, in the space of the rows or in that of the basis functions.
+
+Both give the same posterior. In the space of the rows each product costs one pass over blocks of basis
+functions; in that of the basis functions one pass over tiles of rows, which may come from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Array, Float
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.bases.draws import typed_key
+from vastgp.data.rows import Rows
+from vastgp.data.scaling import Standardizer
+from vastgp.linalg.preconditioners import (
+    Preconditioner,
+    dense_preconditioner,
+    nystrom_preconditioner,
+)
+from vastgp.objectives.least_squares import (
+    BlockedBasis,
+    evaluate,
+    evidence_slope,
+    gram_of_rows,
+    gram_product,
+    normal_product,
+    prior_weights,
+    project,
+)
+
+# Entries of one panel of features: 128 MB in float32, made once and used twice.
+_PANEL = 2**25
+# Most bytes of a preconditioner: the largest thing that a fit holds.
+_PRECONDITIONER_BYTES = 2_000_000_000
+# Making one feature costs as much as about 200 operations of a matrix product (measured, float32, CPU).
+_FEATURE_COST = 200
+_PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
+
+
+class Solution(NamedTuple):
+    """Weights of the posterior: ``mean`` (2, P) and ``deviations`` (S, 2, P) of its samples from the mean."""
+
+    mean: Float[Array, "2 P"]
+    deviations: Float[Array, "S 2 P"]
+
+
+class System(Protocol):
+    """A symmetric positive definite system ``A x = right`` with columns [mean, samples]."""
+
+    right: Array
+    precondition: Preconditioner
+
+    def product(self, V: Array) -> Array:
+        """Return ``A v`` of each row of ``V``."""
+
+    def weights(self, solution: Array) -> Solution:
+        """Return the weights that a solution stands for."""
+
+    def slopes(self, solution: Array) -> tuple[Any, float]:
+        """Return the slopes of the log evidence by the kernel and by the noise variance."""
+
+
+class Plan(NamedTuple):
+    """Which space to solve in, and the size of the preconditioner there."""
+
+    space: str
+    rank: int
+
+
+def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None) -> Plan:
+    """Choose the space and the preconditioner by a count of operations.
+
+    In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
+    where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
+    matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products; either
+    holds m^2 numbers.
+    """
+    m = num_basis
+    product = n * m * (4.0 * columns + _FEATURE_COST)
+    best = int((m * (4.0 * columns + _FEATURE_COST)) ** 0.5)
+    fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
+    row_rank = min(n, best, fits) if rank is None else min(n, rank)
+    row_cost = 2.0 * n * row_rank**2 + 15 * product * max(1.0, min(n, best) / row_rank) ** 0.5
+    costs = {R: R * m**2 + m**3 / 3 + its * product for R, its in ((min(n, 2 * m), 8), (n, 2))}
+    sampled = min(costs, key=costs.__getitem__)
+    basis_cost = costs[sampled]
+    basis_fits = itemsize * m**2 <= _PRECONDITIONER_BYTES
+    if basis_fits and m < n and basis_cost < row_cost:
+        return Plan("basis", sampled)
+    return Plan("rows", row_rank)
+
+
+class RowSystem:
+    """``(Phi Phi^T + sigma^2 I) [alpha, u_1, ..., u_S] = [y, Phi w0_s + eps_s]``.
+
+    Parameters
+    ----------
+    basis : RandomFourierBasis
+    noise_variance : float
+    X, y : Array of shape (n, d) and (n,)
+        Standardised, in memory.
+    num_samples : int
+        S, the number of posterior samples.
+    seed : int
+        Of the prior draws, the noise draws and the landmarks.
+    rank : int
+        Of the preconditioner; ``rank >= n`` means an exact one.
+    precondition : Preconditioner, optional
+        One made before, for nearby hyperparameters; None makes one.
+    """
+
+    def __init__(
+        self,
+        basis: RandomFourierBasis,
+        noise_variance: float,
+        X: Array,
+        y: Array,
+        *,
+        num_samples: int,
+        seed: int,
+        rank: int,
+        precondition: Preconditioner | None = None,
+    ) -> None:
+        n, dtype = len(X), X.dtype
+        block = max(16, min(512, basis.num_pairs, _PANEL // (2 * n)))
+        self.blocks = BlockedBasis(basis, block)
+        self.noise_variance = jnp.asarray(noise_variance, dtype)
+        self.X, self.y, self.seed, self.num_samples = X, y, seed, num_samples
+        noise = jax.random.normal(_stream(seed, _NOISE), (num_samples, n), dtype=dtype)
+        draws = evaluate(self.blocks, X, self._prior())
+        self.right = jnp.concatenate([y[None], draws + jnp.sqrt(self.noise_variance) * noise])
+        self.noise = noise
+        self.precondition = precondition or self._make_preconditioner(rank)
+
+    def _prior(self) -> Array:
+        key = _stream(self.seed, _PRIOR)
+        return prior_weights(self.blocks, key, self.num_samples, self.X.dtype)
+
+    def _make_preconditioner(self, rank: int) -> Preconditioner:
+        n, noise = len(self.X), float(self.noise_variance)
+        if rank < n:
+            landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(n, rank, replace=False)
+            return nystrom_preconditioner(self.blocks.basis.kernel, self.X, noise, landmarks)
+        return dense_preconditioner(np.array(gram_of_rows(self.blocks, self.X)), noise)
+
+    def product(self, V: Array) -> Array:
+        """Return ``Phi Phi^T v + sigma^2 v``."""
+        return gram_product(self.blocks, self.X, V) + self.noise_variance * V
+
+    def weights(self, solution: Array) -> Solution:
+        """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
+        pairs = self.blocks.basis.num_pairs
+        W = project(self.blocks, self.X, solution)
+        return Solution(W[0, :, :pairs], (self._prior() - W[1:])[:, :, :pairs])
+
+    def slopes(self, solution: Array) -> tuple[Any, float]:
+        """Return pathwise slopes of the log evidence, see `evidence_slope`."""
+        signs = _signs(self.num_samples, solution.dtype)
+        W = project(self.blocks, self.X, solution)
+        by_kernel = evidence_slope(self.blocks, self.X, solution, W, signs)
+        # d/d sigma^2: dA = I
+        by_noise = 0.5 * jnp.sum(signs * jnp.sum(solution**2, axis=1))
+        return by_kernel, float(by_noise)
+
+
+class BasisSystem:
+    """``(Phi^T Phi + sigma^2 I) [w, v_1, ..., v_S] = Phi^T [y, Phi w0_s + eps_s]``, rows in tiles.
+
+    By the push-through identity ``v_s = Phi^T u_s`` of the system in the space of the rows. Weights are flat
+    vectors of length m. Parameters as in `RowSystem`, with the rows wherever they are stored.
+    """
+
+    def __init__(
+        self,
+        basis: RandomFourierBasis,
+        noise_variance: float,
+        rows: Rows,
+        standardizer: Standardizer,
+        *,
+        num_samples: int,
+        seed: int,
+        rank: int,
+        dtype: str,
+        precondition: Preconditioner | None = None,
+    ) -> None:
+        self.blocks = BlockedBasis(basis, basis.num_pairs)
+        self.noise_variance = jnp.asarray(noise_variance, dtype)
+        self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
+        self.seed, self.num_samples = seed, num_samples
+        self.tile = int(min(rows.n, max(64, _PANEL // basis.num_basis)))
+        self.prior = prior_weights(self.blocks, _stream(seed, _PRIOR), num_samples, self.dtype)
+        right = self.blocks.zeros(1 + num_samples, self.dtype)
+        for X, mask, targets in self._targets():
+            right = right + project(self.blocks, X, targets * mask)
+        self.right = right.reshape(1 + num_samples, -1)
+        self.precondition = precondition or self._make_preconditioner(rank)
+
+    def _tiles(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield standardised inputs, targets and the mask of real rows, all tiles of one shape."""
+        for X, y in self.rows.batches(self.tile):
+            count = len(X)
+            padding = self.tile - count
+            inputs = np.pad(self.standardizer.transform_X(X, self.dtype), ((0, padding), (0, 0)))
+            assert y is not None
+            targets = np.pad(self.standardizer.transform_y(y, self.dtype), (0, padding))
+            mask = (np.arange(self.tile) < count).astype(self.dtype)
+            yield jnp.asarray(inputs), jnp.asarray(targets), jnp.asarray(mask)
+
+    def _targets(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield each tile's ``[y, Phi w0 + eps]``."""
+        key = _stream(self.seed, _NOISE)
+        for number, (X, y, mask) in enumerate(self._tiles()):
+            noise = jax.random.normal(
+                jax.random.fold_in(key, number), (self.num_samples, self.tile), dtype=self.dtype
+            )
+            draws = evaluate(self.blocks, X, self.prior) + jnp.sqrt(self.noise_variance) * noise
+            yield X, mask, jnp.concatenate([y[None], draws])
+
+    def _make_preconditioner(self, sampled: int) -> Preconditioner:
+        """Factorise ``(n / R) Phi_R^T Phi_R + sigma^2 I`` of R random rows."""
+        n, m = self.rows.n, self.blocks.basis.num_basis
+        (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=self.dtype)
+        gram = np.zeros((m, m), dtype=self.dtype, order="F")
+        generator = np.random.default_rng([self.seed, _LANDMARKS])
+        chosen = np.sort(generator.choice(n, sampled, replace=False)) if sampled < n else np.arange(n)
+        for start in range(0, sampled, self.tile):
+            X, _ = self.rows.take(chosen[start : start + self.tile])
+            inputs = jnp.asarray(self.standardizer.transform_X(X, self.dtype))
+            phi = np.asarray(_all_features(self.blocks, inputs))
+            gram = syrk(n / sampled, phi.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+        return dense_preconditioner(gram, float(self.noise_variance))
+
+    def product(self, V: Array) -> Array:
+        """Return ``Phi^T Phi v + sigma^2 v``."""
+        W = V.reshape(V.shape[0], 2, -1)
+        total = self.noise_variance * W
+        for X, _, mask in self._tiles():
+            total = total + normal_product(self.blocks, X, mask, W)
+        return total.reshape(V.shape)
+
+    def weights(self, solution: Array) -> Solution:
+        """Return ``w`` and ``w0 - v``."""
+        W = solution.reshape(self.right.shape[0], 2, -1)
+        return Solution(W[0], self.prior - W[1:])
+
+    def slopes(self, solution: Array) -> tuple[Any, float]:
+        """Return pathwise slopes of the log evidence; the residuals are ``sigma^2`` times alpha and u."""
+        signs = _signs(self.num_samples, self.dtype)
+        W = solution.reshape(self.right.shape[0], 2, -1)
+        by_kernel, by_noise = None, jnp.zeros((), self.dtype)
+        for X, mask, targets in self._targets():
+            V = (targets - evaluate(self.blocks, X, W)) * mask / self.noise_variance
+            slope = evidence_slope(self.blocks, X, V, W, signs)
+            by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
+            by_noise = by_noise + 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
+        return by_kernel, float(by_noise)
+
+
+@jax.jit
+def _all_features(blocks: BlockedBasis, X: Array) -> Array:
+    return blocks.features(X, 0)
+
+
+def _signs(num_samples: int, dtype: Any) -> Array:
+    return jnp.concatenate([jnp.ones(1, dtype), jnp.full(num_samples, -1.0 / num_samples, dtype)])
+
+
+def _stream(seed: int, purpose: int) -> Array:
+    data = np.array([(seed >> 32) & 0xFFFFFFFF, seed & 0xFFFFFFFF], dtype=np.uint32)
+    return jax.random.fold_in(typed_key(data), purpose)
