@@ -120,8 +120,8 @@ class Rows:
             self._expect("MADV_RANDOM")
             order = np.argsort(indices, kind="stable")
             indices = indices[order]
-        X = _float64(self.X[indices])
-        y = None if self.y is None else _float64(self.y[indices])
+        X = np.ascontiguousarray(self.X[indices], dtype=np.float64)
+        y = None if self.y is None else np.ascontiguousarray(self.y[indices], dtype=np.float64)
         if not self.checked:
             check_finite(X, "X", row_numbers=indices, names=self.feature_names)
             if y is not None:
@@ -146,7 +146,7 @@ class Rows:
 
 
 def _float64(block: np.ndarray) -> np.ndarray:
-    """Float64 values of a block, read-only where they are the stored values themselves."""
+    """Float64 values of a slice of rows, read-only where they are the stored values themselves."""
     values = np.ascontiguousarray(block, dtype=np.float64)
     if np.may_share_memory(values, block):
         values = values.view()

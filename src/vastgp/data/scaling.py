@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vastgp.data.rows import Rows
-from vastgp.data.validate import warn_constant_target
+from vastgp.data.validate import check_num_features, check_same_length, warn_constant_target
 
 # Values that spread over less than this share of their size are one value and its rounding errors.
 _SAME = 8 * np.finfo(np.float64).eps
@@ -21,6 +20,7 @@ class _Moments:
 
     count: int
     mean: np.ndarray
+    rest: np.ndarray  # what rounding took from the mean: the two together carry twice the digits
     squares: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -28,34 +28,36 @@ class _Moments:
     @classmethod
     def of(cls, block: np.ndarray) -> _Moments:
         """Moments of one block, shape (rows, columns), with the mean taken out before anything is squared."""
-        columns = np.ascontiguousarray(
-            block.T
-        )  # a column in one piece: its sums are fast, and pairwise
-        mean = columns.mean(axis=1)
-        deviations = columns - mean[:, None]
-        # The mean is rounded; what is left of it in the deviations corrects both moments (the corrected two-pass
-        # algorithm: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7).
-        rest = deviations.mean(axis=1)
-        squares = np.einsum("ij,ij->i", deviations, deviations) - block.shape[0] * rest**2
-        return cls(
-            block.shape[0],
-            mean + rest,
-            np.maximum(squares, 0.0),
-            columns.min(axis=1),
-            columns.max(axis=1),
-        )
+        columns = np.ascontiguousarray(block.T)  # each in one piece: sums are fast, and pairwise
+        with np.errstate(over="ignore", invalid="ignore"):  # reported by _scale, with the column
+            mean = columns.mean(axis=1)
+            deviations = columns - mean[:, None]
+            # The mean is rounded; what is left of it in the deviations corrects both moments (the corrected two-pass
+            # algorithm: Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7).
+            rest = deviations.mean(axis=1)
+            squares = np.einsum("ij,ij->i", deviations, deviations) - block.shape[0] * rest**2
+        low, high = columns.min(axis=1), columns.max(axis=1)
+        return cls(block.shape[0], mean, rest, np.maximum(squares, 0.0), low, high)
 
     def merge(self, other: _Moments) -> _Moments:
         """Moments of both sets of rows together (Chan, Golub, LeVeque 1983, eq. 2.1)."""
         count = self.count + other.count
-        delta = other.mean - self.mean
-        return _Moments(
-            count,
-            self.mean + delta * (other.count / count),
-            self.squares + other.squares + delta**2 * (self.count * (other.count / count)),
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = (other.mean - self.mean) + (other.rest - self.rest)
+            mean, rest = _two_sum(self.mean, self.rest + delta * (other.count / count))
+            squares = self.squares + other.squares + delta**2 * (self.count * (other.count / count))
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return _Moments(count, mean, rest, squares, low, high)
+
+
+_PARTS = ("mean", "rest", "squares", "low", "high")
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rounded sum and, exactly, what rounding took from it (Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
 
 
 class Standardizer:
@@ -115,21 +117,18 @@ class Standardizer:
     def partial_fit(self, X: np.ndarray, y: np.ndarray | None = None) -> Standardizer:
         """Add a block of rows to the statistics."""
         X = np.asarray(X, dtype=np.float64)
-        if X.shape[0] == 0:
-            return self
-        x = _Moments.of(X)
-        self._x = x if self._x is None else self._x.merge(x)
         if y is not None:
-            moments = _Moments.of(np.asarray(y, dtype=np.float64)[:, None])
-            self._y = moments if self._y is None else self._y.merge(moments)
+            y = np.asarray(y, dtype=np.float64)
+            check_same_length(X.shape[0], y.shape[0])
+        if X.shape[0]:
+            self._x = _merged(self._x, _Moments.of(X))
+            self._y = self._y if y is None else _merged(self._y, _Moments.of(y[:, None]))
         return self
 
     def merge(self, other: Standardizer) -> Standardizer:
         """Add the statistics of another part of the rows, gathered elsewhere. The other one is left as it is."""
-        for name in ("_x", "_y"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if theirs is not None:
-                setattr(self, name, theirs if mine is None else mine.merge(theirs))
+        self._x = _merged(self._x, other._x)
+        self._y = _merged(self._y, other._y)
         return self
 
     # ------------------------------------------------------------ statistics
@@ -147,7 +146,7 @@ class Standardizer:
     @property
     def x_mean(self) -> np.ndarray:
         """Means of the inputs."""
-        return self._inputs.mean
+        return self._inputs.mean + self._inputs.rest
 
     @property
     def x_scale(self) -> np.ndarray:
@@ -161,7 +160,7 @@ class Standardizer:
     @property
     def y_mean(self) -> float:
         """Mean of the target."""
-        return 0.0 if self._y is None else float(self._y.mean[0])
+        return 0.0 if self._y is None else float(self._y.mean[0] + self._y.rest[0])
 
     @property
     def y_scale(self) -> float:
@@ -209,10 +208,7 @@ class Standardizer:
         for key, moments in (("x", self._x), ("y", self._y)):
             result[key] = None
             if moments is not None:
-                arrays = {
-                    name: getattr(moments, name).tolist()
-                    for name in ("mean", "squares", "low", "high")
-                }
+                arrays = {part: getattr(moments, part).tolist() for part in _PARTS}
                 result[key] = {"count": moments.count, **arrays}
         return result
 
@@ -224,10 +220,7 @@ class Standardizer:
         for name, key in (("_x", "x"), ("_y", "y")):
             stored = values[key]
             if stored is not None:
-                arrays = {
-                    part: np.asarray(stored[part], dtype=np.float64)
-                    for part in ("mean", "squares", "low", "high")
-                }
+                arrays = {part: np.asarray(stored[part], dtype=np.float64) for part in _PARTS}
                 setattr(result, name, _Moments(int(stored["count"]), **arrays))
         return result
 
@@ -235,6 +228,14 @@ class Standardizer:
         if self._x is None:
             return "Standardizer()"
         return f"Standardizer(n_rows={self.n_rows}, d={self.d}, y_mean={self.y_mean:.6g}, y_scale={self.y_scale:.6g})"
+
+
+def _merged(first: _Moments | None, second: _Moments | None) -> _Moments | None:
+    if first is None or second is None:
+        return second if first is None else first
+    if first.mean.shape != second.mean.shape:
+        check_num_features(second.mean.shape[0], first.mean.shape[0], "Standardizer")
+    return first.merge(second)
 
 
 def _is_constant(moments: _Moments) -> np.ndarray:
@@ -247,14 +248,11 @@ def _scale(moments: _Moments, column: Any) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         scale = np.where(constant, 1.0, np.sqrt(moments.squares / moments.count))
     # Squares below 1e-308 or above 1e308 do not exist in float64.
-    bad = np.flatnonzero(~(np.isfinite(scale) & (scale > 0.0)))
+    bad = np.flatnonzero(~(np.isfinite(moments.mean) & np.isfinite(scale) & (scale > 0.0)))
     if bad.size:
         j = int(bad[0])
         raise ValueError(
-            f"{column(j)} runs from {moments.low[j]:.3g} to {moments.high[j]:.3g}, a range whose square cannot be "
-            "represented in float64. Express it in another unit."
+            f"{column(j)} runs from {moments.low[j]:.3g} to {moments.high[j]:.3g}, a range whose sum or square "
+            "cannot be represented in float64. Express it in another unit."
         )
     return scale
-
-
-__all__: Sequence[str] = ["Standardizer"]
