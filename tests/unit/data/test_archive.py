@@ -291,9 +291,6 @@ except OSError as error:
 """
 
 
-@pytest.mark.skipif(
-    not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on the size of files"
-)
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     """The system's own refusal in the middle of the file, not a stand-in for it."""
     resource = pytest.importorskip("resource", reason="no limits on the size of files here")
