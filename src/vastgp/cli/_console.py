@@ -1,0 +1,80 @@
+"""Lines and tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on the stream as it is now; rich takes colour and width from it."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def message(kind: str, text: str, *, style: str) -> None:
+    """One line on standard error: `Error: ...`. It is not broken, so that it can be searched."""
+    from rich.text import Text
+
+    line = Text.assemble((f"{kind}: ", f"bold {style}"), (text, style))
+    console(stderr=True).print(line, soft_wrap=True)
+
+
+def say(text: str, *, style: str = "", wrap: bool = False) -> None:
+    """One line on standard output; it is not broken unless asked, since it may hold a path."""
+    from rich.text import Text
+
+    console().print(Text(text, style=style), soft_wrap=not wrap)
+
+
+def heading(text: str) -> None:
+    """A line that opens a block of output."""
+    say(text, style="bold")
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Name and value, one pair a line, the values in one column."""
+    from rich.text import Text
+
+    out, width = console(), max(len(name) for name, _ in rows)
+    for name, value in rows:
+        line = Text.assemble(("  " + name.ljust(width) + "  ", "dim"), value)
+        out.print(line, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+    """A table: the first column is text, the others are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    grid = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for i, name in enumerate(columns):
+        grid.add_column(name, justify="right" if i else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    console().print(grid)
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to `digits` significant digits; None and NaN as a dash."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:.{digits}g}" if abs(value) < 1e5 else f"{value:.3e}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 99.5:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,88 @@
+"""Paths that the user gives: inputs that must be there, outputs that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vastgp.cli._errors import BadInput, close_match
+
+
+def existing(path: Path, what: str) -> Path:
+    """The path of an input, which must be there.
+
+    Raises
+    ------
+    BadInput
+        With the file of the same folder that has nearly this name, where there is one.
+    """
+    if path.exists():
+        return path
+    if not path.parent.is_dir():
+        raise BadInput(
+            f"{what} {str(path)!r} is not there: the folder {str(path.parent)!r} does not exist."
+        )
+    siblings = [entry.name for entry in path.parent.iterdir()]
+    guess = (
+        close_match(path.name, siblings)
+        or f" Check the name; the folder is {path.parent.resolve()}."
+    )
+    raise BadInput(f"{what} {str(path)!r} does not exist.{guess}")
+
+
+def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = ()) -> Path:
+    """The path of an output, checked before any work is done for it.
+
+    Parameters
+    ----------
+    path : Path
+        Where the result shall go.
+    option : str
+        Its name on the command line, for messages.
+    force : bool
+        Whether a file that is there may be replaced.
+    suffixes : sequence of str, optional
+        The endings that name a format that can be written.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise BadInput(
+            f"{option} {str(path)!r}: the ending names the format, one of {', '.join(suffixes)}; "
+            f"got {path.suffix or 'none'!r}."
+        )
+    if path.is_dir():
+        raise BadInput(f"{option} {str(path)!r} is a folder; give the name of a file in it.")
+    if path.exists() and not force:
+        raise BadInput(
+            f"{option} {str(path)!r} exists; choose another name, or replace it with --force."
+        )
+    require_folder(path.parent, f"{option} {str(path)!r} cannot be written")
+    return path
+
+
+def require_folder(folder: Path, why: str) -> None:
+    """Refuse a folder that no file can be made in. Tried out: permissions do not tell the whole story."""
+    if not folder.is_dir():
+        raise BadInput(f"{why}: the folder {str(folder)!r} does not exist. Make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"{why}: no file can be made in the folder {str(folder)!r} ({error.strerror}). Choose another place."
+        ) from error
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that takes its place when the block ends well, and goes if not."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Models from files, the rows that fit them, and predictions batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.cli._errors import BadInput, close_match
+from vastgp.cli._files import existing
+
+
+def load_model(path: Path) -> Any:
+    """The estimator that a file holds."""
+    from vastgp.estimators import load
+
+    existing(path, "The model")
+    if path.is_dir():
+        raise BadInput(f"The model {str(path)!r} is a folder; give the file that vastgp fit wrote.")
+    model = load(path)
+    model.set_params(verbose=False)  # progress over a whole file is shown here, not tile by tile
+    return model
+
+
+def feature_names(model: Any) -> list[str]:
+    """Names of the inputs; x0, x1, ... for a model fitted to an array without names."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def target_name(model: Any) -> str | None:
+    """Name of the target column in training, if it had one."""
+    name = getattr(model, "target_name_", None)
+    return None if name is None else str(name)
+
+
+def written_by(path: Path) -> str:
+    """Version of vastgp that wrote a model file, from its header alone."""
+    import json
+
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return str(json.loads(file.metadata()["vastgp"])["header"]["vastgp"])
+
+
+def table_columns(path: Path) -> list[str] | None:
+    """Column names of a Parquet or CSV file; None for files of arrays, which have no names."""
+    from vastgp.data import files
+
+    return list(files.open_table_file(path).names) if files.is_table_file(path) else None
+
+
+def require_columns(wanted: list[str], path: Path, why: str) -> None:
+    """Refuse a table without these columns, naming what is there and what looks like them."""
+    columns = table_columns(path)
+    missing = [name for name in wanted if columns is not None and name not in columns]
+    if columns is None or not missing:
+        return
+    guesses = [close_match(name, columns) for name in missing[:3]]
+    shown = ", ".join(repr(name) for name in missing[:10]) + (", ..." if len(missing) > 10 else "")
+    raise BadInput(
+        f"{str(path)!r} has no column {shown}, {why}.{next(filter(None, guesses), '')} "
+        f"Its columns are: {', '.join(repr(name) for name in columns[:30])}"
+        f"{', ...' if len(columns) > 30 else ''}."
+    )
+
+
+def rows_for(
+    model: Any, path: Path, *, target: str | None = None, need_target: bool = False
+) -> Any:
+    """Open a file with the columns that a model takes, and the target where it is needed.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; its feature names select the columns of a table.
+    path : Path
+        Parquet, CSV, .npz or .npy.
+    target : str, optional
+        Column (or array of an .npz, or .npy file) of the target.
+    need_target : bool, default False
+        Whether rows without targets are refused.
+    """
+    from vastgp.data import as_rows
+
+    existing(path, "The data")
+    named = getattr(model, "feature_names_in_", None) is not None
+    if named:
+        require_columns(feature_names(model), path, "which the model was fitted with")
+    columns = table_columns(path)
+    if need_target and target is None and columns is not None:
+        raise BadInput(
+            f"--target: the model does not know the name of its target; name the column of {str(path)!r} "
+            f"that holds it, one of {', '.join(map(repr, columns[:30]))}."
+        )
+    if need_target and target is not None:
+        require_columns([target], path, "the target (--target names another one)")
+    # In an .npz the target is the array y, whatever the column was called in training.
+    y = target if need_target and (columns is not None or _is_array_name(path, target)) else None
+    rows = as_rows(
+        path,
+        y,
+        feature_names=feature_names(model) if named else None,
+        n_features=int(model.n_features_in_),
+        estimator=type(model).__name__,
+    )
+    if need_target and rows.y is None:
+        raise BadInput(f"{str(path)!r} holds no target; write numpy.savez(path, X=X, y=y).")
+    return rows
+
+
+def predictions(
+    model: Any, rows: Any, batch_rows: int, *, label: str
+) -> Iterator[tuple[np.ndarray | None, np.ndarray, np.ndarray]]:
+    """Targets, means and standard deviations of observations, one batch of rows after the other."""
+    from vastgp.data import Rows
+    from vastgp.training.progress import Progress
+
+    done = 0
+    with Progress(label, True) as progress:
+        for X, y in rows.batches(batch_rows):
+            named = Rows(X, feature_names=rows.feature_names, checked=True)
+            mean, std = model.predict(named, return_std=True)
+            done += X.shape[0]
+            yield y, np.asarray(mean), np.asarray(std)
+            progress.update(done / rows.n, f"{done:,} rows")
+
+
+def _is_array_name(path: Path, target: str | None) -> bool:
+    """Whether `target` names an array of an .npz, or is itself the .npy file beside an .npy."""
+    from vastgp.data import files
+
+    if target is None:
+        return False
+    if files.suffix_of(path) == ".npz":
+        return target in files.npz_names(path)
+    return target.lower().endswith(".npy")

@@ -1,0 +1,33 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that exist.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+BatchRows = Annotated[
+    int,
+    typer.Option(
+        "--batch-rows",
+        metavar="ROWS",
+        min=1,
+        help="Rows read and predicted at a time.",
+        show_default=True,
+    ),
+]
+
+
+class KernelName(StrEnum):
+    """Kernels by name; auto leaves the choice to the evidence on some rows."""
+
+    auto = "auto"
+    rbf = "rbf"
+    matern12 = "matern12"
+    matern32 = "matern32"
+    matern52 = "matern52"
+    rational_quadratic = "rational-quadratic"

@@ -1,0 +1,185 @@
+"""`vastgp info`: what a model learned, from its file alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vastgp.cli._errors import explained
+from vastgp.cli._options import AsJson, Debug
+
+_SHOWN = 30  # features in the table; --json has all
+
+
+def info(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model that vastgp fit or model.save wrote.")
+    ],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a model learned: kernel, lengthscale of each feature, noise, how the fit ended."""
+    with explained(debug):
+        from vastgp.cli._console import say
+        from vastgp.cli._model import load_model, written_by
+
+        found = summary(load_model(model))
+        found |= {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
+        if as_json:
+            say(json.dumps(found, indent=2, allow_nan=True))
+        else:
+            show(found, str(model))
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """What a fitted estimator learned, as plain data.
+
+    Returns
+    -------
+    dict
+        ``method``, ``solver`` and ``num_basis`` and ``diagnosis`` of methods that have them,
+        ``parameters`` (those that differ from the default), ``target``, ``features``,
+        ``training_rows``, ``kernel``, ``components`` (one dict a kernel part: ``name``, ``variance``,
+        ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
+        standard deviations), ``noise_std`` in target units, ``signal_std`` (prior standard deviation of
+        the function), ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
+    """
+    import numpy as np
+
+    from vastgp.cli._model import feature_names, target_name
+
+    defaults = type(model)().get_params(deep=False)
+    given = model.get_params(deep=False)
+    names = feature_names(model)
+    x_scale = np.asarray(model.standardizer_.x_scale, dtype=float)
+    parts = []
+    for part in stationary_parts(model.kernel_):
+        scales = np.broadcast_to(np.asarray(part.lengthscales, dtype=float), (len(names),))
+        parts.append(
+            {
+                "name": type(part).__name__,
+                "variance": float(part.variance),
+                "lengthscales": scales.tolist(),
+                "lengthscales_standardised": (scales / x_scale).tolist(),
+            }
+        )
+    return {
+        "method": type(model).__name__,
+        "solver": getattr(model, "solver_", None),
+        "num_basis": getattr(model, "num_basis_", None),
+        "diagnosis": getattr(model, "diagnosis_", {}),
+        "parameters": {
+            name: repr(value)
+            for name, value in given.items()
+            if name != "verbose" and repr(value) != repr(defaults.get(name))
+        },
+        "target": target_name(model),
+        "features": names,
+        "training_rows": int(model.standardizer_.n_rows),
+        "kernel": repr(model.kernel_),
+        "components": parts,
+        "noise_std": float(model.likelihood_.noise_std),
+        "signal_std": float(model.kernel_.total_variance()) ** 0.5,
+        "converged": bool(model.converged_),
+        "stop_reason": model.stop_reason_,
+        "steps": int(model.n_iter_),
+        "seconds": float(model.fit_seconds_),
+    }
+
+
+def stationary_parts(kernel: Any) -> list[Any]:
+    """The stationary kernels of which a sum or product is made, in order."""
+    if not hasattr(kernel, "parts"):
+        return [kernel]
+    return [leaf for part in kernel.parts for leaf in stationary_parts(part)]
+
+
+def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> None:
+    """Print a summary as facts and a table of lengthscales."""
+    from vastgp.cli._console import duration, facts, heading, number, plural
+
+    heading(title)
+    rows = [
+        ("method", _method(found)),
+        ("target", found["target"] or "not named"),
+        (
+            "trained on",
+            f"{plural(found['training_rows'], 'row')}, {plural(len(found['features']), 'feature')}",
+        ),
+        ("kernel", " with ".join(part["name"] for part in found["components"])),
+        ("signal", f"standard deviation {number(found['signal_std'])}, in target units"),
+        ("noise", f"standard deviation {number(found['noise_std'])}, in target units"),
+        ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
+    ]
+    if "residual" in found["diagnosis"]:
+        of = found["diagnosis"]
+        samples = (
+            f", samples {number(of['residual_samples'], 2)}" if "residual_samples" in of else ""
+        )
+        rows.append(
+            ("residual", f"mean {number(of['residual'], 2)}{samples}, relative to the data")
+        )
+    if found["parameters"]:
+        rows.append(("options", ", ".join(f"{k}={v}" for k, v in found["parameters"].items())))
+    if "file_bytes" in found:
+        rows.append(
+            ("file", f"{found['file_bytes'] / 1e6:.3g} MB, written by vastgp {found['vastgp']}")
+        )
+    facts(rows)
+    if lengthscales:
+        _show_lengthscales(found)
+
+
+def _method(found: dict[str, Any]) -> str:
+    if not found["num_basis"]:
+        return str(found["method"])
+    return f"{found['method']}, {found['solver']} solver, {found['num_basis']:,} basis functions"
+
+
+def how_it_ended(found: dict[str, Any]) -> str:
+    """One phrase on the end of a fit."""
+    from vastgp.cli._console import plural
+
+    steps = plural(found["steps"], "step")
+    if found["converged"]:
+        return f"converged after {steps}"
+    return f"not converged after {steps} ({found['stop_reason']})"
+
+
+def _show_lengthscales(found: dict[str, Any]) -> None:
+    """Shortest (most relevant) first, in the units of the inputs and in their standard deviations."""
+    from vastgp.cli._console import number, say, table
+
+    parts, names = found["components"], found["features"]
+    order = sorted(
+        range(len(names)), key=lambda j: min(p["lengthscales_standardised"][j] for p in parts)
+    )
+    several = len(parts) > 1
+    columns = ["feature"]
+    for part in parts:
+        kind = f"{part['name']} " if several else ""
+        columns += [f"{kind}lengthscale", "in std"]
+    rows = []
+    for j in order[:_SHOWN]:
+        row = [names[j]]
+        for part in parts:
+            row += [
+                number(part["lengthscales"][j]),
+                number(part["lengthscales_standardised"][j], 3),
+            ]
+        rows.append(row)
+    table(columns, rows)
+    hidden = (
+        f" {len(names) - _SHOWN} longer ones are not shown (--json has all)."
+        if len(names) > _SHOWN
+        else ""
+    )
+    say(
+        "The shorter the lengthscale, the faster the target changes along the feature; far above 1 std "
+        f"it hardly matters.{hidden}",
+        style="dim",
+        wrap=True,
+    )

@@ -1,0 +1,234 @@
+"""fit, predict, evaluate and info from files to files, against the library used directly."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import matplotlib.image
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from scipy import stats
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+import vastgp
+from wave_table import FEATURES, as_table, fit_exact
+
+COLUMNS = ["mean", "std", "lower_95", "upper_95"]
+
+
+def read(path):
+    """Predictions of any format as (n, 4)."""
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return np.column_stack([arrays[name] for name in COLUMNS])
+    table = pa.csv.read_csv(path) if path.suffix == ".csv" else pa.parquet.read_table(path)
+    assert table.column_names == COLUMNS
+    return np.column_stack([table[name].to_numpy() for name in COLUMNS])
+
+
+@pytest.fixture(scope="module")
+def expected(model, wave):
+    """Predictions by the library, without the program."""
+    return vastgp.load(model).predict(as_table(wave[0][240:]), return_std=True)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npz"])
+def test_predictions_are_those_of_the_library_in_every_format(
+    run, files, model, expected, tmp_path, suffix
+):
+    out = tmp_path / f"predictions{suffix}"
+    run("predict", model, files / "new.parquet", "--out", out)
+    mean, std, low, high = read(out).T
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(std, expected[1], rtol=1e-12)
+    np.testing.assert_allclose([low, high], stats.norm.interval(0.95, mean, std), rtol=1e-9)
+    assert os.listdir(tmp_path) == [out.name]  # nothing temporary stays
+
+
+@pytest.mark.parametrize("name", ["test.parquet", "test.csv", "test.npz"])
+def test_predictions_do_not_depend_on_the_format_of_the_rows(
+    run, files, model, expected, tmp_path, name
+):
+    run("predict", model, files / name, "--out", tmp_path / "out.npz")
+    np.testing.assert_allclose(read(tmp_path / "out.npz")[:, 0], expected[0], rtol=1e-9)
+
+
+def test_columns_are_found_by_name_and_others_are_ignored(run, wave, model, expected, tmp_path):
+    table = as_table(wave[0][240:], station=pa.array([f"s{i}" for i in range(120)]))
+    table = table.select(["salinity", "station", "depth", "pressure"])
+    pa.parquet.write_table(table, tmp_path / "shuffled.parquet")
+    run("predict", model, tmp_path / "shuffled.parquet", "--out", tmp_path / "out.parquet")
+    np.testing.assert_allclose(read(tmp_path / "out.parquet")[:, 0], expected[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npz"])
+def test_batches_of_rows_join_to_the_same_predictions(
+    run, files, model, expected, tmp_path, suffix
+):
+    out = tmp_path / f"out{suffix}"
+    run("predict", model, files / "new.parquet", "--out", out, "--batch-rows", 50)
+    np.testing.assert_allclose(read(out)[:, :2].T, expected, rtol=1e-9)
+
+
+def test_evaluate_agrees_with_independent_scores(run, files, model, wave, expected):
+    report = json.loads(run("evaluate", model, files / "test.parquet", "--json").out)
+    y, (mean, std) = wave[1][240:], expected
+    scale = wave[1][:240].std()
+    own, standardised = report["target"], report["standardised"]
+    assert own["rmse"] == pytest.approx(root_mean_squared_error(y, mean), rel=1e-9)
+    assert own["mae"] == pytest.approx(mean_absolute_error(y, mean), rel=1e-9)
+    assert own["nlpd"] == pytest.approx(-stats.norm.logpdf(y, mean, std).mean(), rel=1e-9)
+    assert standardised["rmse"] == pytest.approx(own["rmse"] / scale, rel=1e-9)
+    assert standardised["nlpd"] == pytest.approx(own["nlpd"] - np.log(scale), rel=1e-9)
+    low, high = stats.norm.interval(0.95, mean, std)
+    assert report["coverage"] == np.mean((low <= y) & (y <= high))
+    assert report["r2"] == pytest.approx(r2_score(y, mean), rel=1e-9)
+    assert report["rows"] == 120
+    assert report["target_name"] == "temperature"
+    # The noise has standard deviation 0.8: the model must have found the function.
+    assert own["rmse"] < 1.1
+
+
+def test_evaluate_prints_the_scores_it_reports(run, files, model):
+    report = json.loads(run("evaluate", model, files / "test.parquet", "--json").out)
+    text = run("evaluate", model, files / "test.parquet").out
+    for units in ("standardised", "target"):
+        for score in report[units].values():
+            assert f"{score:.4g}" in text
+    assert f"{100 * report['coverage']:.1f} %" in text
+    assert "in units of temperature" in text
+
+
+def test_evaluate_reads_csv_npz_and_another_target_column(run, files, model, wave, tmp_path):
+    reference = json.loads(run("evaluate", model, files / "test.parquet", "--json").out)
+    pa.parquet.write_table(
+        as_table(wave[0][240:], measured=wave[1][240:]), tmp_path / "other.parquet"
+    )
+    for arguments in (
+        (files / "test.csv",),
+        (files / "test.npz",),
+        (tmp_path / "other.parquet", "--target", "measured"),
+    ):
+        report = json.loads(run("evaluate", model, *arguments, "--json").out)
+        assert report["target"] == pytest.approx(reference["target"], rel=1e-9)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_evaluate_writes_a_calibration_plot(run, files, model, tmp_path, suffix):
+    plot = tmp_path / f"calibration{suffix}"
+    assert str(plot) in run("evaluate", model, files / "test.parquet", "--plot", plot).out
+    if suffix == ".png":
+        assert np.ptp(matplotlib.image.imread(plot)) > 0.5
+    start = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
+    assert plot.read_bytes().startswith(start)
+    assert os.listdir(tmp_path) == [plot.name]
+
+
+def test_info_tells_what_was_learned(run, model, wave):
+    found = json.loads(run("info", model, "--json").out)
+    fitted = vastgp.load(model)
+    (part,) = found["components"]
+    scales = dict(zip(found["features"], part["lengthscales"], strict=True))
+    assert tuple(found["features"]) == FEATURES
+    np.testing.assert_allclose(part["lengthscales"], fitted.kernel_.lengthscales)
+    np.testing.assert_allclose(
+        part["lengthscales_standardised"], part["lengthscales"] / wave[0][:240].std(0), rtol=1e-9
+    )
+    # In units of the inputs: sin(depth / 150) turns within some hundred metres; salinity says nothing.
+    assert 75.0 < scales["depth"] < 450.0
+    assert part["lengthscales_standardised"][2] > 3.0 * part["lengthscales_standardised"][0]
+    assert found["noise_std"] == pytest.approx(0.8, rel=0.15)
+    assert found["target"] == "temperature"
+    assert found["training_rows"] == 240
+    assert found["method"] == "ExactGPRegressor"
+    assert found["converged"] is True
+    assert found["vastgp"] == vastgp.__version__
+
+
+def test_info_prints_features_from_short_to_long_lengthscale(run, model):
+    text = run("info", model).out
+    assert text.index("depth") < text.index("pressure") < text.index("salinity")
+    for phrase in ("ExactGPRegressor", "240 rows, 3 features", "temperature", "converged"):
+        assert phrase in text
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.npz", "parts"])
+def test_fit_reads_every_format(run, files, model, tmp_path, name):
+    """The same rows in another format give the same predictions."""
+    target = () if name.endswith("npz") else ("--target", "temperature")
+    fit_exact(run, files / name, tmp_path / "other.vastgp", *target)
+    first, second = vastgp.load(model), vastgp.load(tmp_path / "other.vastgp")
+    X = np.load(files / "test.npz")["X"]
+    if not name.endswith("npz"):
+        X = as_table(X)
+    reference = first.predict(as_table(np.load(files / "test.npz")["X"]))
+    np.testing.assert_allclose(second.predict(X), reference, rtol=1e-6)
+
+
+def test_fit_takes_and_leaves_out_columns(run, files, tmp_path):
+    for arguments in (("--features", "pressure,depth"), ("--exclude", "salinity")):
+        out = tmp_path / f"{arguments[0]}.vastgp"
+        fit_exact(run, files / "train.csv", out, "--target", "temperature", *arguments)
+        names = vastgp.load(out).feature_names_in_
+        assert sorted(names) == ["depth", "pressure"]
+    assert list(vastgp.load(tmp_path / "--features.vastgp").feature_names_in_) == [
+        "pressure",
+        "depth",
+    ]
+
+
+def test_fit_holds_out_a_seeded_share_of_the_rows(run, files, tmp_path):
+    texts = [
+        fit_exact(
+            run, files / "train.csv", tmp_path / f"{i}.vastgp", "--target", "temperature",
+            "--test-fraction", 0.25, "--seed", seed,
+        ).out
+        for i, seed in enumerate((5, 5, 6))
+    ]  # fmt: skip
+    scores = [text[text.index("On the rows kept out") :] for text in texts]
+    assert all("180 rows" in text for text in texts)
+    assert "60 rows" in scores[0]
+    assert scores[0] == scores[1] != scores[2]
+
+
+def test_fit_passes_any_other_argument_on(run, files, tmp_path):
+    out = tmp_path / "m.vastgp"
+    fit_exact(run, files / "train.npz", out, "--set", "max_iter=7", "--dtype", "float64")
+    assert vastgp.load(out).get_params()["max_iter"] == 7
+
+
+def test_qsgp_runs_from_file_to_scores(run, files, qsgp_model, tmp_path):
+    report = json.loads(run("evaluate", qsgp_model, files / "test.parquet", "--json").out)
+    assert report["target"]["rmse"] < 1.1  # noise 0.8
+    assert 0.85 < report["coverage"] <= 1.0
+    found = json.loads(run("info", qsgp_model, "--json").out)
+    assert found["method"] == "QSGPRegressor"
+    assert found["parameters"]["num_basis"] == "256"
+    run("predict", qsgp_model, files / "new.parquet", "--out", tmp_path / "out.parquet")
+    mean, std = vastgp.load(qsgp_model).predict(files / "new.parquet", return_std=True)
+    np.testing.assert_allclose(read(tmp_path / "out.parquet")[:, :2].T, [mean, std], rtol=1e-6)
+
+
+def test_qsgp_with_the_same_seed_gives_the_same_model(run, files, qsgp_model, tmp_path):
+    arguments = (
+        "fit",
+        files / "train.parquet",
+        "--target",
+        "temperature",
+        "--kernel",
+        "rbf",
+        "--num-basis",
+        256,
+    )
+    for seed in (3, 4):
+        run(*arguments, "--seed", seed, "--out", tmp_path / f"{seed}.vastgp")
+    first, same, other = (
+        vastgp.load(path).predict(files / "new.parquet")
+        for path in (qsgp_model, tmp_path / "3.vastgp", tmp_path / "4.vastgp")
+    )
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, other)

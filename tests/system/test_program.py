@@ -1,0 +1,120 @@
+"""The installed program in a process of its own: start, streams, width, interruption."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vastgp
+
+PROGRAM = shutil.which("vastgp", path=str(Path(sys.executable).parent)) or "vastgp"
+
+
+def start(*arguments, **environment):
+    """Run the program; output captured, so that nothing is a terminal."""
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_and_version_answer_at_once():
+    """Under 1.5 s, the best of three: other work on the machine must not decide."""
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        result = start("--help")
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 1.5
+    assert result.returncode == 0
+    for command in ("fit", "predict", "evaluate", "info", "demo"):
+        assert f" {command} " in result.stdout
+    assert start("--version").stdout == f"vastgp {vastgp.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "info", "demo"])
+def test_help_of_a_command_starts_neither_jax_nor_pandas(command):
+    code = (
+        "import sys; from vastgp.cli import app\n"
+        f"try: app(['{command}', '--help'])\n"
+        "except SystemExit: sys.exit(sorted({'jax', 'pandas', 'sklearn', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stderr == "[]\n"
+
+
+def test_an_error_is_one_line_and_the_traceback_is_on_request(files):
+    result = start("info", files / "nothing.vastgp")
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: The model ")
+    assert result.stderr.count("\n") == 1  # not broken into lines however long
+    assert result.stdout == ""
+    result = start("info", files / "nothing.vastgp", "--debug")
+    assert result.returncode == 2
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "Error: The model " in result.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_output_fits_the_terminal(files, model, columns):
+    """Tables are whole at 80 columns; only lines with a path may be longer."""
+    for arguments in (
+        ("info", model),
+        ("evaluate", model, files / "test.parquet"),
+        ("fit", "--help"),
+    ):
+        result = start(*arguments, COLUMNS=str(columns))
+        assert result.returncode == 0
+        lines = [line for line in result.stdout.splitlines() if str(files) not in line]
+        assert max(map(len, lines)) <= columns
+        assert "…" not in result.stdout
+        assert "\x1b" not in result.stdout  # no colour in a pipe
+
+
+def test_no_progress_without_a_terminal(files, model, tmp_path):
+    result = start("predict", model, files / "new.parquet", "--out", tmp_path / "out.csv")
+    assert result.returncode == 0
+    assert result.stderr == ""
+
+
+def test_an_interrupted_fit_leaves_no_file(files, tmp_path):
+    """Ctrl-C in a terminal: exit code 130, one line, nothing at --out."""
+    out = tmp_path / "m.vastgp"
+    arguments = [
+        "fit", files / "train.parquet", "--target", "temperature", "--num-basis", 4096, "--out", out,
+        "--set", "tol=1e-30", "--max-seconds", 100,
+    ]  # fmt: skip
+    leader, follower = pty.openpty()
+    program = subprocess.Popen(
+        [PROGRAM, *map(str, arguments)], stdout=follower, stderr=follower, stdin=follower
+    )
+    os.close(follower)
+    time.sleep(8.0)
+    program.send_signal(signal.SIGINT)
+    seen = b""
+    while select.select([leader], [], [], 60.0)[0]:
+        try:
+            seen += os.read(leader, 4096)
+        except OSError:  # the program has gone
+            break
+    assert program.wait(timeout=60) == 130
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen)
+    assert b"Interrupted: no result was written." in text
+    assert b"Traceback" not in text
+    assert os.listdir(tmp_path) == []
