@@ -1,0 +1,109 @@
+"""What a few support rows say about all: interpolation of a function, and a preconditioner of its weights.
+
+Everything is made once, on the host, in float64, from kernel matrices between at most a few thousand rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh, eigvalsh
+
+# Added to the spectrum of the support rows' kernel matrix for interpolation, relative to the prior variance: the
+# error that is interpolated in float32 is not smooth below this level.
+_NUGGET = 1e-3
+_BISECTIONS = 60
+
+
+class SupportOperators(NamedTuple):
+    """Operators of ``p`` support rows.
+
+    Attributes
+    ----------
+    interpolator : ndarray of shape (p, p)
+        ``(K_pp + nugget I)^-1``.
+    deflator : ndarray of shape (p, p)
+        ``M`` of the preconditioner, see `support_operators`.
+    damping : float
+        ``d`` of the preconditioner.
+    """
+
+    interpolator: np.ndarray
+    deflator: np.ndarray
+    damping: float
+
+
+def support_operators(
+    K_pp: np.ndarray,
+    K_bp: np.ndarray,
+    K_bb: np.ndarray,
+    *,
+    fraction: float,
+    row_batch: int,
+    step: float,
+    overshoot: float = 2.0,
+) -> SupportOperators:
+    """Return the operators that interpolate sampling errors and precondition stochastic gradients.
+
+    With features ``G`` of a sampled fraction ``rho`` of the basis functions at the support rows, the curvature
+    of the objective over these weights is about ``G^T G / p`` per row. Its inverse, damped by ``d``, is
+    ``(d I + G^T G / p)^-1 = (I - G^T (p d I + G G^T)^-1 G) / d`` (Woodbury), and as
+    ``G G^T`` is ``rho K_pp`` but for sampling error, ``M = (p d I + rho K_pp)^-1`` is computed once: a gradient is
+    preconditioned by two products with ``G``. This flattens the leading eigenvalues of the kernel operator, as
+    EigenPro does for kernel machines (Ma and Belkin 2017).
+
+    The damping stands for the rest of the spectrum. It is the larger of two values:
+
+    - what a batch of rows needs: the preconditioned curvature seen by one batch, ``lambda_max`` of
+      ``rho K~_bb / (b d)`` with ``K~`` the kernel deflated by the support rows, at most ``overshoot``;
+    - what the noise of sampling basis functions needs. A step adds to ``||w||^2`` in proportion to the error's
+      variance, which is itself proportional to ``||w||^2``: ``2 (eta nu)^2 (1 - rho) / (d^2 b m)`` relative, against
+      a decay of ``4 eta rho nu / (m d)`` (``nu``: prior variance not explained by the support rows). The first stays
+      below half of the second for ``d >= eta nu (1 - rho) / (rho b)``.
+
+    Parameters
+    ----------
+    K_pp, K_bp, K_bb : ndarray
+        Kernel matrices of the support rows and of a batch of other rows.
+    fraction : float
+        ``rho``: basis functions in one set over all.
+    row_batch : int
+        ``b``: rows in a step; ``K_bb`` may be of fewer rows.
+    step : float
+        ``eta``, the step size that the damping is for.
+    overshoot : float, default 2.0
+        See above.
+    """
+    variance = float(np.mean(np.diagonal(K_bb)))
+    p, b = K_pp.shape[0], K_bb.shape[0]
+    values, vectors = _spectrum(K_pp)
+    projected = K_bp @ vectors
+
+    def deflated(shift: float) -> np.ndarray:
+        return K_bb - (projected / (values + shift)) @ projected.T
+
+    def curvature(d: float) -> float:
+        top = eigvalsh(deflated(p * d / fraction), subset_by_index=(b - 1, b - 1))
+        return fraction * float(top[0]) / (b * d)
+
+    low, high = 1e-9 * variance * fraction, variance * fraction * max(1.0, 1.0 / overshoot)
+    for _ in range(_BISECTIONS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if curvature(middle) > overshoot else (low, middle)
+        if high < 1.02 * low:
+            break
+    nugget = _NUGGET * variance
+    unexplained = float(np.mean(np.diagonal(deflated(nugget))))
+    noise = step * max(unexplained, 0.0) * (1.0 - fraction) / (fraction * row_batch)
+    damping = max(high, noise)
+    deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
+    return SupportOperators((vectors / (values + nugget)) @ vectors.T, deflator, damping)
+
+
+def _spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvalues, negative ones of rounding set to zero, and eigenvectors."""
+    if matrix.shape[0] == 0:
+        return np.zeros(0), np.zeros((0, 0))
+    values, vectors = eigh(matrix)
+    return np.maximum(values, 0.0), vectors

@@ -1,0 +1,81 @@
+"""What the stochastic solver is compiled for, what it holds fixed, and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, UInt32
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.objectives.control_variates import FittedCoefficient
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What a step is compiled for."""
+
+    num_rows: int
+    num_pairs: int
+    row_batch: int
+    pair_batch: int
+    support_rows: int
+    dense_columns: int
+    column_batch: int
+    control: str
+    optimizer: str
+    learning_rate: float
+    decay: float
+    averaging: float
+    learn: bool
+    freeze: int
+    learn_every: int
+    learning_rate_hyper: float
+    target_control: bool
+
+    @property
+    def head(self) -> int:
+        """Pairs that hold the dense columns' diagonal: they are in every set, with certainty."""
+        return (self.dense_columns + 1) // 2
+
+    @property
+    def tail_batch(self) -> int:
+        """Pairs sampled from the rest."""
+        return self.pair_batch - self.head
+
+    @property
+    def tail_factor(self) -> float:
+        """Inverse inclusion probability of the rest, ``m / m~``."""
+        return (self.num_pairs - self.head) / self.tail_batch
+
+
+class Problem(NamedTuple):
+    """What stays the same during a fit."""
+
+    basis: RandomFourierBasis  # as it was at the start: control variates are frozen to it (F.3)
+    seed: UInt32[Array, "2"]
+    support_X: Float[Array, "p d"]
+    support_y: Float[Array, " p"]
+    interpolator: Float[Array, "p p"]
+    deflator: Float[Array, "p p"]
+    damping: Float[Array, ""]
+    scale_X: Float[Array, "s d"]  # rows that the diagonal's scales are taken from
+    target: Float[Array, "2 P"] | None  # b = Phi^T y
+    target_support: Float[Array, " p"] | None  # (K_pp + nugget)^-1 K_p,all y
+
+
+class State(NamedTuple):
+    """Everything that decides the next step."""
+
+    iteration: Int[Array, ""]
+    mean: Float[Array, "2 P"]
+    mean_average: Float[Array, "2 P"]
+    columns: Float[Array, "q 2 P"]
+    columns_average: Float[Array, "q 2 P"]
+    support: Float[Array, "p r"]  # Phi_p times mean and columns, Proposition 3
+    squares: Float[Array, "..."]  # AdaGrad's sums for the mean, empty otherwise
+    column_squares: Float[Array, "..."]
+    coefficient: FittedCoefficient
+    target_product: Float[Array, ""]  # b^T mu
+    hyper: Any  # logarithms of (kernel, noise variance)
+    hyper_state: Any
