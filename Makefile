@@ -46,7 +46,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 docs: $(INSTALLED)
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -28,6 +28,7 @@ extensions = [
     "mathml",  # docs/_ext
 ]
 root_doc = "index"
+templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = [
     "_build",
@@ -51,6 +52,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "tutorials",
     "filename_pattern": r"/plot_",
     "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "capture_repr": (),
     "remove_config_comments": True,

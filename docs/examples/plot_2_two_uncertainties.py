@@ -34,15 +34,14 @@ for ax, model in zip(axes, (exact, scalable), strict=True):
     mean, std = model.predict(grid, return_std=True)
     _, latent = model.predict(grid, return_std="latent")
     plots.function_plot(grid, mean, std, latent_std=latent, x_train=x, y_train=y, ax=ax)
-    ax.set_title(type(model).__name__)
+    ax.set_ylabel(type(model).__name__)
 
 # %%
 # Both find the noise that was put in, a standard deviation of 0.2.
 
 for model in (exact, scalable):
-    print(
-        f"{type(model).__name__:18s} noise standard deviation {float(model.likelihood_.noise_std):.3f}"
-    )
+    noise = float(model.likelihood_.noise_std)
+    print(f"{type(model).__name__:18s} {noise:.3f}")
 
 # %%
 # Samples are whole curves that agree with the data. In the gap they disagree with each other: that is what the
@@ -51,4 +50,4 @@ for model in (exact, scalable):
 curves = scalable.sample_y(grid, n_samples=200, random_state=0)
 highest = grid[np.argmax(curves, axis=0), 0]
 inside = np.mean((highest > 4) & (highest < 6))
-print(f"probability that the highest measurement on the grid falls inside the gap: {inside:.2f}")
+print(f"the highest measurement falls inside the gap with probability {inside:.2f}")
