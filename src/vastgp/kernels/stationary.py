@@ -177,10 +177,24 @@ class _Matern(Stationary):
         return jnp.sqrt(self._twice_order / jnp.sum(normals**2, axis=1))
 
 
+@jax.custom_jvp
 def _safe_sqrt(r2: Array) -> Array:
-    """Return the square root with derivative 0 at 0, where every Matern is flat or a cusp."""
-    positive = r2 > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, r2, 1.0)), 0.0)
+    """Return the square root with derivative 0 at coincident rows, where every Matern is flat or a cusp.
+
+    Not the usual ``where(r2 > 0, sqrt(where(r2 > 0, r2, 1)), 0)``: XLA's CPU backend (jaxlib 0.10.2) miscompiles it.
+    Jitted together with its gradient, at some sizes up to 128 rows, coincident rows are given the distance 1
+    (tests/unit/kernels/test_compiled_gradients.py).
+    """
+    return jnp.sqrt(r2)
+
+
+@_safe_sqrt.defjvp
+def _safe_sqrt_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (r2,), (by_r2,) = primals, tangents
+    r = jnp.sqrt(r2)
+    # Rows that are the same may lie 1e-16 apart by rounding: a slope of 1e16 would leave nothing but cancellation.
+    slope = jnp.where(r2 > 1e-24, 0.5 / jnp.maximum(r, 1e-12), 0.0)
+    return r, slope * by_r2
 
 
 class Matern12(_Matern):
