@@ -50,8 +50,13 @@ class ExactEvidence:
 
     def __call__(self, kernel: Kernel, noise_variance: float) -> float:
         """Return the log evidence in nats."""
+        return self.solve(kernel, noise_variance)[0]
+
+    def solve(self, kernel: Kernel, noise_variance: float) -> tuple[float, Cholesky, np.ndarray]:
+        """Return the log evidence, the factor of ``A`` and ``A^-1 y``. The next call reuses the factor's memory."""
         factor = self._factor(kernel, noise_variance)
-        return self._value(factor, factor.solve(self.y))
+        weights = factor.solve(self.y)
+        return self._value(factor, weights), factor, weights
 
     def value_and_gradient(
         self, kernel: Kernel, noise_variance: float
@@ -63,9 +68,7 @@ class ExactEvidence:
         FactorizationError
             When the covariance matrix cannot be factorised with the largest jitter.
         """
-        factor = self._factor(kernel, noise_variance)
-        weights = factor.solve(self.y)
-        value = self._value(factor, weights)
+        value, factor, weights = self.solve(kernel, noise_variance)
         inverse = factor.into_inverse()
         # d log p / d A = 1/2 (A^-1 y y^T A^-1 - A^-1)
         by_noise = 0.5 * (weights @ weights - np.trace(inverse))

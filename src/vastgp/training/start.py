@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -90,18 +90,62 @@ def start_from_exact_gp(
     if len(y) > max_rows:
         chosen = np.sort(generator.choice(len(y), size=max_rows, replace=False))
         X, y = X[chosen], y[chosen]
-    fits: list[LbfgsResult] = []
-    for form in candidate_kernels(kernel, X.shape[1]):
-        if fits and deadline is not None and time.perf_counter() > deadline:
-            break
-        fits.append(_fit_form(form, X, y, restarts, noise_floor, generator, deadline))
-    best = best_of(fits)
+    best = fit_best(
+        candidate_kernels(kernel, X.shape[1]),
+        X,
+        y,
+        noise_floor=noise_floor,
+        restarts=restarts,
+        generator=generator,
+        deadline=deadline,
+    )
     fitted, likelihood = best.params
     return Start(fitted, float(likelihood.noise_variance), best.value)
 
 
+def fit_best(
+    forms: Sequence[Kernel],
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    noise_floor: float,
+    restarts: int,
+    generator: np.random.Generator,
+    deadline: float | None = None,
+    **limits: Any,
+) -> LbfgsResult:
+    """Fit every form of kernel to all rows and return the fit with the highest evidence.
+
+    Parameters
+    ----------
+    forms : sequence of Kernel
+        With one lengthscale per input.
+    X, y : ndarray
+        Standardised rows.
+    noise_floor, restarts
+        As in `start_from_exact_gp`.
+    generator : Generator
+        Of the restarts.
+    deadline : float, optional
+        Time of ``time.perf_counter`` at which to end; at least one form is fitted.
+    **limits
+        ``max_iter`` and ``tol`` of `fit_evidence`.
+    """
+    fits: list[LbfgsResult] = []
+    for form in forms:
+        if fits and deadline is not None and time.perf_counter() > deadline:
+            break
+        fits.append(_fit_form(form, X, y, restarts, noise_floor, generator, deadline, limits))
+    return best_of(fits)
+
+
 def candidate_kernels(kernel: object, num_features: int) -> list[Kernel]:
     """Return the kernels to try for the ``kernel`` of an estimator, one lengthscale per input.
+
+    Parameters
+    ----------
+    kernel : Kernel, str or None
+    num_features : int
 
     Raises
     ------
@@ -131,7 +175,7 @@ def default_values(kernel: Kernel, num_features: int) -> Kernel:
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
     owners = [path[:-1] for path in paths if _name(path) == "lengthscales"]
 
-    def value(path: Any, leaf: np.ndarray) -> np.ndarray:
+    def value(path: Any, leaf: Any) -> Any:
         if _name(path) != "lengthscales":
             return np.ones_like(leaf)
         place = owners.index(path[:-1]) - (len(owners) - 1) / 2
@@ -139,6 +183,19 @@ def default_values(kernel: Kernel, num_features: int) -> Kernel:
 
     kernel = jax.tree_util.tree_map_with_path(value, kernel)
     return kernel.in_units(1.0, float(kernel.total_variance()) ** -0.5)
+
+
+def bounds_of(
+    kernel: Kernel, noise_floor: float
+) -> tuple[tuple[Kernel, Gaussian], tuple[Kernel, Gaussian]]:
+    """Return least and largest values of every hyperparameter of ``(kernel, Gaussian)``, in standardised units."""
+
+    def side(which: int) -> Kernel:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: np.full(np.shape(leaf), BOUNDS[_name(path)][which]), kernel
+        )
+
+    return (side(0), Gaussian(noise_floor)), (side(1), Gaussian(max(MOST_NOISE, 2.0 * noise_floor)))
 
 
 def fit_evidence(
@@ -160,12 +217,12 @@ def fit_evidence(
         kernel, likelihood = params
         return evidence.value_and_gradient(kernel, float(likelihood.noise_variance))
 
-    kernel, _ = start
+    lower, upper = bounds_of(start[0], noise_floor)
     return maximise(
         value_and_gradient,
         start,
-        lower=(_bound(kernel, 0), Gaussian(noise_floor)),
-        upper=(_bound(kernel, 1), Gaussian(max(MOST_NOISE, 2.0 * noise_floor))),
+        lower=lower,
+        upper=upper,
         max_iter=max_iter,
         tol=tol,
         scale=evidence.num_rows,
@@ -182,19 +239,18 @@ def _fit_form(
     noise_floor: float,
     generator: np.random.Generator,
     deadline: float | None,
+    limits: dict[str, Any],
 ) -> LbfgsResult:
     """Fit one form of kernel: every start on few rows, the best of them on all rows."""
     step = max(1, len(y) // _FIRST_ROWS)
     coarse = ExactEvidence(X[::step], y[::step])
-    results: list[LbfgsResult] = []
-    for start in _starts(form, restarts, generator):
+
+    def run(evidence: ExactEvidence, start: tuple[Kernel, Gaussian]) -> LbfgsResult:
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-        results.append(fit_evidence(coarse, start, noise_floor=noise_floor, max_seconds=left))
-    best = best_of(results)
-    if step == 1:
-        return best
-    left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-    return fit_evidence(ExactEvidence(X, y), best.params, noise_floor=noise_floor, max_seconds=left)
+        return fit_evidence(evidence, start, noise_floor=noise_floor, max_seconds=left, **limits)
+
+    best = best_of([run(coarse, start) for start in _starts(form, restarts, generator)])
+    return best if step == 1 else run(ExactEvidence(X, y), best.params)
 
 
 def _starts(
@@ -214,17 +270,11 @@ def _scattered(kernel: Kernel, generator: np.random.Generator) -> Kernel:
     """Return the kernel with random values: lengthscales scattered together and each by itself."""
     together = generator.normal(scale=0.7)
 
-    def scatter(path: Any, leaf: np.ndarray) -> np.ndarray:
+    def scatter(path: Any, leaf: Any) -> Any:
         shift = together if _name(path) == "lengthscales" else 0.0
         return leaf * np.exp(shift + generator.normal(scale=0.3, size=leaf.shape))
 
     return jax.tree_util.tree_map_with_path(scatter, kernel)
-
-
-def _bound(kernel: Kernel, side: int) -> Kernel:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.full_like(leaf, BOUNDS[_name(path)][side], dtype=np.float64), kernel
-    )
 
 
 def _name(path: Any) -> str:

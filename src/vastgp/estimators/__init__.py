@@ -1,0 +1,26 @@
+"""scikit-learn estimators, one per method; each is imported when it is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vastgp.estimators.load import load
+from vastgp.estimators.registry import ESTIMATORS, estimator_class
+
+if TYPE_CHECKING:
+    from vastgp.estimators.exact import ExactGPRegressor
+    from vastgp.estimators.qsgp import QSGPRegressor
+
+__all__ = ["ExactGPRegressor", "QSGPRegressor", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ESTIMATORS:
+        value = estimator_class(name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'vastgp.estimators' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

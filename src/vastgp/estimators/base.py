@@ -1,0 +1,467 @@
+"""What all regressors share: data in and out, scaling, predictions by tiles, files."""
+
+from __future__ import annotations
+
+import abc
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+import vastgp
+from vastgp._precision import precision
+from vastgp.data import Rows, Standardizer, as_rows, write_archive
+from vastgp.data.tables import is_table, open_table
+from vastgp.estimators.serialise import above, below, decode_params, encode_params
+from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.likelihoods import Gaussian
+from vastgp.training.history import History
+from vastgp.training.progress import Progress
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What `BaseGPRegressor._fit_rows` returns, all in standardised units.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    likelihood : Gaussian
+    posterior : object
+        Becomes ``posterior_``.
+    n_iter : int
+    converged : bool
+    reason : str
+        Why the fit ended, in words.
+    history : History
+    """
+
+    kernel: Kernel
+    likelihood: Gaussian
+    posterior: Any
+    n_iter: int
+    converged: bool
+    reason: str
+    history: History = field(default_factory=History)
+
+
+class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
+    """Base of the regressors: a subclass says how to fit standardised rows and how to predict them.
+
+    A subclass stores its constructor arguments untouched (``dtype`` and ``verbose`` among them) and has
+
+    - ``_check_params()``: refuse bad constructor arguments, before any work;
+    - ``_fit_rows(rows) -> Fit``;
+    - ``_latent(X, with_variance) -> (mean, variance or None)`` of the function at standardised inputs;
+    - ``_sample_latent(X, num_samples, seed) -> (n, num_samples)`` joint samples of it;
+    - ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)``: the posterior as plain data;
+    - ``_tile_rows()``: how many rows to predict at a time.
+
+    All but ``_fit_rows`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        Learned kernel in the units of inputs and target.
+    likelihood_ : Gaussian
+        Learned noise, in squared units of the target; ``likelihood_.noise_std`` in its units.
+    n_iter_ : int
+        Steps done.
+    converged_ : bool
+        Whether the fit ended because it had converged.
+    stop_reason_ : str
+        Why the fit ended, in words.
+    history_ : History
+        Steps, seconds, objective with its standard error, and more by method.
+    posterior_ : object
+        Posterior of the function, in standardised units.
+    standardizer_ : Standardizer
+        Means and scales of the training rows.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Names of the inputs, when they came with some.
+    target_name_ : str or None
+        Name of the target, when it came with one.
+    fit_seconds_ : float
+        Wall-clock seconds of ``fit``.
+    """
+
+    dtype: Any
+    verbose: Any
+
+    # ------------------------------------------------------------ what a method supplies
+
+    def _check_params(self) -> None:
+        """Refuse bad constructor arguments."""
+
+    @abc.abstractmethod
+    def _fit_rows(self, rows: Rows) -> Fit:
+        """Fit ``rows``, scaled by ``standardizer_``."""
+
+    @abc.abstractmethod
+    def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return posterior mean and variance of the function at standardised inputs."""
+
+    @abc.abstractmethod
+    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function at standardised inputs."""
+
+    @abc.abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+
+    @abc.abstractmethod
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Set ``posterior_`` from what `_state` returned."""
+
+    def _tile_rows(self) -> int:
+        """Return how many rows to predict at a time."""
+        return 16_384
+
+    def _least_rows(self) -> int:
+        """Return how many rows a fit needs: from one alone, nothing can be learned."""
+        return 2
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+            Inputs: array, pandas or polars data frame, Arrow table, or the path of a ``.npy``, ``.npz``, ``.csv`` or
+            Parquet file or a folder of Parquet files. Files are read by blocks, so they may be larger than memory where
+            the method allows it.
+        y : array-like of shape (n,) or str
+            Target, or the name of its column in ``X``. May be left out only for an ``.npz`` file with an array ``y``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or constructor arguments; the message names the argument, what it received and what to do.
+        """
+        began = time.perf_counter()
+        self._check_dtype()
+        self._check_params()
+        rows = as_rows(
+            X, y, require_y=True, min_rows=self._least_rows(), estimator=type(self).__name__
+        )
+        self._remember_columns(rows)
+        self._began = began
+        self.standardizer_ = Standardizer().fit(rows)
+        with precision(self.dtype):
+            fit = self._fit_rows(rows)
+        scaling = self.standardizer_
+        self.kernel_ = fit.kernel.in_units(scaling.x_scale, scaling.y_scale)
+        self.likelihood_ = fit.likelihood.in_units(scaling.y_scale)
+        self.posterior_ = fit.posterior
+        self.n_iter_, self.converged_ = int(fit.n_iter), bool(fit.converged)
+        self.stop_reason_, self.history_ = fit.reason, fit.history
+        self.fit_seconds_ = time.perf_counter() - began
+        del self._began
+        return self
+
+    def _seconds_left(self, max_seconds: float | None) -> float | None:
+        """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
+        if max_seconds is None:
+            return None
+        return max(max_seconds - (time.perf_counter() - self._began), 0.0)
+
+    def _check_dtype(self) -> None:
+        with precision(self.dtype):
+            pass
+
+    def _remember_columns(self, rows: Rows) -> None:
+        self.n_features_in_ = rows.d
+        self.target_name_ = rows.target_name
+        if rows.feature_names is not None:
+            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    # ------------------------------------------------------------ predict
+
+    def predict(self, X: Any, return_std: Any = False) -> Any:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+            Anything that ``fit`` takes. It is read and predicted by tiles of rows: memory is bounded whatever n is.
+            Files and tables may have more columns, the inputs are found by name.
+        return_std : bool or "latent", default False
+            With True, also the standard deviation of a new *observation*: function and noise. With ``"latent"``, that
+            of the function alone.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+            In the units of the target.
+        std : ndarray of shape (n,)
+            Only with ``return_std``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        ValueError
+            For data that do not match those of the fit.
+        """
+        check_is_fitted(self, "posterior_")
+        if not (return_std is True or return_std is False or return_std == "latent"):
+            raise ValueError(
+                f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
+            )
+        rows = self._open(X)
+        if return_std is False:
+            return self.standardizer_.inverse_mean(self._by_tiles(rows, False)[0])
+        mean, variance = self._by_tiles(rows, True)
+        if return_std is True:
+            variance = variance + self._noise_variance()
+        scaling = self.standardizer_
+        return scaling.inverse_mean(mean), scaling.inverse_std(np.sqrt(variance))
+
+    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return ``log p(y | x, training data)`` of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        y : array-like of shape (n,) or str
+            Observed targets, or the name of their column.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In nats; a density per unit of the target. The mean over rows is the negative NLPD.
+        """
+        check_is_fitted(self, "posterior_")
+        rows = self._open(X, y, require_y=True)
+        mean, variance = self._by_tiles(rows, True)
+        scaling = self.standardizer_
+        likelihood = Gaussian(self._noise_variance())
+        target = scaling.transform_y(_targets(rows))
+        # a density of y is that of (y - mean) / scale divided by the scale
+        return np.asarray(likelihood.log_density(target, mean, variance)) - np.log(scaling.y_scale)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw samples of the function from the posterior.
+
+        As in scikit-learn's ``GaussianProcessRegressor``, these are samples of the function, joint over the rows:
+        without the noise of observations. Add ``likelihood_.noise_std`` times standard normals for samples of those.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        n_samples : int, default 1
+        random_state : int, RandomState or None, default 0
+            The same integer gives the same samples.
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+            In the units of the target.
+        """
+        check_is_fitted(self, "posterior_")
+        if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, received {n_samples!r}.")
+        rows = self._open(X)
+        inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
+        with precision(self.dtype):
+            samples = self._sample_latent(inputs, int(n_samples), seed_from(random_state))
+        return self.standardizer_.inverse_mean(samples)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+        sample_weight : array-like of shape (n,), optional
+        """
+        check_is_fitted(self, "posterior_")
+        rows = self._open(X, y, require_y=True)
+        mean = self.standardizer_.inverse_mean(self._by_tiles(rows, False)[0])
+        return float(r2_score(_targets(rows), mean, sample_weight=sample_weight))
+
+    def _open(self, X: Any, y: Any = None, require_y: bool = False) -> Rows:
+        """Open data to predict, checked against those of the fit."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and is_table(X):
+            _refuse_other_order(list(open_table(X).names), list(names))
+        return as_rows(
+            X,
+            y,
+            feature_names=names,
+            n_features=self.n_features_in_,
+            require_y=require_y,
+            estimator=type(self).__name__,
+        )
+
+    def _tiles(self, rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        for X, y in rows.batches(self._tile_rows()):
+            yield self.standardizer_.transform_X(X, dtype=np.dtype(self.dtype)), y
+
+    def _by_tiles(self, rows: Rows, with_variance: bool) -> tuple[np.ndarray, Any]:
+        """Return mean and variance of the function at all rows, float64, in standardised units."""
+        mean = np.empty(rows.n)
+        variance = np.empty(rows.n) if with_variance else None
+        done = 0
+        with Progress("predict", bool(self.verbose)) as progress:
+            for X, _ in self._tiles(rows):
+                here = slice(done, done + len(X))
+                with precision(self.dtype):
+                    mean[here], of_tile = self._latent(X, with_variance)
+                    if variance is not None:
+                        variance[here] = of_tile
+                done += len(X)
+                progress.update(done / rows.n)
+        return mean, variance
+
+    def _noise_variance(self) -> float:
+        """Return the noise variance in standardised units."""
+        return float(self.likelihood_.noise_variance) / self.standardizer_.y_scale**2
+
+    # ------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, whole or not at all; `vastgp.load` reads it.
+
+        The file holds numbers and plain text (safetensors with a JSON header): no pickle, nothing that runs on loading.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced if it exists. ``.vastgp`` is the customary ending.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        ValueError
+            When a constructor argument cannot be stored; the message says which and what to do.
+        """
+        check_is_fitted(self, "posterior_")
+        params, param_arrays = encode_params(self.get_params(deep=False))
+        kernel, kernel_arrays = to_spec(self.kernel_)
+        state, state_arrays = self._state()
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "kind": "model",
+            "vastgp": vastgp.__version__,
+            "estimator": type(self).__name__,
+            "params": params,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+            "target_name": self.target_name_,
+            "standardizer": self.standardizer_.to_dict(),
+            "kernel": kernel,
+            "noise_variance": float(self.likelihood_.noise_variance),
+            "n_iter": self.n_iter_,
+            "converged": self.converged_,
+            "stop_reason": self.stop_reason_,
+            "fit_seconds": self.fit_seconds_,
+            "state": state,
+        }
+        write_archive(
+            path,
+            header,
+            above("params/", param_arrays)
+            | above("kernel/", kernel_arrays)
+            | above("history/", self.history_.to_arrays())
+            | above("state/", state_arrays),
+        )
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        """Return the model that `save` wrote."""
+        model = cls(**decode_params(header["params"], below("params/", arrays)))
+        model.n_features_in_ = header["n_features_in"]
+        if header["feature_names_in"] is not None:
+            model.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+        model.target_name_ = header["target_name"]
+        model.standardizer_ = Standardizer.from_dict(header["standardizer"])
+        model.kernel_ = from_spec(header["kernel"], below("kernel/", arrays))
+        model.likelihood_ = Gaussian(header["noise_variance"])
+        model.n_iter_, model.converged_ = header["n_iter"], header["converged"]
+        model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
+        model.history_ = History.from_dict(below("history/", arrays))
+        with precision(model.dtype):
+            model._restore_state(header["state"], below("state/", arrays))
+        return model
+
+
+def seed_from(random_state: Any) -> int:
+    """Return a seed from what scikit-learn calls ``random_state``.
+
+    Parameters
+    ----------
+    random_state : int, RandomState, Generator or None
+        An integer is the seed itself. A generator gives its next number, and None a fresh one that cannot be repeated.
+    """
+    most = 2**31 - 1
+    if random_state is None:
+        return int(np.random.default_rng().integers(most))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(most))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(most))
+    is_integer = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
+    if is_integer and 0 <= random_state <= 2**32 - 1:
+        return int(random_state)
+    raise ValueError(
+        f"random_state must be an integer from 0 to 2**32 - 1, a NumPy random generator or None; received "
+        f"{random_state!r}."
+    )
+
+
+def check_positive(
+    name: str, value: Any, *, integer: bool = False, none: str | None = None
+) -> None:
+    """Raise ``ValueError`` unless a constructor argument is a positive number.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    integer : bool, default False
+        Whether it must be a whole number.
+    none : str, optional
+        What None stands for, when it is allowed.
+    """
+    if value is None and none is not None:
+        return
+    kinds: tuple[type, ...] = (int, np.integer) if integer else (int, float, np.number)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and 0 < value < np.inf:
+        return
+    expected = "a positive integer" if integer else "a positive number"
+    allowed = "" if none is None else f", or None ({none})"
+    raise ValueError(f"{name} must be {expected}{allowed}; received {value!r}.")
+
+
+def _targets(rows: Rows) -> np.ndarray:
+    assert rows.y is not None
+    return np.asarray(rows.y, dtype=np.float64)
+
+
+def _refuse_other_order(received: list[str], expected: list[str]) -> None:
+    """Refuse a table that has just the columns of the fit in another order, as scikit-learn does."""
+    if received != expected and sorted(map(str, received)) == sorted(map(str, expected)):
+        raise ValueError(
+            "The feature names should match those that were passed during fit.\n"
+            "Feature names must be in the same order as they were in fit.\n"
+            f"Reorder the columns first: X[{[str(name) for name in expected[:3]]}...] as in feature_names_in_."
+        )

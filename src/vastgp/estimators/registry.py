@@ -1,0 +1,22 @@
+"""Every estimator by name, and the module that defines it: what `vastgp.load` may make, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+ESTIMATORS = {
+    "ExactGPRegressor": "vastgp.estimators.exact",
+    "QSGPRegressor": "vastgp.estimators.qsgp",
+}
+
+
+def estimator_class(name: str) -> Any:
+    """Return the class of an estimator by its name.
+
+    Raises
+    ------
+    KeyError
+        When there is none of that name.
+    """
+    return getattr(importlib.import_module(ESTIMATORS[name]), name)
