@@ -1,0 +1,1 @@
+"""What a fit returns: means, variances and samples of the function."""
