@@ -73,6 +73,7 @@ def as_rows(
         if y is not None:
             raise ValueError("X already has its targets (it is a Rows object). Pass y=None.")
         rows = X
+        _check_same_names(rows, feature_names, n_features, estimator)
     elif is_table(X):
         rows = _from_table(open_table(X), y, feature_names, n_features, estimator, float("inf"))
     elif isinstance(X, str | os.PathLike):
@@ -123,6 +124,29 @@ def _check_all(rows: Rows) -> None:
         if rows.y is not None:
             validate.check_finite(rows.y[start : start + step], "y", first_row=start)
     rows.checked = True
+
+
+def _check_same_names(
+    rows: Rows,
+    feature_names: Sequence[str] | np.ndarray | None,
+    n_features: int | None,
+    estimator: str,
+) -> None:
+    """Rows that are open already have their columns in one order, which has to be that of the model."""
+    if n_features is not None:
+        validate.check_num_features(rows.d, n_features, estimator)
+    if feature_names is None or rows.feature_names is None:
+        return
+    wanted = [str(name) for name in feature_names]
+    if wanted != rows.feature_names:
+        missing = [name for name in wanted if name not in rows.feature_names]
+        extra = [name for name in rows.feature_names if name not in wanted]
+        if not missing:
+            raise ValueError(
+                f"The rows have the columns {validate.listed(rows.feature_names)}, but {estimator} was fitted with "
+                f"{validate.listed(wanted)}, in this order. Open them with as_rows(..., feature_names=...)."
+            )
+        raise validate.missing_features_error(missing, extra, "the rows", estimator)
 
 
 def _check_unnamed(

@@ -68,6 +68,11 @@ def numeric_array(values: object, argument: str) -> np.ndarray:
         ) from error
     kind = array.dtype.kind
     if kind in "fiub":
+        if kind == "f" and array.dtype.itemsize > 8:
+            with np.errstate(
+                over="ignore"
+            ):  # what does not fit becomes an infinity, which is reported as one
+                return array.astype(np.float64)
         return array
     if kind == "c":
         raise ValueError(
@@ -117,14 +122,14 @@ def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
         raise TypeError(
             f"{argument} has dtype object: {error}. Expected an array of numbers."
         ) from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(
-            f"{argument} has dtype object: {error}. Expected rows of equal length, all numbers."
+            f"{argument} has dtype object: {error}. Expected rows of numbers, all of one length."
         ) from error
 
 
 def _first(array: np.ndarray) -> object:
-    return next(iter(array.flat), None)
+    return array.reshape(-1)[0].item() if array.size else ""
 
 
 # ---------------------------------------------------------------- shapes
