@@ -201,7 +201,7 @@ def _write_and_sync(partial: Path, metadata: dict[str, str], arrays: dict[str, n
         save_file(arrays, partial, metadata=metadata)
     except SafetensorError as error:
         # The library wraps the system's error in a sentence; its number says whether the disk is full.
-        number = re.search(r"\(os error (\d+)\)", str(error))
+        number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None:
             raise
         raise OSError(

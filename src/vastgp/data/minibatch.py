@@ -24,7 +24,7 @@ def generator(seed: int, step: int, purpose: int) -> np.random.Generator:
     step
         Number of the step, from 0.
     purpose
-        What the numbers are for.
+        What the numbers are for: 1 and 2 are minibatches and held-out rows, others are free.
     """
     if seed < 0 or step < 0:
         raise ValueError(f"seed={seed} and step={step}: expected integers from 0.")

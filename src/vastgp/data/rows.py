@@ -86,9 +86,7 @@ class Rows:
             X = _float64(self.X[start:stop])
             y = None if self.y is None else _float64(self.y[start:stop])
             if not self.checked:
-                check_finite(X, "X", first_row=start, names=self.feature_names)
-                if y is not None:
-                    check_finite(y, "y", first_row=start)
+                self._check(X, y, np.arange(start, stop))
             yield X, y
 
     def take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -123,15 +121,20 @@ class Rows:
         X = np.ascontiguousarray(self.X[indices], dtype=np.float64)
         y = None if self.y is None else np.ascontiguousarray(self.y[indices], dtype=np.float64)
         if not self.checked:
-            check_finite(X, "X", row_numbers=indices, names=self.feature_names)
-            if y is not None:
-                check_finite(y, "y", row_numbers=indices)
+            self._check(X, y, indices)
         if order is not None:
             back = np.empty_like(order)
             back[order] = np.arange(order.size)
             X = X[back]
             y = None if y is None else y[back]
         return X, y
+
+    def _check(self, X: np.ndarray, y: np.ndarray | None, indices: np.ndarray) -> None:
+        """Raise for what is not finite, with the row numbers of the whole where these rows are a part of it."""
+        numbers = self.X.row_numbers(indices) if hasattr(self.X, "row_numbers") else indices
+        check_finite(X, "X", row_numbers=numbers, names=self.feature_names)
+        if y is not None:
+            check_finite(y, "y", row_numbers=numbers)
 
     def _expect(self, advice: str) -> None:
         """Tell the system how the files will be read; a hint that changes no values.

@@ -96,6 +96,11 @@ class _Without:
         """Row numbers in the whole of the k-th kept rows: k, and as many as are left out before it."""
         return k + np.searchsorted(self._kept_before, k, side="right")
 
+    def row_numbers(self, k: np.ndarray) -> np.ndarray:
+        """Row numbers in the data set that all of this is a part of."""
+        inner = self._in_base(k)
+        return self.base.row_numbers(inner) if isinstance(self.base, _Without) else inner
+
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))

@@ -107,3 +107,16 @@ def test_held_out_rows_must_be_rows_and_not_all() -> None:
         without(rows, np.array([0, 1, 2]))
     with pytest.raises(IndexError, match="of 2"):
         without(rows, np.array([1])).X[np.array([2])]
+
+
+def test_a_bad_value_is_reported_with_its_row_in_the_whole(tmp_path: Path) -> None:
+    X = np.zeros((50, 2))
+    X[20, 1] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    whole = Rows(np.load(tmp_path / "X.npy", mmap_mode="r"))
+    part = without(without(whole, np.arange(0, 10)), np.arange(0, 5))  # rows 15 to 49
+    with pytest.raises(ValueError, match="NaN: at row 20, column 1"):
+        list(part.batches(4))
+    with pytest.raises(ValueError, match="NaN: at row 20, column 1"):
+        part.take(np.array([7, 5]))
+    assert part.take(np.array([4, 6]))[0].shape == (2, 2)
