@@ -53,11 +53,3 @@ def cg_update(
     new_energy = jnp.sum(residual * preconditioned, axis=1)
     ratio = jnp.where(energy > 0, new_energy / jnp.where(energy > 0, energy, 1.0), 0.0)
     return CGState(solution, residual, preconditioned + ratio[:, None] * direction, new_energy)
-
-
-def relative_residuals(
-    residual: Float[Array, "C p"], right: Float[Array, "C p"]
-) -> Float[Array, " C"]:
-    """Return ``|r| / |b|`` of each right-hand side; 0 where ``b = 0``."""
-    size = jnp.linalg.norm(right, axis=1)
-    return jnp.where(size > 0, jnp.linalg.norm(residual, axis=1) / jnp.where(size > 0, size, 1.0), 0.0)

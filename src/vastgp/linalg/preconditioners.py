@@ -15,10 +15,13 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float
 
+from vastgp._precision import precision
 from vastgp.kernels import Kernel
 
 # Kernel rows are made this many at a time, so that building the factor needs little beside it.
 _TILE = 4096
+# Most rounding error of the inner matrix, whose least eigenvalue is 1.
+_MOST_ROUNDING = 0.03
 
 
 class DensePreconditioner(eqx.Module):
@@ -70,7 +73,7 @@ def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePrec
         added = max(10.0 * added, size * float(np.finfo(matrix.dtype).eps))
     raise np.linalg.LinAlgError(
         f"the preconditioner could not be factorised: its diagonal was raised by {added:.1e} and its largest "
-        f"entry is {size:.1e}. Standardise the inputs, or raise the noise floor (min_noise)."
+        f"entry is {size:.1e}. Standardise the inputs, or raise noise_floor."
     )
 
 
@@ -101,8 +104,12 @@ def nystrom_preconditioner(
     dtype = np.dtype(X.dtype)
     Z = X[landmarks]
     rows = jax.jit(_kernel_rows)
-    corner = np.array(rows(kernel, Z, Z), dtype=np.float64)
-    # Landmarks may coincide: a relative 1e-6 keeps the factor's rounding below the noise.
+    # In float64: the rounding of float32 alone would make this matrix indefinite. Landmarks may
+    # coincide; a relative 1e-6 keeps the factor's inverse within what float32 rows can bear.
+    with precision("float64"):
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), kernel)
+        Z64 = jnp.asarray(np.asarray(Z), jnp.float64)
+        corner = np.array(rows(wide, Z64, Z64))
     corner[np.diag_indices_from(corner)] += 1e-6 * float(kernel.total_variance())
     lower = scipy.linalg.cholesky(corner, lower=True, overwrite_a=True).astype(dtype)
     factor = np.empty((len(X), len(landmarks)), dtype=dtype)
@@ -115,9 +122,26 @@ def nystrom_preconditioner(
     root = np.sqrt(noise_variance + (left_out if exact_diagonal else 0.0 * left_out)).astype(dtype)
     factor /= root
     inner = syrk(1.0, factor, lower=1)
+    # Rounding of the product must stay below the identity that is added to it. Where the low rank is
+    # far above the noise (smooth kernels, large amplitudes) only float64 keeps it there.
+    rounding = np.finfo(dtype).eps * float(np.max(np.diagonal(inner))) * len(landmarks) ** 0.5
+    if rounding > _MOST_ROUNDING and dtype == np.float32:
+        inner = _wide_gram(factor)
     inner[np.diag_indices_from(inner)] += 1.0
     inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-    return LowRankPreconditioner(jnp.asarray(factor.T), jnp.asarray(root), jnp.asarray(inner))
+    return LowRankPreconditioner(
+        jnp.asarray(factor.T), jnp.asarray(root), jnp.asarray(inner.astype(dtype))
+    )
+
+
+def _wide_gram(factor: np.ndarray) -> np.ndarray:
+    """Return the lower triangle of ``factor @ factor.T``, summed in float64."""
+    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=np.float64)
+    total = np.zeros((len(factor), len(factor)), order="F")
+    for start in range(0, factor.shape[1], _TILE):
+        columns = np.asfortranarray(factor[:, start : start + _TILE], dtype=np.float64)
+        total = syrk(1.0, columns, beta=1.0, c=total, lower=1, overwrite_c=1)
+    return total
 
 
 def _kernel_rows(kernel: Kernel, X: Any, Z: Any) -> Array:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from vastgp.bases import RandomFourierBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.linalg.cg import CGState, cg_start, cg_update, relative_residuals
+from vastgp.linalg.cg import CGState, cg_start, cg_update
 from vastgp.linalg.preconditioners import Preconditioner
 from vastgp.training.block_systems import BasisSystem, Plan, RowSystem, Solution, System, plan
 from vastgp.training.checkpoint import Checkpoint
@@ -31,6 +31,10 @@ from vastgp.training.loop import LoopResult, Stop, run_chunks
 
 # The recurrence drifts from the true residual by rounding: it is replaced this often.
 _REPLACE_EVERY = 20
+# A recurrence that is further off than this from the true residual has lost its directions' conjugacy.
+_MOST_DRIFT = 0.1
+# Replacements without progress before the fit gives up.
+_PATIENCE = 4
 
 
 class BlockFit(NamedTuple):
@@ -43,7 +47,7 @@ class BlockFit(NamedTuple):
     plan : Plan
         In which space the system was solved, and the rank or rows of the preconditioner.
     residuals : ndarray of shape (1 + S,)
-        True relative residual of the mean's system and of each sample's.
+        What is missing of the mean and of each sample at the training rows, rms, in noise standard deviations.
     loop : LoopResult
     """
 
@@ -111,8 +115,9 @@ def fit_block(
     system, chosen
         From `build_system`.
     tol : float
-        The fit has converged when the true relative residual of the mean and the root mean square of those of the
-        samples are below it.
+        The fit has converged when what is missing of the function at the training rows, root mean square, is below this
+        many standard deviations of the noise, for the mean and (root mean square) for the samples. The true residual
+        is used, not that of the recurrence.
     max_iter : int or None
         Most products with the system.
     max_seconds : float, optional
@@ -120,16 +125,16 @@ def fit_block(
     checkpoint : Checkpoint, optional
     verbose : bool
     """
-    state = _start(system, jnp.zeros_like(system.right))
+    state = begin(system)
 
     def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
         for number in range(first, first + count):
-            state = _update(state, system.product(state.direction), system.precondition)
+            state = advance(system, state)
             checked = (number + 1) % _REPLACE_EVERY == 0
-            if checked or _worst(relative_residuals(state.residual, system.right)) <= tol:
-                state = _replace_residual(system, state, tol)
+            if checked or _worst(system.errors(state)) <= tol:
+                state = _replace_residual(system, state)
                 checked = True
-        residuals = np.asarray(relative_residuals(state.residual, system.right))
+        residuals = np.asarray(system.errors(state))
         return state, {
             "objective": _objective(state, system.right),
             "residual": residuals[0],
@@ -148,8 +153,27 @@ def fit_block(
         label=f"posterior ({chosen.space})",
         verbose=verbose,
     )
-    residuals = np.asarray(relative_residuals(state.residual, system.right))
+    residuals = np.asarray(system.errors(state))
     return BlockFit(system.weights(state.solution), chosen, residuals, loop)
+
+
+def begin(system: System, solution: Array | None = None) -> CGState:
+    """Start conjugate gradients from a solution (one product), or from zero (none)."""
+    if solution is None:
+        solution, residual = jnp.zeros_like(system.right), system.right
+    else:
+        residual = system.right - system.product(solution)
+    return _start(solution, residual, system.precondition)
+
+
+def advance(system: System, state: CGState) -> CGState:
+    """Take one step: one product with the system."""
+    return _update(state, system.product(state.direction), system.precondition)
+
+
+@eqx.filter_jit
+def _start(solution: Array, residual: Array, precondition: Preconditioner) -> CGState:
+    return cg_start(solution, residual, precondition)
 
 
 @eqx.filter_jit
@@ -157,19 +181,14 @@ def _update(state: CGState, product: Array, precondition: Preconditioner) -> CGS
     return cg_update(state, product, precondition)
 
 
-def _start(system: System, solution: Array, residual: Array | None = None) -> CGState:
-    residual = system.right if residual is None else residual
-    return cg_start(solution, residual, eqx.filter_jit(system.precondition))
-
-
-def _replace_residual(system: System, state: CGState, tol: float) -> CGState:
-    """Put the true residual in the place of the recurrence's, and start again where they differ much."""
+def _replace_residual(system: System, state: CGState) -> CGState:
+    """Put the true residual in the place of the recurrence's, and start again where the two differ much."""
     residual = system.right - system.product(state.solution)
-    replaced = CGState(state.solution, residual, state.direction, state.energy)
-    drift = relative_residuals(residual - state.residual, system.right)
-    if float(jnp.max(drift)) > 0.1 * max(tol, float(_worst(relative_residuals(residual, system.right)))):
-        return _start(system, state.solution, residual)
-    return replaced
+    fresh = _start(state.solution, residual, system.precondition)
+    drift = jnp.linalg.norm(residual - state.residual) / jnp.linalg.norm(residual)
+    if float(drift) > _MOST_DRIFT:
+        return fresh
+    return CGState(state.solution, residual, state.direction, fresh.energy)
 
 
 def _worst(residuals: Float[Array, " C"]) -> float:
@@ -190,24 +209,28 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
     worst = max(now["residual"], now["residual_samples"])
     if not np.isfinite(worst):
         return Stop(
-            "the residual is not finite: raise min_noise or use dtype='float64'", converged=False
+            "the residual is not finite: raise noise_floor or use dtype='float64'", converged=False
         )
     if not now["residual_is_true"]:
         return None
     if worst <= tol:
-        return Stop(f"converged: relative residual {worst:.2g} <= tol = {tol:g}")
-    # Two replacements without progress: rounding is as large as what is left.
+        return Stop(f"converged: residual {worst:.2g} of the noise <= tol = {tol:g}")
+    # Replacements without progress: rounding is as large as what is left. Residuals of
+    # conjugate gradients may rise on their way, so a good many are waited for.
     checked = [
         max(mean, samples)
         for mean, samples, true in zip(
-            history["residual"], history["residual_samples"], history["residual_is_true"], strict=True
+            history["residual"],
+            history["residual_samples"],
+            history["residual_is_true"],
+            strict=True,
         )
         if true
     ]
-    if len(checked) >= 3 and checked[-1] > 0.9 * checked[-3]:
+    if len(checked) > _PATIENCE and min(checked[-_PATIENCE:]) > 0.95 * min(checked[:-_PATIENCE]):
         return Stop(
-            f"the residual stays at {worst:.2g} > tol = {tol:g}: the limit of the precision; "
-            "use dtype='float64', a larger min_noise, or a larger tol",
+            f"the residual stays at {worst:.2g} of the noise > tol = {tol:g}: the limit of the precision; "
+            "use dtype='float64', a larger noise_floor, or a larger tol",
             converged=False,
         )
     return None
@@ -215,4 +238,6 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
 
 def _cast(leaf: Any, dtype: str) -> Any:
     array = np.asarray(leaf)
-    return jnp.asarray(array, dtype) if np.issubdtype(array.dtype, np.floating) else jnp.asarray(array)
+    return (
+        jnp.asarray(array, dtype) if np.issubdtype(array.dtype, np.floating) else jnp.asarray(array)
+    )

@@ -19,6 +19,7 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
+from vastgp.linalg.cg import CGState
 from vastgp.linalg.preconditioners import (
     Preconditioner,
     dense_preconditioner,
@@ -41,6 +42,8 @@ _PANEL = 2**25
 _PRECONDITIONER_BYTES = 2_000_000_000
 # Making one feature costs as much as about 200 operations of a matrix product (measured, float32, CPU).
 _FEATURE_COST = 200
+# A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
+_EXACT_FACTOR = 3.0
 _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
 
 
@@ -60,6 +63,9 @@ class System(Protocol):
     def product(self, V: Array) -> Array:
         """Return ``A v`` of each row of ``V``."""
 
+    def errors(self, state: CGState) -> Array:
+        """Return how far each column's function is from solved, rms over the rows, in noise standard deviations."""
+
     def weights(self, solution: Array) -> Solution:
         """Return the weights that a solution stands for."""
 
@@ -77,7 +83,8 @@ class Plan(NamedTuple):
 def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None) -> Plan:
     """Choose the space and the preconditioner by a count of operations.
 
-    In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
+    Where forming and factorising the matrix itself costs at most _EXACT_FACTOR times as much, that is done: it
+    needs two products whatever the conditioning. In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
     where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
     matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products; either
     holds m^2 numbers.
@@ -91,6 +98,9 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     costs = {R: R * m**2 + m**3 / 3 + its * product for R, its in ((min(n, 2 * m), 8), (n, 2))}
     sampled = min(costs, key=costs.__getitem__)
     basis_cost = costs[sampled]
+    exact_cost = 2.0 * n**2 * m + n**3 / 3 + 2 * product
+    if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * row_cost:
+        row_rank, row_cost = n, exact_cost
     basis_fits = itemsize * m**2 <= _PRECONDITIONER_BYTES
     if basis_fits and m < n and basis_cost < row_cost:
         return Plan("basis", sampled)
@@ -146,13 +156,20 @@ class RowSystem:
     def _make_preconditioner(self, rank: int) -> Preconditioner:
         n, noise = len(self.X), float(self.noise_variance)
         if rank < n:
-            landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(n, rank, replace=False)
+            landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(
+                n, rank, replace=False
+            )
             return nystrom_preconditioner(self.blocks.basis.kernel, self.X, noise, landmarks)
         return dense_preconditioner(np.array(gram_of_rows(self.blocks, self.X)), noise)
 
     def product(self, V: Array) -> Array:
         """Return ``Phi Phi^T v + sigma^2 v``."""
         return gram_product(self.blocks, self.X, V) + self.noise_variance * V
+
+    def errors(self, state: CGState) -> Array:
+        """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
+        size = jnp.linalg.norm(state.residual, axis=1)
+        return size / jnp.sqrt(self.noise_variance * len(self.X))
 
     def weights(self, solution: Array) -> Solution:
         """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
@@ -229,7 +246,9 @@ class BasisSystem:
         (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=self.dtype)
         gram = np.zeros((m, m), dtype=self.dtype, order="F")
         generator = np.random.default_rng([self.seed, _LANDMARKS])
-        chosen = np.sort(generator.choice(n, sampled, replace=False)) if sampled < n else np.arange(n)
+        chosen = (
+            np.sort(generator.choice(n, sampled, replace=False)) if sampled < n else np.arange(n)
+        )
         for start in range(0, sampled, self.tile):
             X, _ = self.rows.take(chosen[start : start + self.tile])
             inputs = jnp.asarray(self.standardizer.transform_X(X, self.dtype))
@@ -244,6 +263,10 @@ class BasisSystem:
         for X, _, mask in self._tiles():
             total = total + normal_product(self.blocks, X, mask, W)
         return total.reshape(V.shape)
+
+    def errors(self, state: CGState) -> Array:
+        """Return ``sqrt(r^T P^-1 r / (sigma^2 n))``, the norm ``(|Phi e|^2 + sigma^2 |e|^2)^1/2`` of the error e if P = A."""
+        return jnp.sqrt(jnp.maximum(state.energy, 0.0) / (self.noise_variance * self.rows.n))
 
     def weights(self, solution: Array) -> Solution:
         """Return ``w`` and ``w0 - v``."""

@@ -1,0 +1,124 @@
+"""Posteriors over the weights of a finite basis, evaluated in passes over blocks of basis functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.kernels import from_spec, to_spec
+from vastgp.objectives.least_squares import BlockedBasis, evaluate
+
+# Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
+_BLOCK = 512
+
+
+class SampledPosterior:
+    """Mean weights and weights of posterior samples.
+
+    The function is ``phi(x)^T w``; its posterior variance at ``x`` is estimated by the mean square of the samples'
+    deviations from the mean, which is unbiased with relative standard error ``sqrt(2 / S)``.
+
+    Parameters
+    ----------
+    basis : RandomFourierBasis
+    mean : Array of shape (2, P)
+        Weights of the cosines and sines of each pair.
+    deviations : Array of shape (S, 2, P)
+        Samples minus mean.
+    """
+
+    def __init__(
+        self,
+        basis: RandomFourierBasis,
+        mean: Float[Array, "2 P"],
+        deviations: Float[Array, "S 2 P"],
+    ) -> None:
+        self.basis = basis
+        self.mean_weights = mean
+        self.deviations = deviations
+
+    @property
+    def num_samples(self) -> int:
+        """Number of posterior samples S."""
+        return int(self.deviations.shape[0])
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior mean of the function at the rows of ``X``."""
+        return self._evaluate(X, self.mean_weights[None])[0]
+
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and variance of the function at the rows of ``X``."""
+        values = self._evaluate(X, jnp.concatenate([self.mean_weights[None], self.deviations]))
+        return values[0], np.mean(values[1:] ** 2, axis=0)
+
+    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function, shape (n, num_samples).
+
+        Up to S of them are the posterior samples of the fit, in random order. Beyond, Gaussian mixtures
+        ``sum_s g_s deviation_s / sqrt(S)`` are added: they have the samples' own covariance, whose rank is S.
+        """
+        generator = np.random.default_rng(seed)
+        values = self._evaluate(X, jnp.concatenate([self.mean_weights[None], self.deviations]))
+        mean, deviations = values[0], values[1:]
+        order = generator.permutation(self.num_samples)[:num_samples]
+        chosen = deviations[order]
+        extra = num_samples - len(order)
+        if extra > 0:
+            mix = generator.standard_normal((extra, self.num_samples)) / self.num_samples**0.5
+            chosen = np.concatenate([chosen, mix @ deviations])
+        return (mean + chosen).T
+
+    def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
+        """Return functions of given weights at the rows of ``X``, float64."""
+        dtype = self.mean_weights.dtype
+        blocks = BlockedBasis(self.basis, min(_BLOCK, self.basis.num_pairs))
+        padding = blocks.padded - self.basis.num_pairs
+        padded = jnp.pad(jnp.asarray(weights), ((0, 0), (0, 0), (0, padding)))
+        return np.asarray(evaluate(blocks, jnp.asarray(X, dtype), padded), dtype=np.float64)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        state, arrays = basis_to_state(self.basis)
+        arrays |= {
+            "mean": np.asarray(self.mean_weights), "deviations": np.asarray(self.deviations)
+        }  # fmt: skip
+        return state, arrays
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> SampledPosterior:
+        """Return the posterior that `to_state` described."""
+        return cls(
+            basis_from_state(state, arrays),
+            jnp.asarray(arrays["mean"]),
+            jnp.asarray(arrays["deviations"]),
+        )
+
+
+def basis_to_state(basis: RandomFourierBasis) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a basis as JSON-able data and arrays: its seed and its kernel, whatever its size."""
+    kernel, arrays = to_spec(basis.kernel)
+    arrays = {f"basis/{name}": array for name, array in arrays.items()}
+    arrays["basis/key"] = np.asarray(basis.key_data)
+    state = {
+        "kernel": kernel, "num_basis": basis.num_basis, "frequencies": basis.frequencies
+    }  # fmt: skip
+    return {"basis": state}, arrays
+
+
+def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> RandomFourierBasis:
+    """Return the basis that `basis_to_state` described."""
+    described = state["basis"]
+    own = {
+        name.removeprefix("basis/"): jnp.asarray(array)
+        for name, array in arrays.items()
+        if name.startswith("basis/")
+    }
+    kernel: Any = jax.tree.map(jnp.asarray, from_spec(described["kernel"], own))
+    return RandomFourierBasis(
+        kernel, own["key"], described["num_basis"], described["frequencies"]
+    )
