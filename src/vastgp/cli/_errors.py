@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import difflib
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -40,6 +43,7 @@ def explained(debug: bool) -> Iterator[None]:
             raise
         except KeyboardInterrupt:
             message("Interrupted", "no result was written.", style="red")
+            atexit.register(_leave_at_once, INTERRUPTED)
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if debug:
@@ -49,6 +53,17 @@ def explained(debug: bool) -> Iterator[None]:
             code, text = diagnosis(error)
             message("Error", text, style="red")
             raise typer.Exit(code) from None
+
+
+def _leave_at_once(code: int) -> None:
+    """End the process without tearing the interpreter down.
+
+    Compiled code that was interrupted may still run in threads of XLA; taking the interpreter away beneath them was
+    seen to end in a segmentation fault after the message.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def diagnosis(error: Exception) -> tuple[int, str]:

@@ -36,6 +36,10 @@ def demo(
     kernel: Annotated[
         KernelName, typer.Option("--kernel", metavar="NAME", help="As of vastgp fit.")
     ] = KernelName.auto,
+    num_rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="COUNT", min=100, help="Train on the first rows only."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Train on 41,157 real rows, predict 4,573 others and check the uncertainty; about two minutes.
@@ -47,7 +51,7 @@ def demo(
         from vastgp.cli._console import duration, heading, say
 
         began = time.perf_counter()
-        _unpack(out)
+        _unpack(out, num_rows)
         train, test, _, predictions, plot = (out / name for name in _FILES[1:])
         model = out / "protein.vastgp"
         fit = ["fit", str(train), "--target", "log_rmsd", "--method", "qsgp", "--out", str(model)]
@@ -73,7 +77,7 @@ def demo(
         say(f"The data and their licence: {out / 'about.md'}", style="dim")
 
 
-def _unpack(folder: Path) -> None:
+def _unpack(folder: Path, num_rows: int | None) -> None:
     """Write the packaged rows as the files that a user would have."""
     from vastgp.cli._console import facts, heading
     from vastgp.cli._files import require_folder, written_whole
@@ -94,7 +98,11 @@ def _unpack(folder: Path) -> None:
         require_folder(folder.parent, f"--out {str(folder)!r} cannot be made")
         folder.mkdir()
     data = load_protein()
-    for name, X, y in (("train", data.X_train, data.y_train), ("test", data.X_test, data.y_test)):
+    y_train = data.y_train[:num_rows]
+    for name, X, y in (
+        ("train", data.X_train[:num_rows], y_train),
+        ("test", data.X_test, data.y_test),
+    ):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -108,7 +116,7 @@ def _unpack(folder: Path) -> None:
         [
             (
                 str(folder / "train.parquet"),
-                f"{len(data.y_train):,} rows, {len(data.feature_names)} features",
+                f"{len(y_train):,} rows, {len(data.feature_names)} features",
             ),
             (str(folder / "test.parquet"), f"{len(data.y_test):,} rows that the fit does not see"),
         ]

@@ -123,6 +123,6 @@ def show(report: dict[str, Any], title: str) -> None:
             ("calibration error", f"{number(report['calibration_error'], 3)}  (calibrated: "
              f"about {0.313 / report['rows'] ** 0.5:.2g})"),
             ("R2", number(report["r2"])),
-            ("MSLL", f"{number(report['msll'])} nats  (below 0: better than the training mean)"),
+            ("MSLL", f"{number(report['msll'])} nats  (below 0 beats the training mean)"),
         ]
     )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -220,9 +222,23 @@ def fit(
                 f"--method exact takes up to {model.max_rows:,} rows, for time and memory, and there are {train.n:,}; "
                 "use --method qsgp, or raise the limit with --set max_rows=NUMBER."
             )
-        model.fit(train)
+        with _resumable(checkpoint):
+            model.fit(train)
         model.save(out)
         _report(model, out, test)
+
+
+@contextlib.contextmanager
+def _resumable(checkpoint: Path | None) -> Iterator[None]:
+    """After Ctrl-C, say that the work so far is not lost."""
+    from vastgp.cli._console import message
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is not None and any(checkpoint.parent.glob(f"{checkpoint.name}*")):
+            message("Checkpoint", f"the same command goes on from {checkpoint}.", style="yellow")
+        raise
 
 
 def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[str]) -> Any:
