@@ -255,7 +255,7 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         # a density of y is that of (y - mean) / scale divided by the scale
         return np.asarray(likelihood.log_density(target, mean, variance)) - np.log(scaling.y_scale)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
         """Draw samples of the function from the posterior.
 
         As in scikit-learn's ``GaussianProcessRegressor``, these are samples of the function, joint over the rows:
@@ -274,8 +274,7 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
             In the units of the target.
         """
         check_is_fitted(self, "posterior_")
-        if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, received {n_samples!r}.")
+        check_positive("n_samples", n_samples, integer=True)
         rows = self._open(X)
         inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
         with precision(self.dtype):

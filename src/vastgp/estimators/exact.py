@@ -237,7 +237,7 @@ class ExactGPRegressor(BaseGPRegressor):
             kernel, float(likelihood.noise_variance), X, y
         )
         # a density per unit of the target, of n targets
-        self.log_evidence_ = evidence - len(y) * float(np.log(self.standardizer_.y_scale))
+        self.log_evidence_ = float(evidence - len(y) * np.log(self.standardizer_.y_scale))
         return Fit(
             kernel,
             likelihood,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -84,7 +85,7 @@ class ExactEvidence:
 
     def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
         fit = float(self.y @ weights)
-        return -0.5 * (fit + factor.log_determinant + self.num_rows * np.log(2.0 * np.pi))
+        return -0.5 * (fit + factor.log_determinant + self.num_rows * math.log(2.0 * math.pi))
 
     def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pad with zeros, which are no part of any gradient."""
