@@ -6,10 +6,12 @@ whatever else is asked for and in whatever order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, Int
 
 KINDS = ("plain", "orthogonal", "qmc")
 
@@ -17,8 +19,8 @@ KINDS = ("plain", "orthogonal", "qmc")
 _NORMALS, _ROTATION, _SCRAMBLE = 0, 1, 2
 
 
-def typed_key(data: UInt32[Array, "2"]) -> Array:
-    """Return the PRNG key of stored key data, always threefry.
+def typed_key(data: Any) -> Array:
+    """Return the PRNG key of stored key data (uint32, shape (2,)), always threefry.
 
     Threefry alone gives every index its own value independent of the batch it is drawn in;
     the process-wide default may be another generator.
@@ -37,7 +39,7 @@ def standard_normals(
     indices: Int[Array, " b"],
     num_directions: int,
     num_auxiliary: int,
-    dtype: jnp.dtype,
+    dtype: Any,
 ) -> tuple[Float[Array, "b d"], Float[Array, "b a"]]:
     """Return the Gaussian direction and the auxiliary normals of each index.
 
@@ -89,7 +91,7 @@ def _orthogonal(
 
 
 def _halton(
-    key: Array, indices: Int[Array, " b"], num_dimensions: int, dtype: jnp.dtype
+    key: Array, indices: Int[Array, " b"], num_dimensions: int, dtype: Any
 ) -> Float[Array, "b D"]:
     """Return points of a Halton sequence with random digit shifts, strictly inside (0, 1)."""
     scramble = jax.random.fold_in(key, _SCRAMBLE)

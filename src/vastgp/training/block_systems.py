@@ -7,7 +7,7 @@ functions; in that of the basis functions one pass over tiles of rows, which may
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float
 
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -54,6 +54,7 @@ class Solution(NamedTuple):
     deviations: Float[Array, "S 2 P"]
 
 
+@runtime_checkable
 class System(Protocol):
     """A symmetric positive definite system ``A x = right`` with columns [mean, samples]."""
 
@@ -211,7 +212,8 @@ class BasisSystem:
         self.noise_variance = jnp.asarray(noise_variance, dtype)
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
         self.seed, self.num_samples = seed, num_samples
-        self.tile = int(min(rows.n, max(64, _PANEL // basis.num_basis)))
+        # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
+        self.tile = min(1 << (rows.n - 1).bit_length(), max(64, _PANEL // basis.num_basis))
         self.prior = prior_weights(self.blocks, _stream(seed, _PRIOR), num_samples, self.dtype)
         right = self.blocks.zeros(1 + num_samples, self.dtype)
         for X, mask, targets in self._targets():
@@ -296,5 +298,4 @@ def _signs(num_samples: int, dtype: Any) -> Array:
 
 
 def _stream(seed: int, purpose: int) -> Array:
-    data = np.array([(seed >> 32) & 0xFFFFFFFF, seed & 0xFFFFFFFF], dtype=np.uint32)
-    return jax.random.fold_in(typed_key(data), purpose)
+    return jax.random.fold_in(typed_key(seed_key(seed)), purpose)

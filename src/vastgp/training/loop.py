@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -20,6 +20,7 @@ from vastgp.training.history import History
 from vastgp.training.progress import Progress
 
 
+@runtime_checkable
 class StepChunk(Protocol):
     """Does steps ``first_iter, ..., first_iter + num_iters - 1``."""
 

@@ -1,0 +1,265 @@
+"""QSGPRegressor: what it shares with the others, and what is its own."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import vastgp
+from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+
+
+@parametrize_with_checks([QSGPRegressor(num_basis=16, num_samples=4)])
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-3, 3, (600, 2)) * [1.0, 20.0]
+    f = np.sin(X[:, 0]) * np.cos(X[:, 1] / 20.0)
+    return X, 100.0 + 7.0 * f + 0.7 * generator.normal(size=600)
+
+
+@pytest.fixture(scope="module")
+def block(data):
+    return QSGPRegressor("rbf", 1000, num_samples=64).fit(data[0][:500], data[1][:500])
+
+
+@pytest.fixture(scope="module")
+def stochastic(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return QSGPRegressor(
+            "rbf", 1000, solver="stochastic", max_iter=400, basis_batch=400, row_batch=200, control_rank=200
+        ).fit(data[0][:500], data[1][:500])
+
+
+def test_many_features_approach_the_exact_process(data, block):
+    """Same hyperparameters: mean and standard deviation of the block solver are the exact ones."""
+    X, y = data
+    exact = ExactGPRegressor(
+        block.kernel_, noise_std=float(block.likelihood_.noise_std), hyperparameters="fixed"
+    ).fit(X[:500], y[:500])
+    model = QSGPRegressor(
+        block.kernel_, 20_000, noise_std=float(block.likelihood_.noise_std),
+        hyperparameters="fixed", num_samples=200, tol=0.01,
+    ).fit(X[:500], y[:500])  # fmt: skip
+    assert model.converged_ and model.solver_ == "block"
+    mean, std = model.predict(X[500:], return_std="latent")
+    truth, truth_std = exact.predict(X[500:], return_std="latent")
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.1 * np.mean(truth_std)
+    assert abs(np.mean(std**2) / np.mean(truth_std**2) - 1.0) < 0.05
+    np.testing.assert_allclose(float(model.likelihood_.noise_std), float(exact.likelihood_.noise_std))
+
+
+def test_uncertainty_is_calibrated(data, block):
+    X, y = data
+    mean, std = block.predict(X[500:], return_std=True)
+    inside = np.mean(np.abs(y[500:] - mean) < 1.96 * std)
+    assert abs(inside - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 100)
+    assert block.score(X[500:], y[500:]) > 0.97
+    density = block.log_predictive_density(X[500:], y[500:])
+    expected = -0.5 * ((y[500:] - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(density, expected, rtol=1e-6)
+    latent = block.predict(X[500:], return_std="latent")[1]
+    np.testing.assert_allclose(latent**2 + float(block.likelihood_.noise_std) ** 2, std**2, rtol=1e-5)
+
+
+def test_samples_have_the_posterior_s_mean_and_spread(data, block):
+    X, _ = data
+    mean, std = block.predict(X[500:520], return_std="latent")
+    few, many = block.sample_y(X[500:520], 64), block.sample_y(X[500:520], 4000, random_state=1)
+    np.testing.assert_allclose(np.mean((few - mean[:, None]) ** 2, axis=1), std**2, rtol=1e-4)
+    z = (many.mean(axis=1) - mean) / (std / np.sqrt(64))
+    assert np.all(np.abs(z) < 4)
+    assert np.all(np.abs(many.var(axis=1) / std**2 - 1.0) < 0.3)
+    assert np.array_equal(few, block.sample_y(X[500:520], 64))
+
+
+def test_the_stochastic_solver_finds_the_same_function(data, block, stochastic):
+    X, y = data
+    assert stochastic.solver_ == "stochastic"
+    apart = stochastic.predict(X[500:]) - block.predict(X[500:])
+    assert np.sqrt(np.mean(apart**2)) < 0.25 * float(block.likelihood_.noise_std)
+    assert stochastic.score(X[500:], y[500:]) > 0.96
+    assert len(stochastic.history_.objective) == len(stochastic.history_.objective_se) > 3
+
+
+@pytest.mark.parametrize("name", ["block", "stochastic"])
+def test_files_pickles_and_clones(name, request, data, tmp_path):
+    model, (X, _) = request.getfixturevalue(name), data
+    model.save(tmp_path / "model.vastgp")
+    for again in (vastgp.load(tmp_path / "model.vastgp"), pickle.loads(pickle.dumps(model))):
+        for asked in (False, True, "latent"):
+            assert np.array_equal(again.predict(X, return_std=asked), model.predict(X, return_std=asked))
+        assert np.array_equal(again.sample_y(X[:9], 3), model.sample_y(X[:9], 3))
+        assert again.diagnosis_ == pytest.approx(model.diagnosis_, nan_ok=True)
+        assert again.solver_ == model.solver_ and again.num_basis_ == 1000
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_the_same_seed_gives_the_same_fit_and_another_one_another(data, block):
+    X, y = data
+    same = QSGPRegressor("rbf", 1000, num_samples=64).fit(X[:500], y[:500])
+    other = QSGPRegressor("rbf", 1000, num_samples=64, random_state=1).fit(X[:500], y[:500])
+    assert np.array_equal(same.predict(X), block.predict(X))
+    assert not np.array_equal(other.predict(X), block.predict(X))
+
+
+def test_pipelines_and_cross_validation(data):
+    model = make_pipeline(StandardScaler(), QSGPRegressor("rbf", 200, num_samples=4))
+    assert np.mean(cross_val_score(model, *data, cv=3)) > 0.95
+
+
+def test_stopping_early_warns_and_is_not_called_converged(data):
+    X, y = data
+    with pytest.warns(ConvergenceWarning, match="did not converge: stopped after max_iter = 1 steps; residual"):
+        model = QSGPRegressor("rbf", 1000, rank=5, max_iter=1).fit(X, y)
+    assert not model.converged_ and model.n_iter_ == 1
+    with pytest.warns(ConvergenceWarning, match="use solver='block' where it fits"):
+        QSGPRegressor("rbf", 200, solver="stochastic", max_iter=2).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_basis": 7}, "num_basis must be even"),
+        ({"num_basis": -2}, "num_basis"),
+        ({"num_samples": 1}, "num_samples must be at least 2"),
+        ({"solver": "magic"}, "solver must be one of"),
+        ({"frequencies": "fast"}, "frequencies must be one of"),
+        ({"hyperparameters": "guess"}, "hyperparameters must be one of"),
+        ({"hyperparameters": "fixed"}, "noise_std"),
+        ({"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"}, "kernel must be a Kernel"),
+        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
+        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0"),
+        ({"dense_columns": 400, "solver": "stochastic", "num_basis": 200}, "leaves no diagonal column"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a number from 0"),
+        ({"tol": 0.0}, "tol"),
+        ({"max_seconds": -1}, "max_seconds"),
+        ({"kernel": RBF([1.0, 2.0, 3.0])}, "kernel has 3 lengthscales but the data have 2 features"),
+        ({"kernel": "cubic"}, "kernel must be one of 'rbf'"),
+        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
+        ({"checkpoint": "/nowhere/at/all/fit.checkpoint"}, "folder of .* does not exist"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message, data):
+    with pytest.raises(ValueError, match=message):
+        QSGPRegressor(**({"kernel": "rbf", "num_basis": 200} | changes)).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda X, y: (np.where(X > 50, np.nan, X), y), "NaN"),
+        (lambda X, y: (X, np.where(y > 105, np.inf, y)), "infinity|inf"),
+        (lambda X, y: (X[:, 0], y), "Reshape your data|2D|two dimensions"),
+        (lambda X, y: (X[:1], y[:1]), "1 sample|one row|1 row"),
+        (lambda X, y: (X, y[:-1]), "rows|length|samples"),
+        (lambda X, y: (X.astype(complex), y), "Complex data not supported"),
+    ],
+)
+def test_bad_data_are_named(spoil, message, data):
+    with pytest.raises(ValueError, match=message):
+        QSGPRegressor("rbf", 200).fit(*spoil(*data))
+
+
+def test_constant_columns_duplicates_and_constant_targets():
+    generator = np.random.default_rng(1)
+    X = np.repeat(generator.normal(size=(40, 2)), 5, axis=0)
+    X = np.column_stack([X, np.full(200, 3.0)])
+    y = np.sin(X[:, 0])
+    for solver in ("block", "stochastic"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            arguments = {"solver": solver, "num_samples": 4, "max_iter": 100}
+            model = QSGPRegressor("rbf", 100, **arguments).fit(X, y)
+            mean, std = model.predict(X, return_std=True)
+            assert np.all(np.isfinite(mean)) and np.all(std > 0)
+            assert np.sqrt(np.mean((mean - y) ** 2)) < 0.1
+            flat = QSGPRegressor("rbf", 100, **arguments).fit(X, np.full(200, 4.2))
+            np.testing.assert_allclose(flat.predict(X), 4.2, atol=1e-3)
+
+
+_FIT = """
+import sys, warnings
+import numpy as np
+from vastgp import QSGPRegressor
+warnings.simplefilter("ignore")
+generator = np.random.default_rng(0)
+X = generator.normal(size=(1500, 3))
+y = np.sin(2 * X.sum(axis=1)) + 0.1 * generator.normal(size=1500)
+solver, checkpoint, out, extra = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4]
+model = QSGPRegressor(
+    "matern32", 3000, solver=solver, rank=10, tol=1e-3, num_samples=4, start_rows=200,
+    max_iter=250 if solver == "block" else 1500, row_batch=200, basis_batch=800, control_rank=200,
+    hyperparameters=extra, learning_steps=12, checkpoint=checkpoint or None, checkpoint_seconds=1e-3,
+).fit(X, y)
+np.save(out, np.stack(model.predict(X[:200], return_std=True)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("solver", "hyperparameters"), [("block", "subset"), ("block", "learn"), ("stochastic", "learn")]
+)
+def test_killed_and_resumed_is_the_same_to_the_bit(solver, hyperparameters, tmp_path):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+
+    def command(checkpoint, out):
+        return [sys.executable, "-c", _FIT, solver, checkpoint, str(out), hyperparameters]
+
+    alone, resumed = tmp_path / "alone.npy", tmp_path / "resumed.npy"
+    subprocess.run(command("", alone), check=True, env=environment, timeout=600)
+    checkpoint = tmp_path / "fit.checkpoint"
+    generator = np.random.default_rng()
+    kills = 0
+    for _ in range(2):
+        run = subprocess.Popen(command(str(checkpoint), resumed), env=environment)
+        while run.poll() is None and not any(tmp_path.glob("fit.checkpoint*")):
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0.05, 1.0))
+        if run.poll() is None:
+            run.send_signal(signal.SIGKILL)
+            kills += 1
+        run.wait()
+    subprocess.run(command(str(checkpoint), resumed), check=True, env=environment, timeout=600)
+    assert kills > 0, "the fit was over before it could be killed: make it longer"
+    assert np.array_equal(np.load(alone), np.load(resumed))
+    assert not any(tmp_path.glob("fit.checkpoint*"))
+
+
+def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
+    X, y = data
+    path = tmp_path / "fit.checkpoint"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        QSGPRegressor(
+            "rbf", 1000, rank=3, tol=1e-6, checkpoint=path, checkpoint_seconds=1e-3, max_seconds=1e-3
+        ).fit(X, y)
+    if not path.exists():
+        pytest.skip("the budget ended before the first product")
+    with pytest.raises(ValueError, match="written by another fit: .*data"):
+        QSGPRegressor("rbf", 1000, rank=3, tol=1e-6, checkpoint=path).fit(X, y + 1.0)
+
+
+def test_num_basis_left_open_grows_with_the_rows():
+    sizes = {n: QSGPRegressor()._choose_size(n) for n in (10, 10_000, 100_000, 1_000_000)}
+    assert [size for size, _ in sizes.values()] == [2_000, 40_000, 100_000, 20_000]
+    assert {solver for _, solver in sizes.values()} == {"block"}
+    assert QSGPRegressor(num_basis=10_000_000)._choose_size(20_000_000)[1] == "stochastic"

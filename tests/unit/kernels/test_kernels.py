@@ -1,0 +1,177 @@
+"""Kernels against closed forms, their features against the kernel, their gradients against differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import gamma, kv
+
+from vastgp import kernels
+from vastgp._precision import precision
+from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+
+EVERY = [
+    RBF([1.0, 2.0, 0.5], 2.0),
+    Matern12(1.5),
+    Matern32(1.0, 0.7),
+    Matern52([0.8, 1.0, 1.2]),
+    RationalQuadratic(1.0, 1.5, 2.0),
+    RBF() + Matern32(2.0, 3.0),
+    RBF() * Matern12(2.0, 3.0),
+    (RBF() + Matern12()) * RBF(3.0, 2.0),
+]
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(12, 3))
+
+
+@pytest.mark.parametrize(("kernel", "order"), [(Matern12, 0.5), (Matern32, 1.5), (Matern52, 2.5)])
+def test_matern_is_the_bessel_form(kernel, order):
+    """Rasmussen and Williams (2006), eq. (4.14)."""
+    r = np.linspace(0.05, 4.0, 50)
+    scaled = np.sqrt(2 * order) * r / 1.3
+    expected = 2 ** (1 - order) / gamma(order) * scaled**order * kv(order, scaled)
+    with precision("float64"):
+        got = kernel(1.3)(jnp.zeros((1, 1)), jnp.asarray(r[:, None]))[0]
+    np.testing.assert_allclose(got, expected, rtol=1e-10)
+
+
+def test_rational_quadratic_approaches_the_rbf(X):
+    with precision("float64"):
+        Z = jnp.asarray(X)
+        np.testing.assert_allclose(
+            RationalQuadratic(1.0, 1.0, 1e6)(Z, Z), RBF()(Z, Z), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
+@pytest.mark.parametrize("frequencies", ["plain", "orthogonal", "qmc"])
+def test_features_reproduce_the_kernel(kernel, frequencies, X):
+    """Means over 40 seeds of phi(x)^T phi(z) lie within 4.5 standard errors of k(x, z), all 144 entries."""
+    with precision("float64"):
+        Z = jnp.asarray(X)
+
+        @jax.jit
+        def gram(key):
+            basis = RandomFourierBasis(kernel, key, 128, frequencies)
+            phi = basis.features(Z, jnp.arange(basis.num_pairs)).reshape(len(X), -1)
+            return phi @ phi.T
+
+        draws = np.stack([gram(jnp.asarray(seed_key(seed))) for seed in range(40)])
+        exact = np.asarray(kernel(Z, Z))
+    error = draws.mean(axis=0) - exact
+    standard_error = draws.std(axis=0, ddof=1) / np.sqrt(40)
+    # the diagonal is exact: cos^2 + sin^2 = 1
+    np.testing.assert_allclose(np.diag(error), 0.0, atol=1e-12)
+    off = ~np.eye(len(X), dtype=bool)
+    # a quasi-Monte Carlo mean has a bias of its discretisation beside its (small) scatter
+    slack = 0.01 * float(kernel.total_variance()) if frequencies == "qmc" else 1e-12
+    assert np.all(np.abs(error[off]) < 4.5 * standard_error[off] + slack)
+
+
+@pytest.mark.parametrize("kernel", [RBF(1.5), Matern52(1.5)], ids=str)
+def test_better_frequencies_have_smaller_errors(kernel, X):
+    def error(frequencies):
+        basis = RandomFourierBasis(kernel, jnp.asarray(seed_key(3)), 4096, frequencies)
+        phi = np.asarray(basis.features(jnp.asarray(X, jnp.float32), jnp.arange(2048)))
+        gram = phi.reshape(len(X), -1) @ phi.reshape(len(X), -1).T
+        return np.sqrt(np.mean((gram - np.asarray(kernel(jnp.asarray(X), jnp.asarray(X)))) ** 2))
+
+    assert error("qmc") < 0.5 * error("plain")
+
+
+@pytest.mark.parametrize("frequencies", ["plain", "orthogonal", "qmc"])
+def test_a_feature_depends_on_seed_and_index_alone(frequencies):
+    basis = RandomFourierBasis(RBF() + Matern32(), jnp.asarray(seed_key(5)), 200, frequencies)
+    X = jnp.asarray(np.random.default_rng(1).normal(size=(7, 3)), jnp.float32)
+    everything = np.asarray(basis.features(X, jnp.arange(100)))
+    some = jnp.asarray([41, 3, 99, 3])
+    assert np.array_equal(np.asarray(basis.spectrum(some, 3, jnp.float32)[0]),
+                          np.asarray(basis.spectrum(jnp.arange(100), 3, jnp.float32)[0])[some])
+    np.testing.assert_allclose(basis.features(X, some), everything[:, :, some], atol=1e-6)
+    rows_last = np.asarray(basis.features_by_pair(X, some))
+    np.testing.assert_allclose(np.moveaxis(rows_last, 2, 0), everything[:, :, some], atol=1e-6)
+    other = RandomFourierBasis(RBF() + Matern32(), jnp.asarray(seed_key(6)), 200, frequencies)
+    assert np.max(np.abs(other.features(X, some) - everything[:, :, some])) > 0.01
+
+
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
+def test_gradients_by_finite_differences(kernel, X):
+    with precision("float64"):
+        Z = jnp.asarray(X)
+        logs = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf)), kernel)
+        weights = jnp.asarray(np.random.default_rng(2).normal(size=(12, 12)))
+        pairs = jnp.arange(8)
+
+        def by_kernel(logs):
+            return jnp.sum(weights * jax.tree.map(jnp.exp, logs)(Z, Z))
+
+        def by_features(logs):
+            basis = RandomFourierBasis(jax.tree.map(jnp.exp, logs), jnp.asarray(seed_key(0)), 16)
+            return jnp.sum(basis.features(Z, pairs)[:, :, 3] ** 3)
+
+        flat, tree = jax.tree.flatten(logs)
+        for function in (by_kernel, by_features):
+            gradient = jax.tree.leaves(jax.grad(function)(logs))
+            for which, leaf in enumerate(flat):
+                step = 1e-6 * jnp.ones_like(leaf)
+                up = jax.tree.unflatten(tree, flat[:which] + [leaf + step] + flat[which + 1 :])
+                down = jax.tree.unflatten(tree, flat[:which] + [leaf - step] + flat[which + 1 :])
+                numeric = (function(up) - function(down)) / 2e-6
+                np.testing.assert_allclose(jnp.sum(gradient[which]), numeric, rtol=2e-4, atol=2e-7)
+
+
+def test_gradient_is_finite_where_rows_coincide():
+    X = jnp.zeros((3, 2))
+    for kernel in (Matern12(), Matern32(), Matern52(), RBF()):
+        slope = jax.grad(lambda k: jnp.sum(k(X, X)))(jax.tree.map(jnp.asarray, kernel))  # noqa: B023
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slope))
+
+
+def test_units(X):
+    """A kernel of standardised data in the units of inputs and target is the same function."""
+    scale = np.array([2.0, 0.1, 30.0])
+    with precision("float64"):
+        for kernel in EVERY:
+            kernel = kernel.with_ard(3)
+            inner = 25.0 * np.asarray(kernel(jnp.asarray(X / scale), jnp.asarray(X / scale)))
+            outer = kernel.in_units(scale, 5.0)(jnp.asarray(X), jnp.asarray(X))
+            np.testing.assert_allclose(outer, inner, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
+def test_plain_data_and_back(kernel):
+    spec, arrays = kernels.to_spec(kernel.with_ard(3))
+    again = kernels.from_spec(spec, arrays)
+    assert str(again) == str(kernel.with_ard(3))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(
+            jax.tree.leaves(again), jax.tree.leaves(kernel.with_ard(3)), strict=True
+        )
+    )
+
+
+def test_bad_hyperparameters_are_named():
+    with pytest.raises(ValueError, match="lengthscales must be positive and finite, received -1"):
+        RBF(-1.0)
+    with pytest.raises(ValueError, match="variance must be positive"):
+        Matern32(1.0, np.nan)
+    with pytest.raises(ValueError, match="kernel has 2 lengthscales but the data have 3 features"):
+        RBF([1.0, 2.0]).with_ard(3)
+    with pytest.raises(ValueError, match="kernel must be one of 'rbf', 'matern12'"):
+        kernels.from_name("gaussian")
+    with pytest.raises(ValueError, match="does not know"):
+        kernels.from_spec({"kind": "periodic"}, {})
+
+
+def test_bad_bases_are_named():
+    with pytest.raises(ValueError, match="num_basis must be an even number"):
+        RandomFourierBasis(RBF(), seed_key(0), 7)
+    with pytest.raises(ValueError, match="frequencies must be one of"):
+        RandomFourierBasis(RBF(), seed_key(0), 8, "fast")
+    with pytest.raises(ValueError, match="at least 4 for a sum of 2 kernels"):
+        RandomFourierBasis(RBF() + RBF(), seed_key(0), 2)
