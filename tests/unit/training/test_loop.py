@@ -210,15 +210,17 @@ def test_a_killed_run_leaves_a_whole_file_or_none_and_resumes(tmp_path):
     program = textwrap.dedent(KILLED.format(tests=str(tmp_path), path=str(path)))
     reached = []
     for pause in (0.05, 0.31, 0.13):
-        process = subprocess.Popen([sys.executable, "-c", program])
-        deadline = time.monotonic() + 60.0
         known = path.stat().st_mtime_ns if path.exists() else 0
-        while not path.exists() or path.stat().st_mtime_ns == known:  # it runs and saves
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(pause)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with subprocess.Popen([sys.executable, "-c", program]) as process:
+            try:
+                deadline = time.monotonic() + 300.0
+                while not path.exists() or path.stat().st_mtime_ns == known:  # it runs and saves
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                time.sleep(pause)
+            finally:
+                process.kill()  # SIGKILL
         sys.path.insert(0, str(tmp_path))
         try:
             import test_loop_states as states
