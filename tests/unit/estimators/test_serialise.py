@@ -1,0 +1,82 @@
+"""Constructor arguments as plain data, the fingerprints of fits, and what `load` refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vastgp
+from vastgp.data import as_rows, write_archive
+from vastgp.estimators.serialise import decode_params, encode_params, fit_fingerprint
+from vastgp.kernels import RBF, Matern32
+
+PARAMS = {
+    "none": None,
+    "flag": True,
+    "count": 3,
+    "number": 0.1 + 0.2,
+    "infinite": float("inf"),
+    "text": "rbf",
+    "numpy": np.float32(0.5),
+    "path": Path("some") / "file",
+    "kernel": RBF([1.0, 1.0 / 3.0]) + Matern32(2.0),
+    "nested": [1, (2.5, RBF(0.7)), None],
+}
+
+
+def test_arguments_come_back_as_they_were():
+    plain, arrays = encode_params(PARAMS)
+    again = decode_params(json.loads(json.dumps(plain)), arrays)
+    for name in ("none", "flag", "count", "number", "infinite", "text", "numpy", "path"):
+        assert again[name] == PARAMS[name] and isinstance(again["flag"], bool)
+    assert repr(again["kernel"]) == repr(PARAMS["kernel"])
+    np.testing.assert_array_equal(
+        again["kernel"].parts[0].lengthscales, PARAMS["kernel"].parts[0].lengthscales
+    )
+    assert isinstance(again["nested"][1], tuple) and again["nested"][1][0] == 2.5
+    assert float(again["nested"][1][1].lengthscales) == 0.7
+
+
+@pytest.mark.parametrize("bad", [np.random.RandomState(0), object(), {"a": 1}, np.ones(3)])
+def test_what_only_pickle_could_store_is_named(bad):
+    with pytest.raises(ValueError, match=r"thing=.* cannot be stored.*model.set_params\(thing="):
+        encode_params({"thing": bad})
+
+
+def fingerprint(X, y, seed=0, **params):
+    return fit_fingerprint("QSGPRegressor", {"kernel": RBF(1.0)} | params, as_rows(X, y), seed)
+
+
+def test_a_fingerprint_is_plain_data_and_repeats():
+    X, y = np.random.default_rng(0).normal(size=(5000, 3)), np.arange(5000.0)
+    first = fingerprint(X, y)
+    assert json.loads(json.dumps(first)) == fingerprint(X.copy(), y.copy())
+    assert first["rows"] == 5000 and first["features"] == 3 and first["vastgp"] == "0.1"
+    # the same values in another form are the same data
+    assert fingerprint(X.astype(np.float32), y)["data"] != first["data"]
+    assert fingerprint(X.tolist(), y.tolist())["data"] == first["data"]
+
+
+def test_a_fingerprint_sees_what_matters():
+    X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+    first = fingerprint(X, y)
+    changed = X.copy()
+    changed[20, 1] += 1e-9
+    assert fingerprint(changed, y)["data"] != first["data"]
+    assert fingerprint(X, y + 1e-9)["data"] != first["data"]
+    assert fingerprint(X[:-1], y[:-1])["rows"] == 49
+    assert fingerprint(X, y, seed=1)["seed"] == 1
+    other = fingerprint(X, y, kernel=RBF(1.0 + 1e-12))
+    assert other["params"] != first["params"] and other["data"] == first["data"]
+
+
+def test_load_makes_estimators_of_this_library_only(tmp_path):
+    write_archive(tmp_path / "a", {"kind": "checkpoint"}, {})
+    with pytest.raises(ValueError, match="is a vastgp checkpoint, not a model"):
+        vastgp.load(tmp_path / "a")
+    write_archive(tmp_path / "b", {"kind": "model", "estimator": "os.system", "vastgp": "9.9"}, {})
+    with pytest.raises(ValueError, match=r"class 'os.system'.*written by vastgp 9.9: install that"):
+        vastgp.load(tmp_path / "b")
+    with pytest.raises(FileNotFoundError, match="no such file: check the name and the folder"):
+        vastgp.load(tmp_path / "c")
