@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -12,8 +13,9 @@ from jaxtyping import Array, Float, Int
 
 from vastgp.bases.draws import KINDS, index_keys, standard_normals, typed_key
 from vastgp.kernels import Kernel
-from vastgp.linalg.sincos import sincos
+from vastgp.linalg.sincos import LARGEST_ARGUMENT, sincos, sincos_of_moderate
 
+Waves = Callable[[Array], tuple[Array, Array]]
 _MIXTURE = 3  # stream of the seed for densities that need more than normals
 
 
@@ -134,8 +136,12 @@ class RandomFourierBasis(eqx.Module):
             Indices in ``0 .. num_pairs - 1``.
         """
         frequencies, scales = self.spectrum(pairs, X.shape[1], X.dtype)
-        sine, cosine = sincos(jnp.matmul(X, frequencies.T, precision="highest"))
-        return jnp.stack([cosine * scales, sine * scales], axis=1)
+
+        def build(waves: Waves) -> Array:
+            sine, cosine = waves(jnp.matmul(X, frequencies.T, precision="highest"))
+            return jnp.stack([cosine * scales, sine * scales], axis=1)
+
+        return _with_fitting_waves(build, X, frequencies)
 
     def features_by_pair(
         self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
@@ -146,8 +152,24 @@ class RandomFourierBasis(eqx.Module):
         products with a few vectors of length n run a fifth faster than in the other one.
         """
         frequencies, scales = self.spectrum(pairs, X.shape[1], X.dtype)
-        sine, cosine = sincos(jnp.matmul(frequencies, X.T, precision="highest"))
-        return jnp.stack([cosine * scales[:, None], sine * scales[:, None]])
+
+        def build(waves: Waves) -> Array:
+            sine, cosine = waves(jnp.matmul(frequencies, X.T, precision="highest"))
+            return jnp.stack([cosine * scales[:, None], sine * scales[:, None]])
+
+        return _with_fitting_waves(build, X, frequencies)
+
+
+def _with_fitting_waves(build: Callable[[Waves], Array], X: Array, frequencies: Array) -> Array:
+    """Return features built with the fast sine and cosine where ``|x| |omega|`` bounds every angle."""
+    if X.dtype != jnp.float32:
+        return build(sincos)
+    reach = jnp.max(jnp.sum(X**2, axis=1), initial=0.0) * jnp.max(
+        jnp.sum(frequencies**2, axis=1), initial=0.0
+    )
+    return jax.lax.cond(
+        reach <= LARGEST_ARGUMENT**2, lambda: build(sincos_of_moderate), lambda: build(sincos)
+    )
 
 
 def seed_key(seed: int) -> np.ndarray:

@@ -11,13 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# pi/2 split into three floats whose leading parts have trailing zero bits, so that
-# `quadrant * PART` is exact for every quadrant below 2**13 (Cody and Waite 1980).
-_HALF_PI = (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8)
+# pi/2 split into parts of eight bits and a rest, so that `quadrant * PART` is exact for every
+# quadrant below 2**16 (Cody and Waite 1980).
+_HALF_PI = (1.5703125, 4.825592041015625e-4, 1.2665987014770508e-6, 9.920935796805404e-10)
 _TWO_OVER_PI = 0.6366197723675814
-# Beyond this argument the float32 spacing (4.9e-4) and the reduction both lose digits:
-# the exact library call takes over.
-_LARGEST_ARGUMENT = 8192.0
+# Beyond, where neighbouring float32 numbers are 0.008 apart, the exact library call takes over.
+LARGEST_ARGUMENT = 1e5
 
 
 def _sincos_polynomial(x: Array) -> tuple[Array, Array]:
@@ -56,7 +55,7 @@ def _sincos_library(x: Array) -> tuple[Array, Array]:
 
 
 def _sincos_cpu(x: Array) -> tuple[Array, Array]:
-    moderate = jnp.max(jnp.abs(x), initial=0.0) <= _LARGEST_ARGUMENT
+    moderate = jnp.max(jnp.abs(x), initial=0.0) <= LARGEST_ARGUMENT
     return jax.lax.cond(moderate, _sincos_polynomial, _sincos_library, x)
 
 
@@ -67,10 +66,9 @@ def sincos(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Arr
     Parameters
     ----------
     x : Array
-        Angles in radians, any shape. In float32 on a CPU a polynomial with a three-term
-        range reduction is used (largest error about 1e-7 up to ``abs(x) = 15`` and within the rounding
-        of ``x`` itself up to 8192); larger arguments, other precisions and other devices use the
-        exact library call.
+        Angles in radians, any shape. In float32 on a CPU a polynomial with a four-term
+        range reduction is used (largest error about 1e-7 up to ``abs(x) = 1e5``); larger arguments,
+        other precisions and other devices use the exact library call.
 
     Returns
     -------
@@ -87,4 +85,25 @@ def sincos(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Arr
 def _sincos_jvp(primals, tangents):  # type: ignore[no-untyped-def]
     (x,), (dx,) = primals, tangents
     sine, cosine = sincos(x)
+    return (sine, cosine), (cosine * dx, -sine * dx)
+
+
+@jax.custom_jvp
+def sincos_of_moderate(
+    x: Float[Array, "*shape"],
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """Return `sincos` of arguments that are known to be within `LARGEST_ARGUMENT`.
+
+    Without the test of every argument the compiler makes one pass of all that surrounds it: a product of
+    features is a quarter faster.
+    """
+    if x.dtype != jnp.float32:
+        return _sincos_library(x)
+    return jax.lax.platform_dependent(x, cpu=_sincos_polynomial, default=_sincos_library)
+
+
+@sincos_of_moderate.defjvp
+def _sincos_of_moderate_jvp(primals, tangents):  # type: ignore[no-untyped-def]
+    (x,), (dx,) = primals, tangents
+    sine, cosine = sincos_of_moderate(x)
     return (sine, cosine), (cosine * dx, -sine * dx)

@@ -1,0 +1,54 @@
+"""Write `results/regression.md` from the JSON lines: means over splits, standardised units."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+HEADER = (
+    "| data | method | splits | n | RMSE | NLPD | CRPS | coverage 95 % | RMSE (own units) | NLPD (own units) | fit, s | "
+    "peak, MB | converged | GFLOP/s |"
+)
+
+
+def rows(path: Path) -> list[dict]:
+    """Read JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def mean(values: list[float]) -> float:
+    """Return the mean."""
+    return sum(values) / len(values)
+
+
+def main() -> None:
+    """Write the table."""
+    grouped: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    for row in rows(RESULTS / "regression.jsonl"):
+        grouped[row["dataset"], row["method"]].append(row)
+    lines = [
+        "# Regression: test scores, means over the splits that were run", "",
+        "Made by `python benchmarks/table.py` from `regression.jsonl`, whose lines are made by `benchmarks/run.py`. "
+        "Standardised units are those of the training targets. Two CPU cores, float32; seconds are wall-clock of the "
+        "whole fit (starting values, compilation and preconditioner included) at the matrix product rate in the last column.",
+        "", HEADER, "|" + "---|" * HEADER.count("|", 1),
+    ]  # fmt: skip
+    for (dataset, method), found in sorted(grouped.items()):
+        scores = [row["report"]["standardised"] for row in found]
+        own = [row["report"]["target"] for row in found]
+        lines.append(
+            f"| {dataset} | {method} | {', '.join(str(row['split']) for row in found)} | {found[0]['n']:,} "
+            f"| {mean([s['rmse'] for s in scores]):.4f} | {mean([s['nlpd'] for s in scores]):.3f} "
+            f"| {mean([s['crps'] for s in scores]):.4f} | {mean([row['report']['coverage'] for row in found]):.3f} "
+            f"| {mean([s['rmse'] for s in own]):.4g} | {mean([s['nlpd'] for s in own]):.3f} "
+            f"| {mean([row['seconds'] for row in found]):.0f} | {max(row['peak_mb'] for row in found)} "
+            f"| {sum(row['converged'] for row in found)}/{len(found)} | {mean([row['matmul_gflops'] for row in found]):.0f} |"
+        )
+    (RESULTS / "regression.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
