@@ -259,6 +259,12 @@ BAD_INPUT = {
         {},
         r"against: expected one of \[\]",
     ),
+    "nothing recorded": (
+        plots.training_trace,
+        ({"seconds": [], "steps": []},),
+        {},
+        r"history: it holds no record",
+    ),
     "no values": (
         plots.training_trace,
         ({"seconds": [1.0], "objective": [None]},),

@@ -114,13 +114,14 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
         ("noise", f"standard deviation {number(found['noise_std'])}, in target units"),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
     ]
-    if "residual" in found["diagnosis"]:
-        of = found["diagnosis"]
-        samples = (
-            f", samples {number(of['residual_samples'], 2)}" if "residual_samples" in of else ""
-        )
+    if found["solver"] == "block" and "residual" in found["diagnosis"]:
+        left = found["diagnosis"]
         rows.append(
-            ("residual", f"mean {number(of['residual'], 2)}{samples}, relative to the data")
+            (
+                "residual",
+                f"mean {number(left['residual'], 2)}, samples {number(left['residual_samples'], 2)} "
+                "(noise standard deviations)",
+            )
         )
     if found["parameters"]:
         rows.append(("options", ", ".join(f"{k}={v}" for k, v in found["parameters"].items())))

@@ -47,6 +47,10 @@ def training_trace(
         If the history has no times, or neither objective nor residual.
     """
     columns = _columns(history)
+    if not columns:
+        raise ValueError(
+            "history: it holds no record; the fit ended before its first step, or was given none"
+        )
     if against not in ("seconds", "steps") or against not in columns:
         choices = [name for name in ("seconds", "steps") if name in columns]
         raise ValueError(f"against: expected one of {choices} of this history, got {against!r}")
