@@ -25,7 +25,10 @@ def test_too_many_rows_name_the_method_for_them():
     ("params", "message"),
     [
         ({"dtype": "float32"}, "dtype must be 'float64' for ExactGPRegressor, received 'float32'"),
-        ({"hyperparameters": "fix"}, "hyperparameters must be 'learn' or 'fixed', received 'fix'"),
+        (
+            {"hyperparameters": "fix"},
+            r"hyperparameters must be one of \('learn', 'fixed'\), received 'fix'",
+        ),
         ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
         ({"hyperparameters": "fixed", "kernel": RBF()}, "noise_std must be a positive number"),
         (

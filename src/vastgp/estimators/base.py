@@ -18,6 +18,7 @@ import vastgp
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows, write_archive
 from vastgp.data.tables import is_table, open_table
+from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.serialise import above, below, decode_params, encode_params
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.likelihoods import Gaussian
@@ -400,55 +401,6 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         with precision(model.dtype):
             model._restore_state(header["state"], below("state/", arrays))
         return model
-
-
-def seed_from(random_state: Any) -> int:
-    """Return a seed from what scikit-learn calls ``random_state``.
-
-    Parameters
-    ----------
-    random_state : int, RandomState, Generator or None
-        An integer is the seed itself. A generator gives its next number, and None a fresh one that cannot be repeated.
-    """
-    most = 2**31 - 1
-    if random_state is None:
-        return int(np.random.default_rng().integers(most))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(most))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(most))
-    is_integer = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
-    if is_integer and 0 <= random_state <= 2**32 - 1:
-        return int(random_state)
-    raise ValueError(
-        f"random_state must be an integer from 0 to 2**32 - 1, a NumPy random generator or None; received "
-        f"{random_state!r}."
-    )
-
-
-def check_positive(
-    name: str, value: Any, *, integer: bool = False, none: str | None = None
-) -> None:
-    """Raise ``ValueError`` unless a constructor argument is a positive number.
-
-    Parameters
-    ----------
-    name : str
-    value : object
-    integer : bool, default False
-        Whether it must be a whole number.
-    none : str, optional
-        What None stands for, when it is allowed.
-    """
-    if value is None and none is not None:
-        return
-    kinds: tuple[type, ...] = (int, np.integer) if integer else (int, float, np.number)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if is_number and 0 < value < np.inf:
-        return
-    expected = "a positive integer" if integer else "a positive number"
-    allowed = "" if none is None else f", or None ({none})"
-    raise ValueError(f"{name} must be {expected}{allowed}; received {value!r}.")
 
 
 def _targets(rows: Rows) -> np.ndarray:

@@ -10,7 +10,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.data import Rows
-from vastgp.estimators.base import BaseGPRegressor, Fit, check_positive, seed_from
+from vastgp.estimators.arguments import (
+    check_choice,
+    check_fixed,
+    check_positive,
+    fixed_hyperparameters,
+    seed_from,
+)
+from vastgp.estimators.base import BaseGPRegressor, Fit
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.evidence import ExactEvidence
@@ -135,24 +142,8 @@ class ExactGPRegressor(BaseGPRegressor):
         for name in ("max_rows", "restarts", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
         check_positive("max_seconds", self.max_seconds, none="no limit")
-        if self.hyperparameters not in ("learn", "fixed"):
-            raise ValueError(
-                f"hyperparameters must be 'learn' or 'fixed', received {self.hyperparameters!r}."
-            )
-        if self.hyperparameters == "learn":
-            if self.noise_std is not None:
-                raise ValueError(
-                    f"noise_std={self.noise_std!r} was given, but the noise is learned. Leave it out, or set "
-                    "hyperparameters='fixed' to keep kernel and noise as given."
-                )
-            return
-        check_positive("noise_std", self.noise_std)
-        if not isinstance(self.kernel, Kernel):
-            raise ValueError(
-                f"kernel must be a Kernel with hyperparameters='fixed', received {self.kernel!r}. Give its "
-                "lengthscales in units of the inputs and its variance in units of the target squared, for example the "
-                "kernel_ of a fit."
-            )
+        check_choice("hyperparameters", self.hyperparameters, ("learn", "fixed"))
+        check_fixed(self)
 
     def _least_rows(self) -> int:
         return 1 if self.hyperparameters == "fixed" else 2
@@ -173,9 +164,8 @@ class ExactGPRegressor(BaseGPRegressor):
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
         if self.hyperparameters == "fixed":
-            kernel = candidates[0].in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
-            likelihood = Gaussian((self.noise_std / scaling.y_scale) ** 2)
-            return self._condition(kernel, likelihood, X, y, _GIVEN)
+            kernel, noise_variance = fixed_hyperparameters(self, scaling)
+            return self._condition(kernel, Gaussian(noise_variance), X, y, _GIVEN)
         best = self._learn(candidates, X, y)
         if not best.converged and not best.message.startswith("stopped after max_seconds"):
             warnings.warn(

@@ -15,7 +15,8 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.base import BaseGPRegressor, Fit, seed_from
+from vastgp.estimators.arguments import fixed_hyperparameters, seed_from
+from vastgp.estimators.base import BaseGPRegressor, Fit
 from vastgp.estimators.qsgp_arguments import check_arguments
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.kernels import Kernel
@@ -26,7 +27,7 @@ from vastgp.training.block import build_system, fit_block
 from vastgp.training.block_learning import learn_block
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.early_stopping import no_progress
-from vastgp.training.start import candidate_kernels, start_from_exact_gp
+from vastgp.training.start import start_from_exact_gp
 from vastgp.training.stochastic import fit_stochastic
 from vastgp.training.stochastic_setup import StochasticOptions
 
@@ -73,7 +74,7 @@ class QSGPRegressor(BaseGPRegressor):
         goes on from there with all rows. ``"fixed"``: those given, in the units of inputs and target.
     noise_std : float, optional
         Standard deviation of the noise in units of the target; needed with ``"fixed"``, refused otherwise.
-    noise_floor : float, default 1e-4
+    noise_floor : float, default 1e-3
         Least noise variance relative to the variance of the target. The evidence of a smooth kernel on few rows can drive
         the noise so low that float32 cannot solve the system.
     start_rows : int, default 1000
@@ -146,7 +147,7 @@ class QSGPRegressor(BaseGPRegressor):
         solver: Any = "auto",
         hyperparameters: Any = "subset",
         noise_std: Any = None,
-        noise_floor: Any = 1e-4,
+        noise_floor: Any = 1e-3,
         start_rows: Any = 1000,
         frequencies: Any = "plain",
         num_samples: Any = 32,
@@ -223,9 +224,7 @@ class QSGPRegressor(BaseGPRegressor):
         """Return kernel and noise variance in standardised units."""
         scaling = self.standardizer_
         if self.hyperparameters == "fixed":
-            (kernel,) = candidate_kernels(self.kernel, rows.d)
-            kernel = kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
-            return kernel, (self.noise_std / scaling.y_scale) ** 2
+            return fixed_hyperparameters(self, scaling)
         chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
         X, y = rows.take(chosen)
         assert y is not None

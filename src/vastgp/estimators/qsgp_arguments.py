@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.bases.draws import KINDS
-from vastgp.estimators.base import check_positive
-from vastgp.kernels import Kernel
+from vastgp.estimators.arguments import check_choice, check_fixed, check_positive
 
 
 def check_arguments(model: Any) -> None:
@@ -17,15 +16,13 @@ def check_arguments(model: Any) -> None:
         check_positive(name, getattr(model, name))
     for name in ("start_rows", "learning_steps", "row_batch", "basis_batch", "num_samples"):
         check_positive(name, getattr(model, name), integer=True)
-    check_positive(
-        "num_basis", model.num_basis, integer=True, none="chosen by the number of rows"
-    )
+    check_positive("num_basis", model.num_basis, integer=True, none="chosen by the number of rows")
     check_positive("rank", model.rank, integer=True, none="chosen by cost")
     check_positive("max_iter", model.max_iter, integer=True, none="the solver's own")
     check_positive("max_seconds", model.max_seconds, none="no limit")
-    _check_choice("solver", model.solver, ("auto", "block", "stochastic"))
-    _check_choice("hyperparameters", model.hyperparameters, ("subset", "learn", "fixed"))
-    _check_choice("frequencies", model.frequencies, KINDS)
+    check_choice("solver", model.solver, ("auto", "block", "stochastic"))
+    check_choice("hyperparameters", model.hyperparameters, ("subset", "learn", "fixed"))
+    check_choice("frequencies", model.frequencies, KINDS)
     if model.num_basis is not None and model.num_basis % 2:
         raise ValueError(
             f"num_basis must be even (cosines and sines come in pairs), received {model.num_basis}."
@@ -43,25 +40,4 @@ def check_arguments(model: Any) -> None:
         raise ValueError(
             f"validation_fraction must be a number from 0 to less than 1, received {share!r}."
         )
-    _check_fixed(model)
-
-
-def _check_fixed(model: Any) -> None:
-    if model.hyperparameters != "fixed":
-        if model.noise_std is not None:
-            raise ValueError(
-                f"noise_std={model.noise_std!r} was given, but the noise is learned. Leave it out, or set "
-                "hyperparameters='fixed' to keep kernel and noise as given."
-            )
-        return
-    check_positive("noise_std", model.noise_std)
-    if not isinstance(model.kernel, Kernel):
-        raise ValueError(
-            f"kernel must be a Kernel with hyperparameters='fixed', received {model.kernel!r}. Give its lengthscales "
-            "in the units of the inputs and its variance in that of the target, for example the kernel_ of a fit."
-        )
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {choices}, received {value!r}.")
+    check_fixed(model)

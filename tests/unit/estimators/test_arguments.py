@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vastgp
-from vastgp.estimators.base import check_positive, seed_from
+from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.registry import ESTIMATORS
 
 

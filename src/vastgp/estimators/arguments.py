@@ -1,0 +1,97 @@
+"""Constructor arguments that several estimators have: refusals that say what to do, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Standardizer
+from vastgp.kernels import Kernel
+from vastgp.training.start import candidate_kernels
+
+
+def seed_from(random_state: Any) -> int:
+    """Return a seed from what scikit-learn calls ``random_state``.
+
+    Parameters
+    ----------
+    random_state : int, RandomState, Generator or None
+        An integer is the seed itself. A generator gives its next number, and None a fresh one that cannot be repeated.
+    """
+    most = 2**31 - 1
+    if random_state is None:
+        return int(np.random.default_rng().integers(most))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(most))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(most))
+    is_integer = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
+    if is_integer and 0 <= random_state <= 2**32 - 1:
+        return int(random_state)
+    raise ValueError(
+        f"random_state must be an integer from 0 to 2**32 - 1, a NumPy random generator or None; received "
+        f"{random_state!r}."
+    )
+
+
+def check_positive(
+    name: str, value: Any, *, integer: bool = False, none: str | None = None
+) -> None:
+    """Raise ``ValueError`` unless a constructor argument is a positive number.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    integer : bool, default False
+        Whether it must be a whole number.
+    none : str, optional
+        What None stands for, when it is allowed.
+    """
+    if value is None and none is not None:
+        return
+    kinds: tuple[type, ...] = (int, np.integer) if integer else (int, float, np.number)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and 0 < value < np.inf:
+        return
+    expected = "a positive integer" if integer else "a positive number"
+    allowed = "" if none is None else f", or None ({none})"
+    raise ValueError(f"{name} must be {expected}{allowed}; received {value!r}.")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless a constructor argument is one of some words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, received {value!r}.")
+
+
+def check_fixed(model: Any) -> None:
+    """Raise ``ValueError`` unless kernel and noise are given just when ``hyperparameters`` is ``"fixed"``.
+
+    Parameters
+    ----------
+    model : estimator
+        With arguments ``kernel``, ``noise_std`` and ``hyperparameters``.
+    """
+    if model.hyperparameters != "fixed":
+        if model.noise_std is not None:
+            raise ValueError(
+                f"noise_std={model.noise_std!r} was given, but the noise is learned. Leave it out, or set "
+                "hyperparameters='fixed' to keep kernel and noise as given."
+            )
+        return
+    check_positive("noise_std", model.noise_std)
+    if not isinstance(model.kernel, Kernel):
+        raise ValueError(
+            f"kernel must be a Kernel with hyperparameters='fixed', received {model.kernel!r}. Give its "
+            "lengthscales in units of the inputs and its variance in units of the target squared, for example the "
+            "kernel_ of a fit."
+        )
+
+
+def fixed_hyperparameters(model: Any, scaling: Standardizer) -> tuple[Kernel, float]:
+    """Return kernel and noise variance as given, from the units of inputs and target to standardised ones."""
+    (kernel,) = candidate_kernels(model.kernel, scaling.d)
+    standardised = kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
+    return standardised, float((model.noise_std / scaling.y_scale) ** 2)
