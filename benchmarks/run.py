@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from methods import KERNELS, METHODS
 
 import vastgp
+from methods import KERNELS, METHODS
 from vastgp.linalg.sincos import sincos
 from vastgp.metrics import regression_report
 
@@ -102,7 +102,10 @@ def main() -> None:
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     with asked.out.open("a") as lines:
         lines.write(json.dumps(result, default=float) + "\n")
-    short = {key: result[key] for key in ("dataset", "split", "method", "seconds", "iterations", "converged")}
+    short = {
+        key: result[key]
+        for key in ("dataset", "split", "method", "seconds", "iterations", "converged")
+    }
     print(json.dumps(short | result["report"], default=float))
 
 

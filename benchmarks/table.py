@@ -8,8 +8,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = (
-    "| data | method | splits | n | RMSE | NLPD | CRPS | coverage 95 % | RMSE (own units) | NLPD (own units) | fit, s | "
-    "peak, MB | converged | GFLOP/s |"
+    "| data | method | splits | n | RMSE | NLPD | CRPS | coverage 95 % "
+    "RMSE (own units) | NLPD (own units) | fit, s | peak, MB | converged | GFLOP/s |"
 )
 
 
@@ -32,7 +32,8 @@ def main() -> None:
         "# Regression: test scores, means over the splits that were run", "",
         "Made by `python benchmarks/table.py` from `regression.jsonl`, whose lines are made by `benchmarks/run.py`. "
         "Standardised units are those of the training targets. Two CPU cores, float32; seconds are wall-clock of the "
-        "whole fit (starting values, compilation and preconditioner included) at the matrix product rate in the last column.",
+        "whole fit (starting values, compilation and preconditioner included) at the matrix product rate in the last "
+        "column.",
         "", HEADER, "|" + "---|" * HEADER.count("|", 1),
     ]  # fmt: skip
     for (dataset, method), found in sorted(grouped.items()):
@@ -44,7 +45,8 @@ def main() -> None:
             f"| {mean([s['crps'] for s in scores]):.4f} | {mean([row['report']['coverage'] for row in found]):.3f} "
             f"| {mean([s['rmse'] for s in own]):.4g} | {mean([s['nlpd'] for s in own]):.3f} "
             f"| {mean([row['seconds'] for row in found]):.0f} | {max(row['peak_mb'] for row in found)} "
-            f"| {sum(row['converged'] for row in found)}/{len(found)} | {mean([row['matmul_gflops'] for row in found]):.0f} |"
+            f"| {sum(row['converged'] for row in found)}/{len(found)} "
+            f"| {mean([row['matmul_gflops'] for row in found]):.0f} |"
         )
     (RESULTS / "regression.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -1,6 +1,7 @@
 """GPyTorch's SVGP with 512 learned inducing points, on the splits of ../run.py; one JSON line with its trace.
 
-Runs in an environment of its own (``peers/README.md``). Settings follow GPyTorch's documentation of stochastic variational
+Runs in an environment of its own (``peers/README.md``). Settings follow GPyTorch's documentation of stochastic
+variational
 regression (Adam, rate 0.01, batches of 1024, variational ELBO), with an ARD kernel, inducing points on random
 rows, and natural-scale starting values; inputs and target are standardised by training statistics.
 """
@@ -54,7 +55,12 @@ def load(dataset: str, split: int) -> list[torch.Tensor]:
     return [torch.as_tensor(a, dtype=torch.float32) for a in arrays]
 
 
-def score(model: SVGP, likelihood: gpytorch.likelihoods.GaussianLikelihood, X: torch.Tensor, y: torch.Tensor) -> dict:
+def score(
+    model: SVGP,
+    likelihood: gpytorch.likelihoods.GaussianLikelihood,
+    X: torch.Tensor,
+    y: torch.Tensor,
+) -> dict:
     """Return RMSE, NLPD and coverage of test rows, standardised."""
     model.eval()
     likelihood.eval()
@@ -65,7 +71,11 @@ def score(model: SVGP, likelihood: gpytorch.likelihoods.GaussianLikelihood, X: t
     likelihood.train()
     nlpd = 0.5 * (torch.log(2 * torch.pi * variance) + error**2 / variance).mean()
     inside = (error.abs() < 1.96 * variance.sqrt()).float().mean()
-    return {"rmse": float(error.square().mean().sqrt()), "nlpd": float(nlpd), "coverage": float(inside)}
+    return {
+        "rmse": float(error.square().mean().sqrt()),
+        "nlpd": float(nlpd),
+        "coverage": float(inside),
+    }
 
 
 def main() -> None:

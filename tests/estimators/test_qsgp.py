@@ -46,7 +46,13 @@ def stochastic(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return QSGPRegressor(
-            "rbf", 1000, solver="stochastic", max_iter=400, basis_batch=400, row_batch=200, control_rank=200
+            "rbf",
+            1000,
+            solver="stochastic",
+            max_iter=400,
+            basis_batch=400,
+            row_batch=200,
+            control_rank=200,
         ).fit(data[0][:500], data[1][:500])
 
 
@@ -65,7 +71,9 @@ def test_many_features_approach_the_exact_process(data, block):
     truth, truth_std = exact.predict(X[500:], return_std="latent")
     assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.1 * np.mean(truth_std)
     assert abs(np.mean(std**2) / np.mean(truth_std**2) - 1.0) < 0.05
-    np.testing.assert_allclose(float(model.likelihood_.noise_std), float(exact.likelihood_.noise_std))
+    np.testing.assert_allclose(
+        float(model.likelihood_.noise_std), float(exact.likelihood_.noise_std)
+    )
 
 
 def test_uncertainty_is_calibrated(data, block):
@@ -78,7 +86,9 @@ def test_uncertainty_is_calibrated(data, block):
     expected = -0.5 * ((y[500:] - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(density, expected, rtol=1e-6)
     latent = block.predict(X[500:], return_std="latent")[1]
-    np.testing.assert_allclose(latent**2 + float(block.likelihood_.noise_std) ** 2, std**2, rtol=1e-5)
+    np.testing.assert_allclose(
+        latent**2 + float(block.likelihood_.noise_std) ** 2, std**2, rtol=1e-5
+    )
 
 
 def test_samples_have_the_posterior_s_mean_and_spread(data, block):
@@ -107,7 +117,9 @@ def test_files_pickles_and_clones(name, request, data, tmp_path):
     model.save(tmp_path / "model.vastgp")
     for again in (vastgp.load(tmp_path / "model.vastgp"), pickle.loads(pickle.dumps(model))):
         for asked in (False, True, "latent"):
-            assert np.array_equal(again.predict(X, return_std=asked), model.predict(X, return_std=asked))
+            assert np.array_equal(
+                again.predict(X, return_std=asked), model.predict(X, return_std=asked)
+            )
         assert np.array_equal(again.sample_y(X[:9], 3), model.sample_y(X[:9], 3))
         assert again.diagnosis_ == pytest.approx(model.diagnosis_, nan_ok=True)
         assert again.solver_ == model.solver_ and again.num_basis_ == 1000
@@ -129,7 +141,9 @@ def test_pipelines_and_cross_validation(data):
 
 def test_stopping_early_warns_and_is_not_called_converged(data):
     X, y = data
-    with pytest.warns(ConvergenceWarning, match="did not converge: stopped after max_iter = 1 steps; residual"):
+    with pytest.warns(
+        ConvergenceWarning, match="did not converge: stopped after max_iter = 1 steps; residual"
+    ):
         model = QSGPRegressor("rbf", 1000, rank=5, max_iter=1).fit(X, y)
     assert not model.converged_ and model.n_iter_ == 1
     with pytest.warns(ConvergenceWarning, match="use solver='block' where it fits"):
@@ -146,14 +160,23 @@ def test_stopping_early_warns_and_is_not_called_converged(data):
         ({"frequencies": "fast"}, "frequencies must be one of"),
         ({"hyperparameters": "guess"}, "hyperparameters must be one of"),
         ({"hyperparameters": "fixed"}, "noise_std"),
-        ({"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"}, "kernel must be a Kernel"),
+        (
+            {"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"},
+            "kernel must be a Kernel",
+        ),
         ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
         ({"dense_columns": -1}, "dense_columns must be an integer of at least 0"),
-        ({"dense_columns": 400, "solver": "stochastic", "num_basis": 200}, "leaves no diagonal column"),
+        (
+            {"dense_columns": 400, "solver": "stochastic", "num_basis": 200},
+            "leaves no diagonal column",
+        ),
         ({"validation_fraction": 1.0}, "validation_fraction must be a number from 0"),
         ({"tol": 0.0}, "tol"),
         ({"max_seconds": -1}, "max_seconds"),
-        ({"kernel": RBF([1.0, 2.0, 3.0])}, "kernel has 3 lengthscales but the data have 2 features"),
+        (
+            {"kernel": RBF([1.0, 2.0, 3.0])},
+            "kernel has 3 lengthscales but the data have 2 features",
+        ),
         ({"kernel": "cubic"}, "kernel must be one of 'rbf'"),
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
         ({"checkpoint": "/nowhere/at/all/fit.checkpoint"}, "folder of .* does not exist"),
@@ -216,7 +239,8 @@ np.save(out, np.stack(model.predict(X[:200], return_std=True)))
 
 
 @pytest.mark.parametrize(
-    ("solver", "hyperparameters"), [("block", "subset"), ("block", "learn"), ("stochastic", "learn")]
+    ("solver", "hyperparameters"),
+    [("block", "subset"), ("block", "learn"), ("stochastic", "learn")],
 )
 def test_killed_and_resumed_is_the_same_to_the_bit(solver, hyperparameters, tmp_path):
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
@@ -250,11 +274,17 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         QSGPRegressor(
-            "rbf", 1000, rank=3, tol=1e-6, checkpoint=path, checkpoint_seconds=1e-3, max_seconds=1e-3
+            "rbf",
+            1000,
+            rank=3,
+            tol=1e-6,
+            checkpoint=path,
+            checkpoint_seconds=1e-3,
+            max_seconds=1e-3,
         ).fit(X, y)
     if not path.exists():
         pytest.skip("the budget ended before the first product")
-    with pytest.raises(ValueError, match="written by another fit: .*data"):
+    with pytest.raises(ValueError, match=r"written by another fit: .*data"):
         QSGPRegressor("rbf", 1000, rank=3, tol=1e-6, checkpoint=path).fit(X, y + 1.0)
 
 

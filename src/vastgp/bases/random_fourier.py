@@ -123,9 +123,7 @@ class RandomFourierBasis(eqx.Module):
             variance = variance * jnp.asarray(factor.variance, dtype=dtype)
         return total, jnp.broadcast_to(jnp.sqrt(variance / count), (pairs.shape[0],))
 
-    def features(
-        self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
-    ) -> Float[Array, "n 2 b"]:
+    def features(self, X: Float[Array, "n d"], pairs: Int[Array, " b"]) -> Float[Array, "n 2 b"]:
         """Return the features of chosen pairs: ``[:, 0, :]`` cosines, ``[:, 1, :]`` sines.
 
         Parameters

@@ -56,7 +56,8 @@ class QSGPRegressor(BaseGPRegressor):
     - ``"block"``: conjugate gradients with exact residuals in passes over blocks of features, for the mean and for
       ``num_samples`` posterior samples together. It converges to the exact posterior of the model; its samples give
       variances, correlations and `sample_y`. Memory: some vectors of length ``min(n, m)`` per sample.
-    - ``"stochastic"``: the quadruply stochastic variational inference of Evans and Nair: a step costs the same whatever n
+    - ``"stochastic"``: the quadruply stochastic variational inference of Evans and Nair: a step costs the same
+    whatever n
       and m are, the covariance is a chevron with ``dense_columns`` dense columns. For data beyond the block solver.
 
     Parameters
@@ -70,13 +71,13 @@ class QSGPRegressor(BaseGPRegressor):
     solver : {"auto", "block", "stochastic"}, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB.
     hyperparameters : {"subset", "learn", "fixed"}, default "subset"
-        ``"subset"``: kernel and noise of highest evidence on ``start_rows`` random rows, which takes seconds. ``"learn"``
-        goes on from there with all rows. ``"fixed"``: those given, in the units of inputs and target.
+        ``"subset"``: kernel and noise of highest evidence on ``start_rows`` random rows, which takes seconds.
+        ``"learn"`` goes on from there with all rows. ``"fixed"``: those given, in the units of inputs and target.
     noise_std : float, optional
         Standard deviation of the noise in units of the target; needed with ``"fixed"``, refused otherwise.
     noise_floor : float, default 1e-3
-        Least noise variance relative to the variance of the target. The evidence of a smooth kernel on few rows can drive
-        the noise so low that float32 cannot solve the system.
+        Least noise variance relative to the variance of the target. The evidence of a smooth kernel on few rows can
+        drive the noise so low that float32 cannot solve the system.
     start_rows : int, default 1000
         Rows of the first hyperparameters.
     frequencies : {"plain", "orthogonal", "qmc"}, default "plain"
@@ -92,19 +93,19 @@ class QSGPRegressor(BaseGPRegressor):
     row_batch, basis_batch : int, default 500 and 10,000
         Stochastic solver: rows and basis functions in a step, as in the paper.
     control_rank : int, default 1000
-        Stochastic solver: support rows of the control variate and of the preconditioner; 0 for neither. The paper has 500;
-        1000 reached the same error in less time.
+        Stochastic solver: support rows of the control variate and of the preconditioner; 0 for neither. The paper
+        has 500; 1000 reached the same error in less time.
     validation_fraction : float, default 0.0
-        Stochastic solver: share of the rows (at most 1000) kept out of the training to stop it when their error no longer
-        falls. 0: it stops when the residual at the support rows no longer does.
+        Stochastic solver: share of the rows (at most 1000) kept out of the training to stop it when their error no
+        longer falls. 0: it stops when the residual at the support rows no longer does.
     max_iter : int, optional
         Most products (block, None: 300) or steps (stochastic, None: 100,000 as in the paper).
     tol : float, default 0.1
         Block: converged when what is missing of mean and samples at the training rows (root mean square) is below this
         many standard deviations of the noise: at 0.1 it adds one per cent to the variance of an observation.
     max_seconds : float, optional
-        Wall-clock budget of ``fit``, checked after each product or chunk of steps. The block solver's variance includes what
-        was left undone when it stopped early, see `vastgp.training.block`.
+        Wall-clock budget of ``fit``, checked after each product or chunk of steps. The block solver's variance
+        includes what was left undone when it stopped early, see `vastgp.training.block`.
     checkpoint : path, optional
         File to save the state of the fit to, and to resume from when it exists.
     checkpoint_seconds : float, default 30.0
@@ -272,7 +273,7 @@ class QSGPRegressor(BaseGPRegressor):
             verbose=bool(self.verbose),
         )
         self._finish_learning(seed)
-        self.diagnosis_ = {
+        self.diagnosis_: dict[str, Any] = {
             "residual": float(fit.residuals[0]),
             "residual_samples": float(np.sqrt(np.mean(fit.residuals[1:] ** 2))),
             "effective_samples": int(self.num_samples),
@@ -360,9 +361,9 @@ class QSGPRegressor(BaseGPRegressor):
             return
         if self.solver_ == "block":
             what = (
-                f"residual {self.diagnosis_['residual']:.2g} of the noise (tol = {self.tol:g}). Predictions lie between "
-                "those of the prior and of the posterior, and their standard deviations include what is left undone. "
-                "Give more time (max_seconds, max_iter), fewer basis functions, or a larger noise_floor."
+                f"residual {self.diagnosis_['residual']:.2g} of the noise (tol = {self.tol:g}). Predictions lie "
+                "between those of the prior and of the posterior, and their standard deviations include what is left "
+                "undone. Give more time (max_seconds, max_iter), fewer basis functions, or a larger noise_floor."
             )
         else:
             what = (

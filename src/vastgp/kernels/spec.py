@@ -24,7 +24,7 @@ _BY_NAME: dict[str, type[Stationary]] = {
     "matern52": Matern52,
     "rational-quadratic": RationalQuadratic,
 }
-_NAMES = {cls: name for name, cls in _BY_NAME.items()}
+_NAMES: dict[type[Kernel], str] = {cls: name for name, cls in _BY_NAME.items()}
 _COMPOSITES: dict[str, type[Sum] | type[Product]] = {"sum": Sum, "product": Product}
 
 
@@ -40,7 +40,9 @@ def from_name(name: str) -> Kernel:
         return _BY_NAME[name.lower()]()
     except (KeyError, AttributeError):
         known = ", ".join(repr(known) for known in _BY_NAME)
-        raise ValueError(f"kernel must be one of {known}, or a Kernel; received {name!r}.") from None
+        raise ValueError(
+            f"kernel must be one of {known}, or a Kernel; received {name!r}."
+        ) from None
 
 
 def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -54,7 +56,7 @@ def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return {"kind": kind, "parts": parts}
         if type(node) not in _NAMES:
             raise TypeError(f"a kernel of type {type(node).__name__} cannot be saved.")
-        names = [field for field in node.__dataclass_fields__]
+        names = list(node.__dataclass_fields__)
         for field in names:
             arrays[f"{path}.{field}"] = np.asarray(getattr(node, field))
         return {"kind": _NAMES[type(node)], "hyperparameters": names, "path": path}

@@ -36,9 +36,7 @@ def cg_start(
     return CGState(solution, residual, preconditioned, jnp.sum(residual * preconditioned, axis=1))
 
 
-def cg_update(
-    state: CGState, product: Float[Array, "C p"], precondition: Operator
-) -> CGState:
+def cg_update(state: CGState, product: Float[Array, "C p"], precondition: Operator) -> CGState:
     """Take one step along the direction, given its product with the system's matrix.
 
     A direction without curvature (a converged right-hand side, or the limit of the precision)

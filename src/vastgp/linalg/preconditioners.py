@@ -6,7 +6,7 @@ operations of a general product and no second copy of the large factor.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -16,7 +16,6 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.kernels import Kernel
 
 # Kernel rows are made this many at a time, so that building the factor needs little beside it.
 _TILE = 4096
@@ -78,12 +77,11 @@ def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePrec
 
 
 def nystrom_preconditioner(
-    kernel: Kernel,
+    covariance: Callable[[Array, Array], Array],
+    variance: float,
     X: Float[Array, "n d"],
     noise_variance: float,
     landmarks: np.ndarray,
-    *,
-    exact_diagonal: bool = True,
 ) -> LowRankPreconditioner:
     """Return the inverse of ``K(X, Z) K(Z, Z)^-1 K(Z, X) + D`` with landmarks ``Z``.
 
@@ -93,33 +91,32 @@ def nystrom_preconditioner(
 
     Parameters
     ----------
-    kernel : Kernel
+    covariance : callable
+        ``covariance(X, Z)``, in the precision of its arguments (float64 ones are given for the landmarks).
+    variance : float
+        Prior variance ``k(x, x)``.
     X : Array of shape (n, d)
     noise_variance : float
     landmarks : ndarray of int, shape (k,)
         Row numbers.
-    exact_diagonal : bool, default True
-        Whether to add the remaining variance; else ``D`` is the noise alone.
     """
     dtype = np.dtype(X.dtype)
     Z = X[landmarks]
-    rows = jax.jit(_kernel_rows)
     # In float64: the rounding of float32 alone would make this matrix indefinite. Landmarks may
     # coincide; a relative 1e-6 keeps the factor's inverse within what float32 rows can bear.
     with precision("float64"):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), kernel)
-        Z64 = jnp.asarray(np.asarray(Z), jnp.float64)
-        corner = np.array(rows(wide, Z64, Z64))
-    corner[np.diag_indices_from(corner)] += 1e-6 * float(kernel.total_variance())
+        wide = jnp.asarray(np.asarray(Z), jnp.float64)
+        corner = np.array(covariance(wide, wide))
+    corner[np.diag_indices_from(corner)] += 1e-6 * variance
     lower = scipy.linalg.cholesky(corner, lower=True, overwrite_a=True).astype(dtype)
     factor = np.empty((len(X), len(landmarks)), dtype=dtype)
     for start in range(0, len(X), _TILE):
-        factor[start : start + _TILE] = rows(kernel, X[start : start + _TILE], Z)
+        factor[start : start + _TILE] = covariance(X[start : start + _TILE], Z)
     (trsm, syrk) = scipy.linalg.get_blas_funcs(("trsm", "syrk"), (factor,))
     # U^T = K(X, Z) L^-T: in Fortran order the transpose of `factor` is solved from the left.
     factor = trsm(1.0, lower, factor.T, lower=1, overwrite_b=1)
-    left_out = np.maximum(float(kernel.total_variance()) - np.sum(factor**2, axis=0), 0.0)
-    root = np.sqrt(noise_variance + (left_out if exact_diagonal else 0.0 * left_out)).astype(dtype)
+    left_out = np.maximum(variance - np.sum(factor**2, axis=0), 0.0)
+    root = np.sqrt(noise_variance + left_out).astype(dtype)
     factor /= root
     inner = syrk(1.0, factor, lower=1)
     # Rounding of the product must stay below the identity that is added to it. Where the low rank is
@@ -142,7 +139,3 @@ def _wide_gram(factor: np.ndarray) -> np.ndarray:
         columns = np.asfortranarray(factor[:, start : start + _TILE], dtype=np.float64)
         total = syrk(1.0, columns, beta=1.0, c=total, lower=1, overwrite_c=1)
     return total
-
-
-def _kernel_rows(kernel: Kernel, X: Any, Z: Any) -> Array:
-    return kernel(X, Z)

@@ -95,9 +95,7 @@ def project(
     def body(which: Any, W: Array) -> Array:
         return blocks.put(W, V @ blocks.features(X, which).T, which)
 
-    return jax.lax.fori_loop(
-        0, blocks.num_blocks, body, blocks.zeros(V.shape[0], X.dtype)
-    )
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, blocks.zeros(V.shape[0], X.dtype))
 
 
 @jax.jit
@@ -129,9 +127,7 @@ def normal_product(
 
 
 @jax.jit
-def gram_of_rows(
-    blocks: BlockedBasis, X: Float[Array, "n d"]
-) -> Float[Array, "n n"]:
+def gram_of_rows(blocks: BlockedBasis, X: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """Return ``Phi Phi^T``, for few rows."""
 
     def body(which: Any, total: Array) -> Array:
@@ -169,8 +165,8 @@ def evidence_slope(
     The log evidence ``-1/2 y^T A^-1 y - 1/2 log|A|``, ``A = Phi Phi^T + sigma^2 I``, has the slope
     ``1/2 alpha^T dA alpha - 1/2 tr(A^-1 dA)``, ``alpha = A^-1 y``. Pathwise draws ``u = A^-1 xi``,
     ``xi ~ N(0, A)``, have ``E[u u^T] = A^-1``, so the mean of ``u^T dA u`` is the trace (Lin et al. 2024). With
-    ``dA = dPhi Phi^T + Phi dPhi^T`` each quadratic form is ``2 v^T dPhi w``, ``w = Phi^T v``: signs ``+1`` for alpha and
-    ``-1/S`` for each of S draws.
+    ``dA = dPhi Phi^T + Phi dPhi^T`` each quadratic form is ``2 v^T dPhi w``, ``w = Phi^T v``: signs ``+1`` for alpha
+    and ``-1/S`` for each of S draws.
     """
     leaves = eqx.filter(blocks.basis.kernel, eqx.is_array)
 

@@ -114,11 +114,9 @@ def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Ra
     """Return the basis that `basis_to_state` described."""
     described = state["basis"]
     own = {
-        name.removeprefix("basis/"): jnp.asarray(array)
+        name.removeprefix("basis/"): array
         for name, array in arrays.items()
         if name.startswith("basis/")
     }
     kernel: Any = jax.tree.map(jnp.asarray, from_spec(described["kernel"], own))
-    return RandomFourierBasis(
-        kernel, own["key"], described["num_basis"], described["frequencies"]
-    )
+    return RandomFourierBasis(kernel, own["key"], described["num_basis"], described["frequencies"])

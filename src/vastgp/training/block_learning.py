@@ -115,10 +115,8 @@ def learn_block(
             by_kernel, by_noise = system.slopes(warm.solution)
             kernel, likelihood = jax.tree.map(jnp.exp, state.logs)
             # d/d log h = h d/dh; Adam goes downhill
-            down = (
-                jax.tree.map(lambda h, g: -h * g / rows.n, kernel, by_kernel),
-                jax.tree.map(lambda h: -h * by_noise / rows.n, likelihood),
-            )
+            slopes = (by_kernel, Gaussian(jnp.asarray(by_noise, dtype)))
+            down = jax.tree.map(lambda h, g: -h * g / rows.n, (kernel, likelihood), slopes)
             updates, moments = adam.update(down, state.adam)
             logs = jax.tree.map(
                 lambda a, b, lo, hi: jnp.clip(a + b, jnp.asarray(lo, dtype), jnp.asarray(hi, dtype)),

@@ -7,6 +7,7 @@ functions; in that of the basis functions one pass over tiles of rows, which may
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -19,6 +20,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
+from vastgp.kernels import Kernel
 from vastgp.linalg.cg import CGState
 from vastgp.linalg.preconditioners import (
     Preconditioner,
@@ -58,6 +60,7 @@ class Solution(NamedTuple):
 class System(Protocol):
     """A symmetric positive definite system ``A x = right`` with columns [mean, samples]."""
 
+    blocks: BlockedBasis
     right: Array
     precondition: Preconditioner
 
@@ -85,10 +88,10 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     """Choose the space and the preconditioner by a count of operations.
 
     Where forming and factorising the matrix itself costs at most _EXACT_FACTOR times as much, that is done: it
-    needs two products whatever the conditioning. In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
-    where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
-    matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products; either
-    holds m^2 numbers.
+    needs two products whatever the conditioning. In the space of the rows a Nystrom preconditioner of rank k costs
+    ``2 n k^2`` and about 15 products follow; more where memory allows less than
+    the rank that balances the two. In the space of the basis functions the Gram matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products;
+    either holds m^2 numbers.
     """
     m = num_basis
     product = n * m * (4.0 * columns + _FEATURE_COST)
@@ -160,7 +163,14 @@ class RowSystem:
             landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(
                 n, rank, replace=False
             )
-            return nystrom_preconditioner(self.blocks.basis.kernel, self.X, noise, landmarks)
+            kernel = self.blocks.basis.kernel
+            return nystrom_preconditioner(
+                partial(_covariance, kernel),
+                float(kernel.total_variance()),
+                self.X,
+                noise,
+                landmarks,
+            )
         return dense_preconditioner(np.array(gram_of_rows(self.blocks, self.X)), noise)
 
     def product(self, V: Array) -> Array:
@@ -267,7 +277,10 @@ class BasisSystem:
         return total.reshape(V.shape)
 
     def errors(self, state: CGState) -> Array:
-        """Return ``sqrt(r^T P^-1 r / (sigma^2 n))``, the norm ``(|Phi e|^2 + sigma^2 |e|^2)^1/2`` of the error e if P = A."""
+        """Return ``sqrt(r^T P^-1 r / (sigma^2 n))``.
+
+        Where ``P = A`` this is the norm ``(|Phi e|^2 + sigma^2 |e|^2)^1/2`` of the error ``e`` of the weights.
+        """
         return jnp.sqrt(jnp.maximum(state.energy, 0.0) / (self.noise_variance * self.rows.n))
 
     def weights(self, solution: Array) -> Solution:
@@ -286,6 +299,11 @@ class BasisSystem:
             by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
             by_noise = by_noise + 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
         return by_kernel, float(by_noise)
+
+
+@jax.jit
+def _covariance(kernel: Kernel, X: Array, Z: Array) -> Array:
+    return kernel(X, Z)
 
 
 @jax.jit

@@ -42,9 +42,7 @@ def test_matern_is_the_bessel_form(kernel, order):
 def test_rational_quadratic_approaches_the_rbf(X):
     with precision("float64"):
         Z = jnp.asarray(X)
-        np.testing.assert_allclose(
-            RationalQuadratic(1.0, 1.0, 1e6)(Z, Z), RBF()(Z, Z), atol=1e-5
-        )
+        np.testing.assert_allclose(RationalQuadratic(1.0, 1.0, 1e6)(Z, Z), RBF()(Z, Z), atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", EVERY, ids=str)
@@ -89,8 +87,10 @@ def test_a_feature_depends_on_seed_and_index_alone(frequencies):
     X = jnp.asarray(np.random.default_rng(1).normal(size=(7, 3)), jnp.float32)
     everything = np.asarray(basis.features(X, jnp.arange(100)))
     some = jnp.asarray([41, 3, 99, 3])
-    assert np.array_equal(np.asarray(basis.spectrum(some, 3, jnp.float32)[0]),
-                          np.asarray(basis.spectrum(jnp.arange(100), 3, jnp.float32)[0])[some])
+    assert np.array_equal(
+        np.asarray(basis.spectrum(some, 3, jnp.float32)[0]),
+        np.asarray(basis.spectrum(jnp.arange(100), 3, jnp.float32)[0])[some],
+    )
     np.testing.assert_allclose(basis.features(X, some), everything[:, :, some], atol=1e-6)
     rows_last = np.asarray(basis.features_by_pair(X, some))
     np.testing.assert_allclose(np.moveaxis(rows_last, 2, 0), everything[:, :, some], atol=1e-6)
@@ -118,8 +118,8 @@ def test_gradients_by_finite_differences(kernel, X):
             gradient = jax.tree.leaves(jax.grad(function)(logs))
             for which, leaf in enumerate(flat):
                 step = 1e-6 * jnp.ones_like(leaf)
-                up = jax.tree.unflatten(tree, flat[:which] + [leaf + step] + flat[which + 1 :])
-                down = jax.tree.unflatten(tree, flat[:which] + [leaf - step] + flat[which + 1 :])
+                up = jax.tree.unflatten(tree, [*flat[:which], leaf + step, *flat[which + 1 :]])
+                down = jax.tree.unflatten(tree, [*flat[:which], leaf - step, *flat[which + 1 :]])
                 numeric = (function(up) - function(down)) / 2e-6
                 np.testing.assert_allclose(jnp.sum(gradient[which]), numeric, rtol=2e-4, atol=2e-7)
 
@@ -127,7 +127,7 @@ def test_gradients_by_finite_differences(kernel, X):
 def test_gradient_is_finite_where_rows_coincide():
     X = jnp.zeros((3, 2))
     for kernel in (Matern12(), Matern32(), Matern52(), RBF()):
-        slope = jax.grad(lambda k: jnp.sum(k(X, X)))(jax.tree.map(jnp.asarray, kernel))  # noqa: B023
+        slope = jax.grad(lambda k: jnp.sum(k(X, X)))(jax.tree.map(jnp.asarray, kernel))
         assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slope))
 
 
@@ -149,9 +149,7 @@ def test_plain_data_and_back(kernel):
     assert str(again) == str(kernel.with_ard(3))
     assert all(
         np.array_equal(a, b)
-        for a, b in zip(
-            jax.tree.leaves(again), jax.tree.leaves(kernel.with_ard(3)), strict=True
-        )
+        for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(kernel.with_ard(3)), strict=True)
     )
 
 

@@ -23,7 +23,7 @@ def problem():
 def test_nystrom_is_the_inverse_of_low_rank_plus_diagonal(problem):
     kernel, X, V, K = problem
     landmarks = np.arange(0, 60, 2)
-    inverse = nystrom_preconditioner(kernel, X, 0.1, landmarks)
+    inverse = nystrom_preconditioner(kernel, 2.0, X, 0.1, landmarks)
     corner = K[np.ix_(landmarks, landmarks)] + 2e-6 * np.eye(30)
     low_rank = K[:, landmarks] @ np.linalg.solve(corner, K[landmarks])
     diagonal = 0.1 + np.maximum(2.0 - np.diag(low_rank), 0.0)
@@ -47,7 +47,7 @@ def test_every_column_converges_with_its_own_steps(problem):
     kernel, X, V, K = problem
     A = K + 0.1 * np.eye(80)
     V = V.at[3].set(0.0)  # a right-hand side that is solved before it begins
-    inverse = nystrom_preconditioner(kernel, X, 0.1, np.arange(30))
+    inverse = nystrom_preconditioner(kernel, 2.0, X, 0.1, np.arange(30))
     state = cg_start(jnp.zeros_like(V), V, inverse)
     for _ in range(60):
         state = cg_update(state, state.direction @ A, inverse)

@@ -10,7 +10,8 @@ from vastgp.linalg.sincos import sincos
 
 
 @pytest.mark.parametrize(
-    ("largest", "tolerance"), [(15.0, 1.2e-7), (200.0, 1.2e-7), (8000.0, 1.2e-7), (1e5, 1.2e-7), (1e7, 1.2e-7)]
+    ("largest", "tolerance"),
+    [(15.0, 1.2e-7), (200.0, 1.2e-7), (8000.0, 1.2e-7), (1e5, 1.2e-7), (1e7, 1.2e-7)],
 )
 def test_error_over_a_wide_range(largest, tolerance):
     x = np.random.default_rng(0).uniform(-largest, largest, 200_000).astype(np.float32)

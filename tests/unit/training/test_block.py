@@ -51,7 +51,9 @@ CASES = [  # number of basis functions, rank: every kind of system and precondit
 
 
 @pytest.mark.parametrize(("num_basis", "rank", "space"), CASES)
-@pytest.mark.parametrize(("dtype", "tol", "most"), [("float64", 1e-9, 1e-8), ("float32", 2e-4, 1e-4)])
+@pytest.mark.parametrize(
+    ("dtype", "tol", "most"), [("float64", 1e-9, 1e-8), ("float32", 2e-4, 1e-4)]
+)
 def test_converges_to_the_exact_posterior(num_basis, rank, space, dtype, tol, most):
     rows, scaling = data()
     with precision(dtype):
@@ -83,7 +85,9 @@ def test_both_spaces_agree_and_rows_may_come_from_disk(tmp_path):
     rows, scaling = data(400)
     np.save(tmp_path / "X.npy", rows.X)
     np.save(tmp_path / "y.npy", rows.y)
-    mapped = Rows(np.load(tmp_path / "X.npy", mmap_mode="r"), np.load(tmp_path / "y.npy", mmap_mode="r"))
+    mapped = Rows(
+        np.load(tmp_path / "X.npy", mmap_mode="r"), np.load(tmp_path / "y.npy", mmap_mode="r")
+    )
     assert not mapped.in_memory
     means = []
     with precision("float64"):
@@ -115,7 +119,9 @@ def test_tiles_that_do_not_divide_the_rows(monkeypatch):
         fit = fit_block(system, chosen, tol=1e-9, max_iter=200)
         X, y = standardised(rows, scaling, "float64")
         mean, _ = closed_form(basis, X, y)
-        np.testing.assert_allclose(features(basis, X) @ np.asarray(fit.solution.mean).ravel(), mean, atol=1e-8)
+        np.testing.assert_allclose(
+            features(basis, X) @ np.asarray(fit.solution.mean).ravel(), mean, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("products", [1, 3, 8])
@@ -163,7 +169,9 @@ def test_slopes_of_the_evidence(num_basis, rank):
             for _ in range(3 if rank is None else 130):
                 state = advance(system, state)
             by_kernel, by_noise = system.slopes(state.solution)
-            estimates.append(np.concatenate([np.ravel(by_kernel.lengthscales), [by_kernel.variance, by_noise]]))
+            estimates.append(
+                np.concatenate([np.ravel(by_kernel.lengthscales), [by_kernel.variance, by_noise]])
+            )
     truth = np.concatenate([np.ravel(exact[0].lengthscales), [exact[0].variance, exact[1]]])
     estimates = np.asarray(estimates)
     error = estimates.std(axis=0, ddof=1) / np.sqrt(6)
