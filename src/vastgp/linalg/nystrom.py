@@ -41,7 +41,9 @@ def support_operators(
     *,
     fraction: float,
     row_batch: int,
+    num_functions: int | None,
     step: float,
+    ridge: float,
     overshoot: float = 2.0,
 ) -> SupportOperators:
     """Return the operators that interpolate sampling errors and precondition stochastic gradients.
@@ -53,14 +55,19 @@ def support_operators(
     preconditioned by two products with ``G``. This flattens the leading eigenvalues of the kernel operator, as
     EigenPro does for kernel machines (Ma and Belkin 2017).
 
-    The damping stands for the rest of the spectrum. It is the larger of two values:
+    The damping is ``ridge``, the prior's own part, plus what stands for the rest of the spectrum: the largest of three
+    values.
 
-    - what a batch of rows needs: the preconditioned curvature seen by one batch, ``lambda_max`` of
-      ``rho K~_bb / (b d)`` with ``K~`` the kernel deflated by the support rows, at most ``overshoot``;
-    - what the noise of sampling basis functions needs. A step adds to ``||w||^2`` in proportion to the error's
+    - What a batch of rows needs: the preconditioned curvature seen by one batch, ``lambda_max`` of
+      ``rho K~_bb / (b d)`` with ``K~`` the kernel deflated by the support rows, at most ``overshoot``.
+    - What the noise of sampling basis functions needs. A step adds to ``||w||^2`` in proportion to the error's
       variance, which is itself proportional to ``||w||^2``: ``2 (eta nu)^2 (1 - rho) / (d^2 b m)`` relative, against
       a decay of ``4 eta rho nu / (m d)`` (``nu``: prior variance not explained by the support rows). The first stays
       below half of the second for ``d >= eta nu (1 - rho) / (rho b)``.
+
+    - What ``M`` needs where it stands for the inverse of ``p d I + G G^T``: an effective rank
+      ``tr K_pp (K_pp + p d / rho I)^-1`` of at most a sixteenth of the ``c`` functions in a set, so that
+      ``G G^T`` is ``rho K_pp`` to within a half in the directions that matter.
 
     Parameters
     ----------
@@ -70,8 +77,12 @@ def support_operators(
         ``rho``: basis functions in one set over all.
     row_batch : int
         ``b``: rows in a step; ``K_bb`` may be of fewer rows.
+    num_functions : int or None
+        ``c``; None where ``G G^T`` itself is used.
     step : float
         ``eta``, the step size that the damping is for.
+    ridge : float
+        ``sigma^2 / n``.
     overshoot : float, default 2.0
         See above.
     """
@@ -96,9 +107,24 @@ def support_operators(
     nugget = _NUGGET * variance
     unexplained = float(np.mean(np.diagonal(deflated(nugget))))
     noise = step * max(unexplained, 0.0) * (1.0 - fraction) / (fraction * row_batch)
-    damping = max(high, noise)
+    rank = (
+        0.0 if num_functions is None else _damping_for_rank(values, num_functions / 16.0) * fraction
+    )
+    damping = ridge + max(high, noise, rank / max(p, 1))
     deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
     return SupportOperators((vectors / (values + nugget)) @ vectors.T, deflator, damping)
+
+
+def _damping_for_rank(values: np.ndarray, rank: float) -> float:
+    """Return the shift at which ``sum(values / (values + shift))`` is ``rank``, 0 if it never exceeds it."""
+    if np.count_nonzero(values > 0) <= rank:
+        return 0.0
+    low, high = 1e-12 * values[-1], values.sum() / rank
+    for _ in range(_BISECTIONS):
+        middle = (low * high) ** 0.5
+        above = np.sum(values / (values + middle)) > rank
+        low, high = (middle, high) if above else (low, middle)
+    return float(high)
 
 
 def _spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -155,9 +155,10 @@ class FittedCoefficient(NamedTuple):
 
     @property
     def value(self) -> Float[Array, ""]:
-        """The coefficient."""
+        """The coefficient, between 0 and 2: where nothing varies (full batch) the moments are rounding."""
         known = self.variance > 0
-        return jnp.where(known, self.covariance / jnp.where(known, self.variance, 1.0), 1.0)
+        ratio = self.covariance / jnp.where(known, self.variance, 1.0)
+        return jnp.where(known, jnp.clip(ratio, 0.0, 2.0), 1.0)
 
     def update(
         self, estimate: Float[Array, "*s"], control: Float[Array, "*s"], memory: float = 0.99

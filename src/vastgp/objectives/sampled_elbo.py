@@ -15,7 +15,7 @@ one inverse inclusion probability for each index where some are sampled more oft
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -25,6 +25,7 @@ Scalar = Float[Array, ""] | float
 Factor = Float[Array, " b"] | Float[Array, ""] | float
 
 
+@runtime_checkable
 class PriorBlocks(Protocol):
     """The entries of the prior precision ``S`` that two index sets need."""
 
@@ -177,7 +178,9 @@ def covariance_objective(
 
 
 def optimal_diagonal(
-    gram_diagonal: Float[Array, "*r"], prior_diagonal: Float[Array, "*r"] | float, noise_variance: Scalar
+    gram_diagonal: Float[Array, "*r"],
+    prior_diagonal: Float[Array, "*r"] | float,
+    noise_variance: Scalar,
 ) -> Float[Array, "*r"]:
     """Return the entry of a diagonal column that maximises the bound (Proposition 1).
 

@@ -128,7 +128,7 @@ def fit_stochastic(
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
     plan = make_plan(options or StochasticOptions(), rows.n, basis)
     with precision(dtype):
-        problem = make_problem(plan, rows, standardizer, basis, seed, dtype)
+        problem = make_problem(plan, rows, standardizer, basis, noise_variance, seed, dtype)
         state = start_state(plan, problem, noise_variance, dtype)
 
         def chunk(state: State, first: int, steps: int) -> tuple[State, Mapping[str, Any]]:
@@ -138,7 +138,9 @@ def fit_stochastic(
             missing = _CHUNK - steps  # one compiled function for all lengths
             X, y = np.pad(X, ((0, missing), (0, 0), (0, 0))), np.pad(y, ((0, missing), (0, 0)))
             state, records = run_steps(plan, problem, state, X, y, steps)
-            found = _diagnostics(plan, problem, state, np.asarray(records, np.float64), first + steps)
+            found = _diagnostics(
+                plan, problem, state, np.asarray(records, np.float64), first + steps
+            )
             return state, found | dict(on_chunk(state, problem) if on_chunk else {})
 
         state, loop = run_chunks(
@@ -234,10 +236,11 @@ def diagonal_columns(
     independent between frequencies, so that a predictive variance, a sum over thousands of them, has no error to
     speak of. With all rows it is exact.
     """
+    noise, rows = jnp.asarray(noise_variance, X.dtype), jnp.asarray(num_rows, X.dtype)
     parts = []
     for first in range(0, basis.num_pairs, _DIAGONAL_PAIRS):
         pairs = jnp.arange(first, first + min(_DIAGONAL_PAIRS, basis.num_pairs))
-        parts.append(np.asarray(_diagonal_block(basis, X, pairs, noise_variance, num_rows)))
+        parts.append(np.asarray(_diagonal_block(basis, X, pairs, noise, rows)))
     diagonal = np.concatenate(parts, axis=1)[:, : basis.num_pairs]
     order = np.arange(dense_columns)
     diagonal[order % 2, order // 2] = 0.0
@@ -246,7 +249,7 @@ def diagonal_columns(
 
 @jax.jit
 def _diagonal_block(
-    basis: RandomFourierBasis, X: Array, pairs: Array, noise_variance: float, num_rows: int
+    basis: RandomFourierBasis, X: Array, pairs: Array, noise_variance: Array, num_rows: Array
 ) -> Float[Array, "2 b"]:
     gram = num_rows * jnp.mean(basis.features(X, pairs) ** 2, axis=0)
     return optimal_diagonal(gram, 1.0, noise_variance)

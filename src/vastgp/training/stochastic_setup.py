@@ -145,6 +145,7 @@ def make_problem(
     rows: Rows,
     standardizer: Standardizer,
     basis: RandomFourierBasis,
+    noise_variance: float,
     seed: int,
     dtype: str,
 ) -> Problem:
@@ -153,8 +154,10 @@ def make_problem(
     X, y = fixed_rows(rows, standardizer, seed, 0, p + _PROBE_ROWS)
     # where there are too few rows for others, the probe shares some with the support
     probe = X[-_PROBE_ROWS:]
-    operators = _operators(plan, basis, X[:p], probe)
-    basis = basis.with_kernel(jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), basis.kernel))
+    operators = _operators(plan, basis, noise_variance, X[:p], probe)
+    kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), basis.kernel)
+    key = jnp.asarray(basis.key_data)
+    basis = RandomFourierBasis(kernel, key, basis.num_basis, basis.frequencies)
     support_X = jnp.asarray(X[:p], dtype)
     target, target_support = None, None
     if plan.target_control:
@@ -177,7 +180,11 @@ def make_problem(
 
 
 def _operators(
-    plan: StepPlan, basis: RandomFourierBasis, support: np.ndarray, probe: np.ndarray
+    plan: StepPlan,
+    basis: RandomFourierBasis,
+    noise_variance: float,
+    support: np.ndarray,
+    probe: np.ndarray,
 ) -> SupportOperators:
     with precision("float64"):
         all_rows = jnp.asarray(np.concatenate([support, probe]))
@@ -189,7 +196,9 @@ def _operators(
         K[p:, p:],
         fraction=1.0 / plan.tail_factor,
         row_batch=plan.row_batch,
+        num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
         step=plan.learning_rate,
+        ridge=noise_variance / plan.num_rows,
     )
 
 

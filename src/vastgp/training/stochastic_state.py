@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, Int, UInt32
 from vastgp.bases import RandomFourierBasis
 from vastgp.objectives.control_variates import FittedCoefficient
 
+# Up to this size the preconditioner's matrix costs less than the features that it is made from.
+MOST_EXACT = 256
+
 
 @dataclass(frozen=True)
 class StepPlan:
@@ -42,6 +45,11 @@ class StepPlan:
     def tail_batch(self) -> int:
         """Pairs sampled from the rest."""
         return self.pair_batch - self.head
+
+    @property
+    def exact_curvature(self) -> bool:
+        """Whether the preconditioner's matrix is small enough to be made anew from every set."""
+        return min(self.support_rows, 2 * self.pair_batch) <= MOST_EXACT
 
     @property
     def tail_factor(self) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy as jsp
 import optax
 from jaxtyping import Array, Float, Int
 
@@ -68,11 +69,30 @@ def _half_gradient(
 
 
 def _precondition(
-    problem: Problem, own: Sample, gradient: Float[Array, "r c"]
+    plan: StepPlan, problem: Problem, own: Sample, gradient: Float[Array, "r c"]
 ) -> Float[Array, "r c"]:
-    """Return ``(d I + G^T G / p)^-1 gradient``, see `vastgp.linalg.nystrom`."""
-    projected = problem.deflator @ (own.phi_support @ gradient.T)
-    return (gradient - projected.T @ own.phi_support) / problem.damping
+    """Return ``(d I + G^T G / p)^-1 gradient`` with the features ``G`` of one set at the support rows.
+
+    See `vastgp.linalg.nystrom`. The matrix depends on the set alone, so that the mean of the step given the set is
+    zero exactly where the gradient is: preconditioning adds no bias.
+    """
+    G, d, p = own.phi_support, problem.damping, plan.support_rows
+    if p == 0:
+        return gradient / d
+    if plan.exact_curvature and G.shape[1] <= p:
+        curvature = d * jnp.eye(G.shape[1], dtype=G.dtype) + G.T @ G / p
+        return jsp.linalg.solve(curvature, gradient.T, assume_a="pos").T
+    right = G @ gradient.T
+    if plan.exact_curvature:
+        solution = jsp.linalg.solve(
+            p * d * jnp.eye(p, dtype=G.dtype) + G @ G.T, right, assume_a="pos"
+        )
+    else:
+        # M is the inverse of the expected matrix; one refinement takes the sampling error to second order
+        solution = problem.deflator @ right
+        rest = right - p * d * solution - G @ (G.T @ solution)
+        solution = solution + problem.deflator @ rest
+    return (gradient - solution.T @ G) / d
 
 
 def _change(
@@ -99,7 +119,7 @@ def _change(
     else:
         added = jnp.zeros_like(squares)
         scaled = gradient * (noise_variance / plan.num_rows)
-        change = -rate * _precondition(problem, own, scaled)
+        change = -rate * _precondition(plan, problem, own, scaled)
     if plan.column_batch:
         # column r of a lower triangular factor starts at row r
         change = change.at[1:].multiply(function_order(own.pairs)[None, :] >= chosen[:, None])
@@ -162,14 +182,10 @@ def step(
     new = _apply(plan, problem, state, i, j, chosen, targets, noise_variance, rate)
 
     def bound(hyper: Any) -> Array:
-        return estimate_bound(
-            plan, problem, hyper, X, y, i, j, chosen, alpha, state.target_product
-        )
+        return estimate_bound(plan, problem, hyper, X, y, i, j, chosen, alpha, state.target_product)
 
     missing = jnp.full((), jnp.nan, X.dtype)
-    objective = jax.lax.cond(
-        t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing
-    )
+    objective = jax.lax.cond(t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing)
     if plan.learn:
         new = _learn(plan, new, state, bound)
     residual = jnp.mean((i.product - alpha * i.error - targets)[:, 0] ** 2)
@@ -203,11 +219,11 @@ def _apply(
         if plan.optimizer == "adagrad":
             old = old.at[0].set(squares[:, own.pairs].reshape(-1))
             if plan.column_batch:
-                found = column_squares[chosen[:, None, None], jnp.arange(2)[None, :, None], own.pairs]
+                found = column_squares[
+                    chosen[:, None, None], jnp.arange(2)[None, :, None], own.pairs
+                ]
                 old = old.at[1:].set(found.reshape(plan.column_batch, -1))
-        change, added = _change(
-            plan, problem, own, gradient, old, noise_variance, chosen, rate
-        )
+        change, added = _change(plan, problem, own, gradient, old, noise_variance, chosen, rate)
         mean = _add(mean, own.pairs, change[0])
         support = support.at[:, which].set(
             running_product(support[:, which], own.phi_support, change.T)
@@ -227,9 +243,7 @@ def _apply(
     return _average(plan, state, i, j, chosen)
 
 
-def _average(
-    plan: StepPlan, state: State, i: Sample, j: Sample, chosen: Int[Array, " k"]
-) -> State:
+def _average(plan: StepPlan, state: State, i: Sample, j: Sample, chosen: Int[Array, " k"]) -> State:
     """Move the averages of the entries that were visited."""
     share = 2.0 / plan.tail_factor
     mean, columns = state.mean_average, state.columns_average
