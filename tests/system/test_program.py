@@ -18,6 +18,7 @@ import pytest
 import vastgp
 
 PROGRAM = shutil.which("vastgp", path=str(Path(sys.executable).parent)) or "vastgp"
+COMMANDS = ("fit", "predict", "evaluate", "info", "demo")
 
 
 def start(*arguments, **environment):
@@ -41,12 +42,12 @@ def test_help_and_version_answer_at_once():
         seconds.append(time.perf_counter() - began)
     assert min(seconds) < 1.5
     assert result.returncode == 0
-    for command in ("fit", "predict", "evaluate", "info", "demo"):
+    for command in COMMANDS:
         assert f" {command} " in result.stdout
     assert start("--version").stdout == f"vastgp {vastgp.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "info", "demo"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_starts_neither_jax_nor_pandas(command):
     code = (
         "import sys; from vastgp.cli import app\n"
@@ -72,19 +73,16 @@ def test_an_error_is_one_line_and_the_traceback_is_on_request(files):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_output_fits_the_terminal(files, model, columns):
+def test_output_fits_the_terminal(run, files, model, monkeypatch, columns):
     """Tables are whole at 80 columns; only lines with a path may be longer."""
-    for arguments in (
-        ("info", model),
-        ("evaluate", model, files / "test.parquet"),
-        ("fit", "--help"),
-    ):
-        result = start(*arguments, COLUMNS=str(columns))
-        assert result.returncode == 0
-        lines = [line for line in result.stdout.splitlines() if str(files) not in line]
-        assert max(map(len, lines)) <= columns
-        assert "…" not in result.stdout
-        assert "\x1b" not in result.stdout  # no colour in a pipe
+    monkeypatch.setenv("COLUMNS", str(columns))
+    texts = [run("info", model).out, run("evaluate", model, files / "test.parquet").out]
+    texts += [start(command, "--help", COLUMNS=str(columns)).stdout for command in COMMANDS]
+    for text in texts:
+        lines = [line for line in text.splitlines() if str(files) not in line]
+        assert 60 < max(map(len, lines)) <= columns
+        assert "…" not in text
+        assert "\x1b" not in text  # no colour in a pipe
 
 
 def test_no_progress_without_a_terminal(files, model, tmp_path):
