@@ -88,9 +88,11 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     """Choose the space and the preconditioner by a count of operations.
 
     Where forming and factorising the matrix itself costs at most _EXACT_FACTOR times as much, that is done: it
-    needs two products whatever the conditioning. In the space of the rows a Nystrom preconditioner of rank k costs
-    ``2 n k^2`` and about 15 products follow; more where memory allows less than
-    the rank that balances the two. In the space of the basis functions the Gram matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products;
+    needs two products whatever the conditioning.
+
+    In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
+    where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
+    matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products;
     either holds m^2 numbers.
     """
     m = num_basis
