@@ -8,7 +8,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = (
-    "| data | method | splits | n | RMSE | NLPD | CRPS | coverage 95 % "
+    "| data | method | splits | n | RMSE | NLPD | CRPS | coverage 95 % | "
     "RMSE (own units) | NLPD (own units) | fit, s | peak, MB | converged | GFLOP/s |"
 )
 

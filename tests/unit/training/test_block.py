@@ -144,9 +144,9 @@ def test_stopped_early_the_variance_is_larger_never_smaller(products):
     assert np.all(variance > exact * (1 - 5 * np.sqrt(2 / 400)))
 
 
-@pytest.mark.parametrize(("num_basis", "rank"), [(60, None), (200, 30)])
+@pytest.mark.parametrize(("num_basis", "rank"), [(60, None), (200, None)])
 def test_slopes_of_the_evidence(num_basis, rank):
-    """At the solution: the mean's part exactly, the trace within four standard errors of six times 400 samples."""
+    """At the solution: the mean's part exactly, the trace within four standard errors of twenty times 120 samples."""
     rows, scaling = data(120)
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, Matern32(1.5, 2.0).with_ard(3))
@@ -161,12 +161,12 @@ def test_slopes_of_the_evidence(num_basis, rank):
 
         exact = jax.grad(evidence, argnums=(0, 1))(kernel, NOISE)
         estimates = []
-        for seed in range(6):
+        for seed in range(20):
             system, _ = build_system(
-                basis, NOISE, rows, scaling, num_samples=400, seed=seed, dtype="float64", rank=rank
+                basis, NOISE, rows, scaling, num_samples=120, seed=seed, dtype="float64", rank=rank
             )
             state = begin(system)
-            for _ in range(3 if rank is None else 130):
+            for _ in range(4):
                 state = advance(system, state)
             by_kernel, by_noise = system.slopes(state.solution)
             estimates.append(
@@ -174,7 +174,7 @@ def test_slopes_of_the_evidence(num_basis, rank):
             )
     truth = np.concatenate([np.ravel(exact[0].lengthscales), [exact[0].variance, exact[1]]])
     estimates = np.asarray(estimates)
-    error = estimates.std(axis=0, ddof=1) / np.sqrt(6)
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(20)
     assert np.all(np.abs(estimates.mean(axis=0) - truth) < 4 * error)
     assert np.all(error < 0.2 * np.abs(truth) + 5.0)
 
