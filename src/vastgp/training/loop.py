@@ -153,7 +153,8 @@ def run_chunks(
         return None
 
     with Progress(label, verbose) as progress, _HeldInterrupt(checkpoint is not None) as interrupt:
-        decision = stop_now({})
+        # A file may hold a loop that had ended (it stays where a fit goes on after it): the rule is asked again.
+        decision = stop_now({name: column[-1] for name, column in history.values.items()})
         while decision is None:
             steps = chunk if max_iter is None else min(chunk, max_iter - done)
             try:
