@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +22,9 @@ if os.environ.get("VASTGP_TYPECHECK", "1") != "0":
     if early:
         raise RuntimeError(f"imported before annotations could be checked: {', '.join(early)}")
     install_import_hook("vastgp", "typechecking.checked")
+
+# A shell that starts the suite in the background has Ctrl-C ignored, and what is tested is how it is obeyed.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _TESTS = Path(__file__).parent
 
