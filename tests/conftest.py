@@ -29,6 +29,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _TESTS = Path(__file__).parent
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _compiled_programs_go_with_their_module():
+    """Let go of compiled programs: kept to the end, those of a thousand tests take gigabytes."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
     for item in items:
