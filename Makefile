@@ -4,7 +4,7 @@
 #   make test     the whole test suite            (one part of it: make test PYTEST_ARGS="tests/unit -k kernels")
 #   make check    style, types, and the direction of imports
 #   make docs     build the documentation; warnings are errors
-#   make bench    run the main benchmarks         (other choices: make bench BENCH_DATASETS=kin40k BENCH_SPLITS=0)
+#   make bench    run the declared benchmarks     (a part: make bench BENCH_ARGS="--dataset kin40k --method block")
 #   make lock     choose the newest versions that fit pyproject.toml and pin them in requirements.lock
 #
 # Another interpreter, beside the usual environment: make test PYTHON=python3.13 VENV=.venv-3.13
@@ -13,9 +13,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCH_DATASETS ?= kin40k protein kegg
-BENCH_METHODS ?= block
-BENCH_SPLITS ?= 0 1 2
+BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 
@@ -51,11 +49,7 @@ docs: $(INSTALLED)
 	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
 
 bench: $(INSTALLED)
-	@test -d "$(VASTGP_DATA)" || { echo "Set VASTGP_DATA to the folder of the benchmark data (see benchmarks/README.md)."; exit 1; }
-	set -e; for dataset in $(BENCH_DATASETS); do for method in $(BENCH_METHODS); do for split in $(BENCH_SPLITS); do \
-	    $(BIN)/python benchmarks/run.py --dataset $$dataset --method $$method --split $$split; \
-	    done; done; done
-	$(BIN)/python benchmarks/table.py
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 # One file for every supported Python: what differs between them carries a marker. No address of an index is written.
 lock: $(INSTALLED)
