@@ -69,30 +69,47 @@ def _half_gradient(
 
 
 def _precondition(
-    plan: StepPlan, problem: Problem, own: Sample, gradient: Float[Array, "r c"]
+    plan: StepPlan,
+    problem: Problem,
+    own: Sample,
+    gradient: Float[Array, "r c"],
+    chosen: Int[Array, " k"],
 ) -> Float[Array, "r c"]:
     """Return ``(d I + G^T G / p)^-1 gradient`` with the features ``G`` of one set at the support rows.
 
     See `vastgp.linalg.nystrom`. The matrix depends on the set alone, so that the mean of the step given the set is
-    zero exactly where the gradient is: preconditioning adds no bias.
+    zero exactly where the gradient is: preconditioning adds no bias. A dense column lives on and below its diagonal,
+    and the inverse is that of the curvature there.
     """
     G, d, p = own.phi_support, problem.damping, plan.support_rows
     if p == 0:
         return gradient / d
+    below = function_order(own.pairs)[None, :] >= chosen[:, None]
+    keep = jnp.concatenate([jnp.ones((1, G.shape[1]), G.dtype), below.astype(G.dtype)])
     if plan.exact_curvature and G.shape[1] <= p:
-        curvature = d * jnp.eye(G.shape[1], dtype=G.dtype) + G.T @ G / p
-        return jsp.linalg.solve(curvature, gradient.T, assume_a="pos").T
-    right = G @ gradient.T
+        curvature = (G.T @ G / p) * keep[:, :, None] * keep[:, None, :]
+        curvature = curvature + d * jnp.eye(G.shape[1], dtype=G.dtype)
+        return jsp.linalg.solve(curvature, gradient[..., None], assume_a="pos")[..., 0]
     if plan.exact_curvature:
-        solution = jsp.linalg.solve(
-            p * d * jnp.eye(p, dtype=G.dtype) + G @ G.T, right, assume_a="pos"
-        )
+        factor = jsp.linalg.cho_factor(p * d * jnp.eye(p, dtype=G.dtype) + G @ G.T)
+        inverse = jsp.linalg.cho_solve(factor, jnp.eye(p, dtype=G.dtype))
     else:
-        # M is the inverse of the expected matrix; one refinement takes the sampling error to second order
-        solution = problem.deflator @ right
-        rest = right - p * d * solution - G @ (G.T @ solution)
-        solution = solution + problem.deflator @ rest
-    return (gradient - solution.T @ G) / d
+        inverse = problem.deflator  # of the expected matrix
+    right = G @ gradient.T
+    solution = inverse @ right
+    if plan.column_batch:
+        # Take the functions above the diagonal, all in the head, out of G G^T again (Woodbury).
+        head = G[:, diagonal_position(plan, jnp.arange(2 * plan.head))]
+        Z = inverse @ head
+        above = (jnp.arange(2 * plan.head)[None, :] < chosen[:, None]).astype(G.dtype)
+        small = jnp.eye(2 * plan.head) - (head.T @ Z) * above[:, :, None] * above[:, None, :]
+        inner = jnp.linalg.solve(small, (above * (right[:, 1:].T @ Z))[..., None])[..., 0]
+        solution = solution.at[:, 1:].add(Z @ (above * inner).T)
+    if not plan.exact_curvature:
+        # one refinement takes the error of the expected matrix to second order
+        rest = right - p * d * solution - G @ ((solution.T @ G) * keep).T
+        solution = solution + inverse @ rest
+    return (gradient - (solution.T @ G) * keep) / d
 
 
 def _change(
@@ -110,8 +127,9 @@ def _change(
         position = diagonal_position(plan, chosen)
         rows = 1 + jnp.arange(plan.column_batch)
         diagonal = own.weights[position, rows]
-        # -2 log c_rr of Theorem 2
-        gradient = gradient.at[rows, position].add(-1.0 / diagonal)
+        # -2 log c_rr of Theorem 2; column r of a lower triangular factor starts at row r
+        below = function_order(own.pairs)[None, :] >= chosen[:, None]
+        gradient = gradient.at[rows, position].add(-1.0 / diagonal).at[1:].multiply(below)
     if plan.optimizer == "adagrad":
         gradient = gradient * own.factor
         added = gradient**2
@@ -119,11 +137,13 @@ def _change(
     else:
         added = jnp.zeros_like(squares)
         scaled = gradient * (noise_variance / plan.num_rows)
-        change = -rate * _precondition(plan, problem, own, scaled)
+        change = -rate * _precondition(plan, problem, own, scaled, chosen)
     if plan.column_batch:
-        # column r of a lower triangular factor starts at row r
-        change = change.at[1:].multiply(function_order(own.pairs)[None, :] >= chosen[:, None])
-        relative = jnp.clip(change[rows, position] / diagonal, -_MOST_LOG_CHANGE, _MOST_LOG_CHANGE)
+        change = change.at[1:].multiply(below)
+        # At the optimum the curvature of -log c_rr equals that of the quadratic along the column (c_rr^2 is the
+        # diagonal of its inverse), and the preconditioner knows only the latter: half of its step is Newton's.
+        relative = change[rows, position] / diagonal * (1.0 if plan.optimizer == "adagrad" else 0.5)
+        relative = jnp.clip(relative, -_MOST_LOG_CHANGE, _MOST_LOG_CHANGE)
         change = change.at[rows, position].set(diagonal * jnp.expm1(relative))
     return change, added
 
