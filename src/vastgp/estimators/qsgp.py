@@ -89,8 +89,7 @@ class QSGPRegressor(BaseGPRegressor):
     learning_steps : int, default 20
         Steps of the block solver's learning on all rows, each about six passes.
     dense_columns : int, default 0
-        Stochastic solver: dense columns of the chevron covariance; 0 is mean-field. Experimental: their entries
-        are still off their optimum by up to a tenth after 300 full-batch steps; the block solver's variance is exact.
+        Stochastic solver: dense columns of the chevron covariance; 0 is mean-field.
     row_batch, basis_batch : int, default 500 and 10,000
         Stochastic solver: rows and basis functions in a step, as in the paper.
     control_rank : int, default 1000
