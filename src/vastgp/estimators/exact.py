@@ -24,6 +24,7 @@ from vastgp.objectives.evidence import ExactEvidence
 from vastgp.posteriors.exact import ExactPosterior
 from vastgp.training.history import History
 from vastgp.training.lbfgs import LbfgsResult
+from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.progress import Progress
 from vastgp.training.start import (
     candidate_kernels,
@@ -167,7 +168,7 @@ class ExactGPRegressor(BaseGPRegressor):
             kernel, noise_variance = fixed_hyperparameters(self, scaling)
             return self._condition(kernel, Gaussian(noise_variance), X, y, _GIVEN)
         best = self._learn(candidates, X, y)
-        if not best.converged and not best.message.startswith("stopped after max_seconds"):
+        if not best.converged and best.message != OUT_OF_TIME:
             warnings.warn(
                 f"ExactGPRegressor did not converge: {best.message}, after {best.num_iter} iterations. Raise max_iter "
                 f"(now {self.max_iter}) or tol (now {self.tol:g}).",

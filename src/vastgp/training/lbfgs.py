@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.training.history import History
+from vastgp.training.loop import OUT_OF_TIME
 
 # Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
 # optimum of unit curvature a gradient of size g leaves g^2 / 2 to gain.
@@ -115,7 +116,7 @@ def maximise(
     params = rebuild(np.exp(found.x))
     message = str(found.message)
     if not found.success and found.status == 99:
-        message = f"stopped after max_seconds = {max_seconds:g}"
+        message = OUT_OF_TIME
     return LbfgsResult(
         params, -float(found.fun) * scale, found.nit, found.nfev, found.success, message, history
     )

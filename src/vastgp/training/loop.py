@@ -19,6 +19,9 @@ from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
 from vastgp.training.progress import Progress
 
+# In words that hold for a budget of which part was spent before the loop.
+OUT_OF_TIME = "stopped when max_seconds was used up"
+
 
 @runtime_checkable
 class StepChunk(Protocol):
@@ -149,7 +152,7 @@ def run_chunks(
         if max_iter is not None and done >= max_iter:
             return Stop(f"stopped after max_iter = {max_iter} steps", converged=False)
         if max_seconds is not None and spent >= max_seconds:
-            return Stop(f"stopped after max_seconds = {max_seconds:g}", False, resumable=True)
+            return Stop(OUT_OF_TIME, converged=False, resumable=True)
         return None
 
     with Progress(label, verbose) as progress, _HeldInterrupt(checkpoint is not None) as interrupt:

@@ -64,7 +64,7 @@ def test_limits_are_told():
     assert not few.converged and few.num_iter == 2
     late = climb(max_seconds=0.0)
     assert not late.converged and late.num_iter == 1
-    assert late.message == "stopped after max_seconds = 0"
+    assert late.message == "stopped when max_seconds was used up"
 
 
 def test_a_point_that_fails_shortens_the_step():

@@ -1,0 +1,32 @@
+"""`QSGPRegressor` keeps the promises of every regressor, with either solver."""
+
+import pytest
+
+from estimators.conformance import RegressorConformance
+from vastgp import QSGPRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class TestBlock(RegressorConformance):
+    num_independent_samples = 64
+    units_tolerance = 1e-4  # float32
+
+    def make(self, **params):
+        return QSGPRegressor(**({"kernel": "rbf", "num_basis": 400, "num_samples": 64} | params))
+
+
+class TestStochastic(RegressorConformance):
+    units_tolerance = 1e-3  # float32, and rounding grows over the steps
+
+    def make(self, **params):
+        quick = {
+            "kernel": "rbf",
+            "num_basis": 400,
+            "solver": "stochastic",
+            "max_iter": 200,
+            "row_batch": 60,
+            "basis_batch": 200,
+            "control_rank": 60,
+        }
+        return QSGPRegressor(**(quick | params))
