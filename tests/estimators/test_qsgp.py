@@ -113,6 +113,25 @@ def test_the_stochastic_solver_finds_the_same_function(data, block, stochastic):
     assert len(stochastic.history_.objective) == len(stochastic.history_.objective_se) > 3
 
 
+@pytest.mark.parametrize("control_rank", [1000, 100, 0])
+def test_few_rows_and_a_large_amplitude_do_not_make_it_diverge(control_rank):
+    """All rows and all basis functions in a step: nothing but rounding asks for damping."""
+    rng = np.random.default_rng(20)
+    X = rng.uniform(-1.7, 1.7, (240, 3))
+    y = 5.0 * np.sin(X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(240)
+    common = {
+        "kernel": RBF([1.3, 5.5, 90.0], 60.0), "num_basis": 2000, "hyperparameters": "fixed", "noise_std": 0.3
+    }  # fmt: skip
+    exact = QSGPRegressor(**common, solver="block", tol=1e-4).fit(X, y)
+    model = QSGPRegressor(**common, solver="stochastic", control_rank=control_rank, max_iter=2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    gap = model.predict(X) - exact.predict(X)
+    # without a control variate and its preconditioner, convergence is that of plain gradients
+    assert np.sqrt(np.mean(gap**2)) < (0.01 if control_rank else 0.3) * 0.3
+
+
 @pytest.mark.parametrize("name", ["block", "stochastic"])
 def test_files_pickles_and_clones(name, request, data, tmp_path):
     model, (X, _) = request.getfixturevalue(name), data

@@ -78,8 +78,9 @@ class QSGPRegressor(BaseGPRegressor):
     noise_floor : float, default 1e-3
         Least noise variance relative to the variance of the target. The evidence of a smooth kernel on few rows can
         drive the noise so low that float32 cannot solve the system.
-    start_rows : int, default 1000
-        Rows of the first hyperparameters.
+    start_rows : int, default 3000
+        Rows of the first hyperparameters: from 2000 on, parts of 1000 rows are fitted and the best of them is refined
+        on all of these rows, as the evidence of 1000 rows can have several optima.
     frequencies : {"plain", "orthogonal", "qmc"}, default "plain"
         How frequencies are drawn: independent, orthogonal in runs of d, or from a scrambled Halton sequence.
     num_samples : int, default 32
@@ -149,7 +150,7 @@ class QSGPRegressor(BaseGPRegressor):
         hyperparameters: Any = "subset",
         noise_std: Any = None,
         noise_floor: Any = 1e-3,
-        start_rows: Any = 1000,
+        start_rows: Any = 3000,
         frequencies: Any = "plain",
         num_samples: Any = 32,
         rank: Any = None,

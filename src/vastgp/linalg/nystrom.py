@@ -14,6 +14,8 @@ from scipy.linalg import eigh, eigvalsh
 # error that is interpolated in float32 is not smooth below this level.
 _NUGGET = 1e-3
 _BISECTIONS = 60
+# Rounding errors between the damping and the largest eigenvalue: a factorisation of some thousand rows stays positive.
+_ROUNDINGS = 100.0
 
 
 class SupportOperators(NamedTuple):
@@ -44,6 +46,7 @@ def support_operators(
     num_functions: int | None,
     step: float,
     ridge: float,
+    rounding: float = 0.0,
     overshoot: float = 2.0,
 ) -> SupportOperators:
     """Return the operators that interpolate sampling errors and precondition stochastic gradients.
@@ -83,6 +86,9 @@ def support_operators(
         ``eta``, the step size that the damping is for.
     ridge : float
         ``sigma^2 / n``.
+    rounding : float, default 0.0
+        Rounding of the precision in which ``p d I + G G^T`` is factorised: ``p d`` is kept at 100 of these, relative to
+        the largest eigenvalue. Matters where the support is all there is and nothing else asks for damping.
     overshoot : float, default 2.0
         See above.
     """
@@ -110,7 +116,9 @@ def support_operators(
     rank = (
         0.0 if num_functions is None else _damping_for_rank(values, num_functions / 16.0) * fraction
     )
-    damping = ridge + max(high, noise, rank / max(p, 1))
+    largest = fraction * float(values[-1]) if p else 0.0
+    solvable = _ROUNDINGS * rounding * largest
+    damping = ridge + max(high, noise, rank / max(p, 1), solvable / max(p, 1))
     deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
     return SupportOperators((vectors / (values + nugget)) @ vectors.T, deflator, damping)
 

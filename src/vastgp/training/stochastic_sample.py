@@ -45,7 +45,7 @@ def current_basis(problem: Problem, hyper: Any, plan: StepPlan) -> tuple[RandomF
 
 
 def _flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
-    return phi.reshape(phi.shape[0], -1)
+    return phi.reshape(phi.shape[0], phi.shape[1] * phi.shape[2])
 
 
 def function_order(pairs: Int[Array, " b"]) -> Int[Array, " c"]:

@@ -154,7 +154,7 @@ def make_problem(
     X, y = fixed_rows(rows, standardizer, seed, 0, p + _PROBE_ROWS)
     # where there are too few rows for others, the probe shares some with the support
     probe = X[-_PROBE_ROWS:]
-    operators = _operators(plan, basis, noise_variance, X[:p], probe)
+    operators = _operators(plan, basis, noise_variance, X[:p], probe, dtype)
     kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), basis.kernel)
     key = jnp.asarray(basis.key_data)
     basis = RandomFourierBasis(kernel, key, basis.num_basis, basis.frequencies)
@@ -185,6 +185,7 @@ def _operators(
     noise_variance: float,
     support: np.ndarray,
     probe: np.ndarray,
+    dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
         all_rows = jnp.asarray(np.concatenate([support, probe]))
@@ -199,6 +200,7 @@ def _operators(
         num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
         step=plan.learning_rate,
         ridge=noise_variance / plan.num_rows,
+        rounding=float(np.finfo(dtype).eps),
     )
 
 

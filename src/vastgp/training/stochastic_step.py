@@ -91,16 +91,17 @@ def _precondition(
         curvature = curvature + d * jnp.eye(G.shape[1], dtype=G.dtype)
         return jsp.linalg.solve(curvature, gradient[..., None], assume_a="pos")[..., 0]
     if plan.exact_curvature:
+        # by substitution: rounding of an explicit inverse would be multiplied by the largest eigenvalue
         factor = jsp.linalg.cho_factor(p * d * jnp.eye(p, dtype=G.dtype) + G @ G.T)
-        inverse = jsp.linalg.cho_solve(factor, jnp.eye(p, dtype=G.dtype))
+        solve = functools.partial(jsp.linalg.cho_solve, factor)
     else:
-        inverse = problem.deflator  # of the expected matrix
+        solve = functools.partial(jnp.matmul, problem.deflator)  # of the expected matrix
     right = G @ gradient.T
-    solution = inverse @ right
+    solution = solve(right)
     if plan.column_batch:
         # Take the functions above the diagonal, all in the head, out of G G^T again (Woodbury).
         head = G[:, diagonal_position(plan, jnp.arange(2 * plan.head))]
-        Z = inverse @ head
+        Z = solve(head)
         above = (jnp.arange(2 * plan.head)[None, :] < chosen[:, None]).astype(G.dtype)
         small = jnp.eye(2 * plan.head) - (head.T @ Z) * above[:, :, None] * above[:, None, :]
         inner = jnp.linalg.solve(small, (above * (right[:, 1:].T @ Z))[..., None])[..., 0]
@@ -108,7 +109,7 @@ def _precondition(
     if not plan.exact_curvature:
         # one refinement takes the error of the expected matrix to second order
         rest = right - p * d * solution - G @ ((solution.T @ G) * keep).T
-        solution = solution + inverse @ rest
+        solution = solution + solve(rest)
     return (gradient - (solution.T @ G) * keep) / d
 
 

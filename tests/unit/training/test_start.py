@@ -153,3 +153,30 @@ def test_bounds_have_the_form_of_the_kernel():
 def test_what_is_no_kernel_is_named(bad, message):
     with pytest.raises(ValueError, match=message):
         candidate_kernels(bad, 3)
+
+
+def test_parts_are_compared_and_refined_on_all_rows(monkeypatch):
+    """The fit to several parts has the evidence of the best of them on all rows, or more."""
+    from vastgp.training import start
+
+    monkeypatch.setattr(start, "_PART_ROWS", 60)
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.05, 200, 2, seed=5)
+    parts = []
+    fit_best = start.fit_best
+
+    def watched(*arguments, **options):
+        parts.append(fit_best(*arguments, **options))
+        return parts[-1]
+
+    monkeypatch.setattr(start, "fit_best", watched)
+    found = start_from_exact_gp("matern32", X, y)
+    assert len(parts) == 3
+    before = [
+        exact_log_evidence(kernel, float(likelihood.noise_variance), X, y)
+        for kernel, likelihood in (part.params for part in parts)
+    ]
+    assert max(before) - min(before) > 0.5  # they differ, so that the choice matters
+    assert found.log_evidence > max(before) + 0.1
+    assert found.log_evidence == pytest.approx(
+        exact_log_evidence(found.kernel, found.noise_variance, X, y), rel=1e-9
+    )
