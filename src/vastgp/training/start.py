@@ -14,7 +14,7 @@ import numpy as np
 from vastgp.kernels import Kernel, from_name
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.objectives.evidence import ExactEvidence
+from vastgp.objectives.evidence import ExactEvidence, resolving_rate
 from vastgp.training.lbfgs import LbfgsResult, best_of, maximise
 
 # Bounds in standardised units. They are wide enough to be out of the way of any fit that the data determine, and keep
@@ -30,13 +30,17 @@ MOST_NOISE = 10.0
 _START_NOISE = 0.1
 # Each family is first fitted to this many rows, where a step costs a thirtieth of one on 1000 rows.
 _FIRST_ROWS = 300
-# Beyond twice this many rows several parts of this size are fitted, compared on all rows, and the best is refined
-# on all of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise
-# variances from 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12).
-_PART_ROWS, _MOST_PARTS, _REFINING = 1000, 3, 20
+# From twice this many rows on, random parts of this size are fitted, compared on all rows, and the best is refined on
+# all of them with at most _REFINING steps: the evidence of 1000 rows can have several optima (protein: noise variances
+# from 0.001 to 0.55 from six draws of 1000 rows; on 5000 rows all but two of them meet at 0.07 to 0.12).
+_PART_ROWS, _PARTS, _REFINING = 1000, 3, 20
 # Starts are compared after a rough fit.
 _LOOSE_TOL = 1e-3
+# Fewer rows do not say how fast more of them resolve the function.
+_LEAST_RATE = 100
 _FAMILIES = ("rbf", "matern52", "matern32")
+
+MakeEvidence = Callable[[np.ndarray, np.ndarray, float], ExactEvidence | None]
 
 
 class Start(NamedTuple):
@@ -57,6 +61,7 @@ def start_from_exact_gp(
     noise_floor: float = 1e-4,
     restarts: int = 1,
     max_seconds: float | None = None,
+    evidence: MakeEvidence | None = None,
 ) -> Start:
     """Fit an exact Gaussian process to some standardised rows.
 
@@ -72,8 +77,8 @@ def start_from_exact_gp(
         Standardised target.
     max_rows : int, default 1000
         A random subset of this many rows is used where there are more: one evaluation costs O(max_rows^3), some 40 ms
-        at 1000. From 2000 rows on, up to three parts of 1000 rows are fitted, and the fit with the highest evidence on
-        all of them is refined there: 20 s at 3000.
+        at 1000. From 2000 rows on, three random parts of 1000 rows are fitted, and the fit with the highest evidence on
+        all rows is refined there: about 20 s at 2000.
     seed : int, default 0
         Which rows, and where the restarts begin.
     noise_floor : float, default 1e-4
@@ -83,6 +88,9 @@ def start_from_exact_gp(
         How often to begin: beyond 1 from random values around the defaults as well, on 300 of the rows.
     max_seconds : float, optional
         Budget for all of it, checked after every iteration of L-BFGS.
+    evidence : callable, optional
+        ``evidence(X, y, rate)`` makes the evidence that fits are compared by and the best one is refined by, or None
+        where that is the exact one; ``rate`` is `resolving_rate` of the best fit so far. See `BasisEvidence`.
 
     Returns
     -------
@@ -107,6 +115,7 @@ def start_from_exact_gp(
         restarts=restarts,
         generator=generator,
         deadline=deadline,
+        make_evidence=evidence,
     )
     fitted, likelihood = best.params
     return Start(fitted, float(likelihood.noise_variance), best.value)
@@ -121,25 +130,45 @@ def _best_of_parts(
     restarts: int,
     generator: np.random.Generator,
     deadline: float | None,
+    make_evidence: MakeEvidence | None,
 ) -> LbfgsResult:
     """Fit parts of the rows, keep the fit with the highest evidence on all rows, and refine it there."""
-    parts = min(_MOST_PARTS, len(y) // _PART_ROWS)
-
-    def fit(rows: np.ndarray) -> LbfgsResult:
-        return fit_best(
-            forms, X[rows], y[rows],
-            noise_floor=noise_floor, restarts=restarts, generator=generator, deadline=deadline,
-        )  # fmt: skip
-
-    if parts < 2:
-        return fit(np.arange(len(y)))
-    shuffled = generator.permutation(len(y))
+    parts = _PARTS if len(y) >= 2 * _PART_ROWS else 1
+    size = _PART_ROWS if parts > 1 else len(y)
     fits: list[LbfgsResult] = []
-    for part in range(parts):
+    for _ in range(parts):
         if fits and deadline is not None and time.perf_counter() > deadline:
             break
-        fits.append(fit(np.sort(shuffled[part * _PART_ROWS : (part + 1) * _PART_ROWS])))
-    evidence = ExactEvidence(X, y)
+        rows = np.sort(generator.choice(len(y), size, replace=False))
+        fits.append(
+            fit_best(
+                forms,
+                X[rows],
+                y[rows],
+                noise_floor=noise_floor,
+                restarts=restarts,
+                generator=generator,
+                deadline=deadline,
+            )
+        )
+    exact = ExactEvidence(X, y)
+    best, evidence = _highest(exact, fits), exact
+    if make_evidence is not None and len(y) >= _LEAST_RATE:
+        kernel, likelihood = best.params
+        rate = resolving_rate(kernel, float(likelihood.noise_variance), X)
+        evidence = make_evidence(X, y, rate) or exact
+        best = best if evidence is exact else _highest(evidence, fits)
+    if parts == 1 and evidence is exact:
+        return best
+    left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
+    return fit_evidence(
+        evidence, best.params,
+        noise_floor=noise_floor, max_iter=_REFINING, tol=_LOOSE_TOL, max_seconds=left,
+    )  # fmt: skip
+
+
+def _highest(evidence: ExactEvidence, fits: Sequence[LbfgsResult]) -> LbfgsResult:
+    """Return the fit of highest evidence."""
 
     def judge(fit: LbfgsResult) -> float:
         kernel, likelihood = fit.params
@@ -148,12 +177,7 @@ def _best_of_parts(
         except FactorizationError:
             return -np.inf
 
-    best = max(fits, key=judge)
-    left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-    return fit_evidence(
-        evidence, best.params,
-        noise_floor=noise_floor, max_iter=_REFINING, tol=_LOOSE_TOL, max_seconds=left,
-    )  # fmt: skip
+    return max(fits, key=judge) if len(fits) > 1 else fits[0]
 
 
 def fit_best(
