@@ -12,7 +12,7 @@ A fit that is stopped early is therefore uncertain, not over-confident.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -109,6 +109,7 @@ def fit_block(
     max_seconds: float | None = None,
     checkpoint: Checkpoint | None = None,
     verbose: bool = False,
+    on_product: Callable[[System, CGState], Mapping[str, float]] | None = None,
 ) -> BlockFit:
     """Solve the system for the mean and all samples together.
 
@@ -126,6 +127,8 @@ def fit_block(
         Wall-clock budget, checked after every product.
     checkpoint : Checkpoint, optional
     verbose : bool
+    on_product : callable, optional
+        Called with the system and the state after every product; what it returns joins the record.
     """
     state = begin(system)
 
@@ -142,7 +145,7 @@ def fit_block(
             "residual": residuals[0],
             "residual_samples": _rms(residuals[1:]),
             "residual_is_true": float(checked),
-        }
+        } | dict(on_product(system, state) if on_product else {})
 
     state, loop = run_chunks(
         step_chunk,
