@@ -143,7 +143,7 @@ def fit(
         typer.Option(
             "--hyperparameters",
             metavar="NAME",
-            help="subset: kernel and noise from 1000 rows, in seconds. learn: from all rows.",
+            help="subset: kernel and noise from 2000 rows, in seconds. learn: from all rows.",
             rich_help_panel=_MODEL,
         ),
     ] = None,

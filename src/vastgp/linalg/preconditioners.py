@@ -118,12 +118,12 @@ def nystrom_preconditioner(
     left_out = np.maximum(variance - np.sum(factor**2, axis=0), 0.0)
     root = np.sqrt(noise_variance + left_out).astype(dtype)
     factor /= root
-    inner = syrk(1.0, factor, lower=1)
     # Rounding of the product must stay below the identity that is added to it. Where the low rank is
     # far above the noise (smooth kernels, large amplitudes) only float64 keeps it there.
-    rounding = np.finfo(dtype).eps * float(np.max(np.diagonal(inner))) * len(landmarks) ** 0.5
-    if rounding > _MOST_ROUNDING and dtype == np.float32:
-        inner = _wide_gram(factor)
+    largest = float(np.max(np.einsum("kn,kn->k", factor, factor)))
+    rounding = np.finfo(dtype).eps * largest * len(landmarks) ** 0.5
+    wide = rounding > _MOST_ROUNDING and dtype == np.float32
+    inner = _wide_gram(factor) if wide else syrk(1.0, factor, lower=1)
     inner[np.diag_indices_from(inner)] += 1.0
     inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
     return LowRankPreconditioner(
