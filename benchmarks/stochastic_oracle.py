@@ -48,10 +48,13 @@ def closed_form(
     rows: Any, standardizer: Any, basis: Any, noise: float, new: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of the function by dense algebra in float64."""
-    with precision("float64"):
+    # features in the solver's precision: draws of float64 are other draws
+    with precision("float32"):
         pairs = jnp.arange(M // 2)
         phi, phi_new = (
-            np.asarray(basis.features(jnp.asarray(X, jnp.float64), pairs)).reshape(len(X), -1)
+            np.asarray(basis.features(jnp.asarray(X, jnp.float32), pairs), float).reshape(
+                len(X), -1
+            )
             for X in (standardizer.transform_X(rows.X), new)
         )
     H = phi.T @ phi / noise + np.eye(M)

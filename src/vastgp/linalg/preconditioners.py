@@ -1,6 +1,6 @@
 """Approximate inverses of ``K + sigma^2 I`` for conjugate gradients.
 
-Both are built by LAPACK on the host, in place: on a CPU its triangular routines use half the
+They are built by LAPACK on the host, in place: on a CPU its triangular routines use half the
 operations of a general product and no second copy of the large factor.
 """
 
@@ -21,6 +21,7 @@ from vastgp._precision import precision
 _TILE = 4096
 # Most rounding error of the inner matrix, whose least eigenvalue is 1.
 _MOST_ROUNDING = 0.03
+_SUBSPACE_STEPS = 3
 
 
 class DensePreconditioner(eqx.Module):
@@ -50,7 +51,27 @@ class LowRankPreconditioner(eqx.Module):
         return (V - T.T @ self.scaled.T) / self.root
 
 
-Preconditioner = DensePreconditioner | LowRankPreconditioner
+class BalancedPreconditioner(eqx.Module):
+    """Another one, corrected to be exact on some directions ``Q`` (balancing; Mandel 1993).
+
+    ``(I - Z A) P^-1 (I - A Z) + Z`` with ``Z = Q (Q^T A Q)^-1 Q^T``, symmetric and positive definite.
+    """
+
+    inner: LowRankPreconditioner
+    directions: Float[Array, "q n"]
+    image: Float[Array, "q n"]
+    factor: Float[Array, "q q"]
+
+    def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        coarse = self._solve(V @ self.directions.T)
+        rest = self.inner(V - coarse @ self.image)
+        return rest - self._solve(rest @ self.image.T) @ self.directions + coarse @ self.directions
+
+    def _solve(self, V: Float[Array, "C q"]) -> Float[Array, "C q"]:
+        return jax.scipy.linalg.cho_solve((self.factor, True), V.T).T
+
+
+Preconditioner = DensePreconditioner | LowRankPreconditioner | BalancedPreconditioner
 
 
 def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePreconditioner:
@@ -76,18 +97,13 @@ def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePrec
     )
 
 
-def nystrom_preconditioner(
+def landmark_factor(
     covariance: Callable[[Array, Array], Array],
     variance: float,
     X: Float[Array, "n d"],
-    noise_variance: float,
     landmarks: np.ndarray,
-) -> LowRankPreconditioner:
-    """Return the inverse of ``K(X, Z) K(Z, Z)^-1 K(Z, X) + D`` with landmarks ``Z``.
-
-    ``D`` is the noise plus what the low rank leaves of the prior variance at each row (FITC,
-    Snelson and Ghahramani 2006), which serves rows far from all others; its trace equals that of
-    the part left out, so its scale is right for directions outside the landmarks' span.
+) -> np.ndarray:
+    """Return ``U`` of shape (k, n) with ``U^T U = K(X, Z) K(Z, Z)^-1 K(Z, X)`` for landmarks ``Z``.
 
     Parameters
     ----------
@@ -96,7 +112,6 @@ def nystrom_preconditioner(
     variance : float
         Prior variance ``k(x, x)``.
     X : Array of shape (n, d)
-    noise_variance : float
     landmarks : ndarray of int, shape (k,)
         Row numbers.
     """
@@ -109,26 +124,90 @@ def nystrom_preconditioner(
         corner = np.array(covariance(wide, wide))
     corner[np.diag_indices_from(corner)] += 1e-6 * variance
     lower = scipy.linalg.cholesky(corner, lower=True, overwrite_a=True).astype(dtype)
-    factor = np.empty((len(X), len(landmarks)), dtype=dtype)
+    rows = np.empty((len(X), len(landmarks)), dtype=dtype)
     for start in range(0, len(X), _TILE):
-        factor[start : start + _TILE] = covariance(X[start : start + _TILE], Z)
-    (trsm, syrk) = scipy.linalg.get_blas_funcs(("trsm", "syrk"), (factor,))
-    # U^T = K(X, Z) L^-T: in Fortran order the transpose of `factor` is solved from the left.
-    factor = trsm(1.0, lower, factor.T, lower=1, overwrite_b=1)
+        rows[start : start + _TILE] = covariance(X[start : start + _TILE], Z)
+    (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (rows,))
+    # U^T = K(X, Z) L^-T: in Fortran order the transpose is solved from the left.
+    return trsm(1.0, lower, rows.T, lower=1, overwrite_b=1)
+
+
+def low_rank_preconditioner(
+    factor: np.ndarray, variance: float, noise_variance: float
+) -> LowRankPreconditioner:
+    """Return the inverse of ``U^T U + D`` for a ``factor`` ``U`` of shape (k, n), which is overwritten.
+
+    ``D`` is the noise plus what the low rank leaves of the prior variance at each row (FITC,
+    Snelson and Ghahramani 2006), which serves rows far from all others; its trace equals that of
+    the part left out, so its scale is right for directions outside the span of ``U``.
+    """
+    dtype = factor.dtype
     left_out = np.maximum(variance - np.sum(factor**2, axis=0), 0.0)
     root = np.sqrt(noise_variance + left_out).astype(dtype)
     factor /= root
     # Rounding of the product must stay below the identity that is added to it. Where the low rank is
     # far above the noise (smooth kernels, large amplitudes) only float64 keeps it there.
     largest = float(np.max(np.einsum("kn,kn->k", factor, factor)))
-    rounding = np.finfo(dtype).eps * largest * len(landmarks) ** 0.5
+    rounding = np.finfo(dtype).eps * largest * len(factor) ** 0.5
     wide = rounding > _MOST_ROUNDING and dtype == np.float32
+    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (factor,))
     inner = _wide_gram(factor) if wide else syrk(1.0, factor, lower=1)
     inner[np.diag_indices_from(inner)] += 1.0
     inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
     return LowRankPreconditioner(
         jnp.asarray(factor.T), jnp.asarray(root), jnp.asarray(inner.astype(dtype))
     )
+
+
+def nystrom_preconditioner(
+    covariance: Callable[[Array, Array], Array],
+    variance: float,
+    X: Float[Array, "n d"],
+    noise_variance: float,
+    landmarks: np.ndarray,
+) -> LowRankPreconditioner:
+    """Return the inverse of ``K(X, Z) K(Z, Z)^-1 K(Z, X) + D``, see `landmark_factor`, `low_rank_preconditioner`."""
+    factor = landmark_factor(covariance, variance, X, landmarks)
+    return low_rank_preconditioner(factor, variance, noise_variance)
+
+
+def leading_directions(factor: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return orthonormal rows, shape (count, n), near the leading eigenvectors of ``U^T U``: subspace iteration."""
+    directions = np.random.default_rng(seed).standard_normal((factor.shape[1], count))
+    directions = directions.astype(factor.dtype)
+    for _ in range(_SUBSPACE_STEPS):
+        directions = np.linalg.qr(factor.T @ (factor @ directions))[0]
+    return np.ascontiguousarray(directions.T)
+
+
+def sketch_factor(directions: np.ndarray, image: np.ndarray) -> np.ndarray:
+    """Return ``U`` with ``U^T U = A Q^T (Q A Q^T)^-1 Q A`` from ``Q`` and ``image = Q A``, shapes (q, n).
+
+    The randomised Nystrom approximation of ``A`` itself (Frangella, Tropp and Udell 2023), with their shift against
+    rounding; rows are sorted, those of the largest eigenvalues first.
+    """
+    Q, Y = directions.astype(np.float64), image.astype(np.float64)
+    corner = Q @ Y.T
+    shift = float(np.finfo(image.dtype).eps) * float(np.trace(corner))
+    Y = Y + shift * Q
+    corner = 0.5 * (corner + corner.T) + shift * np.eye(len(Q))
+    lower = scipy.linalg.cholesky(corner, lower=True)
+    half = scipy.linalg.solve_triangular(lower, Y, lower=True)
+    _, values, rows = np.linalg.svd(half, full_matrices=False)
+    scales = np.sqrt(np.maximum(values**2 - shift, 0.0))
+    return np.asfortranarray(scales[:, None] * rows, dtype=image.dtype)
+
+
+def balanced_preconditioner(
+    inner: LowRankPreconditioner, directions: np.ndarray, image: np.ndarray, noise_variance: float
+) -> BalancedPreconditioner:
+    """Correct ``inner`` on ``directions`` ``Q``, whose ``image`` is ``Q A`` without the noise."""
+    Q, Y = directions.astype(np.float64), image.astype(np.float64)
+    Y = Y + noise_variance * Q
+    corner = Q @ Y.T
+    lower = scipy.linalg.cholesky(0.5 * (corner + corner.T), lower=True)
+    arrays = (jnp.asarray(part.astype(image.dtype)) for part in (directions, Y, lower))
+    return BalancedPreconditioner(inner, *arrays)
 
 
 def _wide_gram(factor: np.ndarray) -> np.ndarray:

@@ -24,8 +24,12 @@ from vastgp.kernels import Kernel
 from vastgp.linalg.cg import CGState
 from vastgp.linalg.preconditioners import (
     Preconditioner,
+    balanced_preconditioner,
     dense_preconditioner,
-    nystrom_preconditioner,
+    landmark_factor,
+    leading_directions,
+    low_rank_preconditioner,
+    sketch_factor,
 )
 from vastgp.objectives.least_squares import (
     BlockedBasis,
@@ -46,6 +50,10 @@ _PRECONDITIONER_BYTES = 2_000_000_000
 _FEATURE_COST = 200
 # A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
 _EXACT_FACTOR = 3.0
+# Directions whose image corrects a preconditioner made from the exact kernel: their pass costs that of two products. It
+# is made where the two kernels differ by more than _MOST_MISMATCH noise variances, and suffices alone where what it
+# leaves is below _MOST_BEYOND of them.
+_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 96, 1e3, 10.0
 _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
 
 
@@ -162,18 +170,32 @@ class RowSystem:
     def _make_preconditioner(self, rank: int) -> Preconditioner:
         n, noise = len(self.X), float(self.noise_variance)
         if rank < n:
-            landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(
-                n, rank, replace=False
-            )
-            kernel = self.blocks.basis.kernel
-            return nystrom_preconditioner(
-                partial(_covariance, kernel),
-                float(kernel.total_variance()),
-                self.X,
-                noise,
-                landmarks,
-            )
+            return self._low_rank(rank, noise)
         return dense_preconditioner(np.array(gram_of_rows(self.blocks, self.X)), noise)
+
+    def _low_rank(self, rank: int, noise: float) -> Preconditioner:
+        """Return a Nystrom preconditioner, of the matrix itself in its leading directions where that matters.
+
+        Landmarks stand for the exact kernel, from which ``Phi Phi^T`` differs by about ``n variance / sqrt(P)`` in its
+        leading directions. Where that is far above the noise, the image of those directions is computed and corrects
+        the preconditioner; where what lies beyond them is below some noise variances, it takes the landmarks' place.
+        """
+        n, kernel = len(self.X), self.blocks.basis.kernel
+        variance = float(kernel.total_variance())
+        landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(n, rank, replace=False)
+        make = partial(landmark_factor, partial(_covariance, kernel), variance, self.X)
+        mismatch = n * variance / self.blocks.basis.num_pairs**0.5
+        if mismatch <= _MOST_MISMATCH * noise or rank <= _DIRECTIONS:
+            return low_rank_preconditioner(make(landmarks), variance, noise)
+        few = make(landmarks[: 8 * _DIRECTIONS])
+        directions = leading_directions(few, _DIRECTIONS, self.seed)
+        del few
+        image = np.asarray(gram_product(self.blocks, self.X, jnp.asarray(directions)))
+        sketch = sketch_factor(directions, image)
+        enough = float(np.sum(sketch[-1] ** 2)) <= _MOST_BEYOND * noise
+        # also balanced where the sketch is enough: by itself it cancels in float32
+        inner = low_rank_preconditioner(sketch if enough else make(landmarks), variance, noise)
+        return balanced_preconditioner(inner, directions, image, noise)
 
     def product(self, V: Array) -> Array:
         """Return ``Phi Phi^T v + sigma^2 v``."""

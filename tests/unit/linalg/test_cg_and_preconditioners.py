@@ -7,7 +7,14 @@ import pytest
 from vastgp._precision import precision
 from vastgp.kernels import Matern32
 from vastgp.linalg.cg import cg_start, cg_update
-from vastgp.linalg.preconditioners import dense_preconditioner, nystrom_preconditioner
+from vastgp.linalg.preconditioners import (
+    balanced_preconditioner,
+    dense_preconditioner,
+    landmark_factor,
+    leading_directions,
+    nystrom_preconditioner,
+    sketch_factor,
+)
 
 
 @pytest.fixture
@@ -64,3 +71,30 @@ def test_as_many_steps_as_there_are_distinct_eigenvalues():
         for _ in range(3):
             state = cg_update(state, state.direction @ A, lambda v: v)
         assert float(jnp.linalg.norm(state.residual)) < 1e-12
+
+
+def test_leading_directions_and_the_sketch_of_them(problem):
+    """The sketch of a matrix whose rank is that of the directions is the matrix."""
+    kernel, X, _, _ = problem
+    factor = landmark_factor(kernel, 2.0, X, np.arange(40))
+    directions = leading_directions(factor, 12, seed=0)
+    np.testing.assert_allclose(directions @ directions.T, np.eye(12), atol=1e-12)
+    # nearly all that twelve directions can hold of the trace
+    best = np.sort(np.linalg.eigvalsh(factor.T @ factor))[-12:].sum()
+    assert np.sum((factor @ directions.T) ** 2) > 0.98 * best
+    low = factor[:12].T @ factor[:12]
+    sketch = sketch_factor(directions, directions @ low)
+    np.testing.assert_allclose(sketch.T @ sketch, low, atol=1e-9)
+    assert np.all(np.diff(np.sum(sketch**2, axis=1)) <= 0.0)
+
+
+def test_balancing_is_exact_on_its_directions_symmetric_and_positive(problem):
+    kernel, X, _, K = problem
+    A = K + 0.1 * np.eye(80)
+    directions = leading_directions(landmark_factor(kernel, 2.0, X, np.arange(40)), 10, seed=0)
+    inner = nystrom_preconditioner(kernel, 2.0, X, 0.1, np.arange(20))
+    inverse = balanced_preconditioner(inner, directions, directions @ K, 0.1)
+    np.testing.assert_allclose(inverse(jnp.asarray(directions @ A)), directions, atol=1e-10)
+    dense = np.asarray(inverse(jnp.eye(80)))
+    np.testing.assert_allclose(dense, dense.T, atol=1e-10)
+    assert np.linalg.eigvalsh(dense)[0] > 0.0

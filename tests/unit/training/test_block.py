@@ -229,3 +229,30 @@ def test_plan_by_cost():
     # m^2 numbers do not fit: the rows it is, with the rank that memory allows
     chosen = plan(1_000_000, 100_000, 33, 4)
     assert chosen.space == "rows" and chosen.rank * 4_000_000 <= 2_000_000_000
+
+
+@pytest.mark.parametrize("beyond", [10.0, 0.0])  # the sketch is taken; the landmarks are
+def test_an_amplitude_far_above_the_noise_converges_in_float32(beyond, monkeypatch):
+    """What the exact kernel and the features differ by, some thousand noise variances here, must not matter."""
+    from vastgp.linalg.preconditioners import BalancedPreconditioner, LowRankPreconditioner
+    from vastgp.training import block_systems
+
+    monkeypatch.setattr(block_systems, "_MOST_BEYOND", beyond)
+    rows, standardizer = data(n=1200, d=6)
+    basis = RandomFourierBasis(Matern32(np.full(6, 30.0), 50.0), seed_key(1), 3000)
+
+    def products():
+        system, chosen = build_system(
+            basis, 0.01, rows, standardizer, num_samples=4, seed=2, dtype="float32", rank=300
+        )
+        return fit_block(system, chosen, tol=0.1, max_iter=60).loop, system.precondition
+
+    loop, balanced = products()
+    assert isinstance(balanced, BalancedPreconditioner)
+    assert balanced.inner.inner.shape[0] == (300 if beyond == 0.0 else 96)
+    assert loop.converged
+    assert loop.num_iter < 15
+    monkeypatch.setattr(block_systems, "_MOST_MISMATCH", np.inf)
+    plain, landmarks = products()
+    assert isinstance(landmarks, LowRankPreconditioner)
+    assert plain.num_iter > 2 * loop.num_iter
