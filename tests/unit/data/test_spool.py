@@ -182,12 +182,15 @@ def test_a_really_full_disk(kind: str, files: dict[str, Path], temporary: Path) 
     not Path("/proc/self/status").exists(), reason="reads the process's memory from /proc"
 )
 def test_memory_stays_bounded_and_sigkill_leaves_nothing(tmp_path: Path) -> None:
-    """A table of 160 MB within a budget of 8 MB: less than 80 MB of memory above what the imports take."""
+    """A table of 320 MB within a budget of 8 MB: less than 120 MB of memory above what the imports take.
+
+    What is measured is mostly what Arrow's allocator keeps of two or three row groups of 16 MB: 60 to 81 MB.
+    """
     schema = pa.schema([(f"x{j}", pa.float64()) for j in range(3)] + [("y", pa.float64())])
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(tmp_path / "d.parquet", schema) as writer:
         part = pa.table([rng.normal(size=500_000) for _ in schema], schema=schema)
-        for _ in range(10):
+        for _ in range(20):
             writer.write_table(part)
     code = (
         "import sys, threading, time, re, pathlib\n"
@@ -216,8 +219,8 @@ def test_memory_stays_bounded_and_sigkill_leaves_nothing(tmp_path: Path) -> None
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    assert (in_memory, rows) == ("False", "5000000")
-    assert int(peak) < 80
+    assert (in_memory, rows) == ("False", "10000000")
+    assert int(peak) < 120
     assert os.listdir(folder) == []
 
 
