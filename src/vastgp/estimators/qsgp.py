@@ -61,8 +61,8 @@ class QSGPRegressor(BaseGPRegressor):
       ``num_samples`` posterior samples together. It converges to the exact posterior of the model; its samples give
       variances, correlations and `sample_y`. Memory: some vectors of length ``min(n, m)`` per sample.
     - ``"stochastic"``: the quadruply stochastic variational inference of Evans and Nair: a step costs the same
-    whatever n
-      and m are, the covariance is a chevron with ``dense_columns`` dense columns. For data beyond the block solver.
+      whatever n and m are, the covariance is a chevron with ``dense_columns`` dense columns. For data beyond the
+      block solver.
 
     Parameters
     ----------

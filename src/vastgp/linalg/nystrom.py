@@ -5,6 +5,7 @@ Everything is made once, on the host, in float64, from kernel matrices between a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -108,11 +109,7 @@ def support_operators(
         return fraction * float(top[0]) / (b * d)
 
     low, high = 1e-9 * variance * fraction, variance * fraction * max(1.0, 1.0 / overshoot)
-    for _ in range(_BISECTIONS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if curvature(middle) > overshoot else (low, middle)
-        if high < 1.02 * low:
-            break
+    high = _bisect(lambda d: curvature(d) > overshoot, low, high, until=1.02)
     nugget = _NUGGET * variance
     unexplained = float(np.mean(np.diagonal(deflated(nugget))))
     noise = _SAFETY * step * max(unexplained, 0.0) * (1.0 - fraction) / (fraction * row_batch)
@@ -131,10 +128,16 @@ def _damping_for_rank(values: np.ndarray, rank: float) -> float:
     if np.count_nonzero(values > 0) <= rank:
         return 0.0
     low, high = 1e-12 * values[-1], values.sum() / rank
+    return _bisect(lambda shift: bool(np.sum(values / (values + shift)) > rank), low, high)
+
+
+def _bisect(too_low: Callable[[float], bool], low: float, high: float, until: float = 1.0) -> float:
+    """Return the upper end of a bracket halved on the logarithmic scale, down to a ratio of ``until``."""
     for _ in range(_BISECTIONS):
         middle = (low * high) ** 0.5
-        above = np.sum(values / (values + middle)) > rank
-        low, high = (middle, high) if above else (low, middle)
+        low, high = (middle, high) if too_low(middle) else (low, middle)
+        if high < until * low:
+            break
     return float(high)
 
 

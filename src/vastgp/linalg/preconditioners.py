@@ -159,18 +159,6 @@ def low_rank_preconditioner(
     )
 
 
-def nystrom_preconditioner(
-    covariance: Callable[[Array, Array], Array],
-    variance: float,
-    X: Float[Array, "n d"],
-    noise_variance: float,
-    landmarks: np.ndarray,
-) -> LowRankPreconditioner:
-    """Return the inverse of ``K(X, Z) K(Z, Z)^-1 K(Z, X) + D``, see `landmark_factor`, `low_rank_preconditioner`."""
-    factor = landmark_factor(covariance, variance, X, landmarks)
-    return low_rank_preconditioner(factor, variance, noise_variance)
-
-
 def leading_directions(factor: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Return orthonormal rows, shape (count, n), near the leading eigenvectors of ``U^T U``: subspace iteration."""
     directions = np.random.default_rng(seed).standard_normal((factor.shape[1], count))

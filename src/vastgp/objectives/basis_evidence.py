@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from vastgp.bases import RandomFourierBasis
 from vastgp.kernels import Kernel
 from vastgp.objectives.evidence import ExactEvidence
-from vastgp.objectives.least_squares import BlockedBasis, gram_of_rows
+from vastgp.objectives.least_squares import BlockedBasis, gram_of_rows, slope_through_features
 
 _BLOCK = 512
 
@@ -44,9 +44,7 @@ class BasisEvidence(ExactEvidence):
 
     def _blocks(self, kernel: Kernel) -> BlockedBasis:
         narrow = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), kernel)
-        return BlockedBasis(
-            self._basis.with_kernel(narrow), min(_BLOCK, max(1, self._basis.num_pairs))
-        )
+        return BlockedBasis(self._basis.with_kernel(narrow), min(_BLOCK, self._basis.num_pairs))
 
     def _covariance(self, kernel: Kernel) -> np.ndarray:
         return np.asarray(gram_of_rows(self._blocks(kernel), self._narrow_X), np.float64)
@@ -67,15 +65,6 @@ def _pull_back(
     blocks: BlockedBasis, X: Float[Array, "n d"], cotangent: Float[Array, "n n"]
 ) -> Kernel:
     """Return the gradient of ``<cotangent, Phi Phi^T>``, which is ``2 <cotangent Phi, dPhi>``."""
-
-    def body(which: Any, total: Any) -> Any:
-        held = blocks.features(X, which) @ cotangent
-
-        def form(kernel: Kernel) -> Array:
-            moved = BlockedBasis(blocks.basis.with_kernel(kernel), blocks.block)
-            return 2.0 * jnp.vdot(held, moved.features(X, which))
-
-        return jax.tree.map(jnp.add, total, jax.grad(form)(blocks.basis.kernel))
-
-    start = jax.tree.map(jnp.zeros_like, blocks.basis.kernel)
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+    return slope_through_features(
+        blocks, X, lambda which: 2.0 * (blocks.features(X, which) @ cotangent)
+    )

@@ -14,6 +14,7 @@ Nothing of size n x m exists: features are made block by block, used, and forgot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -168,16 +169,26 @@ def evidence_slope(
     ``dA = dPhi Phi^T + Phi dPhi^T`` each quadratic form is ``2 v^T dPhi w``, ``w = Phi^T v``: signs ``+1`` for alpha
     and ``-1/S`` for each of S draws.
     """
-    leaves = eqx.filter(blocks.basis.kernel, eqx.is_array)
+
+    def cotangent(which: Any) -> Array:
+        return (signs[:, None] * blocks.take(W, which)).T @ V
+
+    return slope_through_features(blocks, X, cotangent)
+
+
+def slope_through_features(
+    blocks: BlockedBasis, X: Float[Array, "n d"], cotangent: Callable[[Any], Array]
+) -> Any:
+    """Return the gradient by the kernel of ``<H, Phi>``; ``cotangent(which)`` is one block of ``H``, shape (k, n)."""
 
     def body(which: Any, total: Any) -> Any:
-        weights = blocks.take(W, which)
+        held = cotangent(which)
 
         def form(kernel: Any) -> Array:
             moved = BlockedBasis(blocks.basis.with_kernel(kernel), blocks.block)
-            return jnp.sum(signs[:, None] * (V @ moved.features(X, which).T) * weights)
+            return jnp.vdot(held, moved.features(X, which))
 
         return jax.tree.map(jnp.add, total, jax.grad(form)(blocks.basis.kernel))
 
-    start = jax.tree.map(jnp.zeros_like, leaves)
+    start = jax.tree.map(jnp.zeros_like, eqx.filter(blocks.basis.kernel, eqx.is_array))
     return jax.lax.fori_loop(0, blocks.num_blocks, body, start)

@@ -2,11 +2,10 @@
 
 Every product is one pass over blocks of basis functions with exact residuals. All columns start from zero, that is,
 from the prior: a sample ``w0 - Phi^T u`` begins as the prior draw ``w0`` and loses variance as the solution ``u``
-grows.
-For any linear approximation ``P`` of the inverse of ``A = Phi Phi^T + sigma^2 I`` the variance of the function is
-then ``k - k^T (2 P - P A P) k = [k - k^T A^-1 k] + k^T (I - P A)^T A^-1 (I - P A) k``: never less than the exact
-posterior
-variance, and larger by the mean squared error of the unfinished mean under the prior (compare Wenger et al. 2022).
+grows. For any linear approximation ``P`` of the inverse of ``A = Phi Phi^T + sigma^2 I`` the variance of the function
+is then ``k - k^T (2 P - P A P) k = [k - k^T A^-1 k] + k^T (I - P A)^T A^-1 (I - P A) k``: never less than the exact
+posterior variance, and larger by the mean squared error of the unfinished mean under the prior (compare Wenger et al.
+2022).
 A fit that is stopped early is therefore uncertain, not over-confident.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -107,50 +108,47 @@ def start_from_exact_gp(
     if len(y) > max_rows:
         chosen = np.sort(generator.choice(len(y), size=max_rows, replace=False))
         X, y = X[chosen], y[chosen]
-    best = _best_of_parts(
+    fit = partial(
+        fit_best,
         candidate_kernels(kernel, X.shape[1]),
-        X,
-        y,
         noise_floor=noise_floor,
         restarts=restarts,
         generator=generator,
         deadline=deadline,
-        make_evidence=evidence,
     )
+    fits = _fit_parts(fit, X, y, generator, deadline)
+    best = _refine_best(fits, X, y, noise_floor, deadline, evidence)
     fitted, likelihood = best.params
     return Start(fitted, float(likelihood.noise_variance), best.value)
 
 
-def _best_of_parts(
-    forms: Sequence[Kernel],
+def _fit_parts(
+    fit: Callable[[np.ndarray, np.ndarray], LbfgsResult],
     X: np.ndarray,
     y: np.ndarray,
-    *,
-    noise_floor: float,
-    restarts: int,
     generator: np.random.Generator,
     deadline: float | None,
-    make_evidence: MakeEvidence | None,
-) -> LbfgsResult:
-    """Fit parts of the rows, keep the fit with the highest evidence on all rows, and refine it there."""
-    parts = _PARTS if len(y) >= 2 * _PART_ROWS else 1
-    size = _PART_ROWS if parts > 1 else len(y)
+) -> list[LbfgsResult]:
+    """Fit random parts of the rows, or all of them where they are few."""
+    parts, size = (_PARTS, _PART_ROWS) if len(y) >= 2 * _PART_ROWS else (1, len(y))
     fits: list[LbfgsResult] = []
     for _ in range(parts):
         if fits and deadline is not None and time.perf_counter() > deadline:
             break
         rows = np.sort(generator.choice(len(y), size, replace=False))
-        fits.append(
-            fit_best(
-                forms,
-                X[rows],
-                y[rows],
-                noise_floor=noise_floor,
-                restarts=restarts,
-                generator=generator,
-                deadline=deadline,
-            )
-        )
+        fits.append(fit(X[rows], y[rows]))
+    return fits
+
+
+def _refine_best(
+    fits: Sequence[LbfgsResult],
+    X: np.ndarray,
+    y: np.ndarray,
+    noise_floor: float,
+    deadline: float | None,
+    make_evidence: MakeEvidence | None,
+) -> LbfgsResult:
+    """Keep the fit with the highest evidence on all rows, and refine it there unless that is what it was fitted to."""
     exact = ExactEvidence(X, y)
     best, evidence = _highest(exact, fits), exact
     if make_evidence is not None and len(y) >= _LEAST_RATE:
@@ -158,7 +156,7 @@ def _best_of_parts(
         rate = resolving_rate(kernel, float(likelihood.noise_variance), X)
         evidence = make_evidence(X, y, rate) or exact
         best = best if evidence is exact else _highest(evidence, fits)
-    if parts == 1 and evidence is exact:
+    if len(y) < 2 * _PART_ROWS and evidence is exact:
         return best
     left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
     return fit_evidence(

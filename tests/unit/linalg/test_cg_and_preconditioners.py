@@ -12,7 +12,7 @@ from vastgp.linalg.preconditioners import (
     dense_preconditioner,
     landmark_factor,
     leading_directions,
-    nystrom_preconditioner,
+    low_rank_preconditioner,
     sketch_factor,
 )
 
@@ -30,7 +30,7 @@ def problem():
 def test_nystrom_is_the_inverse_of_low_rank_plus_diagonal(problem):
     kernel, X, V, K = problem
     landmarks = np.arange(0, 60, 2)
-    inverse = nystrom_preconditioner(kernel, 2.0, X, 0.1, landmarks)
+    inverse = low_rank_preconditioner(landmark_factor(kernel, 2.0, X, landmarks), 2.0, 0.1)
     corner = K[np.ix_(landmarks, landmarks)] + 2e-6 * np.eye(30)
     low_rank = K[:, landmarks] @ np.linalg.solve(corner, K[landmarks])
     diagonal = 0.1 + np.maximum(2.0 - np.diag(low_rank), 0.0)
@@ -54,7 +54,7 @@ def test_every_column_converges_with_its_own_steps(problem):
     kernel, X, V, K = problem
     A = K + 0.1 * np.eye(80)
     V = V.at[3].set(0.0)  # a right-hand side that is solved before it begins
-    inverse = nystrom_preconditioner(kernel, 2.0, X, 0.1, np.arange(30))
+    inverse = low_rank_preconditioner(landmark_factor(kernel, 2.0, X, np.arange(30)), 2.0, 0.1)
     state = cg_start(jnp.zeros_like(V), V, inverse)
     for _ in range(60):
         state = cg_update(state, state.direction @ A, inverse)
@@ -92,7 +92,7 @@ def test_balancing_is_exact_on_its_directions_symmetric_and_positive(problem):
     kernel, X, _, K = problem
     A = K + 0.1 * np.eye(80)
     directions = leading_directions(landmark_factor(kernel, 2.0, X, np.arange(40)), 10, seed=0)
-    inner = nystrom_preconditioner(kernel, 2.0, X, 0.1, np.arange(20))
+    inner = low_rank_preconditioner(landmark_factor(kernel, 2.0, X, np.arange(20)), 2.0, 0.1)
     inverse = balanced_preconditioner(inner, directions, directions @ K, 0.1)
     np.testing.assert_allclose(inverse(jnp.asarray(directions @ A)), directions, atol=1e-10)
     dense = np.asarray(inverse(jnp.eye(80)))
