@@ -14,12 +14,14 @@ from scipy.linalg import eigh, eigvalsh
 # Added to the spectrum of the support rows' kernel matrix for interpolation, relative to the prior variance: the
 # error that is interpolated in float32 is not smooth below this level.
 _NUGGET = 1e-3
-_BISECTIONS = 60
+_LEAST = 1e-9  # damping relative to the prior variance
 # Rounding errors between the damping and the largest eigenvalue: a factorisation of some thousand rows stays positive.
 _ROUNDINGS = 100.0
-# On the damping against sampling noise: the estimate of what a step adds leaves out how the noise of rows and of basis
-# functions multiply. On kin40k the error grew without it (by a factor e in 1600 steps, after a best value of 0.146).
-_SAFETY = 4.0
+# Damping against sampling noise over the value at which a model of independent errors becomes unstable. On kin40k the
+# error still grew at 1.7 times that value (by a factor e in 1600 steps), and falls throughout at 7.
+_SAFETY = 7.0
+# Share of the error at one row, unlike all others, that a step on it takes back; two is where such a row diverges.
+_ONE_ROW = 0.5
 
 
 class SupportOperators(NamedTuple):
@@ -42,14 +44,15 @@ class SupportOperators(NamedTuple):
 
 def support_operators(
     K_pp: np.ndarray,
-    K_bp: np.ndarray,
+    K_qp: np.ndarray,
     K_bb: np.ndarray,
     *,
     fraction: float,
     row_batch: int,
+    num_rows: int,
     num_functions: int | None,
     step: float,
-    ridge: float,
+    noise_variance: float,
     rounding: float = 0.0,
     overshoot: float = 2.0,
 ) -> SupportOperators:
@@ -62,82 +65,94 @@ def support_operators(
     preconditioned by two products with ``G``. This flattens the leading eigenvalues of the kernel operator, as
     EigenPro does for kernel machines (Ma and Belkin 2017).
 
-    The damping is ``ridge``, the prior's own part, plus what stands for the rest of the spectrum: the largest of three
-    values.
+    The damping is ``sigma^2 / n``, the prior's own part, plus what stands for the rest of the spectrum: the least value
+    that meets all of these, with ``K~`` the kernel deflated by the support rows,
+    ``K - K_qp (K_pp + p d / rho I)^-1 K_pq``.
 
-    - What a batch of rows needs: the preconditioned curvature seen by one batch, ``lambda_max`` of
-      ``rho K~_bb / (b d)`` with ``K~`` the kernel deflated by the support rows, at most ``overshoot``.
-    - What the noise of sampling basis functions needs. A step adds to ``||w||^2`` in proportion to the error's
-      variance, which is itself proportional to ``||w||^2``: ``2 (eta nu)^2 (1 - rho) / (d^2 b m)`` relative, against
-      a decay of ``4 eta rho nu / (m d)`` (``nu``: prior variance not explained by the support rows). The first would
-      stay below half of the second for ``d >= eta nu (1 - rho) / (rho b)``; _SAFETY times that is taken.
-
-    - What ``M`` needs where it stands for the inverse of ``p d I + G G^T``: an effective rank
+    - A batch of rows: the preconditioned curvature that one batch sees, ``lambda_max`` of ``rho K~_bb / (b d)``, is at
+      most ``overshoot``.
+    - One row that the support says nothing of: ``rho K_ii / (b d) (1 - b / n)`` at most a half. Rows far from all
+      others are too rare for the batch above to show them; where a batch is all rows it does.
+    - The noise of sampling basis functions. An estimate at row i has the error
+      ``(1 - rho) / (rho m) ||w||^2 k_i``, ``k_i`` the prior variance there that interpolation leaves. A step
+      returns it to the weights through the rows: ``||w||^2`` grows by
+      ``2 eta^2 (1 - rho) / (d^2 b m) mean(K~_ii k_i)`` of itself, and falls by ``4 eta rho / (m d) mean(K~_ii)``. They
+      balance at ``d = eta (1 - rho) / (2 rho b) mean(K~_ii k_i) / mean(K~_ii)``; ``_SAFETY`` times that is taken. It is
+      the products that count: few rows far from the support matter more than their number.
+    - The validity of ``M`` where it stands for the inverse of ``p d I + G G^T``: an effective rank
       ``tr K_pp (K_pp + p d / rho I)^-1`` of at most a sixteenth of the ``c`` functions in a set, so that
       ``G G^T`` is ``rho K_pp`` to within a half in the directions that matter.
+    - Rounding: ``p d`` at least ``_ROUNDINGS`` times ``rounding`` relative to the largest eigenvalue. Matters where the
+      support is all there is and nothing else asks for damping.
 
     Parameters
     ----------
-    K_pp, K_bp, K_bb : ndarray
-        Kernel matrices of the support rows and of a batch of other rows.
+    K_pp : ndarray of shape (p, p)
+        Kernel matrix of the support rows.
+    K_qp : ndarray of shape (q, p)
+        Between other rows and them.
+    K_bb : ndarray of shape (b', b')
+        Of the first ``b' <= q`` of these other rows; prior variances are taken from its diagonal, which is constant.
     fraction : float
         ``rho``: basis functions in one set over all.
-    row_batch : int
-        ``b``: rows in a step; ``K_bb`` may be of fewer rows.
+    row_batch, num_rows : int
+        ``b`` and ``n``: rows in a step, and of all; ``K_bb`` may be of fewer rows.
     num_functions : int or None
         ``c``; None where ``G G^T`` itself is used.
     step : float
-        ``eta``, the step size that the damping is for.
-    ridge : float
-        ``sigma^2 / n``.
+        ``eta``, the step size of each of two sets that the damping is for.
+    noise_variance : float
+        ``sigma^2``.
     rounding : float, default 0.0
-        Rounding of the precision in which ``p d I + G G^T`` is factorised: ``p d`` is kept at 100 of these, relative to
-        the largest eigenvalue. Matters where the support is all there is and nothing else asks for damping.
+        Of the precision in which ``p d I + G G^T`` is factorised.
     overshoot : float, default 2.0
         See above.
     """
     variance = float(np.mean(np.diagonal(K_bb)))
-    p, b = K_pp.shape[0], K_bb.shape[0]
+    p, rows = K_pp.shape[0], K_bb.shape[0]
     values, vectors = _spectrum(K_pp)
-    projected = K_bp @ vectors
+    projected = K_qp @ vectors
+    nugget = _NUGGET * variance
 
-    def deflated(shift: float) -> np.ndarray:
-        return K_bb - (projected / (values + shift)) @ projected.T
+    def unexplained(shift: float) -> np.ndarray:
+        return np.maximum(variance - projected**2 @ (1.0 / (values + shift)), 0.0)
+
+    left = unexplained(nugget)
 
     def curvature(d: float) -> float:
-        top = eigvalsh(deflated(p * d / fraction), subset_by_index=(b - 1, b - 1))
-        return fraction * float(top[0]) / (b * d)
+        explained = (projected[:rows] / (values + p * d / fraction)) @ projected[:rows].T
+        top = eigvalsh(K_bb - explained, subset_by_index=(rows - 1, rows - 1))
+        return fraction * float(top[0]) / (rows * d)
 
-    low, high = 1e-9 * variance * fraction, variance * fraction * max(1.0, 1.0 / overshoot)
-    high = _bisect(lambda d: curvature(d) > overshoot, low, high, until=1.02)
-    nugget = _NUGGET * variance
-    unexplained = float(np.mean(np.diagonal(deflated(nugget))))
-    noise = _SAFETY * step * max(unexplained, 0.0) * (1.0 - fraction) / (fraction * row_batch)
-    rank = (
-        0.0 if num_functions is None else _damping_for_rank(values, num_functions / 16.0) * fraction
-    )
+    def noise(d: float) -> float:
+        open_to = unexplained(p * d / fraction)
+        both = float(open_to @ left) / max(float(np.sum(open_to)), np.finfo(float).tiny)
+        return _SAFETY * step * (1.0 - fraction) / (2.0 * fraction * row_batch) * both
+
+    def rank(d: float) -> float:
+        return float(np.sum(fraction * values / (fraction * values + p * d)))
+
+    most_rank = np.inf if num_functions is None else num_functions / 16.0
     largest = fraction * float(values[-1]) if p else 0.0
-    solvable = _ROUNDINGS * rounding * largest
-    damping = ridge + max(high, noise, rank / max(p, 1), solvable / max(p, 1))
+    one_row = fraction * variance * (1.0 - row_batch / num_rows) / (_ONE_ROW * row_batch)
+    low = max(one_row, _ROUNDINGS * rounding * largest / max(p, 1), _LEAST * fraction * variance)
+
+    def too_low(d: float) -> bool:
+        return rank(d) > most_rank or noise(d) > d or curvature(d) > overshoot
+
+    high = low
+    while too_low(high):
+        high *= 4.0
+    damping = noise_variance / num_rows + _bisect(too_low, low, high, until=1.02)
     deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
     return SupportOperators((vectors / (values + nugget)) @ vectors.T, deflator, damping)
 
 
-def _damping_for_rank(values: np.ndarray, rank: float) -> float:
-    """Return the shift at which ``sum(values / (values + shift))`` is ``rank``, 0 if it never exceeds it."""
-    if np.count_nonzero(values > 0) <= rank:
-        return 0.0
-    low, high = 1e-12 * values[-1], values.sum() / rank
-    return _bisect(lambda shift: bool(np.sum(values / (values + shift)) > rank), low, high)
-
-
-def _bisect(too_low: Callable[[float], bool], low: float, high: float, until: float = 1.0) -> float:
+def _bisect(too_low: Callable[[float], bool], low: float, high: float, until: float) -> float:
     """Return the upper end of a bracket halved on the logarithmic scale, down to a ratio of ``until``."""
-    for _ in range(_BISECTIONS):
+    while high > until * low:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if too_low(middle) else (low, middle)
-        if high < until * low:
-            break
     return float(high)
 
 

@@ -23,7 +23,8 @@ from vastgp.training.stochastic_step import hyper_optimizer
 CONTROLS = ("interpolation", "rows", "none")
 OPTIMIZERS = ("preconditioned", "adagrad")
 
-_PROBE_ROWS = 512  # a batch that the damping is measured on
+_PROBE_ROWS = 2048  # rows that the damping is measured on,
+_PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _BLOCK = 512
 _TILE = 4096
@@ -188,18 +189,17 @@ def _operators(
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
-        all_rows = jnp.asarray(np.concatenate([support, probe]))
-        K = np.asarray(basis.kernel(all_rows, all_rows))
-    p = len(support)
+        near, others = jnp.asarray(support), jnp.asarray(probe)
+        batch = others[:_PROBE_BATCH]
+        matrices = [basis.kernel(a, b) for a, b in ((near, near), (others, near), (batch, batch))]
     return support_operators(
-        K[:p, :p],
-        K[p:, :p],
-        K[p:, p:],
+        *(np.asarray(matrix) for matrix in matrices),
         fraction=1.0 / plan.tail_factor,
         row_batch=plan.row_batch,
+        num_rows=plan.num_rows,
         num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
         step=plan.learning_rate,
-        ridge=noise_variance / plan.num_rows,
+        noise_variance=noise_variance,
         rounding=float(np.finfo(dtype).eps),
     )
 

@@ -89,7 +89,9 @@ def _precondition(
     if plan.exact_curvature and G.shape[1] <= p:
         curvature = (G.T @ G / p) * keep[:, :, None] * keep[:, None, :]
         curvature = curvature + d * jnp.eye(G.shape[1], dtype=G.dtype)
-        return jsp.linalg.solve(curvature, gradient[..., None], assume_a="pos")[..., 0]
+        return jax.vmap(lambda A, g: jsp.linalg.cho_solve(jsp.linalg.cho_factor(A), g))(
+            curvature, gradient
+        )
     if plan.exact_curvature:
         # by substitution: rounding of an explicit inverse would be multiplied by the largest eigenvalue
         factor = jsp.linalg.cho_factor(p * d * jnp.eye(p, dtype=G.dtype) + G @ G.T)
