@@ -21,12 +21,11 @@ from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.metrics import regression_report
-from vastgp.objectives.least_squares import evaluate
+from vastgp.objectives.least_squares import BlockedBasis, evaluate
 from vastgp.posteriors.chevron import ChevronPosterior
 from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import build_system, fit_block
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
-from vastgp.training.stochastic_setup import blocked, padded
 
 OUT = RESULTS / "convergence.jsonl"
 VARIANTS: dict[str, dict[str, Any] | None] = {
@@ -41,6 +40,13 @@ VARIANTS: dict[str, dict[str, Any] | None] = {
     "default": {},
     "qsgp-100": {"dense_columns": 100},
 }
+LABELS = {name: name for name in VARIANTS} | {
+    "block": "block",
+    "default": "stochastic",
+    "qsgp-100": "stochastic, 100 dense columns",
+    "gpytorch-svgp-512": "GPyTorch SVGP, 512 points",
+}
+STYLES = {"gpytorch-svgp-512": "k:"}
 
 
 class Trace:
@@ -110,8 +116,8 @@ def run_stochastic(
 
     def look(state: Any, problem: Any) -> dict[str, float]:
         def measure() -> dict[str, float]:
-            blocks = blocked(problem.basis)
-            both = padded(blocks, jnp.stack([state.mean, state.mean_average]))
+            blocks = BlockedBasis.cut(problem.basis)
+            both = blocks.pad(jnp.stack([state.mean, state.mean_average]))
             last, average = evaluate(blocks, new, both)
             return {
                 "steps": int(state.iteration),
@@ -160,7 +166,9 @@ def plot(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     panels: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in path.read_text().splitlines():
+    peer = path.with_name("svgp.jsonl")
+    texts = [path.read_text(), peer.read_text() if peer.exists() else ""]
+    for line in "".join(texts).splitlines():
         found = json.loads(line)
         panels[found["dataset"]].append(found)
     figure, axes = plt.subplots(
@@ -168,9 +176,10 @@ def plot(path: Path) -> None:
     )
     for axis, (dataset, runs) in zip(axes[0], sorted(panels.items()), strict=True):
         for run in runs:
+            name = run.get("variant") or run["method"]
             seconds = [point["seconds"] for point in run["trace"]]
             errors = [point["rmse"] for point in run["trace"]]
-            axis.plot(seconds, errors, marker=".", markersize=4, label=run["variant"])
+            axis.plot(seconds, errors, STYLES.get(name, "-"), lw=1.4, label=LABELS[name])
         axis.set(title=dataset, xlabel="seconds, start included", xscale="log", yscale="log")
         axis.legend(frameon=False, fontsize=8)
     axes[0, 0].set_ylabel("test RMSE, standardised")

@@ -208,6 +208,7 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
         axis.set(
             xscale="symlog", yscale="log", xlabel="support rows", title=f"variance of the {what}"
         )
+        axis.set_xlim(left=0)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("relative to no control variate")
     axes[0].legend(frameon=False)

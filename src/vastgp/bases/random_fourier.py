@@ -16,6 +16,7 @@ from vastgp.kernels import Kernel
 from vastgp.linalg.sincos import LARGEST_ARGUMENT, sincos, sincos_of_moderate
 
 Waves = Callable[[Array], tuple[Array, Array]]
+Spectrum = tuple[Float[Array, "b d"], Float[Array, " b"]]  # frequencies and scales of some pairs
 _MIXTURE = 3  # stream of the seed for densities that need more than normals
 
 
@@ -77,9 +78,7 @@ class RandomFourierBasis(eqx.Module):
         """Return the same underlying draws under another kernel's hyperparameters."""
         return RandomFourierBasis(kernel, self.key_data, self.num_basis, self.frequencies)
 
-    def spectrum(
-        self, pairs: Int[Array, " b"], num_features: int, dtype: Any
-    ) -> tuple[Float[Array, "b d"], Float[Array, " b"]]:
+    def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
         """Return the frequency (radians per unit of input) and the scale of each pair."""
         key = typed_key(self.key_data)
         terms = self.kernel.spectral_terms()
@@ -133,13 +132,7 @@ class RandomFourierBasis(eqx.Module):
         pairs : Array of shape (b,)
             Indices in ``0 .. num_pairs - 1``.
         """
-        frequencies, scales = self.spectrum(pairs, X.shape[1], X.dtype)
-
-        def build(waves: Waves) -> Array:
-            sine, cosine = waves(jnp.matmul(X, frequencies.T, precision="highest"))
-            return jnp.stack([cosine * scales, sine * scales], axis=1)
-
-        return _with_fitting_waves(build, X, frequencies)
+        return features_of_spectrum(X, self.spectrum(pairs, X.shape[1], X.dtype))
 
     def features_by_pair(
         self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
@@ -156,6 +149,17 @@ class RandomFourierBasis(eqx.Module):
             return jnp.stack([cosine * scales[:, None], sine * scales[:, None]])
 
         return _with_fitting_waves(build, X, frequencies)
+
+
+def features_of_spectrum(X: Float[Array, "n d"], spectrum: Spectrum) -> Float[Array, "n 2 b"]:
+    """Return the features of pairs whose spectrum is known: `RandomFourierBasis.features`."""
+    frequencies, scales = spectrum
+
+    def build(waves: Waves) -> Array:
+        sine, cosine = waves(jnp.matmul(X, frequencies.T, precision="highest"))
+        return jnp.stack([cosine * scales, sine * scales], axis=1)
+
+    return _with_fitting_waves(build, X, frequencies)
 
 
 def _with_fitting_waves(build: Callable[[Waves], Array], X: Array, frequencies: Array) -> Array:

@@ -14,8 +14,6 @@ from vastgp.kernels import Kernel
 from vastgp.objectives.evidence import ExactEvidence
 from vastgp.objectives.least_squares import BlockedBasis, gram_of_rows, slope_through_features
 
-_BLOCK = 512
-
 
 class BasisEvidence(ExactEvidence):
     """The log evidence of ``y ~ N(0, Phi Phi^T + noise_variance I)`` with random Fourier features.
@@ -44,7 +42,7 @@ class BasisEvidence(ExactEvidence):
 
     def _blocks(self, kernel: Kernel) -> BlockedBasis:
         narrow = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), kernel)
-        return BlockedBasis(self._basis.with_kernel(narrow), min(_BLOCK, self._basis.num_pairs))
+        return BlockedBasis.cut(self._basis.with_kernel(narrow))
 
     def _covariance(self, kernel: Kernel) -> np.ndarray:
         return np.asarray(gram_of_rows(self._blocks(kernel), self._narrow_X), np.float64)

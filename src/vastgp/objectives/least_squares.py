@@ -25,6 +25,9 @@ from jaxtyping import Array, Float, Int
 from vastgp.bases import RandomFourierBasis
 from vastgp.bases.draws import index_keys
 
+# Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
+_BLOCK = 512
+
 
 class BlockedBasis(eqx.Module):
     """A basis cut into blocks of pairs; weights have shape ``(C, 2, padded)``, ``padded >= num_pairs``.
@@ -34,6 +37,13 @@ class BlockedBasis(eqx.Module):
 
     basis: RandomFourierBasis
     block: int = eqx.field(static=True)
+
+    @classmethod
+    def cut(cls, basis: RandomFourierBasis) -> BlockedBasis:
+        """Cut a basis into blocks of a size that needs no padding, if there is one."""
+        most = min(_BLOCK, basis.num_pairs)
+        sizes = (size for size in range(most, most // 2, -1) if basis.num_pairs % size == 0)
+        return cls(basis, next(sizes, most))
 
     @property
     def num_blocks(self) -> int:
@@ -69,6 +79,11 @@ class BlockedBasis(eqx.Module):
         part = part.reshape(W.shape[0], 2, self.block)
         return jax.lax.dynamic_update_slice_in_dim(W, part, which * self.block, axis=2)
 
+    def pad(self, W: Float[Array, "*C P"]) -> Float[Array, "*C padded"]:
+        """Return weights of all pairs with zeros for the padding."""
+        extra = self.padded - self.basis.num_pairs
+        return jnp.pad(W, [(0, 0)] * (W.ndim - 1) + [(0, extra)]) if extra else W
+
     def zeros(self, num_columns: int, dtype: Any) -> Float[Array, "C 2 padded"]:
         """Return zero weights."""
         return jnp.zeros((num_columns, 2, self.padded), dtype=dtype)
@@ -85,6 +100,14 @@ def evaluate(
 
     start = jnp.zeros((W.shape[0], X.shape[0]), dtype=X.dtype)
     return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+
+
+@jax.jit
+def evaluate_one(
+    blocks: BlockedBasis, X: Float[Array, "n d"], w: Float[Array, "2 padded"]
+) -> Float[Array, " n"]:
+    """Return ``Phi w``; no copy of weights is made for the sake of their shape."""
+    return evaluate(blocks, X, w[None])[0]
 
 
 @jax.jit

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
-from vastgp.objectives.least_squares import BlockedBasis
+from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
 from vastgp.posteriors.weight_space import basis_from_state, basis_to_state
-
-_BLOCK = 512
 
 
 class ChevronPosterior:
@@ -52,14 +50,17 @@ class ChevronPosterior:
 
     def mean(self, X: np.ndarray) -> np.ndarray:
         """Return the posterior mean of the function at the rows of ``X``."""
-        values, _ = self._evaluate(X, self.mean_weights[None])
-        return values[0]
+        return self._evaluate(X, self.mean_weights)
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean and variance of the function at the rows of ``X``."""
-        weights = jnp.concatenate([self.mean_weights[None], self.columns])
-        values, diagonal = self._evaluate(X, weights, with_diagonal=True)
-        return values[0], diagonal + np.sum(values[1:] ** 2, axis=0)
+        blocks, rows = BlockedBasis.cut(self.basis), jnp.asarray(X, self.mean_weights.dtype)
+        weights = (blocks.pad(part) for part in (self.mean_weights, self.columns, self.diagonal))
+        mean, dense, diagonal = _moments(blocks, rows, *weights)
+        variance = np.asarray(diagonal, np.float64) + np.sum(
+            np.asarray(dense, np.float64) ** 2, axis=0
+        )
+        return np.asarray(mean, np.float64), variance
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function, shape (n, num_samples): ``Phi (mu + C eps)``, ``eps ~ N(0, I)``."""
@@ -76,22 +77,14 @@ class ChevronPosterior:
             if self.dense_columns:
                 mix = jnp.asarray(dense[s], weights.dtype)
                 weights = weights + jnp.tensordot(mix, self.columns, axes=1)
-            draws.append(self._evaluate(X, weights[None])[0][0])
+            draws.append(self._evaluate(X, weights))
         return np.stack(draws, axis=1)
 
-    def _evaluate(
-        self, X: np.ndarray, weights: Any, with_diagonal: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return functions of given weights, and the diagonal columns' variance, at the rows of ``X``."""
-        dtype = self.mean_weights.dtype
-        blocks = BlockedBasis(self.basis, min(_BLOCK, self.basis.num_pairs))
-        extra = blocks.padded - self.basis.num_pairs
-        padded = jnp.pad(weights, ((0, 0), (0, 0), (0, extra))) if extra else weights
-        scales = self.diagonal[None] ** 2 if with_diagonal else jnp.zeros((0, 2, 0), dtype)
-        if with_diagonal and extra:
-            scales = jnp.pad(scales, ((0, 0), (0, 0), (0, extra)))
-        values, variance = _pass(blocks, jnp.asarray(X, dtype), padded, scales)
-        return np.asarray(values, np.float64), np.asarray(variance, np.float64)
+    def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
+        """Return the function of given weights at the rows of ``X``, float64."""
+        blocks = BlockedBasis.cut(self.basis)
+        values = evaluate_one(blocks, jnp.asarray(X, weights.dtype), blocks.pad(weights))
+        return np.asarray(values, dtype=np.float64)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
@@ -115,22 +108,26 @@ class ChevronPosterior:
 
 
 @jax.jit
-def _pass(
+def _moments(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
-    W: Float[Array, "C 2 padded"],
-    squares: Float[Array, "D 2 scaled"],
-) -> tuple[Float[Array, "C n"], Float[Array, " n"]]:
-    """Return ``Phi w`` of each row of weights, and ``Phi^2 s`` of the squares (if any), in one pass."""
+    mean: Float[Array, "2 padded"],
+    columns: Float[Array, "q 2 padded"],
+    diagonal: Float[Array, "2 padded"],
+) -> tuple[Float[Array, " n"], Float[Array, "q n"], Float[Array, " n"]]:
+    """Return ``Phi mu``, ``Phi c`` of the dense columns, and ``sum_r phi_r^2 c_rr^2``, in one pass.
+
+    No copy of the weights is made, each as long as the basis.
+    """
 
     def body(which: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
         values, variance = totals
         phi = blocks.features(X, which)
-        values = values + blocks.take(W, which) @ phi
-        if squares.shape[0]:
-            variance = variance + (blocks.take(squares, which) @ phi**2)[0]
-        return values, variance
+        weights = jnp.concatenate([blocks.take(mean[None], which), blocks.take(columns, which)])
+        scales = blocks.take(diagonal[None], which)[0] ** 2
+        return values + weights @ phi, variance + scales @ phi**2
 
     n = X.shape[0]
-    start = (jnp.zeros((W.shape[0], n), X.dtype), jnp.zeros(n, X.dtype))
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+    start = (jnp.zeros((1 + columns.shape[0], n), X.dtype), jnp.zeros(n, X.dtype))
+    values, variance = jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+    return values[0], values[1:], variance

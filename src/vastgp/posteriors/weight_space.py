@@ -13,9 +13,6 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
 
-# Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
-_BLOCK = 512
-
 
 class SampledPosterior:
     """Mean weights and weights of posterior samples.
@@ -76,10 +73,9 @@ class SampledPosterior:
     def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
         """Return functions of given weights at the rows of ``X``, float64."""
         dtype = self.mean_weights.dtype
-        blocks = BlockedBasis(self.basis, min(_BLOCK, self.basis.num_pairs))
-        padding = blocks.padded - self.basis.num_pairs
-        padded = jnp.pad(jnp.asarray(weights), ((0, 0), (0, 0), (0, padding)))
-        return np.asarray(evaluate(blocks, jnp.asarray(X, dtype), padded), dtype=np.float64)
+        blocks = BlockedBasis.cut(self.basis)
+        values = evaluate(blocks, jnp.asarray(X, dtype), blocks.pad(jnp.asarray(weights)))
+        return np.asarray(values, dtype=np.float64)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""

@@ -20,21 +20,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
-from vastgp.objectives.least_squares import evaluate
+from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
 from vastgp.objectives.sampled_elbo import optimal_diagonal
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, ShouldStop, run_chunks
 from vastgp.training.stochastic_setup import (
     StochasticOptions,
-    blocked,
     fixed_rows,
     make_plan,
     make_problem,
-    padded,
     start_state,
 )
 from vastgp.training.stochastic_state import Problem, State, StepPlan
@@ -130,6 +129,7 @@ def fit_stochastic(
     with precision(dtype):
         problem = make_problem(plan, rows, standardizer, basis, noise_variance, seed, dtype)
         state = start_state(plan, problem, noise_variance, dtype)
+        state = _compile(plan, problem, state)
 
         def chunk(state: State, first: int, steps: int) -> tuple[State, Mapping[str, Any]]:
             X, y = chunk_of_minibatches(
@@ -154,7 +154,18 @@ def fit_stochastic(
             label="QSGP stochastic",
             verbose=verbose,
         )
+        return_freed_memory()
         return _finish(plan, problem, state, rows, standardizer, loop, seed, dtype)
+
+
+def _compile(plan: StepPlan, problem: Problem, state: State) -> State:
+    """Compile the steps by taking none, while no arrays of a step are there beside the compiler's."""
+    return_freed_memory()
+    batch = (_CHUNK, plan.row_batch)
+    X = np.zeros((*batch, problem.support_X.shape[1]), problem.support_X.dtype)
+    state, _ = run_steps(plan, problem, state, X, X[..., 0], 0)
+    return_freed_memory()
+    return state
 
 
 def _diagnostics(
@@ -201,11 +212,11 @@ def _finish(
     basis, noise = problem.basis.with_kernel(kernel), float(jnp.exp(log_noise))
     seen, target = fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS)
     X, target = jnp.asarray(seen, dtype), target[:_JUDGE_ROWS]
-    blocks = blocked(basis)
+    blocks = BlockedBasis.cut(basis)
 
     def judge(mean: Array) -> float:
         """Return ``sigma^2 / n L_mu + mean square of y``, from some rows (L_mu: eq. (2))."""
-        values = np.asarray(evaluate(blocks, X[:_JUDGE_ROWS], padded(blocks, mean[None])))[0]
+        values = np.asarray(evaluate_one(blocks, X[:_JUDGE_ROWS], blocks.pad(mean)))
         penalty = float(jnp.vdot(mean, mean)) * noise / rows.n
         return float(np.mean((target - values) ** 2)) + penalty
 
@@ -237,11 +248,11 @@ def diagonal_columns(
     speak of. With all rows it is exact.
     """
     noise, rows = jnp.asarray(noise_variance, X.dtype), jnp.asarray(num_rows, X.dtype)
-    parts = []
+    diagonal = np.empty((2, basis.num_pairs), X.dtype)
     for first in range(0, basis.num_pairs, _DIAGONAL_PAIRS):
         pairs = jnp.arange(first, first + min(_DIAGONAL_PAIRS, basis.num_pairs))
-        parts.append(np.asarray(_diagonal_block(basis, X, pairs, noise, rows)))
-    diagonal = np.concatenate(parts, axis=1)[:, : basis.num_pairs]
+        part = diagonal[:, first : first + len(pairs)]
+        part[:] = _diagonal_block(basis, X, pairs, noise, rows)[:, : part.shape[1]]
     order = np.arange(dense_columns)
     diagonal[order % 2, order // 2] = 0.0
     return jnp.asarray(diagonal)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.bases.random_fourier import Spectrum, features_of_spectrum
 from vastgp.objectives.control_variates import interpolated_error, target_control
 from vastgp.objectives.sampled_elbo import (
     DiagonalPrior,
@@ -28,6 +30,7 @@ class Sample(NamedTuple):
     """One index set with the blocks that belong to it."""
 
     pairs: Int[Array, " b"]
+    spectrum: Spectrum  # at the present hyperparameters
     factor: Float[Array, " c"]  # inverse inclusion probability of its 2 b functions
     phi: Float[Array, "n c"]  # features at the minibatch
     phi_support: Float[Array, "p c"]
@@ -63,12 +66,41 @@ def draw_pairs(plan: StepPlan, key: Array) -> Int[Array, " b"]:
     return jnp.concatenate([jnp.arange(plan.head, dtype=jnp.int32), tail])
 
 
-def draw_sample(
+def draw_samples(
     plan: StepPlan,
     problem: Problem,
     state: State,
     basis: RandomFourierBasis,
+    keys: Key[Array, " s"],
+    chosen: Int[Array, " k"],
+    X: Float[Array, "n d"],
+) -> list[Sample]:
+    """Draw index sets and make what belongs to each."""
+    pairs = jax.vmap(functools.partial(draw_pairs, plan))(keys)
+    cross = problem.basis.kernel(X, problem.support_X)
+    # The draws behind all frequencies at once; rows of the batch see the present hyperparameters, the support rows
+    # those that their operators were made with.
+    fixed = problem.basis.spectrum(pairs.reshape(-1), X.shape[1], X.dtype)
+    present = basis.spectrum(pairs.reshape(-1), X.shape[1], X.dtype) if plan.learn else fixed
+
+    b = pairs.shape[1]
+
+    def of(s: int, whole: Any) -> Any:
+        return jax.tree.map(lambda array: array[s * b : (s + 1) * b], whole)
+
+    return [
+        _sample(plan, problem, state, pairs[s], of(s, present), of(s, fixed), chosen, X, cross)
+        for s in range(len(keys))
+    ]
+
+
+def _sample(
+    plan: StepPlan,
+    problem: Problem,
+    state: State,
     pairs: Int[Array, " b"],
+    present: Spectrum,
+    fixed: Spectrum,
     chosen: Int[Array, " k"],
     X: Float[Array, "n d"],
     cross: Float[Array, "n p"],
@@ -84,8 +116,8 @@ def draw_sample(
         columns = state.columns[chosen[:, None, None], jnp.arange(2)[None, :, None], pairs]
         weights = jnp.concatenate([weights, columns.reshape(plan.column_batch, -1)])
     weights = weights.T
-    phi = _flat(basis.features(X, pairs))
-    phi_support = _flat(problem.basis.features(problem.support_X, pairs))
+    phi = _flat(features_of_spectrum(X, present))
+    phi_support = _flat(features_of_spectrum(problem.support_X, fixed))
     product = sampled_product(phi, weights, factor)
     running = state.support[:, jnp.concatenate([jnp.zeros(1, jnp.int32), 1 + chosen])]
     support_error = sampled_product(phi_support, weights, factor) - running
@@ -93,7 +125,7 @@ def draw_sample(
         error = interpolated_error(cross, problem.interpolator, support_error)
     else:
         error = jnp.zeros_like(product)
-    return Sample(pairs, factor, phi, phi_support, weights, product, support_error, error)
+    return Sample(pairs, present, factor, phi, phi_support, weights, product, support_error, error)
 
 
 def estimate_bound(
@@ -136,7 +168,8 @@ def estimate_bound(
                 noise_variance=noise_variance,
             )
     # scales of Proposition 1 from rows of their own: independent of the minibatch, so unbiased
-    scales = _flat(basis.features(problem.scale_X, i.pairs))
+    spectrum = basis.spectrum(i.pairs, X.shape[1], X.dtype) if plan.learn else i.spectrum
+    scales = _flat(features_of_spectrum(problem.scale_X, spectrum))
     gram = plan.num_rows * jnp.mean(scales**2, axis=0)
     diagonal = jax.lax.stop_gradient(optimal_diagonal(gram, 1.0, noise_variance))
     order = function_order(i.pairs)

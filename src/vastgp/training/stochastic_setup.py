@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,6 @@ OPTIMIZERS = ("preconditioned", "adagrad")
 _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
-_BLOCK = 512
 _TILE = 4096
 # purpose of the random numbers that choose fixed rows, see vastgp.data.minibatch
 _FIXED_ROWS = 3
@@ -189,9 +189,7 @@ def _operators(
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
-        near, others = jnp.asarray(support), jnp.asarray(probe)
-        batch = others[:_PROBE_BATCH]
-        matrices = [basis.kernel(a, b) for a, b in ((near, near), (others, near), (batch, batch))]
+        matrices = _kernel_matrices(basis.kernel, support, probe, probe[:_PROBE_BATCH])
     return support_operators(
         *(np.asarray(matrix) for matrix in matrices),
         fraction=1.0 / plan.tail_factor,
@@ -204,24 +202,21 @@ def _operators(
     )
 
 
-def blocked(basis: RandomFourierBasis) -> BlockedBasis:
-    """Cut a basis into blocks of a size that needs no padding, if there is one."""
-    pairs = basis.num_pairs
-    most = min(_BLOCK, pairs)
-    sizes = (size for size in range(most, most // 2, -1) if pairs % size == 0)
-    return BlockedBasis(basis, next(sizes, most))
-
-
-def padded(blocks: BlockedBasis, weights: Float[Array, "C 2 P"]) -> Float[Array, "C 2 padded"]:
-    extra = blocks.padded - blocks.basis.num_pairs
-    return jnp.pad(weights, ((0, 0), (0, 0), (0, extra))) if extra else weights
+@jax.jit  # one program: operation by operation, each shape would leave dozens of compiled ones behind
+def _kernel_matrices(
+    kernel: Any,
+    support: Float[Array, "p d"],
+    probe: Float[Array, "q d"],
+    batch: Float[Array, "b d"],
+) -> tuple[Array, Array, Array]:
+    return kernel(support, support), kernel(probe, support), kernel(batch, batch)
 
 
 def _target_products(
     basis: RandomFourierBasis, rows: Rows, standardizer: Standardizer, support_X: Array, dtype: str
 ) -> tuple[Float[Array, "2 P"], Float[Array, " p"]]:
     """Return ``Phi^T y`` and ``K(X_p, X) y`` in one pass over the rows."""
-    blocks = blocked(basis)
+    blocks = BlockedBasis.cut(basis)
     total, cross = blocks.zeros(1, dtype), jnp.zeros(support_X.shape[0], dtype)
     for X, y in rows.batches(_TILE):
         assert y is not None

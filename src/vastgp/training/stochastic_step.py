@@ -19,8 +19,7 @@ from vastgp.training.stochastic_sample import (
     Sample,
     current_basis,
     diagonal_position,
-    draw_pairs,
-    draw_sample,
+    draw_samples,
     estimate_bound,
     function_order,
 )
@@ -191,14 +190,10 @@ def step(
     """
     t = state.iteration
     key = jax.random.fold_in(typed_key(problem.seed), t)
-    key_i, key_j, key_r = jax.random.split(key, 3)
+    keys = jax.random.split(key, 3)
     basis, noise_variance = current_basis(problem, state.hyper, plan)
-    chosen = stratified_indices(key_r, plan.column_batch, 0, plan.dense_columns)
-    cross = problem.basis.kernel(X, problem.support_X)
-    i, j = (
-        draw_sample(plan, problem, state, basis, draw_pairs(plan, k), chosen, X, cross)
-        for k in (key_i, key_j)
-    )
+    chosen = stratified_indices(keys[2], plan.column_batch, 0, plan.dense_columns)
+    i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
     targets = jnp.zeros_like(i.product).at[:, 0].set(y)
     alpha = state.coefficient.value
     rate = plan.learning_rate / (1.0 + plan.decay * t.astype(X.dtype))
