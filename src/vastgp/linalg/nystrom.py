@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, eigvalsh
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, eigvalsh, solve_triangular
 
 # Added to the spectrum of the support rows' kernel matrix for interpolation, relative to the prior variance: the
 # error that is interpolated in float32 is not smooth below this level.
@@ -35,17 +35,24 @@ class SupportOperators(NamedTuple):
         ``M`` of the preconditioner, see `support_operators`.
     damping : float
         ``d`` of the preconditioner.
+    head_solution : ndarray of shape (p, h)
+        ``M H`` with the features ``H`` that are in every set.
+    head_inverse : ndarray of shape (h, h)
+        Inverse of the lower Cholesky factor of ``I - H^T M H``.
     """
 
     interpolator: np.ndarray
     deflator: np.ndarray
     damping: float
+    head_solution: np.ndarray
+    head_inverse: np.ndarray
 
 
 def support_operators(
     K_pp: np.ndarray,
     K_qp: np.ndarray,
     K_bb: np.ndarray,
+    head: np.ndarray,
     *,
     fraction: float,
     row_batch: int,
@@ -63,7 +70,8 @@ def support_operators(
     ``(d I + G^T G / p)^-1 = (I - G^T (p d I + G G^T)^-1 G) / d`` (Woodbury), and as
     ``G G^T`` is ``rho K_pp`` but for sampling error, ``M = (p d I + rho K_pp)^-1`` is computed once: a gradient is
     preconditioned by two products with ``G``. This flattens the leading eigenvalues of the kernel operator, as
-    EigenPro does for kernel machines (Ma and Belkin 2017).
+    EigenPro does for kernel machines (Ma and Belkin 2017). Features ``H`` that are in every set count in full:
+    ``G G^T`` is about ``H H^T + rho (K_pp - H H^T)``.
 
     The damping is ``sigma^2 / n``, the prior's own part, plus what stands for the rest of the spectrum: the least value
     that meets all of these, with ``K~`` the kernel deflated by the support rows,
@@ -93,6 +101,8 @@ def support_operators(
         Between other rows and them.
     K_bb : ndarray of shape (b', b')
         Of the first ``b' <= q`` of these other rows; prior variances are taken from its diagonal, which is constant.
+    head : ndarray of shape (p, h)
+        ``H``, features of the support rows that are in every set; ``h`` may be 0.
     fraction : float
         ``rho``: basis functions in one set over all.
     row_batch, num_rows : int
@@ -144,8 +154,17 @@ def support_operators(
     while too_low(high):
         high *= 4.0
     damping = noise_variance / num_rows + _bisect(too_low, low, high, until=1.02)
-    deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
-    return SupportOperators((vectors / (values + nugget)) @ vectors.T, deflator, damping)
+    interpolator = (vectors / (values + nugget)) @ vectors.T
+    if head.shape[1] == 0:
+        deflator = (vectors / (p * damping + fraction * values)) @ vectors.T
+        return SupportOperators(interpolator, deflator, damping, head, np.zeros((0, 0)))
+    values, vectors = _spectrum(K_pp - head @ head.T)
+    expected = head @ head.T + (vectors * (fraction * values)) @ vectors.T
+    deflator = cho_solve(cho_factor(expected + p * damping * np.eye(p)), np.eye(p))
+    solution = deflator @ head
+    factor = cholesky(np.eye(head.shape[1]) - head.T @ solution, lower=True)
+    inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    return SupportOperators(interpolator, deflator, damping, solution, inverse)
 
 
 def _bisect(too_low: Callable[[float], bool], low: float, high: float, until: float) -> float:

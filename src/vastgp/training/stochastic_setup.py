@@ -174,6 +174,8 @@ def make_problem(
         interpolator=jnp.asarray(operators.interpolator, dtype),
         deflator=jnp.asarray(operators.deflator, dtype),
         damping=jnp.asarray(operators.damping, dtype),
+        head_solution=jnp.asarray(operators.head_solution, dtype),
+        head_inverse=jnp.asarray(operators.head_inverse, dtype),
         scale_X=jnp.asarray(probe[:_SCALE_ROWS], dtype),
         target=target,
         target_support=target_support,
@@ -189,9 +191,16 @@ def _operators(
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
-        matrices = _kernel_matrices(basis.kernel, support, probe, probe[:_PROBE_BATCH])
+        K_pp, K_qp, K_bb = _kernel_matrices(basis.kernel, support, probe, probe[:_PROBE_BATCH])
+        # by order of the functions: cosine and sine of a pair side by side
+        pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
+        head = np.asarray(basis.features_by_pair(jnp.asarray(support), pairs))
+        head = head.transpose(2, 1, 0).reshape(len(support), -1)
     return support_operators(
-        *(np.asarray(matrix) for matrix in matrices),
+        np.asarray(K_pp),
+        np.asarray(K_qp),
+        np.asarray(K_bb),
+        head,
         fraction=1.0 / plan.tail_factor,
         row_batch=plan.row_batch,
         num_rows=plan.num_rows,

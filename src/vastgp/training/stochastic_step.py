@@ -101,12 +101,21 @@ def _precondition(
     solution = solve(right)
     if plan.column_batch:
         # Take the functions above the diagonal, all in the head, out of G G^T again (Woodbury).
-        head = G[:, diagonal_position(plan, jnp.arange(2 * plan.head))]
-        Z = solve(head)
-        above = (jnp.arange(2 * plan.head)[None, :] < chosen[:, None]).astype(G.dtype)
-        small = jnp.eye(2 * plan.head) - (head.T @ Z) * above[:, :, None] * above[:, None, :]
-        inner = jnp.linalg.solve(small, (above * (right[:, 1:].T @ Z))[..., None])[..., 0]
-        solution = solution.at[:, 1:].add(Z @ (above * inner).T)
+        if plan.exact_curvature:
+            head = G[:, diagonal_position(plan, jnp.arange(2 * plan.head))]
+            Z = solve(head)
+            small = jnp.eye(2 * plan.head, dtype=G.dtype) - head.T @ Z
+            L = jnp.linalg.cholesky(small)
+            inverse = jsp.linalg.solve_triangular(
+                L, jnp.eye(2 * plan.head, dtype=G.dtype), lower=True
+            )
+        else:
+            Z, inverse = problem.head_solution, problem.head_inverse
+        # Column r needs (I - H^T M H)^-1 of the functions before r alone. With the Cholesky factor L of the whole
+        # that is L^-1 forwards, zeros from r on, and L^-T back: the same factor for every column.
+        above = (jnp.arange(2 * plan.head)[:, None] < chosen[None, :]).astype(G.dtype)
+        inner = inverse.T @ (above * (inverse @ (Z.T @ right[:, 1:])))
+        solution = solution.at[:, 1:].add(Z @ inner)
     if not plan.exact_curvature:
         # one refinement takes the error of the expected matrix to second order
         rest = right - p * d * solution - G @ ((solution.T @ G) * keep).T

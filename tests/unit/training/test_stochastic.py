@@ -1,12 +1,18 @@
 """Steps of the stochastic solver stay stable on rows that its support says little of."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
-from vastgp.kernels import Matern32
+from vastgp.kernels import RBF, Matern32
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
+from vastgp.training.stochastic_sample import draw_samples, function_order
+from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
+from vastgp.training.stochastic_step import _precondition
 
 
 def test_few_rows_far_from_all_others_do_not_make_it_diverge():
@@ -25,3 +31,73 @@ def test_few_rows_far_from_all_others_do_not_make_it_diverge():
     fit = fit_stochastic(rows, standardizer, basis, 0.01, options, max_iter=600)
     residual = np.array(fit.loop.history.values["residual"])
     assert residual[-4:].mean() < 1.02 * residual[2:].min() + 0.01
+
+
+@pytest.mark.parametrize(
+    ("support", "basis_batch"),
+    [(300, 300), (200, 300), (300, 200)],
+    ids=["expected", "rows", "functions"],
+)
+def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_column(
+    support, basis_batch
+):
+    """``(d I + G^T G / p)^-1`` over the functions that a column has; the deflator put to what it stands for."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    rows = as_rows(X, np.sin(3 * X[:, 0]) + 0.1 * rng.standard_normal(400))
+    standardizer = Standardizer().fit(rows)
+    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 600)
+    options = StochasticOptions(
+        dense_columns=7, column_batch=3, row_batch=50, basis_batch=basis_batch, control_rank=support
+    )
+    plan = make_plan(options, rows.n, basis)
+    chosen = jnp.array([0, 3, 6])
+    with precision("float64"):
+        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, "float64")
+        state = start_state(plan, problem, 0.01, "float64")
+        keys = jax.random.split(jax.random.key(1), 2)
+        own, _ = draw_samples(
+            plan, problem, state, problem.basis, keys, chosen, problem.support_X[:50]
+        )
+        G, p, d = np.asarray(own.phi_support), plan.support_rows, float(problem.damping)
+        order = np.asarray(function_order(own.pairs))
+        if not plan.exact_curvature:
+            M = np.linalg.inv(p * d * np.eye(p) + G @ G.T)
+            H = G[:, [np.flatnonzero(order == r)[0] for r in range(2 * plan.head)]]
+            L = np.linalg.cholesky(np.eye(H.shape[1]) - H.T @ M @ H)
+            problem = problem._replace(
+                deflator=jnp.asarray(M),
+                head_solution=jnp.asarray(M @ H),
+                head_inverse=jnp.asarray(np.linalg.inv(L)),
+            )
+        gradient = rng.standard_normal((4, G.shape[1]))
+        gradient[1:] *= order >= np.asarray(chosen)[:, None]
+        found = _precondition(plan, problem, own, jnp.asarray(gradient), chosen)
+    for r, first in enumerate([0, 0, 3, 6]):
+        mine = np.flatnonzero(order >= first)
+        curvature = d * np.eye(len(mine)) + G[:, mine].T @ G[:, mine] / p
+        expected = np.linalg.solve(curvature, gradient[r, mine])
+        np.testing.assert_allclose(found[r, mine], expected, rtol=1e-6, atol=1e-8 / d)
+
+
+def test_expected_matrix_counts_the_functions_that_are_in_every_set():
+    """Mean of ``G G^T`` over sets is what the deflator inverts."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    rows = as_rows(X, np.sin(3 * X[:, 0]))
+    standardizer = Standardizer().fit(rows)
+    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 20_000)
+    options = StochasticOptions(
+        dense_columns=1000, row_batch=50, basis_batch=4000, control_rank=300
+    )
+    plan = make_plan(options, rows.n, basis)
+    with precision("float64"):
+        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, "float64")
+        pairs = jnp.arange(basis.num_pairs)
+        phi = np.asarray(problem.basis.features(problem.support_X, pairs))
+    share = np.where(np.arange(basis.num_pairs) < plan.head, 1.0, 1.0 / plan.tail_factor)
+    mean = np.einsum("api,bpi,i->ab", phi, phi, share)
+    p, d = plan.support_rows, float(problem.damping)
+    # the kernel stands for the sum over all functions: equal to within sampling error
+    whitened = np.asarray(problem.deflator) @ (mean + p * d * np.eye(p))
+    assert np.abs(np.linalg.eigvals(whitened) - 1).max() < 0.1
