@@ -14,6 +14,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import generator
+from vastgp.kernels import Kernel
 from vastgp.linalg.nystrom import SupportOperators, support_operators
 from vastgp.objectives.control_variates import FittedCoefficient
 from vastgp.objectives.least_squares import BlockedBasis, project
@@ -155,11 +156,16 @@ def make_problem(
     X, y = fixed_rows(rows, standardizer, seed, 0, p + _PROBE_ROWS)
     # where there are too few rows for others, the probe shares some with the support
     probe = X[-_PROBE_ROWS:]
-    operators = _operators(plan, basis, noise_variance, X[:p], probe, dtype)
-    kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), basis.kernel)
+    precise = basis.kernel
+    kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), precise)
     key = jnp.asarray(basis.key_data)
     basis = RandomFourierBasis(kernel, key, basis.num_basis, basis.frequencies)
     support_X = jnp.asarray(X[:p], dtype)
+    # by order of the functions: cosine and sine of a pair side by side
+    pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
+    head = np.asarray(basis.features(support_X, pairs), np.float64)
+    head = head.transpose(0, 2, 1).reshape(p, -1)
+    operators = _operators(plan, precise, noise_variance, X[:p], probe, head, dtype)
     target, target_support = None, None
     if plan.target_control:
         target, cross_target = _target_products(basis, rows, standardizer, support_X, dtype)
@@ -184,18 +190,15 @@ def make_problem(
 
 def _operators(
     plan: StepPlan,
-    basis: RandomFourierBasis,
+    kernel: Kernel,
     noise_variance: float,
     support: np.ndarray,
     probe: np.ndarray,
+    head: np.ndarray,
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
-        K_pp, K_qp, K_bb = _kernel_matrices(basis.kernel, support, probe, probe[:_PROBE_BATCH])
-        # by order of the functions: cosine and sine of a pair side by side
-        pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
-        head = np.asarray(basis.features_by_pair(jnp.asarray(support), pairs))
-        head = head.transpose(2, 1, 0).reshape(len(support), -1)
+        K_pp, K_qp, K_bb = _kernel_matrices(kernel, support, probe, probe[:_PROBE_BATCH])
     return support_operators(
         np.asarray(K_pp),
         np.asarray(K_qp),

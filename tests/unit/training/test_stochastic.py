@@ -101,3 +101,23 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     # the kernel stands for the sum over all functions: equal to within sampling error
     whitened = np.asarray(problem.deflator) @ (mean + p * d * np.eye(p))
     assert np.abs(np.linalg.eigvals(whitened) - 1).max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
+    """Random draws of the two precisions differ."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    rows = as_rows(X, np.sin(3 * X[:, 0]))
+    standardizer = Standardizer().fit(rows)
+    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 2000)
+    plan = make_plan(
+        StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300),
+        400,
+        basis,
+    )
+    with precision(dtype):
+        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, dtype)
+        phi = np.asarray(problem.basis.features(problem.support_X, jnp.arange(2)))
+    head = np.stack([phi[:, 0, 0], phi[:, 1, 0], phi[:, 0, 1], phi[:, 1, 1]], axis=1)
+    np.testing.assert_allclose(problem.head_solution, problem.deflator @ head, rtol=1e-2, atol=1e-2)
