@@ -11,6 +11,7 @@ the size of a step, and the iterates are averaged. ``optimizer="adagrad", contro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,6 @@ from vastgp.training.stochastic_step import run_steps
 _CHUNK = 50
 _JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
 _DIAGONAL_ROWS = 2048  # rows behind the diagonal columns
-_DIAGONAL_PAIRS = 512
 
 
 @dataclass(frozen=True)
@@ -248,19 +248,18 @@ def diagonal_columns(
     speak of. With all rows it is exact.
     """
     noise, rows = jnp.asarray(noise_variance, X.dtype), jnp.asarray(num_rows, X.dtype)
-    diagonal = np.empty((2, basis.num_pairs), X.dtype)
-    for first in range(0, basis.num_pairs, _DIAGONAL_PAIRS):
-        pairs = jnp.arange(first, first + min(_DIAGONAL_PAIRS, basis.num_pairs))
-        part = diagonal[:, first : first + len(pairs)]
-        part[:] = _diagonal_block(basis, X, pairs, noise, rows)[:, : part.shape[1]]
+    return _diagonal(BlockedBasis.cut(basis), X, noise, rows, dense_columns)
+
+
+@functools.partial(jax.jit, static_argnames="dense_columns")
+def _diagonal(
+    blocks: BlockedBasis, X: Array, noise_variance: Array, num_rows: Array, dense_columns: int
+) -> Float[Array, "2 P"]:
+    def body(which: Any, diagonal: Array) -> Array:
+        gram = num_rows * jnp.mean(blocks.features(X, which) ** 2, axis=1)
+        return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
+
+    start = blocks.zeros(1, X.dtype)
+    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : blocks.basis.num_pairs]
     order = np.arange(dense_columns)
-    diagonal[order % 2, order // 2] = 0.0
-    return jnp.asarray(diagonal)
-
-
-@jax.jit
-def _diagonal_block(
-    basis: RandomFourierBasis, X: Array, pairs: Array, noise_variance: Array, num_rows: Array
-) -> Float[Array, "2 b"]:
-    gram = num_rows * jnp.mean(basis.features(X, pairs) ** 2, axis=0)
-    return optimal_diagonal(gram, 1.0, noise_variance)
+    return diagonal.at[order % 2, order // 2].set(0.0) if dense_columns else diagonal
