@@ -161,10 +161,7 @@ def make_problem(
     key = jnp.asarray(basis.key_data)
     basis = RandomFourierBasis(kernel, key, basis.num_basis, basis.frequencies)
     support_X = jnp.asarray(X[:p], dtype)
-    # by order of the functions: cosine and sine of a pair side by side
-    pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
-    head = np.asarray(basis.features(support_X, pairs), np.float64)
-    head = head.transpose(0, 2, 1).reshape(p, -1)
+    head = _head_features(plan, basis, support_X)
     operators = _operators(plan, precise, noise_variance, X[:p], probe, head, dtype)
     target, target_support = None, None
     if plan.target_control:
@@ -186,6 +183,16 @@ def make_problem(
         target=target,
         target_support=target_support,
     )
+
+
+def _head_features(plan: StepPlan, basis: RandomFourierBasis, support_X: Array) -> np.ndarray:
+    """Return the features that are in every set, cosine and sine of a pair side by side.
+
+    None where a step makes the preconditioner's matrix from its own sample.
+    """
+    pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
+    features = np.asarray(basis.features(support_X, pairs), np.float64)
+    return features.transpose(0, 2, 1).reshape(len(features), -1)
 
 
 def _operators(
