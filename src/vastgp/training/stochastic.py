@@ -128,8 +128,8 @@ def fit_stochastic(
     plan = make_plan(options or StochasticOptions(), rows.n, basis)
     with precision(dtype):
         problem = make_problem(plan, rows, standardizer, basis, noise_variance, seed, dtype)
+        _compile(plan, problem, noise_variance, dtype)
         state = start_state(plan, problem, noise_variance, dtype)
-        state = _compile(plan, problem, state)
 
         def chunk(state: State, first: int, steps: int) -> tuple[State, Mapping[str, Any]]:
             X, y = chunk_of_minibatches(
@@ -158,14 +158,14 @@ def fit_stochastic(
         return _finish(plan, problem, state, rows, standardizer, loop, seed, dtype)
 
 
-def _compile(plan: StepPlan, problem: Problem, state: State) -> State:
-    """Compile the steps by taking none, while no arrays of a step are there beside the compiler's."""
+def _compile(plan: StepPlan, problem: Problem, noise_variance: float, dtype: str) -> None:
+    """Compile the steps before there are arrays of the basis's length: the compiler needs 200 MB itself."""
     return_freed_memory()
+    state = jax.eval_shape(lambda: start_state(plan, problem, noise_variance, dtype))
     batch = (_CHUNK, plan.row_batch)
     X = np.zeros((*batch, problem.support_X.shape[1]), problem.support_X.dtype)
-    state, _ = run_steps(plan, problem, state, X, X[..., 0], 0)
+    run_steps.lower(plan, problem, state, X, X[..., 0], 0).compile()
     return_freed_memory()
-    return state
 
 
 def _diagnostics(

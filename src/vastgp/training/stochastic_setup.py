@@ -192,7 +192,7 @@ def _head_features(plan: StepPlan, basis: RandomFourierBasis, support_X: Array) 
     """
     pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
     features = np.asarray(basis.features(support_X, pairs), np.float64)
-    return features.transpose(0, 2, 1).reshape(len(features), -1)
+    return features.transpose(0, 2, 1).reshape(len(features), 2 * len(pairs))
 
 
 def _operators(
