@@ -100,8 +100,9 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
 
     In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
     where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
-    matrix of ``2 m`` rows costs ``2 m^3`` and about 8 products follow, that of all rows ``n m^2`` and 2 products;
-    either holds m^2 numbers.
+    matrix of ``R`` rows costs ``R m^2``, holds m^2 numbers, and leaves eigenvalues within ``(1 +- sqrt(m / R))^-2``
+    (Marchenko and Pastur 1967), from which the number of products follows; R runs over ``2 m, 4 m, ...`` and all rows,
+    which leave 2 products.
     """
     m = num_basis
     product = n * m * (4.0 * columns + _FEATURE_COST)
@@ -109,7 +110,9 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
     row_rank = min(n, best, fits) if rank is None else min(n, rank)
     row_cost = 2.0 * n * row_rank**2 + 15 * product * max(1.0, min(n, best) / row_rank) ** 0.5
-    costs = {R: R * m**2 + m**3 / 3 + its * product for R, its in ((min(n, 2 * m), 8), (n, 2))}
+    samples = [m * 2**k for k in range(1, 8) if m * 2**k < n]
+    costs = {R: R * m**2 + m**3 / 3 + _products(m / R) * product for R in samples}
+    costs[n] = n * m**2 + m**3 / 3 + 2 * product
     sampled = min(costs, key=costs.__getitem__)
     basis_cost = costs[sampled]
     exact_cost = 2.0 * n**2 * m + n**3 / 3 + 2 * product
@@ -119,6 +122,12 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     if basis_fits and m < n and basis_cost < row_cost:
         return Plan("basis", sampled)
     return Plan("rows", row_rank)
+
+
+def _products(share: float) -> float:
+    """Return the products that conjugate gradients take to a thousandth, ``m / R = share`` (see `plan`)."""
+    root_of_condition = (1.0 + share**0.5) / (1.0 - share**0.5)
+    return 0.5 * root_of_condition * float(np.log(2e3))
 
 
 class RowSystem:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
@@ -14,7 +15,7 @@ from vastgp.linalg.cg import cg_start
 from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import advance, begin, build_system, fit_block, standardised
 from vastgp.training.block_learning import learn_block
-from vastgp.training.block_systems import plan
+from vastgp.training.block_systems import _products, plan
 
 NOISE = 0.05
 
@@ -219,6 +220,17 @@ def test_a_restart_after_a_wrong_recurrence_still_converges():
         np.testing.assert_allclose(state.direction, fresh.direction, atol=1e-8)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.25, 0.125])
+def test_products_that_a_preconditioner_of_sampled_rows_leaves(share):
+    """Its condition number where no direction is negligible: the law of Marchenko and Pastur."""
+    m, R = 200, int(200 / share)
+    phi = np.random.default_rng(0).standard_normal((40_000, m))
+    whole, sampled = phi.T @ phi / len(phi), phi[:R].T @ phi[:R] / R
+    values = scipy.linalg.eigh(whole, sampled, eigvals_only=True)
+    condition = (values[-1] / values[0]) ** 0.5
+    assert _products(share) == pytest.approx(0.5 * condition * np.log(2e3), rel=0.15)
+
+
 def test_plan_by_cost():
     assert plan(2_000_000, 20_000, 33, 4).space == "basis"
     assert plan(36_000, 100_000, 33, 4).space == "rows"
@@ -226,6 +238,8 @@ def test_plan_by_cost():
     assert plan(1_000, 10_000, 33, 4) == ("rows", 1_000)
     assert plan(5_000, 100, 33, 4) == ("basis", 5_000)
     assert plan(10_000, 50_000, 33, 4, rank=77) == ("rows", 77)
+    # dear passes: the Gram matrix of more rows than the 2 m that it needs at least
+    assert 80_000 <= plan(2_000_000, 20_000, 33, 4).rank <= 320_000
     # m^2 numbers do not fit: the rows it is, with the rank that memory allows
     chosen = plan(1_000_000, 100_000, 33, 4)
     assert chosen.space == "rows" and chosen.rank * 4_000_000 <= 2_000_000_000
