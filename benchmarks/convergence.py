@@ -164,6 +164,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def plot(path: Path) -> None:
     """Draw test error by time, a panel per data set."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import ScalarFormatter
 
     panels: dict[str, list[dict[str, Any]]] = defaultdict(list)
     peer = path.with_name("svgp.jsonl")
@@ -181,6 +182,8 @@ def plot(path: Path) -> None:
             errors = [point["rmse"] for point in run["trace"]]
             axis.plot(seconds, errors, STYLES.get(name, "-"), lw=1.4, label=LABELS[name])
         axis.set(title=dataset, xlabel="seconds, start included", xscale="log", yscale="log")
+        axis.yaxis.set_major_formatter(ScalarFormatter())
+        axis.yaxis.set_minor_formatter(ScalarFormatter())
         axis.legend(frameon=False, fontsize=8)
     axes[0, 0].set_ylabel("test RMSE, standardised")
     figure.savefig(path.with_suffix(".png"), dpi=130)
