@@ -6,21 +6,15 @@ machine. Seconds include everything but the measuring of test errors.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+from table import RESULTS, rows, write_table
+
 NAMES = {"block": 'vastgp, `solver="block"`', "default": 'vastgp, `solver="stochastic"`'}
 HEAD = (
     "| data | method | kernel | seconds | RMSE at the end | NLPD | coverage 95 % | s to SVGP's final RMSE "
     "| RMSE after as long as SVGP |"
 )
-
-
-def read(name: str) -> list[dict[str, Any]]:
-    """Return the JSON lines of a file of results."""
-    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
 
 
 def time_to(trace: list[dict[str, float]], error: float) -> float | None:
@@ -37,16 +31,15 @@ def error_after(run: dict[str, Any], seconds: float) -> float:
 
 def main() -> None:
     """Write the table."""
-    ours = read("convergence.jsonl")
-    lines = [
-        "# Beside GPyTorch's SVGP with 512 learned inducing points", "",
+    ours = rows(RESULTS / "convergence.jsonl")
+    lines: list[str] = []
+    made = (
         "Made by `python benchmarks/beside_svgp.py` from `convergence.jsonl` (`benchmarks/convergence.py`) and "
         "`svgp.jsonl` (`benchmarks/peers/svgp_gpytorch.py`), run one after the other on two CPU cores. Split 0, "
         "m = 100,000, standardised units. Ours start from nothing: the kernel is chosen and its hyperparameters are "
-        "found within the seconds shown.",
-        "", HEAD, "|" + "---|" * HEAD.count("|", 1),
-    ]  # fmt: skip
-    for peer in read("svgp.jsonl"):
+        "found within the seconds shown."
+    )
+    for peer in rows(RESULTS / "svgp.jsonl"):
         data, end = peer["dataset"], peer["final"]
         lines.append(
             f"| {data} | GPyTorch SVGP-512 | {peer['kernel']} | {peer['seconds']:.0f} | {end['rmse']:.4f} "
@@ -67,8 +60,8 @@ def main() -> None:
                 f"| {report['coverage']:.3f} | {'not reached' if reached is None else f'{reached:.0f}'} "
                 f"| {error_after(run, peer['seconds']):.4f} |"
             )
-    (RESULTS / "svgp.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    title = "Beside GPyTorch's SVGP with 512 learned inducing points"
+    write_table(RESULTS / "svgp.md", title, made, HEAD, lines)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from run import RESULTS, load, machine_rates
+from table import rows
 from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
@@ -41,7 +42,6 @@ VARIANTS: dict[str, dict[str, Any] | None] = {
     "qsgp-100": {"dense_columns": 100},
 }
 LABELS = {name: name for name in VARIANTS} | {
-    "block": "block",
     "default": "stochastic",
     "qsgp-100": "stochastic, 100 dense columns",
     "gpytorch-svgp-512": "GPyTorch SVGP, 512 points",
@@ -167,10 +167,7 @@ def plot(path: Path) -> None:
     from matplotlib.ticker import ScalarFormatter
 
     panels: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    peer = path.with_name("svgp.jsonl")
-    texts = [path.read_text(), peer.read_text() if peer.exists() else ""]
-    for line in "".join(texts).splitlines():
-        found = json.loads(line)
+    for found in [*rows(path), *rows(path.with_name("svgp.jsonl"))]:
         panels[found["dataset"]].append(found)
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.2 * len(panels), 3.4), layout="constrained", squeeze=False

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from run import RESULTS, peak_mb
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer, as_rows
@@ -33,7 +33,6 @@ from vastgp.training.stochastic import StochasticOptions, fit_stochastic
 from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
 from vastgp.training.stochastic_step import run_steps
 
-RESULTS = Path(__file__).parent / "results"
 INPUTS, NOISE, CHUNK = 8, 0.01, 50
 SIZES = {"base": (40_000, 100_000), "m x 100": (40_000, 10_000_000), "n x 50": (2_000_000, 100_000)}
 
@@ -104,15 +103,6 @@ def resident_mb() -> float:
     """Return the memory of this process now, MB."""
     with open("/proc/self/statm") as numbers:
         return int(numbers.read().split()[1]) * resource.getpagesize() / 2**20
-
-
-def peak_mb() -> float:
-    """Return the most memory that this program has had, MB.
-
-    Not ``ru_maxrss``, which begins with that of the process that started it.
-    """
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 1024
 
 
 def measure_memory(m: int, steps: int) -> dict[str, float]:

@@ -18,6 +18,13 @@ def rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def write_table(path: Path, title: str, made: str, header: str, lines: list[str]) -> None:
+    """Write a page of one table, and print it."""
+    page = [f"# {title}", "", made, "", header, "|" + "---|" * header.count("|", 1), *lines]
+    path.write_text("\n".join(page) + "\n")
+    print("\n".join(page))
+
+
 def mean(values: list[float]) -> float:
     """Return the mean."""
     return sum(values) / len(values)
@@ -28,14 +35,13 @@ def main() -> None:
     grouped: dict[tuple[str, str], list[dict]] = defaultdict(list)
     for row in rows(RESULTS / "regression.jsonl"):
         grouped[row["dataset"], row["method"]].append(row)
-    lines = [
-        "# Regression: test scores, means over the splits that were run", "",
+    lines: list[str] = []
+    made = (
         "Made by `python benchmarks/table.py` from `regression.jsonl`, whose lines are made by `benchmarks/run.py`. "
         "Standardised units are those of the training targets. Two CPU cores, float32; seconds are wall-clock of the "
         "whole fit (starting values, compilation and preconditioner included) at the matrix product rate in the last "
-        "column.",
-        "", HEADER, "|" + "---|" * HEADER.count("|", 1),
-    ]  # fmt: skip
+        "column."
+    )
     for (dataset, method), found in sorted(grouped.items()):
         scores = [row["report"]["standardised"] for row in found]
         own = [row["report"]["target"] for row in found]
@@ -48,8 +54,8 @@ def main() -> None:
             f"| {sum(row['converged'] for row in found)}/{len(found)} "
             f"| {mean([row['matmul_gflops'] for row in found]):.0f} |"
         )
-    (RESULTS / "regression.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    title = "Regression: test scores, means over the splits that were run"
+    write_table(RESULTS / "regression.md", title, made, HEADER, lines)
 
 
 if __name__ == "__main__":

@@ -67,9 +67,7 @@ class Problem(NamedTuple):
     interpolator: Float[Array, "p p"]
     deflator: Float[Array, "p p"]
     damping: Float[Array, ""]
-    head_solution: Float[
-        Array, "p h"
-    ]  # see vastgp.linalg.nystrom; h = 0 where it is made in every step
+    head_solution: Float[Array, "p h"]  # vastgp.linalg.nystrom; h = 0: made in every step
     head_inverse: Float[Array, "h h"]
     scale_X: Float[Array, "s d"]  # rows that the diagonal's scales are taken from
     target: Float[Array, "2 P"] | None  # b = Phi^T y

@@ -15,6 +15,19 @@ from vastgp.training.stochastic_setup import make_plan, make_problem, start_stat
 from vastgp.training.stochastic_step import _precondition
 
 
+def few_rows(num_basis, noise=0.0):
+    """400 rows with their scaling, and a basis."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    rows = as_rows(X, np.sin(3 * X[:, 0]) + noise * rng.standard_normal(400))
+    kernel = RBF(np.full(2, 0.7), 1.0)
+    return (
+        rows,
+        Standardizer().fit(rows),
+        RandomFourierBasis(kernel, jnp.asarray(seed_key(0)), num_basis),
+    )
+
+
 def test_few_rows_far_from_all_others_do_not_make_it_diverge():
     """Nine rows of 3000, each alone: seldom in a batch, never in its probe, and their error is not interpolated.
 
@@ -42,11 +55,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
     support, basis_batch
 ):
     """``(d I + G^T G / p)^-1`` over the functions that a column has; the deflator put to what it stands for."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 2))
-    rows = as_rows(X, np.sin(3 * X[:, 0]) + 0.1 * rng.standard_normal(400))
-    standardizer = Standardizer().fit(rows)
-    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 600)
+    rows, standardizer, basis = few_rows(600, noise=0.1)
     options = StochasticOptions(
         dense_columns=7, column_batch=3, row_batch=50, basis_batch=basis_batch, control_rank=support
     )
@@ -70,7 +79,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
                 head_solution=jnp.asarray(M @ H),
                 head_inverse=jnp.asarray(np.linalg.inv(L)),
             )
-        gradient = rng.standard_normal((4, G.shape[1]))
+        gradient = np.random.default_rng(1).standard_normal((4, G.shape[1]))
         gradient[1:] *= order >= np.asarray(chosen)[:, None]
         found = _precondition(plan, problem, own, jnp.asarray(gradient), chosen)
     for r, first in enumerate([0, 0, 3, 6]):
@@ -82,11 +91,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
 
 def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     """Mean of ``G G^T`` over sets is what the deflator inverts."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 2))
-    rows = as_rows(X, np.sin(3 * X[:, 0]))
-    standardizer = Standardizer().fit(rows)
-    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 20_000)
+    rows, standardizer, basis = few_rows(20_000)
     options = StochasticOptions(
         dense_columns=1000, row_batch=50, basis_batch=4000, control_rank=300
     )
@@ -106,11 +111,7 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
     """Random draws of the two precisions differ."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 2))
-    rows = as_rows(X, np.sin(3 * X[:, 0]))
-    standardizer = Standardizer().fit(rows)
-    basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), jnp.asarray(seed_key(0)), 2000)
+    rows, standardizer, basis = few_rows(2000)
     plan = make_plan(
         StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300),
         400,
