@@ -133,9 +133,11 @@ def landmark_factor(
 
 
 def low_rank_preconditioner(
-    factor: np.ndarray, variance: float, noise_variance: float
+    factor: np.ndarray, variance: float | np.ndarray, noise_variance: float
 ) -> LowRankPreconditioner:
     """Return the inverse of ``U^T U + D`` for a ``factor`` ``U`` of shape (k, n), which is overwritten.
+
+    ``variance`` is the diagonal of what ``U^T U`` approximates.
 
     ``D`` is the noise plus what the low rank leaves of the prior variance at each row (FITC,
     Snelson and Ghahramani 2006), which serves rows far from all others; its trace equals that of

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.optimize import minimize_scalar
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel
-from vastgp.linalg.cholesky import Cholesky, factorize
+from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
 
 _WHAT = "the covariance matrix of the observations (kernel + noise variance)"
 _ADVICE = (
@@ -23,6 +24,8 @@ _ADVICE = (
 # share compiled code. Beyond, compiling is cheap beside the work.
 _MOST_PADDED = 512
 _LEAST_ROWS = 32
+# How much larger the amplitude may become where the noise is at its least.
+_RATIO_ROOM = 10.0
 
 
 class ExactEvidence:
@@ -76,6 +79,51 @@ class ExactEvidence:
         by_kernel = self._by_kernel(kernel, *self._pad(inverse.T, weights))
         return value, (by_kernel, float(by_noise))
 
+    def rescaled(
+        self, kernel: Kernel, noise_variance: float, noise_bounds: tuple[float, float]
+    ) -> tuple[float, Kernel, float]:
+        """Return the highest log evidence over amplitude and noise, the kernel's shape held, and where it is.
+
+        With ``A = a (K + t I)`` the best amplitude given ``t`` is ``a = y^T (K + t I)^-1 y / n``, so that one
+        unknown is left: some fifteen factorisations and one covariance matrix, the price of two or three gradients.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        noise_variance : float
+            Kept, with the kernel, where the search finds nothing better.
+        noise_bounds : (float, float)
+            Least and largest noise variance.
+
+        Raises
+        ------
+        FactorizationError
+            When not even the given values have a covariance matrix that can be factorised.
+        """
+        n = self.num_rows
+        K = self._covariance(kernel)[:n, :n]
+        least, most = noise_bounds
+
+        def evidence(ratio: float) -> tuple[float, float]:
+            factor = self._factorize(K, ratio)
+            misfit = float(self.y @ factor.solve(self.y))
+            # the evidence has one maximum in the amplitude: within bounds it is at the nearest point
+            amplitude = min(max(misfit / n, least / ratio), most / ratio)
+            log_det = factor.log_determinant + n * math.log(2.0 * math.pi * amplitude)
+            return -0.5 * (misfit / amplitude + log_det), amplitude
+
+        def loss(log_ratio: float) -> float:
+            try:
+                return -evidence(math.exp(log_ratio))[0]
+            except FactorizationError:
+                return math.inf
+
+        bounds = (math.log(least / _RATIO_ROOM), math.log(most))
+        found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.1})
+        ratio = min((noise_variance, math.exp(found.x)), key=lambda ratio: loss(math.log(ratio)))
+        value, amplitude = evidence(ratio)
+        return value, kernel.in_units(1.0, amplitude**0.5), ratio * amplitude
+
     def _covariance(self, kernel: Kernel) -> np.ndarray:
         """Return ``K`` of the padded rows."""
         with precision("float64"):
@@ -88,8 +136,10 @@ class ExactEvidence:
 
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
         n = self.num_rows
-        K = self._covariance(kernel)[:n, :n]
-        return factorize(K, float(noise_variance), what=_WHAT, advice=_ADVICE, work=self._work)
+        return self._factorize(self._covariance(kernel)[:n, :n], float(noise_variance))
+
+    def _factorize(self, K: np.ndarray, noise_variance: float) -> Cholesky:
+        return factorize(K, noise_variance, what=_WHAT, advice=_ADVICE, work=self._work)
 
     def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
         fit = float(self.y @ weights)

@@ -25,8 +25,17 @@ from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.linalg.cg import CGState, cg_start, cg_update
 from vastgp.linalg.preconditioners import Preconditioner
-from vastgp.training.block_systems import BasisSystem, Plan, RowSystem, Solution, System, plan
+from vastgp.training.block_systems import (
+    BasisSystem,
+    Plan,
+    RowSystem,
+    Solution,
+    System,
+    plan,
+    plan_rows,
+)
 from vastgp.training.checkpoint import Checkpoint
+from vastgp.training.distinct_rows import DistinctRows, merge_repeated
 from vastgp.training.history import History
 from vastgp.training.loop import LoopResult, Stop, run_chunks
 
@@ -71,21 +80,38 @@ def build_system(
     precondition: Preconditioner | None = None,
 ) -> tuple[System, Plan]:
     """Return the system in the space that costs less, see `plan`."""
-    itemsize = np.dtype(dtype).itemsize
-    chosen = plan(rows.n, basis.num_basis, 1 + num_samples, itemsize, rank)
+    columns = 1 + num_samples
+    chosen, observed = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
     basis = jax.tree.map(lambda leaf: _cast(leaf, dtype), basis)
     options: dict[str, Any] = {
         "num_samples": num_samples, "seed": seed, "rank": chosen.rank, "precondition": precondition
     }  # fmt: skip
+    if observed is not None:
+        return RowSystem(basis, noise_variance, observed, **options), chosen
+    return BasisSystem(basis, noise_variance, rows, standardizer, dtype=dtype, **options), chosen
+
+
+def choose_space(
+    rows: Rows,
+    standardizer: Standardizer,
+    num_basis: int,
+    columns: int,
+    dtype: str,
+    rank: int | None = None,
+) -> tuple[Plan, DistinctRows | None]:
+    """Return the space that costs less, and the rows in memory, repeated ones merged, where it is theirs."""
+    itemsize = np.dtype(dtype).itemsize
+    chosen = plan(rows.n, num_basis, columns, itemsize, rank)
     if chosen.space == "basis":
-        return BasisSystem(
-            basis, noise_variance, rows, standardizer, dtype=dtype, **options
-        ), chosen
-    X, y = standardised(rows, standardizer, dtype)
-    return RowSystem(basis, noise_variance, X, y, **options), chosen
+        return chosen, None
+    observed = merge_repeated(*standardised(rows, standardizer, dtype))
+    row_rank, _ = plan_rows(len(observed.y), num_basis, columns, itemsize, rank)
+    return Plan("rows", row_rank), observed
 
 
-def standardised(rows: Rows, standardizer: Standardizer, dtype: str) -> tuple[Array, Array]:
+def standardised(
+    rows: Rows, standardizer: Standardizer, dtype: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Return all rows, standardised, in memory."""
     X = np.empty((rows.n, rows.d), dtype=dtype)
     y = np.empty(rows.n, dtype=dtype)
@@ -96,7 +122,7 @@ def standardised(rows: Rows, standardizer: Standardizer, dtype: str) -> tuple[Ar
         X[start:stop] = standardizer.transform_X(inputs, X.dtype)
         y[start:stop] = standardizer.transform_y(targets, y.dtype)
         start = stop
-    return jnp.asarray(X), jnp.asarray(y)
+    return X, y
 
 
 def fit_block(

@@ -16,8 +16,8 @@ from vastgp.data.scaling import Standardizer
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.preconditioners import Preconditioner
-from vastgp.training.block import advance, begin, build_system
-from vastgp.training.block_systems import System, plan
+from vastgp.training.block import advance, begin, build_system, choose_space
+from vastgp.training.block_systems import System
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, Stop, run_chunks
 from vastgp.training.start import bounds_of
@@ -133,8 +133,8 @@ def learn_block(
         }
 
     columns = 1 + _SAMPLES
-    space, _ = plan(rows.n, basis.num_basis, columns, np.dtype(dtype).itemsize, rank)
-    unknowns = basis.num_basis if space == "basis" else rows.n
+    _, observed = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
+    unknowns = basis.num_basis if observed is None else len(observed.y)
     start = _State(logs, logs, adam.init(logs), jnp.zeros((columns, unknowns), dtype))
     state, loop = run_chunks(
         step_chunk,

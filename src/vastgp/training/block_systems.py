@@ -41,6 +41,7 @@ from vastgp.objectives.least_squares import (
     prior_weights,
     project,
 )
+from vastgp.training.distinct_rows import DistinctRows
 
 # Entries of one panel of features: 128 MB in float32, made once and used twice.
 _PANEL = 2**25
@@ -50,10 +51,12 @@ _PRECONDITIONER_BYTES = 2_000_000_000
 _FEATURE_COST = 200
 # A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
 _EXACT_FACTOR = 3.0
-# Directions whose image corrects a preconditioner made from the exact kernel: their pass costs that of two products. It
-# is made where the two kernels differ by more than _MOST_MISMATCH noise variances (kin40k, at 3e4, gains nothing by it;
-# kegg, at 3e5, does not converge without), and suffices alone where what it leaves is below _MOST_BEYOND of them.
-_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 96, 5e4, 10.0
+# Directions whose image corrects a preconditioner made from the exact kernel: their pass costs that of five products.
+# It is made where the two kernels differ by more than _MOST_MISMATCH noise variances (kin40k, at 3e4, gains nothing by
+# it; kegg does not converge without: at 3e5 96 directions do, at 2e6 those are not enough, and 400 take 11 products),
+# and suffices alone where what it leaves is below _MOST_BEYOND of them. As directions take memory too, there are no
+# more than a third of the landmarks.
+_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 5e4, 10.0
 _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
 
 
@@ -106,22 +109,30 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     """
     m = num_basis
     product = n * m * (4.0 * columns + _FEATURE_COST)
-    best = int((m * (4.0 * columns + _FEATURE_COST)) ** 0.5)
-    fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
-    row_rank = min(n, best, fits) if rank is None else min(n, rank)
-    row_cost = 2.0 * n * row_rank**2 + 15 * product * max(1.0, min(n, best) / row_rank) ** 0.5
+    row_rank, row_cost = plan_rows(n, m, columns, itemsize, rank)
     samples = [m * 2**k for k in range(1, 8) if m * 2**k < n]
     costs = {R: R * m**2 + m**3 / 3 + _products(m / R) * product for R in samples}
     costs[n] = n * m**2 + m**3 / 3 + 2 * product
     sampled = min(costs, key=costs.__getitem__)
-    basis_cost = costs[sampled]
-    exact_cost = 2.0 * n**2 * m + n**3 / 3 + 2 * product
-    if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * row_cost:
-        row_rank, row_cost = n, exact_cost
     basis_fits = itemsize * m**2 <= _PRECONDITIONER_BYTES
-    if basis_fits and m < n and basis_cost < row_cost:
+    if basis_fits and m < n and costs[sampled] < row_cost:
         return Plan("basis", sampled)
     return Plan("rows", row_rank)
+
+
+def plan_rows(
+    n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None
+) -> tuple[int, float]:
+    """Return the rank of the preconditioner in the space of the rows, and the operations of a solution (see `plan`)."""
+    per_row = num_basis * (4.0 * columns + _FEATURE_COST)
+    best = int(per_row**0.5)
+    fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
+    chosen = min(n, best, fits) if rank is None else min(n, rank)
+    cost = 2.0 * n * chosen**2 + 15 * n * per_row * max(1.0, min(n, best) / chosen) ** 0.5
+    exact_cost = 2.0 * n**2 * num_basis + n**3 / 3 + 2 * n * per_row
+    if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * cost:
+        return n, exact_cost
+    return chosen, cost
 
 
 def _products(share: float) -> float:
@@ -133,11 +144,13 @@ def _products(share: float) -> float:
 class RowSystem:
     """``(Phi Phi^T + sigma^2 I) [alpha, u_1, ..., u_S] = [y, Phi w0_s + eps_s]``.
 
+    Rows of features and targets are scaled by the root of how often they occur (see `DistinctRows`).
+
     Parameters
     ----------
     basis : RandomFourierBasis
     noise_variance : float
-    X, y : Array of shape (n, d) and (n,)
+    observed : DistinctRows
         Standardised, in memory.
     num_samples : int
         S, the number of posterior samples.
@@ -153,23 +166,24 @@ class RowSystem:
         self,
         basis: RandomFourierBasis,
         noise_variance: float,
-        X: Array,
-        y: Array,
+        observed: DistinctRows,
         *,
         num_samples: int,
         seed: int,
         rank: int,
         precondition: Preconditioner | None = None,
     ) -> None:
+        X = jnp.asarray(observed.X)
         n, dtype = len(X), X.dtype
         block = max(16, min(512, basis.num_pairs, _PANEL // (2 * n)))
         self.blocks = BlockedBasis(basis, block)
         self.noise_variance = jnp.asarray(noise_variance, dtype)
-        self.X, self.y, self.seed, self.num_samples = X, y, seed, num_samples
+        self.X, self.observed, self.seed, self.num_samples = X, observed, seed, num_samples
+        self.scale = jnp.sqrt(jnp.asarray(observed.counts, dtype))
         noise = jax.random.normal(_stream(seed, _NOISE), (num_samples, n), dtype=dtype)
         draws = evaluate(self.blocks, X, self._prior())
-        self.right = jnp.concatenate([y[None], draws + jnp.sqrt(self.noise_variance) * noise])
-        self.noise = noise
+        targets = jnp.concatenate([jnp.asarray(observed.y)[None], draws]) * self.scale
+        self.right = targets.at[1:].add(jnp.sqrt(self.noise_variance) * noise)
         self.precondition = precondition or self._make_preconditioner(rank)
 
     def _prior(self) -> Array:
@@ -180,7 +194,11 @@ class RowSystem:
         n, noise = len(self.X), float(self.noise_variance)
         if rank < n:
             return self._low_rank(rank, noise)
-        return dense_preconditioner(np.array(gram_of_rows(self.blocks, self.X)), noise)
+        gram = np.array(gram_of_rows(self.blocks, self.X))
+        scale = np.asarray(self.scale)
+        gram *= scale
+        gram *= scale[:, None]
+        return dense_preconditioner(gram, noise)
 
     def _low_rank(self, rank: int, noise: float) -> Preconditioner:
         """Return a Nystrom preconditioner, of the matrix itself in its leading directions where that matters.
@@ -189,46 +207,58 @@ class RowSystem:
         leading directions. Where that is far above the noise, the image of those directions is computed and corrects
         the preconditioner; where what lies beyond them is below some noise variances, it takes the landmarks' place.
         """
-        n, kernel = len(self.X), self.blocks.basis.kernel
+        kernel, scale = self.blocks.basis.kernel, np.asarray(self.scale)
         variance = float(kernel.total_variance())
-        landmarks = np.random.default_rng([self.seed, _LANDMARKS]).choice(n, rank, replace=False)
-        make = partial(landmark_factor, partial(_covariance, kernel), variance, self.X)
-        mismatch = n * variance / self.blocks.basis.num_pairs**0.5
-        if mismatch <= _MOST_MISMATCH * noise or rank <= _DIRECTIONS:
-            return low_rank_preconditioner(make(landmarks), variance, noise)
-        few = make(landmarks[: 8 * _DIRECTIONS])
-        directions = leading_directions(few, _DIRECTIONS, self.seed)
+        generator = np.random.default_rng([self.seed, _LANDMARKS])
+        landmarks = generator.choice(len(self.X), rank, replace=False)
+
+        def make(landmarks: np.ndarray) -> np.ndarray:
+            factor = landmark_factor(partial(_covariance, kernel), variance, self.X, landmarks)
+            factor *= scale
+            return factor
+
+        variances = variance * scale**2
+        mismatch = float(np.sum(variances)) / self.blocks.basis.num_pairs**0.5
+        count = min(_DIRECTIONS, rank // 3)
+        if mismatch <= _MOST_MISMATCH * noise or count == 0:
+            return low_rank_preconditioner(make(landmarks), variances, noise)
+        few = make(landmarks[: 8 * count])
+        directions = leading_directions(few, count, self.seed)
         del few
-        image = np.asarray(gram_product(self.blocks, self.X, jnp.asarray(directions)))
+        image = np.asarray(self._gram_product(jnp.asarray(directions)))
         sketch = sketch_factor(directions, image)
         enough = float(np.sum(sketch[-1] ** 2)) <= _MOST_BEYOND * noise
         # also balanced where the sketch is enough: by itself it cancels in float32
-        inner = low_rank_preconditioner(sketch if enough else make(landmarks), variance, noise)
+        inner = low_rank_preconditioner(sketch if enough else make(landmarks), variances, noise)
         return balanced_preconditioner(inner, directions, image, noise)
 
     def product(self, V: Array) -> Array:
         """Return ``Phi Phi^T v + sigma^2 v``."""
-        return gram_product(self.blocks, self.X, V) + self.noise_variance * V
+        return self._gram_product(V) + self.noise_variance * V
+
+    def _gram_product(self, V: Array) -> Array:
+        return gram_product(self.blocks, self.X, V * self.scale) * self.scale
 
     def errors(self, state: CGState) -> Array:
         """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
         size = jnp.linalg.norm(state.residual, axis=1)
-        return size / jnp.sqrt(self.noise_variance * len(self.X))
+        return size / jnp.sqrt(self.noise_variance * self.observed.num_rows)
 
     def weights(self, solution: Array) -> Solution:
         """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
         pairs = self.blocks.basis.num_pairs
-        W = project(self.blocks, self.X, solution)
+        W = project(self.blocks, self.X, solution * self.scale)
         return Solution(W[0, :, :pairs], (self._prior() - W[1:])[:, :, :pairs])
 
     def slopes(self, solution: Array) -> tuple[Any, float]:
         """Return pathwise slopes of the log evidence, see `evidence_slope`."""
         signs = _signs(self.num_samples, solution.dtype)
-        W = project(self.blocks, self.X, solution)
-        by_kernel = evidence_slope(self.blocks, self.X, solution, W, signs)
+        V = solution * self.scale
+        W = project(self.blocks, self.X, V)
+        by_kernel = evidence_slope(self.blocks, self.X, V, W, signs)
         # d/d sigma^2: dA = I
         by_noise = 0.5 * jnp.sum(signs * jnp.sum(solution**2, axis=1))
-        return by_kernel, float(by_noise)
+        return by_kernel, float(by_noise) + self.observed.noise_slope(float(self.noise_variance))
 
 
 class BasisSystem:

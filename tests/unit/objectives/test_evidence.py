@@ -88,3 +88,28 @@ def test_hyperparameters_that_overflow_are_an_error_that_says_so():
         FactorizationError, match=r"covariance matrix of the observations.*NaN or inf"
     ):
         exact_log_evidence(RBF(1.0, 1e308) + RBF(2.0, 1e308), 0.1, X, y)
+
+
+def test_rescaling_finds_the_best_amplitude_and_noise():
+    """Against a grid of both; from a start whose noise is a hundred times too small."""
+    X, y = data(60)
+    evidence = ExactEvidence(X, y)
+    start = RBF([0.5, 0.9], 0.2)
+    value, kernel, noise = evidence.rescaled(start, 1e-3, (1e-4, 10.0))
+    assert value == pytest.approx(exact_log_evidence(kernel, noise, X, y), rel=1e-10)
+    np.testing.assert_allclose(kernel.lengthscales, start.lengthscales)
+    amplitudes, noises = np.geomspace(0.01, 100.0, 41), np.geomspace(1e-4, 10.0, 41)
+    grid = [evidence(start.in_units(1.0, a**0.5), s) for a in amplitudes for s in noises]
+    assert max(grid) - 0.02 < value < max(grid) + 1.0
+    assert value > evidence(start, 1e-3) + 1.0
+
+
+def test_rescaling_keeps_to_the_bounds_of_the_noise():
+    X, y = data(40)
+    evidence = ExactEvidence(X, y)
+    for bounds in [(0.5, 10.0), (1e-4, 1e-3)]:
+        value, kernel, noise = evidence.rescaled(RBF([0.5, 0.9], 0.2), 1.0, bounds)
+        assert bounds[0] * 0.999 <= noise <= bounds[1] * 1.001
+        assert value == pytest.approx(exact_log_evidence(kernel, noise, X, y), rel=1e-10)
+    constant = ExactEvidence(X, np.zeros(40)).rescaled(RBF([0.5, 0.9], 0.2), 1.0, (1e-4, 10.0))
+    assert np.isfinite(constant[0]) and constant[2] > 0.0

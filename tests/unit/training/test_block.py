@@ -20,9 +20,12 @@ from vastgp.training.block_systems import _products, plan
 NOISE = 0.05
 
 
-def data(n=300, d=3, seed=0):
+def data(n=300, d=3, seed=0, distinct=None):
+    """Rows, of which only the first ``distinct`` have inputs of their own."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, d))
+    if distinct is not None:
+        X[distinct:] = X[generator.integers(0, distinct, n - distinct)]
     y = np.sin(X.sum(axis=1)) + 0.1 * generator.normal(size=n)
     rows = Rows(X, y)
     return rows, Standardizer().fit(rows)
@@ -43,26 +46,29 @@ def closed_form(basis, X, y, noise=NOISE):
     return phi @ weights, covariance
 
 
-CASES = [  # number of basis functions, rank: every kind of system and preconditioner
-    (100, None, "basis"),
-    (600, 100, "rows"),
-    (600, None, "rows"),
-    (1200, 100, "rows"),
+CASES = [  # number of basis functions, rank, distinct rows: every kind of system and preconditioner
+    (100, None, "basis", 300),
+    (600, 100, "rows", 300),
+    (600, None, "rows", 300),
+    (1200, 100, "rows", 300),
+    (600, 50, "rows", 120),
+    (600, None, "rows", 120),
 ]
 
 
-@pytest.mark.parametrize(("num_basis", "rank", "space"), CASES)
+@pytest.mark.parametrize(("num_basis", "rank", "space", "distinct"), CASES)
 @pytest.mark.parametrize(
     ("dtype", "tol", "most"), [("float64", 1e-9, 1e-8), ("float32", 2e-4, 1e-4)]
 )
-def test_converges_to_the_exact_posterior(num_basis, rank, space, dtype, tol, most):
-    rows, scaling = data()
+def test_converges_to_the_exact_posterior(num_basis, rank, space, distinct, dtype, tol, most):
+    rows, scaling = data(distinct=distinct)
     with precision(dtype):
         basis = RandomFourierBasis(Matern32(1.5, 2.0), seed_key(1), num_basis)
         system, chosen = build_system(
             basis, NOISE, rows, scaling, num_samples=200, seed=0, dtype=dtype, rank=rank
         )
         assert chosen.space == space
+        assert system.right.shape[1] == (num_basis if space == "basis" else distinct)
         fit = fit_block(system, chosen, tol=tol, max_iter=800)
         assert fit.loop.converged, fit.loop.reason
         X, y = standardised(rows, scaling, dtype)
@@ -145,14 +151,16 @@ def test_stopped_early_the_variance_is_larger_never_smaller(products):
     assert np.all(variance > exact * (1 - 5 * np.sqrt(2 / 400)))
 
 
-@pytest.mark.parametrize(("num_basis", "rank"), [(60, None), (200, None)])
-def test_slopes_of_the_evidence(num_basis, rank):
+@pytest.mark.parametrize(
+    ("num_basis", "rank", "distinct"), [(60, None, 120), (200, None, 120), (200, None, 40)]
+)
+def test_slopes_of_the_evidence(num_basis, rank, distinct):
     """At the solution: the mean's part exactly, the trace within four standard errors of twenty times 120 samples."""
-    rows, scaling = data(120)
+    rows, scaling = data(120, distinct=distinct)
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, Matern32(1.5, 2.0).with_ard(3))
         basis = RandomFourierBasis(kernel, jnp.asarray(seed_key(1)), num_basis)
-        X, y = standardised(rows, scaling, "float64")
+        X, y = map(jnp.asarray, standardised(rows, scaling, "float64"))
 
         def evidence(kernel, noise):
             phi = basis.with_kernel(kernel).features(X, jnp.arange(basis.num_pairs))
@@ -263,7 +271,7 @@ def test_an_amplitude_far_above_the_noise_converges_in_float32(beyond, monkeypat
 
     loop, balanced = products()
     assert isinstance(balanced, BalancedPreconditioner)
-    assert balanced.inner.inner.shape[0] == (300 if beyond == 0.0 else 96)
+    assert balanced.inner.inner.shape[0] == (300 if beyond == 0.0 else 100)
     assert loop.converged
     assert loop.num_iter < 15
     monkeypatch.setattr(block_systems, "_MOST_MISMATCH", np.inf)
