@@ -92,7 +92,7 @@ def run_block(start: dict[str, Any], seed: int, seconds: float, trace: Trace) ->
     """Return the posterior and the noise variance of the block solver."""
     system, chosen = build_system(
         start["basis"], start["noise_variance"], start["rows"], start["standardizer"],
-        num_samples=32, seed=seed, dtype="float32",
+        num_samples=32, seed=seed, dtype="float32", widen=True,
     )  # fmt: skip
     new = jnp.asarray(start["new"], jnp.float32)
 

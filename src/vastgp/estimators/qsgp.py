@@ -285,7 +285,7 @@ class QSGPRegressor(BaseGPRegressor):
             basis = basis.with_kernel(kernel)
         system, chosen = build_system(
             basis, noise_variance, rows, self.standardizer_,
-            num_samples=self.num_samples, seed=seed, dtype=self.dtype, rank=self.rank,
+            num_samples=self.num_samples, seed=seed, dtype=self.dtype, rank=self.rank, widen=True,
         )  # fmt: skip
         fit = fit_block(
             system,

@@ -71,7 +71,18 @@ class BalancedPreconditioner(eqx.Module):
         return jax.scipy.linalg.cho_solve((self.factor, True), V.T).T
 
 
-Preconditioner = DensePreconditioner | LowRankPreconditioner | BalancedPreconditioner
+class NarrowPreconditioner(eqx.Module):
+    """Another one, applied in float32 to vectors in float64: it is an approximation anyway."""
+
+    inner: Callable[[Array], Array]
+
+    def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        return self.inner(V.astype(jnp.float32)).astype(V.dtype)
+
+
+Preconditioner = (
+    DensePreconditioner | LowRankPreconditioner | BalancedPreconditioner | NarrowPreconditioner
+)
 
 
 def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePreconditioner:

@@ -114,22 +114,25 @@ def evaluate_one(
 def project(
     blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
 ) -> Float[Array, "C 2 padded"]:
-    """Return ``Phi^T v`` of each row of ``V``."""
+    """Return ``Phi^T v`` of each row of ``V``, in the precision of ``V``."""
 
     def body(which: Any, W: Array) -> Array:
-        return blocks.put(W, V @ blocks.features(X, which).T, which)
+        return blocks.put(W, V @ blocks.features(X, which).astype(V.dtype).T, which)
 
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, blocks.zeros(V.shape[0], X.dtype))
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, blocks.zeros(V.shape[0], V.dtype))
 
 
 @jax.jit
 def gram_product(
     blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
 ) -> Float[Array, "C n"]:
-    """Return ``Phi Phi^T v`` of each row of ``V``; each block of features is made once, used twice."""
+    """Return ``Phi Phi^T v`` of each row of ``V``; each block of features is made once, used twice.
+
+    Features are made in the precision of ``X``, products and sums in that of ``V``.
+    """
 
     def body(which: Any, total: Array) -> Array:
-        phi = blocks.features(X, which)
+        phi = blocks.features(X, which).astype(V.dtype)
         return total + (V @ phi.T) @ phi
 
     return jax.lax.fori_loop(0, blocks.num_blocks, body, jnp.zeros_like(V))

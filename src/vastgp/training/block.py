@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -78,8 +79,9 @@ def build_system(
     dtype: str,
     rank: int | None = None,
     precondition: Preconditioner | None = None,
+    widen: bool = False,
 ) -> tuple[System, Plan]:
-    """Return the system in the space that costs less, see `plan`."""
+    """Return the system in the space that costs less, see `plan`; other parameters as in `RowSystem`."""
     columns = 1 + num_samples
     chosen, observed = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
     basis = jax.tree.map(lambda leaf: _cast(leaf, dtype), basis)
@@ -87,7 +89,7 @@ def build_system(
         "num_samples": num_samples, "seed": seed, "rank": chosen.rank, "precondition": precondition
     }  # fmt: skip
     if observed is not None:
-        return RowSystem(basis, noise_variance, observed, **options), chosen
+        return RowSystem(basis, noise_variance, observed, widen=widen, **options), chosen
     return BasisSystem(basis, noise_variance, rows, standardizer, dtype=dtype, **options), chosen
 
 
@@ -155,6 +157,20 @@ def fit_block(
     on_product : callable, optional
         Called with the system and the state after every product; what it returns joins the record.
     """
+    with precision(system.vector_dtype):
+        return _fit(system, chosen, tol, max_iter, max_seconds, checkpoint, verbose, on_product)
+
+
+def _fit(
+    system: System,
+    chosen: Plan,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    checkpoint: Checkpoint | None,
+    verbose: bool,
+    on_product: Callable[[System, CGState], Mapping[str, float]] | None,
+) -> BlockFit:
     state = begin(system)
 
     def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float
 
+from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
@@ -23,6 +24,7 @@ from vastgp.data.scaling import Standardizer
 from vastgp.kernels import Kernel
 from vastgp.linalg.cg import CGState
 from vastgp.linalg.preconditioners import (
+    NarrowPreconditioner,
     Preconditioner,
     balanced_preconditioner,
     dense_preconditioner,
@@ -57,6 +59,10 @@ _EXACT_FACTOR = 3.0
 # and suffices alone where what it leaves is below _MOST_BEYOND of them. As directions take memory too, there are no
 # more than a third of the landmarks.
 _DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 5e4, 10.0
+# Rounding of float32 products, relative to the noise, from which on the vectors of conjugate gradients are float64: a
+# product then takes 1.5 times as long. The bound is of the worst case (kin40k, at 0.5, converges to a tenth of the
+# noise without; kegg at 3.5 only just, at 20 not).
+_MOST_ROUNDING = 2.0
 _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
 
 
@@ -74,6 +80,8 @@ class System(Protocol):
     blocks: BlockedBasis
     right: Array
     precondition: Preconditioner
+    vector_dtype: str
+    """Precision of solutions and residuals; work on them is done inside ``precision(vector_dtype)``."""
 
     def product(self, V: Array) -> Array:
         """Return ``A v`` of each row of ``V``."""
@@ -160,6 +168,8 @@ class RowSystem:
         Of the preconditioner; ``rank >= n`` means an exact one.
     precondition : Preconditioner, optional
         One made before, for nearby hyperparameters; None makes one.
+    widen : bool
+        Whether vectors may be float64 where the features are float32: amplitudes far above the noise need it.
     """
 
     def __init__(
@@ -172,6 +182,7 @@ class RowSystem:
         seed: int,
         rank: int,
         precondition: Preconditioner | None = None,
+        widen: bool = False,
     ) -> None:
         X = jnp.asarray(observed.X)
         n, dtype = len(X), X.dtype
@@ -185,6 +196,21 @@ class RowSystem:
         targets = jnp.concatenate([jnp.asarray(observed.y)[None], draws]) * self.scale
         self.right = targets.at[1:].add(jnp.sqrt(self.noise_variance) * noise)
         self.precondition = precondition or self._make_preconditioner(rank)
+        self.vector_dtype = str(X.dtype)
+        rounding = float(np.finfo(X.dtype).eps) * self._prior_to_noise()
+        if widen and dtype == jnp.float32 and rounding > _MOST_ROUNDING:
+            self._widen()
+
+    def _prior_to_noise(self) -> float:
+        """Return the trace of ``Phi Phi^T`` in noise variances, which its largest eigenvalue can come near to."""
+        variance = float(self.blocks.basis.kernel.total_variance())
+        return self.observed.num_rows * variance / float(self.noise_variance)
+
+    def _widen(self) -> None:
+        with precision("float64"):
+            self.right = self.right.astype(jnp.float64)
+        self.precondition = NarrowPreconditioner(self.precondition)
+        self.vector_dtype = "float64"
 
     def _prior(self) -> Array:
         key = _stream(self.seed, _PRIOR)
@@ -218,9 +244,9 @@ class RowSystem:
             return factor
 
         variances = variance * scale**2
-        mismatch = float(np.sum(variances)) / self.blocks.basis.num_pairs**0.5
+        mismatch = self._prior_to_noise() / self.blocks.basis.num_pairs**0.5
         count = min(_DIRECTIONS, rank // 3)
-        if mismatch <= _MOST_MISMATCH * noise or count == 0:
+        if mismatch <= _MOST_MISMATCH or count == 0:
             return low_rank_preconditioner(make(landmarks), variances, noise)
         few = make(landmarks[: 8 * count])
         directions = leading_directions(few, count, self.seed)
@@ -248,7 +274,9 @@ class RowSystem:
         """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
         pairs = self.blocks.basis.num_pairs
         W = project(self.blocks, self.X, solution * self.scale)
-        return Solution(W[0, :, :pairs], (self._prior() - W[1:])[:, :, :pairs])
+        dtype = self.X.dtype
+        mean, deviations = W[0].astype(dtype), (self._prior() - W[1:]).astype(dtype)
+        return Solution(mean[:, :pairs], deviations[:, :, :pairs])
 
     def slopes(self, solution: Array) -> tuple[Any, float]:
         """Return pathwise slopes of the log evidence, see `evidence_slope`."""
@@ -282,6 +310,7 @@ class BasisSystem:
         precondition: Preconditioner | None = None,
     ) -> None:
         self.blocks = BlockedBasis(basis, basis.num_pairs)
+        self.vector_dtype = dtype
         self.noise_variance = jnp.asarray(noise_variance, dtype)
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
         self.seed, self.num_samples = seed, num_samples

@@ -253,6 +253,30 @@ def test_plan_by_cost():
     assert chosen.space == "rows" and chosen.rank * 4_000_000 <= 2_000_000_000
 
 
+def test_vectors_are_wide_where_float32_would_drown_the_noise():
+    """The true residual, in float64 of the same float32 features; without wide vectors it is far from the tolerance."""
+    rows, standardizer = data(n=600, d=3)
+    basis = RandomFourierBasis(Matern32(np.full(3, 10.0), 400.0), seed_key(1), 2000)
+    noise, residuals = 1e-3, {}
+    for widen in (True, False):
+        system, chosen = build_system(
+            basis, noise, rows, standardizer,
+            num_samples=2, seed=2, dtype="float32", rank=300, widen=widen,
+        )  # fmt: skip
+        assert system.vector_dtype == ("float64" if widen else "float32")
+        fit = fit_block(system, chosen, tol=0.05, max_iter=60)
+        assert fit.loop.converged or not widen
+        assert fit.solution.mean.dtype == np.float32
+        X, y = standardised(rows, standardizer, "float32")
+        left = y - features(basis, X) @ np.asarray(fit.solution.mean, np.float64).ravel()
+        # at the solution y - Phi w = sigma^2 alpha, and w = Phi^T alpha
+        phi = features(basis, X)
+        exact = phi @ phi.T @ np.linalg.solve(phi @ phi.T + noise * np.eye(len(y)), y)
+        residuals[widen] = np.sqrt(np.mean((y - left - exact) ** 2) / noise)
+    assert residuals[True] < 0.06
+    assert residuals[False] > 3 * residuals[True]
+
+
 @pytest.mark.parametrize("beyond", [10.0, 0.0])  # the sketch is taken; the landmarks are
 def test_an_amplitude_far_above_the_noise_converges_in_float32(beyond, monkeypatch):
     """What the exact kernel and the features differ by, some thousand noise variances here, must not matter."""
