@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from run import RESULTS, load, machine_rates
-from table import rows
+from run import load, machine_rates
+from table import RESULTS, put, rows
 from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
@@ -187,7 +187,7 @@ def plot(path: Path) -> None:
 
 
 def main() -> None:
-    """Append one JSON line, or draw what is there."""
+    """Add one JSON line, or draw what is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset")
     parser.add_argument("--split", type=int, default=0)
@@ -203,8 +203,7 @@ def main() -> None:
         plot(asked.out)
         return
     result = measure(asked)
-    with asked.out.open("a") as lines:
-        lines.write(json.dumps(result, default=float) + "\n")
+    put(asked.out, result, ("dataset", "split", "variant", "set"))
     print(json.dumps({"report": result["report"]}))
 
 

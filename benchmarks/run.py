@@ -1,4 +1,4 @@
-"""Fit one method to one split of one data set and append one JSON line."""
+"""Fit one method to one split of one data set: one JSON line, in the place of an older one of the same."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ import numpy as np
 
 import vastgp
 from methods import KERNELS, METHODS
+from table import RESULTS, put
 from vastgp.linalg.sincos import sincos
 from vastgp.metrics import regression_report
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def load(dataset: str, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -108,9 +107,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "regression.jsonl")
     asked = parser.parse_args()
     result = measure(asked.dataset, asked.split, asked.method, json.loads(asked.set))
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    with asked.out.open("a") as lines:
-        lines.write(json.dumps(result, default=float) + "\n")
+    put(asked.out, result, ("dataset", "split", "method"))
     short = {
         key: result[key]
         for key in ("dataset", "split", "method", "seconds", "iterations", "converged")

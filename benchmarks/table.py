@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = (
@@ -16,6 +17,14 @@ HEADER = (
 def rows(path: Path) -> list[dict]:
     """Read JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def put(path: Path, result: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Add a JSON line, in the place of an older one with the same values of ``names``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    others = [row for row in rows(path) if any(row[name] != result[name] for name in names)]
+    lines = [json.dumps(row, default=float) for row in (*others, result)]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write_table(path: Path, title: str, made: str, header: str, lines: list[str]) -> None:

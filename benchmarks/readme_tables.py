@@ -1,0 +1,102 @@
+"""Fill the tables between the marks ``<!-- table: ... -->`` in README.md from the JSON lines in `results`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from beside_svgp import error_after, time_to
+from table import RESULTS, mean, rows
+
+README = RESULTS.parent.parent / "README.md"
+DATA = ("kin40k", "protein", "kegg")
+# Table 2 of the QSGP paper: 100,000 random features, means over ten splits.
+PAPER = {"kin40k": 0.174, "protein": 0.602, "kegg": 0.135}
+VARIANTS = {"default": "", "qsgp-100": ", `dense_columns=100`"}
+
+
+def scores(reports: list[dict[str, Any]]) -> str:
+    """Return mean RMSE, NLPD and coverage as cells."""
+    standardised = [report["standardised"] for report in reports]
+    rmse, nlpd = (mean([s[name] for s in standardised]) for name in ("rmse", "nlpd"))
+    coverage = mean([report["coverage"] for report in reports])
+    return f"{rmse:.3f} | {nlpd:.2f} | {100 * coverage:.1f} %"
+
+
+def block() -> list[str]:
+    """Return the rows of the block solver's table."""
+    lines = []
+    found = rows(RESULTS / "regression.jsonl")
+    for data in DATA:
+        for method in ("block", "block-learned"):
+            runs = [r for r in found if r["dataset"] == data and r["method"] == method]
+            if not runs:
+                continue
+            steps = runs[0]["params"].get("learning_steps")
+            how = f', `hyperparameters="learn"`, `learning_steps={steps}`' if steps else ""
+            lines.append(
+                f"| {data}{how} | {runs[0]['n']:,} | {len(runs)} | {scores([r['report'] for r in runs])} "
+                f"| {mean([r['seconds'] for r in runs]):.0f} | {PAPER[data]} |"
+            )
+    return lines
+
+
+def stochastic() -> list[str]:
+    """Return the rows of the stochastic solver's table."""
+    found = rows(RESULTS / "convergence.jsonl")
+    lines = []
+    for data in DATA:
+        for variant, how in VARIANTS.items():
+            for run in found:
+                if (run["dataset"], run["variant"]) != (data, variant):
+                    continue
+                reached = time_to(run["trace"], PAPER[data])
+                when = "not reached" if reached is None else f"{reached:.0f}"
+                lines.append(
+                    f"| {data}{how} | {scores([run['report']])} | {run['trace'][-1]['seconds']:.0f} "
+                    f"| {when} (RMSE {PAPER[data]}) |"
+                )
+    return lines
+
+
+def svgp() -> list[str]:
+    """Return the rows of the table beside SVGP."""
+    ours = {(r["dataset"], r["variant"]): r for r in rows(RESULTS / "convergence.jsonl")}
+    lines = []
+    for peer in rows(RESULTS / "svgp.jsonl"):
+        data, end = peer["dataset"], peer["final"]
+        cells = []
+        for variant in ("block", "default"):
+            run = ours[data, variant]
+            reached = time_to(run["trace"], end["rmse"])
+            when = "not reached" if reached is None else f"{reached:.0f} s"
+            cells.append(f"{when} | {error_after(run, peer['seconds']):.3f}")
+        lines.append(f"| {data} | {end['rmse']:.3f}, {end['nlpd']:.2f} | {' | '.join(cells)} |")
+    return lines
+
+
+def large() -> list[str]:
+    """Return the rows of the table of large data."""
+    return [
+        f"| {r['dataset']} | {r['n']:,} | {r['params']['num_basis']:,} | {scores([r['report']])} "
+        f"| {r['seconds'] / 60:.0f} min | {'yes' if r['converged'] else 'no'} |"
+        for r in rows(RESULTS / "regression.jsonl")
+        if r["method"] == "block-20k"
+    ]
+
+
+def main() -> None:
+    """Write the tables; the header of each stays as it is in the README."""
+    text = README.read_text()
+    for make in (block, stochastic, svgp, large):
+        # the two lines of the header, then the rows up to the next blank line
+        pattern = rf"(<!-- table: {make.__name__} -->\n\n\|.*\n\|[-|]*\n)(?:\|.*\n)*"
+        filled = "".join(line + "\n" for line in make())
+        text, count = re.subn(pattern, lambda match: match.group(1) + filled, text)  # noqa: B023
+        if count != 1:
+            raise SystemExit(f"README.md has {count} tables marked '{make.__name__}', expected 1.")
+    README.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
