@@ -26,15 +26,8 @@ from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.linalg.cg import CGState, cg_start, cg_update
 from vastgp.linalg.preconditioners import Preconditioner
-from vastgp.training.block_systems import (
-    BasisSystem,
-    Plan,
-    RowSystem,
-    Solution,
-    System,
-    plan,
-    plan_rows,
-)
+from vastgp.training.block_plan import Plan, plan, plan_rows
+from vastgp.training.block_systems import BasisSystem, RowSystem, Solution, System
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.distinct_rows import DistinctRows, merge_repeated
 from vastgp.training.history import History

@@ -15,7 +15,7 @@ from vastgp.linalg.cg import cg_start
 from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import advance, begin, build_system, fit_block, standardised
 from vastgp.training.block_learning import learn_block
-from vastgp.training.block_systems import _products, plan
+from vastgp.training.block_plan import _products, plan
 
 NOISE = 0.05
 

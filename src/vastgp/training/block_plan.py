@@ -1,0 +1,67 @@
+"""In which space the block solver works, and the size of its preconditioner, by a count of operations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Most bytes of a preconditioner: the largest thing that a fit holds.
+_PRECONDITIONER_BYTES = 2_000_000_000
+# Making one feature costs as much as about 200 operations of a matrix product (measured, float32, CPU).
+_FEATURE_COST = 200
+# A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
+_EXACT_FACTOR = 3.0
+
+
+class Plan(NamedTuple):
+    """Which space to solve in, and the size of the preconditioner there."""
+
+    space: str
+    rank: int
+
+
+def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None) -> Plan:
+    """Choose the space and the preconditioner by a count of operations.
+
+    Where forming and factorising the matrix itself costs at most _EXACT_FACTOR times as much, that is done: it
+    needs two products whatever the conditioning.
+
+    In the space of the rows a Nystrom preconditioner of rank k costs ``2 n k^2`` and about 15 products follow; more
+    where memory allows less than the rank that balances the two. In the space of the basis functions the Gram
+    matrix of ``R`` rows costs ``R m^2``, holds m^2 numbers, and leaves eigenvalues within ``(1 +- sqrt(m / R))^-2``
+    (Marchenko and Pastur 1967), from which the number of products follows; R runs over ``2 m, 4 m, ...`` and all rows,
+    which leave 2 products.
+    """
+    m = num_basis
+    product = n * m * (4.0 * columns + _FEATURE_COST)
+    row_rank, row_cost = plan_rows(n, m, columns, itemsize, rank)
+    samples = [m * 2**k for k in range(1, 8) if m * 2**k < n]
+    costs = {R: R * m**2 + m**3 / 3 + _products(m / R) * product for R in samples}
+    costs[n] = n * m**2 + m**3 / 3 + 2 * product
+    sampled = min(costs, key=costs.__getitem__)
+    basis_fits = itemsize * m**2 <= _PRECONDITIONER_BYTES
+    if basis_fits and m < n and costs[sampled] < row_cost:
+        return Plan("basis", sampled)
+    return Plan("rows", row_rank)
+
+
+def plan_rows(
+    n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None
+) -> tuple[int, float]:
+    """Return the rank of the preconditioner in the space of the rows, and the operations of a solution (see `plan`)."""
+    per_row = num_basis * (4.0 * columns + _FEATURE_COST)
+    best = int(per_row**0.5)
+    fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
+    chosen = min(n, best, fits) if rank is None else min(n, rank)
+    cost = 2.0 * n * chosen**2 + 15 * n * per_row * max(1.0, min(n, best) / chosen) ** 0.5
+    exact_cost = 2.0 * n**2 * num_basis + n**3 / 3 + 2 * n * per_row
+    if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * cost:
+        return n, exact_cost
+    return chosen, cost
+
+
+def _products(share: float) -> float:
+    """Return the products that conjugate gradients take to a thousandth, ``m / R = share`` (see `plan`)."""
+    root_of_condition = (1.0 + share**0.5) / (1.0 - share**0.5)
+    return 0.5 * root_of_condition * float(np.log(2e3))
