@@ -48,11 +48,11 @@ from vastgp.training.distinct_rows import DistinctRows
 # Entries of one panel of features: 128 MB in float32, made once and used twice.
 _PANEL = 2**25
 # Directions whose image corrects a preconditioner made from the exact kernel: their pass costs that of five products.
-# It is made where the two kernels differ by more than _MOST_MISMATCH noise variances (kin40k, at 3e4, gains nothing by
+# It is made where the two kernels differ by more than _MOST_MISMATCH noise variances (kin40k, at 7e4, gains nothing by
 # it; kegg does not converge without: at 3e5 96 directions do, at 2e6 those are not enough, and 400 take 11 products),
 # and suffices alone where what it leaves is below _MOST_BEYOND of them. As directions take memory too, there are no
 # more than a third of the landmarks.
-_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 5e4, 10.0
+_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 1e5, 10.0
 # Rounding of float32 products, relative to the noise, from which on the vectors of conjugate gradients are float64: a
 # product then takes 1.5 times as long. The bound is of the worst case (kin40k, at 0.5, converges to a tenth of the
 # noise without; kegg at 3.5 only just, at 20 not).
