@@ -1,18 +1,22 @@
 """Starting values from the evidence of a few rows."""
 
 import time
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
 from vastgp.kernels import RBF, Matern12, Matern32, RationalQuadratic
-from vastgp.objectives.evidence import exact_log_evidence
+from vastgp.likelihoods import Gaussian
+from vastgp.objectives.evidence import ExactEvidence, exact_log_evidence
 from vastgp.training.start import (
     BOUNDS,
+    _highest,
     bounds_of,
     candidate_kernels,
     default_values,
+    fit_evidence,
     start_from_exact_gp,
 )
 
@@ -180,3 +184,23 @@ def test_parts_are_compared_and_refined_on_all_rows(monkeypatch):
     assert found.log_evidence == pytest.approx(
         exact_log_evidence(found.kernel, found.noise_variance, X, y), rel=1e-9
     )
+
+
+def test_fits_are_compared_at_the_amplitude_and_noise_that_suit_all_rows():
+    """Right lengthscales with far too little noise lose against calling everything noise, until both are rescaled."""
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.3, 200, 2, seed=5)
+    right = fit_evidence(
+        ExactEvidence(X, y), (Matern32([0.8, 2.5], 1.4), Gaussian(0.3)), noise_floor=1e-4
+    )
+    hasty = replace(right, params=(Matern32([0.8, 2.5], 0.7), Gaussian(2e-3)))
+    timid = replace(right, params=(Matern32([30.0, 30.0], 0.5), Gaussian(1.3)))
+    evidence = ExactEvidence(X, y)
+
+    def value(fit):
+        return evidence(fit.params[0], float(fit.params[1].noise_variance))
+
+    assert value(hasty) < value(timid) - 50.0
+    best = _highest(evidence, [timid, hasty], 1e-4)
+    np.testing.assert_allclose(best.params[0].lengthscales, [0.8, 2.5])
+    assert value(best) == pytest.approx(best.value) and best.value > value(timid) + 10.0
+    assert value(best) > right.value - 10.0
