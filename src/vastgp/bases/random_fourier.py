@@ -142,13 +142,7 @@ class RandomFourierBasis(eqx.Module):
         Passes over many rows want this layout: each feature is one contiguous line, and
         products with a few vectors of length n run a fifth faster than in the other one.
         """
-        frequencies, scales = self.spectrum(pairs, X.shape[1], X.dtype)
-
-        def build(waves: Waves) -> Array:
-            sine, cosine = waves(jnp.matmul(frequencies, X.T, precision="highest"))
-            return jnp.stack([cosine * scales[:, None], sine * scales[:, None]])
-
-        return _with_fitting_waves(build, X, frequencies)
+        return features_by_pair_of_spectrum(X, self.spectrum(pairs, X.shape[1], X.dtype))
 
 
 def features_of_spectrum(X: Float[Array, "n d"], spectrum: Spectrum) -> Float[Array, "n 2 b"]:
@@ -158,6 +152,19 @@ def features_of_spectrum(X: Float[Array, "n d"], spectrum: Spectrum) -> Float[Ar
     def build(waves: Waves) -> Array:
         sine, cosine = waves(jnp.matmul(X, frequencies.T, precision="highest"))
         return jnp.stack([cosine * scales, sine * scales], axis=1)
+
+    return _with_fitting_waves(build, X, frequencies)
+
+
+def features_by_pair_of_spectrum(
+    X: Float[Array, "n d"], spectrum: Spectrum
+) -> Float[Array, "2 b n"]:
+    """Return the features of pairs whose spectrum is known: `RandomFourierBasis.features_by_pair`."""
+    frequencies, scales = spectrum
+
+    def build(waves: Waves) -> Array:
+        sine, cosine = waves(jnp.matmul(frequencies, X.T, precision="highest"))
+        return jnp.stack([cosine * scales[:, None], sine * scales[:, None]])
 
     return _with_fitting_waves(build, X, frequencies)
 

@@ -14,6 +14,7 @@ Nothing of size n x m exists: features are made block by block, used, and forgot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +25,12 @@ from jaxtyping import Array, Float, Int
 
 from vastgp.bases import RandomFourierBasis
 from vastgp.bases.draws import index_keys
+from vastgp.bases.random_fourier import features_by_pair_of_spectrum
 
 # Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
 _BLOCK = 512
+# Features of a group of rows where all pairs are made at once: 32 to 64 MB.
+_GROUP = 2**24
 
 
 class BlockedBasis(eqx.Module):
@@ -145,12 +149,61 @@ def normal_product(
     mask: Float[Array, " n"],
     W: Float[Array, "C 2 padded"],
 ) -> Float[Array, "C 2 padded"]:
-    """Return ``Phi^T Phi w`` over the rows where ``mask`` is 1, all features made at once.
+    """Return ``Phi^T Phi w`` over the rows where ``mask`` is 1, for rows that come tile by tile."""
+    return _through_rows(blocks, X, W, lambda values, mask: values * mask, mask)
 
-    For rows that come tile by tile: one block must hold all pairs.
+
+@jax.jit
+def prior_targets(
+    blocks: BlockedBasis,
+    X: Float[Array, "n d"],
+    mask: Float[Array, " n"],
+    y: Float[Array, " n"],
+    noise: Float[Array, "S n"],
+    W: Float[Array, "S 2 padded"],
+) -> Float[Array, "C 2 padded"]:
+    """Return ``Phi^T [y, Phi w0 + eps]`` over the rows where ``mask`` is 1, for rows that come tile by tile."""
+
+    def respond(draws: Array, mask: Array, y: Array, noise: Array) -> Array:
+        return jnp.concatenate([y[None], draws + noise]) * mask
+
+    return _through_rows(blocks, X, W, respond, mask, y, noise)
+
+
+def _through_rows(
+    blocks: BlockedBasis, X: Array, W: Array, respond: Callable[..., Array], *per_row: Array
+) -> Array:
+    """Return ``Phi^T respond(Phi w, ...)`` with all features of a group of rows made once.
+
+    One block must hold all pairs. Frequencies are drawn once, and a group is small enough for its features to stay
+    in cache: with 20,000 basis functions a tile of 1677 rows at once takes 2.3 times as long.
+
+    Parameters
+    ----------
+    respond : callable
+        Maps values of the functions at a group of rows, shape (C, g), and the group's part of ``per_row`` to (K, g).
+    per_row : Array of shape (..., n)
     """
-    phi = blocks.features(X, 0) * mask
-    return (((W.reshape(W.shape[0], -1)) @ phi) @ phi.T).reshape(W.shape)
+    n, d = X.shape
+    spectrum = blocks.basis.spectrum(blocks.pairs(0), d, X.dtype)
+    width = 2 * blocks.block
+    group = math.gcd(n, 1 << max(6, (_GROUP // width).bit_length() - 1))
+    flat = W.reshape(W.shape[0], width)
+
+    def grouped(array: Array) -> Array:
+        return jnp.moveaxis(array.reshape(*array.shape[:-1], n // group, group), -2, 0)
+
+    def body(total: Array | float, some: tuple[Array, ...]) -> tuple[Array, None]:
+        x, *parts = some
+        phi = features_by_pair_of_spectrum(x, spectrum).reshape(width, group)
+        return total + respond(flat @ phi, *parts) @ phi.T, None
+
+    shapes = [jax.ShapeDtypeStruct((*part.shape[:-1], group), part.dtype) for part in per_row]
+    values = jax.ShapeDtypeStruct((len(flat), group), X.dtype)
+    columns = jax.eval_shape(respond, values, *shapes).shape[0]
+    rows = (X.reshape(n // group, group, d), *map(grouped, per_row))
+    total, _ = jax.lax.scan(body, jnp.zeros((columns, width), X.dtype), rows)
+    return total.reshape(columns, 2, blocks.block)
 
 
 @jax.jit

@@ -40,6 +40,7 @@ from vastgp.objectives.least_squares import (
     gram_of_rows,
     gram_product,
     normal_product,
+    prior_targets,
     prior_weights,
     project,
 )
@@ -256,11 +257,12 @@ class BasisSystem:
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
         self.seed, self.num_samples = seed, num_samples
         # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
-        self.tile = min(1 << (rows.n - 1).bit_length(), max(64, _PANEL // basis.num_basis))
+        most = max(64, 1 << ((_PANEL // basis.num_basis).bit_length() - 1))
+        self.tile = min(1 << (rows.n - 1).bit_length(), most)
         self.prior = prior_weights(self.blocks, _stream(seed, _PRIOR), num_samples, self.dtype)
         right = self.blocks.zeros(1 + num_samples, self.dtype)
-        for X, mask, targets in self._targets():
-            right = right + project(self.blocks, X, targets * mask)
+        for X, y, mask, noise in self._noisy_tiles():
+            right = right + prior_targets(self.blocks, X, mask, y, noise, self.prior)
         self.right = right.reshape(1 + num_samples, -1)
         self.precondition = precondition or self._make_preconditioner(rank)
 
@@ -275,15 +277,14 @@ class BasisSystem:
             mask = (np.arange(self.tile) < count).astype(self.dtype)
             yield jnp.asarray(inputs), jnp.asarray(targets), jnp.asarray(mask)
 
-    def _targets(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield each tile's ``[y, Phi w0 + eps]``."""
+    def _noisy_tiles(self) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """Yield the tiles with each sample's noise."""
         key = _stream(self.seed, _NOISE)
         for number, (X, y, mask) in enumerate(self._tiles()):
             noise = jax.random.normal(
                 jax.random.fold_in(key, number), (self.num_samples, self.tile), dtype=self.dtype
             )
-            draws = evaluate(self.blocks, X, self.prior) + jnp.sqrt(self.noise_variance) * noise
-            yield X, mask, jnp.concatenate([y[None], draws])
+            yield X, y, mask, jnp.sqrt(self.noise_variance) * noise
 
     def _make_preconditioner(self, sampled: int) -> Preconditioner:
         """Factorise ``(n / R) Phi_R^T Phi_R + sigma^2 I`` of R random rows."""
@@ -326,7 +327,8 @@ class BasisSystem:
         signs = _signs(self.num_samples, self.dtype)
         W = solution.reshape(self.right.shape[0], 2, -1)
         by_kernel, by_noise = None, jnp.zeros((), self.dtype)
-        for X, mask, targets in self._targets():
+        for X, y, mask, noise in self._noisy_tiles():
+            targets = jnp.concatenate([y[None], evaluate(self.blocks, X, self.prior) + noise])
             V = (targets - evaluate(self.blocks, X, W)) * mask / self.noise_variance
             slope = evidence_slope(self.blocks, X, V, W, signs)
             by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
