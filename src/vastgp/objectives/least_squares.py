@@ -150,7 +150,7 @@ def normal_product(
     W: Float[Array, "C 2 padded"],
 ) -> Float[Array, "C 2 padded"]:
     """Return ``Phi^T Phi w`` over the rows where ``mask`` is 1, for rows that come tile by tile."""
-    return _through_rows(blocks, X, W, lambda values, mask: values * mask, mask)
+    return _through_rows(blocks, X, W, len(W), lambda values, mask: values * mask, mask)
 
 
 @jax.jit
@@ -167,11 +167,16 @@ def prior_targets(
     def respond(draws: Array, mask: Array, y: Array, noise: Array) -> Array:
         return jnp.concatenate([y[None], draws + noise]) * mask
 
-    return _through_rows(blocks, X, W, respond, mask, y, noise)
+    return _through_rows(blocks, X, W, 1 + len(W), respond, mask, y, noise)
 
 
 def _through_rows(
-    blocks: BlockedBasis, X: Array, W: Array, respond: Callable[..., Array], *per_row: Array
+    blocks: BlockedBasis,
+    X: Array,
+    W: Array,
+    columns: int,
+    respond: Callable[..., Array],
+    *per_row: Array,
 ) -> Array:
     """Return ``Phi^T respond(Phi w, ...)`` with all features of a group of rows made once.
 
@@ -181,7 +186,8 @@ def _through_rows(
     Parameters
     ----------
     respond : callable
-        Maps values of the functions at a group of rows, shape (C, g), and the group's part of ``per_row`` to (K, g).
+        Maps values of the functions at a group of rows, shape (C, g), and the group's part of ``per_row`` to
+        ``columns`` rows of g numbers.
     per_row : Array of shape (..., n)
     """
     n, d = X.shape
@@ -193,14 +199,11 @@ def _through_rows(
     def grouped(array: Array) -> Array:
         return jnp.moveaxis(array.reshape(*array.shape[:-1], n // group, group), -2, 0)
 
-    def body(total: Array | float, some: tuple[Array, ...]) -> tuple[Array, None]:
+    def body(total: Array, some: tuple[Array, ...]) -> tuple[Array, None]:
         x, *parts = some
         phi = features_by_pair_of_spectrum(x, spectrum).reshape(width, group)
         return total + respond(flat @ phi, *parts) @ phi.T, None
 
-    shapes = [jax.ShapeDtypeStruct((*part.shape[:-1], group), part.dtype) for part in per_row]
-    values = jax.ShapeDtypeStruct((len(flat), group), X.dtype)
-    columns = jax.eval_shape(respond, values, *shapes).shape[0]
     rows = (X.reshape(n // group, group, d), *map(grouped, per_row))
     total, _ = jax.lax.scan(body, jnp.zeros((columns, width), X.dtype), rows)
     return total.reshape(columns, 2, blocks.block)
