@@ -162,13 +162,14 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def plot(path: Path) -> None:
-    """Draw test error by time, a panel per data set."""
+    """Draw test error by time on the first split, a panel per data set."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import ScalarFormatter
 
     panels: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for found in [*rows(path), *rows(path.with_name("svgp.jsonl"))]:
-        panels[found["dataset"]].append(found)
+        if found["split"] == 0:
+            panels[found["dataset"]].append(found)
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.2 * len(panels), 3.4), layout="constrained", squeeze=False
     )

@@ -43,31 +43,33 @@ def block() -> list[str]:
 
 def stochastic() -> list[str]:
     """Return the rows of the stochastic solver's table."""
-    found = rows(RESULTS / "convergence.jsonl")
+    found = sorted(rows(RESULTS / "convergence.jsonl"), key=lambda run: run["split"])
     lines = []
     for data in DATA:
         for variant, how in VARIANTS.items():
-            for run in found:
-                if (run["dataset"], run["variant"]) != (data, variant):
-                    continue
-                reached = time_to(run["trace"], PAPER[data])
-                when = "not reached" if reached is None else f"{reached:.0f}"
-                lines.append(
-                    f"| {data}{how} | {scores([run['report']])} | {run['trace'][-1]['seconds']:.0f} "
-                    f"| {when} (RMSE {PAPER[data]}) |"
-                )
+            runs = [r for r in found if (r["dataset"], r["variant"]) == (data, variant)]
+            if not runs:
+                continue
+            reached = [time_to(run["trace"], PAPER[data]) for run in runs]
+            times = ", ".join("not reached" if t is None else f"{t:.0f}" for t in reached)
+            seconds = ", ".join(f"{run['trace'][-1]['seconds']:.0f}" for run in runs)
+            lines.append(
+                f"| {data}{how} | {len(runs)} | {scores([run['report'] for run in runs])} | {seconds} "
+                f"| {times} (RMSE {PAPER[data]}) |"
+            )
     return lines
 
 
 def svgp() -> list[str]:
     """Return the rows of the table beside SVGP."""
-    ours = {(r["dataset"], r["variant"]): r for r in rows(RESULTS / "convergence.jsonl")}
+    found = rows(RESULTS / "convergence.jsonl")
+    ours = {(r["dataset"], r["split"], r["variant"]): r for r in found}
     lines = []
     for peer in rows(RESULTS / "svgp.jsonl"):
         data, end = peer["dataset"], peer["final"]
         cells = []
         for variant in ("block", "default"):
-            run = ours[data, variant]
+            run = ours[data, peer["split"], variant]
             reached = time_to(run["trace"], end["rmse"])
             when = "not reached" if reached is None else f"{reached:.0f} s"
             cells.append(f"{when} | {error_after(run, peer['seconds']):.3f}")
