@@ -46,7 +46,7 @@ LABELS = {name: name for name in VARIANTS} | {
     "qsgp-100": "stochastic, 100 dense columns",
     "gpytorch-svgp-512": "GPyTorch SVGP, 512 points",
 }
-STYLES = {"gpytorch-svgp-512": "k:"}
+STYLES = {"block": "C1-", "default": "C0-", "qsgp-100": "C2-", "gpytorch-svgp-512": "k:"}
 
 
 class Trace:
@@ -164,7 +164,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def plot(path: Path) -> None:
     """Draw test error by time on the first split, a panel per data set."""
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
 
     panels: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for found in [*rows(path), *rows(path.with_name("svgp.jsonl"))]:
@@ -174,14 +174,15 @@ def plot(path: Path) -> None:
         1, len(panels), figsize=(4.2 * len(panels), 3.4), layout="constrained", squeeze=False
     )
     for axis, (dataset, runs) in zip(axes[0], sorted(panels.items()), strict=True):
-        for run in runs:
+        for run in sorted(runs, key=lambda run: str(run.get("variant"))):
             name = run.get("variant") or run["method"]
             seconds = [point["seconds"] for point in run["trace"]]
             errors = [point["rmse"] for point in run["trace"]]
             axis.plot(seconds, errors, STYLES.get(name, "-"), lw=1.4, label=LABELS[name])
         axis.set(title=dataset, xlabel="seconds, start included", xscale="log", yscale="log")
-        axis.yaxis.set_major_formatter(ScalarFormatter())
-        axis.yaxis.set_minor_formatter(ScalarFormatter())
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(ScalarFormatter())
+            side.set_minor_formatter(NullFormatter() if side is axis.xaxis else ScalarFormatter())
         axis.legend(frameon=False, fontsize=8)
     axes[0, 0].set_ylabel("test RMSE, standardised")
     figure.savefig(path.with_suffix(".png"), dpi=130)
