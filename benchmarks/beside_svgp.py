@@ -22,6 +22,12 @@ def time_to(trace: list[dict[str, float]], error: float) -> float | None:
     return next((point["seconds"] for point in trace if point["rmse"] <= error), None)
 
 
+def seconds_to(trace: list[dict[str, float]], error: float) -> str:
+    """Return `time_to` as the text of a cell."""
+    reached = time_to(trace, error)
+    return "not reached" if reached is None else f"{reached:.0f}"
+
+
 def error_after(run: dict[str, Any], seconds: float) -> float:
     """Return the last test error measured within ``seconds``: that of the end if the fit ended before."""
     if run["trace"][-1]["seconds"] <= seconds:
@@ -53,11 +59,10 @@ def main() -> None:
             ):
                 continue
             trace, report = run["trace"], run["report"]
-            reached = time_to(trace, end["rmse"])
             lines.append(
                 f"| {data} | {NAMES[run['variant']]} | {run['kernel'].split('(')[0]} | {trace[-1]['seconds']:.0f} "
                 f"| {report['standardised']['rmse']:.4f} | {report['standardised']['nlpd']:.3f} "
-                f"| {report['coverage']:.3f} | {'not reached' if reached is None else f'{reached:.0f}'} "
+                f"| {report['coverage']:.3f} | {seconds_to(trace, end['rmse'])} "
                 f"| {error_after(run, peer['seconds']):.4f} |"
             )
     title = "Beside GPyTorch's SVGP with 512 learned inducing points"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beside_svgp import error_after, time_to
+from beside_svgp import error_after, seconds_to
 from table import RESULTS, mean, rows
 
 README = RESULTS.parent.parent / "README.md"
@@ -50,8 +50,7 @@ def stochastic() -> list[str]:
             runs = [r for r in found if (r["dataset"], r["variant"]) == (data, variant)]
             if not runs:
                 continue
-            reached = [time_to(run["trace"], PAPER[data]) for run in runs]
-            times = ", ".join("not reached" if t is None else f"{t:.0f}" for t in reached)
+            times = ", ".join(seconds_to(run["trace"], PAPER[data]) for run in runs)
             seconds = ", ".join(f"{run['trace'][-1]['seconds']:.0f}" for run in runs)
             lines.append(
                 f"| {data}{how} | {len(runs)} | {scores([run['report'] for run in runs])} | {seconds} "
@@ -70,9 +69,9 @@ def svgp() -> list[str]:
         cells = []
         for variant in ("block", "default"):
             run = ours[data, peer["split"], variant]
-            reached = time_to(run["trace"], end["rmse"])
-            when = "not reached" if reached is None else f"{reached:.0f} s"
-            cells.append(f"{when} | {error_after(run, peer['seconds']):.3f}")
+            cells.append(
+                f"{seconds_to(run['trace'], end['rmse'])} | {error_after(run, peer['seconds']):.3f}"
+            )
         lines.append(f"| {data} | {end['rmse']:.3f}, {end['nlpd']:.2f} | {' | '.join(cells)} |")
     return lines
 

@@ -55,7 +55,7 @@ _PANEL = 2**25
 # more than a third of the landmarks.
 _DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 1e5, 10.0
 # Rounding of float32 products, relative to the noise, from which on the vectors of conjugate gradients are float64: a
-# product then takes 1.5 times as long. The bound is of the worst case (kin40k, at 0.5, converges to a tenth of the
+# product then takes 1.7 times as long. The bound is of the worst case (kin40k, at 0.5, converges to a tenth of the
 # noise without; kegg at 3.5 only just, at 20 not).
 _MOST_ROUNDING = 2.0
 _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
