@@ -73,10 +73,16 @@ def build_system(
     rank: int | None = None,
     precondition: Preconditioner | None = None,
     widen: bool = False,
+    space: tuple[Plan, DistinctRows | None] | None = None,
 ) -> tuple[System, Plan]:
-    """Return the system in the space that costs less, see `plan`; other parameters as in `RowSystem`."""
+    """Return the system in the space that costs less, see `plan`; other parameters as in `RowSystem`.
+
+    ``space`` is what `choose_space` returned, where several systems of the same rows are built.
+    """
     columns = 1 + num_samples
-    chosen, observed = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
+    chosen, observed = space or choose_space(
+        rows, standardizer, basis.num_basis, columns, dtype, rank
+    )
     basis = jax.tree.map(lambda leaf: _cast(leaf, dtype), basis)
     options: dict[str, Any] = {
         "num_samples": num_samples, "seed": seed, "rank": chosen.rank, "precondition": precondition
@@ -151,49 +157,36 @@ def fit_block(
         Called with the system and the state after every product; what it returns joins the record.
     """
     with precision(system.vector_dtype):
-        return _fit(system, chosen, tol, max_iter, max_seconds, checkpoint, verbose, on_product)
+        state = begin(system)
 
+        def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
+            for number in range(first, first + count):
+                state = advance(system, state)
+                checked = (number + 1) % _REPLACE_EVERY == 0
+                if checked or _worst(system.errors(state)) <= tol:
+                    state = _replace_residual(system, state)
+                    checked = True
+            residuals = np.asarray(system.errors(state))
+            return state, {
+                "objective": _objective(state, system.right),
+                "residual": residuals[0],
+                "residual_samples": _rms(residuals[1:]),
+                "residual_is_true": float(checked),
+            } | dict(on_product(system, state) if on_product else {})
 
-def _fit(
-    system: System,
-    chosen: Plan,
-    tol: float,
-    max_iter: int | None,
-    max_seconds: float | None,
-    checkpoint: Checkpoint | None,
-    verbose: bool,
-    on_product: Callable[[System, CGState], Mapping[str, float]] | None,
-) -> BlockFit:
-    state = begin(system)
-
-    def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
-        for number in range(first, first + count):
-            state = advance(system, state)
-            checked = (number + 1) % _REPLACE_EVERY == 0
-            if checked or _worst(system.errors(state)) <= tol:
-                state = _replace_residual(system, state)
-                checked = True
+        state, loop = run_chunks(
+            step_chunk,
+            state,
+            max_iter=max_iter,
+            chunk=1,
+            max_seconds=max_seconds,
+            checkpoint=checkpoint,
+            should_stop=lambda now, history: _decide(now, history, tol),
+            label=f"posterior ({chosen.space})",
+            verbose=verbose,
+        )
         residuals = np.asarray(system.errors(state))
-        return state, {
-            "objective": _objective(state, system.right),
-            "residual": residuals[0],
-            "residual_samples": _rms(residuals[1:]),
-            "residual_is_true": float(checked),
-        } | dict(on_product(system, state) if on_product else {})
-
-    state, loop = run_chunks(
-        step_chunk,
-        state,
-        max_iter=max_iter,
-        chunk=1,
-        max_seconds=max_seconds,
-        checkpoint=checkpoint,
-        should_stop=lambda now, history: _decide(now, history, tol),
-        label=f"posterior ({chosen.space})",
-        verbose=verbose,
-    )
-    residuals = np.asarray(system.errors(state))
-    return BlockFit(system.weights(state.solution), chosen, residuals, loop)
+        return BlockFit(system.weights(state.solution), chosen, residuals, loop)
 
 
 def begin(system: System, solution: Array | None = None) -> CGState:

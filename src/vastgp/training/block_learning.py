@@ -89,12 +89,15 @@ def learn_block(
         lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), (basis.kernel, Gaussian(noise_variance))
     )
     kept: dict[str, Preconditioner] = {}
+    columns = 1 + _SAMPLES
+    space = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
+    observed = space[1]
 
     def build(logs: Any, precondition: Preconditioner | None) -> System:
         kernel, likelihood = jax.tree.map(jnp.exp, logs)
         system, _ = build_system(
             basis.with_kernel(kernel), float(likelihood.noise_variance), rows, standardizer,
-            num_samples=_SAMPLES, seed=seed, dtype=dtype, rank=rank, precondition=precondition,
+            num_samples=_SAMPLES, seed=seed, dtype=dtype, precondition=precondition, space=space,
         )  # fmt: skip
         return system
 
@@ -132,8 +135,6 @@ def learn_block(
             **_named(state.logs[0]),
         }
 
-    columns = 1 + _SAMPLES
-    _, observed = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
     unknowns = basis.num_basis if observed is None else len(observed.y)
     start = _State(logs, logs, adam.init(logs), jnp.zeros((columns, unknowns), dtype))
     state, loop = run_chunks(
