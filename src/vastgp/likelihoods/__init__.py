@@ -1,5 +1,21 @@
 """Likelihoods: how observations scatter around the function."""
 
+from vastgp.likelihoods.base import Likelihood
+from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
+from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.spec import from_name, from_spec, to_spec
+from vastgp.likelihoods.student_t import StudentT
 
-__all__ = ["Gaussian"]
+__all__ = [
+    "Bernoulli",
+    "Gaussian",
+    "Laplace",
+    "Likelihood",
+    "Poisson",
+    "StudentT",
+    "from_name",
+    "from_spec",
+    "to_spec",
+]

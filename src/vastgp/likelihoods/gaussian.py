@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp.likelihoods.base import Likelihood, positive
+from vastgp.likelihoods.quadrature import together
 
-class Gaussian(eqx.Module):
+
+class Gaussian(Likelihood):
     """Observations ``y = f(x) + e`` with independent ``e ~ N(0, noise_variance)``.
 
     Like a kernel, a pytree whose leaves are all positive, so that ``jax.tree.map(jnp.log, likelihood)`` is its
@@ -22,16 +24,11 @@ class Gaussian(eqx.Module):
         Variance of the noise: in squared units of the target for ``likelihood_`` of a fitted estimator.
     """
 
+    name: ClassVar[str] = "gaussian"
     noise_variance: Any
 
     def __init__(self, noise_variance: Any) -> None:
-        if not isinstance(noise_variance, jax.Array):  # traced values pass
-            noise_variance = np.asarray(noise_variance, dtype=np.float64)
-            if noise_variance.ndim or not (np.isfinite(noise_variance) and noise_variance > 0):
-                raise ValueError(
-                    f"noise_variance must be one positive finite number, received {noise_variance}."
-                )
-        self.noise_variance = noise_variance
+        self.noise_variance = positive("noise_variance", noise_variance)
 
     @property
     def noise_std(self) -> Any:
@@ -42,13 +39,36 @@ class Gaussian(eqx.Module):
         """Return a likelihood of the standardised target in the units of the target."""
         return Gaussian(self.noise_variance * y_scale**2)
 
+    def log_prob(self, y: Any, f: Any) -> Any:
+        """Return ``log p(y | f)``, elementwise."""
+        y, f, noise = together(y, f, self.noise_variance)
+        return -0.5 * ((y - f) ** 2 / noise + jnp.log(2.0 * jnp.pi * noise))
+
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``E[log p(y | f)]`` for ``f ~ N(mean, variance)``, elementwise."""
+        y, mean, variance, noise = together(y, mean, variance, self.noise_variance)
+        # E[(y - f)^2] = (y - m)^2 + v
+        return self.log_prob(y, mean) - 0.5 * variance / noise
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return ``alpha = (y - mean) / noise_variance`` and ``beta = 1 / noise_variance``."""
+        y, mean, variance, noise = together(y, mean, variance, self.noise_variance)
+        return (y - mean) / noise, 1.0 / noise
+
+    def most_curvature(self) -> float:
+        """Return ``1 / noise_variance``."""
+        return 1.0 / float(self.noise_variance)
+
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         variance = latent_variance + self.noise_variance
         xp = jnp if isinstance(variance, jax.Array) else np
         return -0.5 * ((y - mean) ** 2 / variance + xp.log(2.0 * np.pi * variance))
 
-    def __repr__(self) -> str:
-        if isinstance(self.noise_variance, jax.core.Tracer):
-            return f"Gaussian({self.noise_variance})"
-        return f"Gaussian(noise_variance={float(self.noise_variance):.4g})"
+    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
+        """Return ``mean``."""
+        return mean
+
+    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
+        """Return ``latent_variance + noise_variance``."""
+        return latent_variance + self.noise_variance

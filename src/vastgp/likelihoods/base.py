@@ -1,0 +1,166 @@
+"""What every likelihood can be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from vastgp.likelihoods.quadrature import expectation
+
+
+def positive(name: str, value: Any) -> Any:
+    """Return a hyperparameter as one positive float64 number; JAX arrays (perhaps traced) pass as they are.
+
+    Raises
+    ------
+    ValueError
+        When it is anything else.
+    """
+    if isinstance(value, jax.Array):
+        return value
+    try:
+        array = np.asarray(value, dtype=np.float64)
+        good = not array.ndim and bool(np.isfinite(array) and array > 0)
+    except (TypeError, ValueError):
+        array, good = value, False
+    if not good:
+        raise ValueError(f"{name} must be one positive finite number, received {array}.")
+    return array
+
+
+def number_of_points(points: Any) -> int:
+    """Return a number of quadrature nodes.
+
+    Raises
+    ------
+    ValueError
+        When it is not an integer of at least 8.
+    """
+    if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or points < 8:
+        raise ValueError(
+            f"points must be an integer of at least 8 (quadrature nodes), received {points!r}."
+        )
+    return int(points)
+
+
+class Likelihood(eqx.Module):
+    """How an observation ``y`` scatters around the latent function's value ``f``.
+
+    A pytree whose leaves are all positive hyperparameters, so that ``jax.tree.map(jnp.log, likelihood)`` is its
+    unconstrained form; everything else is static. All methods work elementwise on arrays of shapes that broadcast.
+    They use JAX; `Gaussian.log_density` also stays in NumPy when given NumPy.
+
+    A subclass gives `log_prob`, `log_density`, the predictive moments and `median`. For what has no closed form it has
+    ``points`` and `feature` and inherits quadrature (`vastgp.likelihoods.quadrature`).
+    """
+
+    name: ClassVar[str]
+    """Name for users and files."""
+    log_concave: ClassVar[bool] = True
+    """Whether ``log p(y | f)`` is concave in ``f`` at every ``y``."""
+    scales_target: ClassVar[bool] = True
+    """Whether the target is a real number that may be standardised; not so for counts and labels."""
+
+    @abstractmethod
+    def log_prob(self, y: Any, f: Any) -> Any:
+        """Return ``log p(y | f)``, elementwise."""
+
+    def feature(self, y: Any) -> tuple[Any, Any]:
+        """Return centre and width of where ``log p(y | f)`` bends, in units of ``f``: quadrature places nodes there."""
+        raise NotImplementedError(f"{type(self).__name__} has closed forms, no quadrature.")
+
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``E[log p(y | f)]`` for ``f ~ N(mean, variance)``, elementwise.
+
+        Gradients by all arguments are finite, also where ``variance`` is 0.
+        """
+        return expectation(self, "log_prob", y, mean, variance)
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return the first derivative of the log-likelihood, and minus the second, averaged over the latent value.
+
+        Returns
+        -------
+        alpha : Array
+            ``E[d log p / df]``, the derivative of `expected_log_prob` by ``mean`` (Bonnet 1964).
+        beta : Array
+            ``-E[d^2 log p / df^2]``, -2 times its derivative by ``variance`` (Price 1958). Not negative where the
+            likelihood is log-concave.
+
+        Notes
+        -----
+        Where there is no closed form, the derivatives of `log_prob` are averaged. Differentiating its quadrature
+        instead gives the same alpha, but beta as ``-E[g' z] / std``, which loses all digits for small variances.
+        """
+        alpha = expectation(self, "log_prob", y, mean, variance, order=1)
+        return alpha, -expectation(self, "log_prob", y, mean, variance, order=2)
+
+    def site_bound(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return what variational inference with Gaussian sites maximises in place of `expected_log_prob`.
+
+        The expectation itself where the likelihood is log-concave, as its sites then have ``beta >= 0``. Others give a
+        lower bound of it whose curvature is never negative.
+        """
+        if not self.log_concave:
+            raise NotImplementedError(f"{type(self).__name__} is not log-concave and has no bound.")
+        return self.expected_log_prob(y, mean, variance)
+
+    def most_curvature(self) -> float:
+        """Return the largest value of ``-d^2 log p / df^2`` over ``y`` and ``f``; infinite where there is none."""
+        return np.inf
+
+    @abstractmethod
+    def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
+
+    @abstractmethod
+    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
+        """Return the mean of a new observation for ``f ~ N(mean, latent_variance)``, elementwise."""
+
+    @abstractmethod
+    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
+        """Return the variance of a new observation for ``f ~ N(mean, latent_variance)``, elementwise."""
+
+    def median(self, mean: Any) -> Any:
+        """Return the observation's median given that ``f`` is its own median ``mean`` (plug-in)."""
+        return mean
+
+    def in_units(self, y_scale: float) -> Likelihood:
+        """Return a likelihood of the standardised target in the units of the target."""
+        if self.scales_target:
+            raise NotImplementedError(f"{type(self).__name__} scales its target and must say how.")
+        return self
+
+    def check_targets(self, y: Any) -> None:
+        """Refuse targets that this likelihood cannot produce.
+
+        Raises
+        ------
+        ValueError
+            Naming ``y``, how many entries are wrong and the first of them.
+        """
+        self._refuse(y, ~np.isfinite(np.asarray(y)), "finite numbers", "Drop or impute these rows.")
+
+    def _refuse(self, y: Any, bad: Any, wanted: str, advice: str) -> None:
+        if np.any(bad):
+            wrong = np.asarray(y)[bad]
+            raise ValueError(
+                f"y must hold {wanted} for the {self.name} likelihood, received {wrong.size} other "
+                f"value{'s' if wrong.size > 1 else ''}, the first {wrong.ravel()[0]}. {advice}"
+            )
+
+    def __repr__(self) -> str:
+        fields = [field for field in dataclasses.fields(self) if field.name != "points"]
+        values = [(field.name, getattr(self, field.name)) for field in fields]
+        if any(isinstance(value, jax.core.Tracer) for _, value in values):
+            return f"{type(self).__name__}({', '.join(str(value) for _, value in values)})"
+        return f"{type(self).__name__}({', '.join(f'{n}={_short(value)}' for n, value in values)})"
+
+
+def _short(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else f"{float(value):.4g}"

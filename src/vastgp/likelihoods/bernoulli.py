@@ -1,0 +1,115 @@
+"""Two classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import log_ndtr, ndtr
+
+from vastgp.likelihoods.base import Likelihood, number_of_points
+from vastgp.likelihoods.quadrature import (
+    expectation,
+    floored_std,
+    log_average,
+    mode_between,
+    together,
+)
+
+LINKS = ("logit", "probit")
+# Distance from the real axis to the nearest singularity of log p: the sigmoid has poles at +-i pi, the normal
+# distribution function zeros at about -1.92 +- 2.82i.
+_WIDTH = {"logit": np.pi, "probit": 2.8}
+
+
+class Bernoulli(Likelihood):
+    """Labels ``y`` in {-1, +1} with ``p(y = 1 | f) = link(f)``.
+
+    No hyperparameters: the scale of the function plays their part. Predictive moments are those of the indicator of
+    ``y = 1``, which is 1 or 0.
+
+    Parameters
+    ----------
+    link : {"logit", "probit"}
+        ``1 / (1 + exp(-f))``, or the standard normal distribution function.
+    points : int
+        Quadrature nodes; 32 keep the error of averages below 2e-6 for latent variances up to 100.
+    """
+
+    name: ClassVar[str] = "bernoulli"
+    scales_target: ClassVar[bool] = False
+    link: str = eqx.field(static=True)
+    points: int = eqx.field(static=True)
+
+    def __init__(self, link: Any = "logit", points: Any = 32) -> None:
+        if link not in LINKS:
+            raise ValueError(f"link must be one of {LINKS}, received {link!r}.")
+        self.link = link
+        self.points = number_of_points(points)
+
+    def log_prob(self, y: Any, f: Any) -> Any:
+        """Return ``log p(y | f) = log link(y f)``, elementwise."""
+        y, f = together(y, f)
+        return jax.nn.log_sigmoid(y * f) if self.link == "logit" else log_ndtr(y * f)
+
+    def feature(self, y: Any) -> tuple[Any, Any]:
+        """Return 0 and the width of the link."""
+        return jnp.zeros_like(y), jnp.full_like(y, _WIDTH[self.link])
+
+    def most_curvature(self) -> float:
+        """Return 1/4 (logit, at 0) or 1 (probit, the limit far on the wrong side)."""
+        return 0.25 if self.link == "logit" else 1.0
+
+    def probability(self, y: Any, f: Any) -> Any:
+        """Return ``p(y | f)``, elementwise."""
+        y, f = together(y, f)
+        return jax.nn.sigmoid(y * f) if self.link == "logit" else ndtr(y * f)
+
+    def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
+        y, mean, variance = together(y, mean, latent_variance)
+        if self.link == "probit":
+            # E[Phi(y f)] = Phi(y m / sqrt(1 + v))
+            return log_ndtr(y * mean * jax.lax.rsqrt(1.0 + variance))
+        # the slope of log p by f lies between 0 and y, so that of z is at most the standard deviation
+        end = y * floored_std(variance)
+        low, high = jnp.minimum(end, 0.0), jnp.maximum(end, 0.0)
+        mode = mode_between(self, y, mean, variance, low, high)
+        return log_average(self, y, mean, variance, mode)
+
+    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
+        """Return the probability of ``y = 1`` for ``f ~ N(mean, latent_variance)``, elementwise."""
+        mean, variance = together(mean, latent_variance)
+        if self.link == "probit":
+            return ndtr(mean * jax.lax.rsqrt(1.0 + variance))
+        return expectation(self, "probability", 1.0, mean, variance)
+
+    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
+        """Return ``p (1 - p)`` of the predictive probability ``p``."""
+        # p(y = -1) is computed and not subtracted from one, for the sake of small ones
+        return self.predictive_mean(mean, latent_variance) * self.predictive_mean(
+            -jnp.asarray(mean), latent_variance
+        )
+
+    def median(self, mean: Any) -> Any:
+        """Return the probability of ``y = 1`` at the latent median: the "posterior median" of Evans and Nair (2020)."""
+        return self.probability(1.0, mean)
+
+    def check_targets(self, y: Any) -> None:
+        """Refuse anything but -1 and +1.
+
+        Raises
+        ------
+        ValueError
+            Naming ``y``, how many entries are wrong and the first of them.
+        """
+        y = np.asarray(y)
+        self._refuse(
+            y,
+            ~np.isin(y, (-1, 1)),
+            "labels -1 and +1",
+            "Code the two classes as -1 and +1, as np.where(y == positive_class, 1, -1) does.",
+        )

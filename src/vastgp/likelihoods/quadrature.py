@@ -1,0 +1,192 @@
+"""Averages of a likelihood over a Gaussian latent value, accurate at any latent variance.
+
+Gauss-Hermite nodes are placed by the latent's own width. Where the likelihood changes within a small part of that
+width (a Student-t of scale 0.05 under a latent standard deviation of 5) few of them meet the change: with 20 nodes the
+error of ``E[(log p)'']`` is of its own size, with 64 hardly less. The rule here places its nodes by both widths,
+
+    z(u) = z_c + delta sinh(u),    u evenly spaced,    f = mean + sqrt(variance) z,
+
+closely around the place ``z_c`` where the likelihood changes and in a geometric progression away from it. The
+trapezoid rule converges geometrically for such smooth integrands (Trefethen and Weideman 2014, "The exponentially
+convergent trapezoidal rule", SIAM Review 56). Measured over means from -12 to 20 and variances from 1e-6 to 100:
+32 nodes reach 2e-6 for both Bernoulli links (20 Gauss-Hermite nodes: 0.5), 48 reach 6e-5 for Student-t with scales
+down to 0.05.
+
+A likelihood used here has ``points`` (number of nodes) and ``feature(y)``: centre and width, in units of ``f``, of
+the place where its logarithm is not a low polynomial; the width is about the distance from the real axis to the
+nearest singularity in the complex plane, which is what limits the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float
+
+Values = Float[Array, "*s"]
+Nodes = Float[Array, "*s k"]
+
+_REACH = 7.5  # standard deviations on either side: what is left out is below 1e-13
+_FARTHEST = 5.0  # a centre farther out than this is met by almost no mass, and nodes are better spent nearer
+_WIDEST = 1.5  # in standard deviations: from here on the Gaussian is the narrower of both
+_BISECTIONS = 40
+
+
+def spread(
+    centre: Values, width: Values, low: Values, high: Values, points: int
+) -> tuple[Nodes, Nodes]:
+    """Return nodes between two ends, closest together around a centre, and the logarithm of their spacing.
+
+    Parameters
+    ----------
+    centre, width : Array of shape (*s,)
+        Half the nodes of one unit of ``u`` lie within about ``width`` of ``centre``.
+    low, high : Array of shape (*s,)
+        First and last node.
+    points : int
+        Number of nodes ``k``.
+    """
+    first, last = jnp.arcsinh((low - centre) / width), jnp.arcsinh((high - centre) / width)
+    step = (last - first) / (points - 1)
+    u = first[..., None] + step[..., None] * jnp.arange(points, dtype=centre.dtype)
+    # z = z_c + delta sinh(u),  dz/du = delta cosh(u)
+    nodes = centre[..., None] + width[..., None] * jnp.sinh(u)
+    spacing = jnp.log(width * step)[..., None] + jnp.log(jnp.cosh(u))
+    return nodes, spacing
+
+
+def floored_std(variance: Values) -> Values:
+    """Return the square root with a finite gradient: a variance below ``eps^2`` counts as that."""
+    return jnp.sqrt(jnp.maximum(variance, jnp.finfo(variance.dtype).eps ** 2))
+
+
+def together(*values: Any) -> tuple[Array, ...]:
+    """Return values as floating point arrays of one shape and precision."""
+    arrays = [jnp.asarray(value) for value in values]
+    dtype = jnp.result_type(float, *arrays)
+    return tuple(jnp.broadcast_arrays(*(array.astype(dtype) for array in arrays)))
+
+
+def expectation(
+    likelihood: Any, function: str, y: Any, mean: Any, variance: Any, order: int = 0
+) -> Values:
+    """Return ``E[d^order/df^order function(y, f)]`` for ``f ~ N(mean, variance)``, elementwise.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        With ``points`` and ``feature``.
+    function : str
+        Name of its method of ``(y, f)``; a name, so that hyperparameters stay arguments that can be differentiated.
+    y, mean, variance : Array of shape (*s,), or shapes that broadcast
+        Targets; moments of the latent value, ``variance >= 0``.
+    order : int
+        How often the function is differentiated by ``f``.
+
+    Notes
+    -----
+    Derivatives by the moments are averages of derivatives (Bonnet 1964, Price 1958),
+
+        d/dmean E[g] = E[g'],    d/dvariance E[g] = 1/2 E[g''].
+
+    Differentiating the rule itself would give ``E[g' z] / (2 sqrt(variance))`` for the second: 0/0 without variance,
+    and rounding errors over a standard deviation before that.
+    """
+    return _expectation((function, order), likelihood, *together(y, mean, variance))
+
+
+def _rule(what: tuple[str, int], likelihood: Any, y: Values, mean: Values, variance: Values) -> Any:
+    function, order = what
+    g: Callable[[Array], Array] = lambda f: getattr(likelihood, function)(y[..., None], f)  # noqa: E731
+    for _ in range(order):
+        g = partial(_derivative, g)
+    std = floored_std(variance)
+    centre, width = likelihood.feature(y)
+    # any nodes give the same average: nothing is to be learnt from moving them
+    centre = jnp.clip(jax.lax.stop_gradient((centre - mean) / std), -_FARTHEST, _FARTHEST)
+    width = jnp.minimum(jax.lax.stop_gradient(width / std), _WIDEST) + jnp.zeros_like(mean)
+    end = jnp.full_like(mean, _REACH)
+    z, spacing = spread(centre, width, -end, end, likelihood.points)
+    weights = jax.nn.softmax(spacing - 0.5 * z**2, axis=-1)
+    return jnp.sum(weights * g(mean[..., None] + std[..., None] * z), axis=-1)
+
+
+def _derivative(g: Callable[[Array], Array], f: Array) -> Array:
+    return jax.jvp(g, (f,), (jnp.ones_like(f),))[1]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _expectation(
+    what: tuple[str, int], likelihood: Any, y: Values, mean: Values, variance: Values
+) -> Any:
+    return _rule(what, likelihood, y, mean, variance)
+
+
+@_expectation.defjvp
+def _expectation_jvp(what: tuple[str, int], primals: Any, tangents: Any) -> tuple[Array, Array]:
+    likelihood, y, mean, variance = primals
+    likelihood_change, y_change, mean_change, variance_change = tangents
+    value, change = jax.jvp(
+        lambda likelihood, y: _rule(what, likelihood, y, mean, variance),
+        (likelihood, y),
+        (likelihood_change, y_change),
+    )
+    function, order = what
+    slope = _expectation((function, order + 1), *primals)
+    bend = _expectation((function, order + 2), *primals)
+    return value, change + slope * mean_change + 0.5 * bend * variance_change
+
+
+def log_average(likelihood: Any, y: Values, mean: Values, variance: Values, mode: Values) -> Values:
+    """Return ``log E[p(y | f)]`` of a log-concave likelihood, in relative precision also far out in a tail.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        With ``points`` and ``feature``.
+    y, mean, variance : Array of shape (*s,)
+    mode : Array of shape (*s,)
+        Mode of ``log p(y | mean + sqrt(variance) z) - z^2 / 2`` by ``z``, from `mode_between`.
+
+    Notes
+    -----
+    The logarithm of the integrand has curvature -1 or below everywhere, so its mass lies within a few units of its
+    mode, wherever that is: nodes around the prior's own centre would miss it.
+    """
+    std = floored_std(variance)
+    centre, width = (jax.lax.stop_gradient(part / std) for part in likelihood.feature(y))
+    centre = centre - jax.lax.stop_gradient(mean / std)
+    curvature = -_derivative(
+        partial(_derivative, lambda z: likelihood.log_prob(y, mean + std * z)), mode
+    )
+    narrow = jax.lax.stop_gradient(1.0 / jnp.sqrt(1.0 + jnp.maximum(curvature, 0.0)))
+    centre = jnp.clip(centre, mode - _FARTHEST * narrow, mode + _FARTHEST * narrow)
+    width = jnp.minimum(jnp.minimum(width, 3.0 * narrow), _WIDEST)
+    z, spacing = spread(centre, width, mode - _REACH, mode + _REACH, likelihood.points)
+    # log p(y) = log int p(y | m + s z) N(z | 0, 1) dz
+    inside = likelihood.log_prob(y[..., None], mean[..., None] + std[..., None] * z)
+    return logsumexp(inside - 0.5 * z**2 + spacing, axis=-1) - 0.5 * jnp.log(2.0 * jnp.pi)
+
+
+def mode_between(
+    likelihood: Any, y: Values, mean: Values, variance: Values, low: Values, high: Values
+) -> Values:
+    """Return the mode that `log_average` wants by bisection of its slope, which falls monotonically."""
+    likelihood, y, mean, variance, low, high = jax.lax.stop_gradient(
+        (likelihood, y, mean, variance, low, high)
+    )
+    std = floored_std(variance)
+
+    def halve(_: Any, ends: tuple[Values, Values]) -> tuple[Values, Values]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        slope = std * _derivative(lambda f: likelihood.log_prob(y, f), mean + std * middle) - middle
+        return jnp.where(slope > 0, middle, low), jnp.where(slope > 0, high, middle)
+
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (low, high))
+    return 0.5 * (low + high)
