@@ -13,6 +13,7 @@ from vastgp.plots.calibration import (
 )
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
+from vastgp.plots.reliability import reliability_plot
 from vastgp.plots.training import training_trace
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "function_plot",
     "observed_plot",
     "pit_histogram",
+    "reliability_plot",
     "residual_plot",
     "save_calibration_plot",
     "training_trace",
