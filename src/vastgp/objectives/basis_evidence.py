@@ -11,26 +11,21 @@ from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
 from vastgp.kernels import Kernel
-from vastgp.objectives.evidence import ExactEvidence
+from vastgp.objectives.dual_evidence import DualEvidence
+from vastgp.objectives.evidence import ExactEvidence, RowEvidence
 from vastgp.objectives.least_squares import BlockedBasis, gram_of_rows, slope_through_features
 
 
-class BasisEvidence(ExactEvidence):
-    """The log evidence of ``y ~ N(0, Phi Phi^T + noise_variance I)`` with random Fourier features.
+class _BasisRows(RowEvidence):
+    """Rows whose covariance is ``Phi Phi^T`` of random Fourier features.
 
-    It differs from the exact one where there are not many more features than rows. The part of a kernel whose
-    correlations reach no other row is a multiple of the identity; with m features its spectrum spreads over ``(1 +-
-    sqrt(n / m))^2`` (Marchenko and Pastur 1967), and the model believes that the other rows explain ``n / m`` of it:
-    its variance starves. Its own evidence says how much of that the data bear, and shifts that part into the noise.
-    As only the ratio matters, a few rows with as many features per row as the whole speak for the whole.
-
-    Features and their Gram matrix are made in float32, which leaves ``1e-6`` of the variance; the factorisation is that
-    of `ExactEvidence`.
+    Features and their Gram matrix are made in float32, which leaves ``1e-6`` of the variance; factorisations are in
+    float64.
 
     Parameters
     ----------
     X, y
-        As in `ExactEvidence`.
+        As in `RowEvidence`.
     basis : RandomFourierBasis
         Its frequencies; its kernel is not used.
     """
@@ -56,6 +51,21 @@ class BasisEvidence(ExactEvidence):
             self._blocks(kernel), self._narrow_X, jnp.asarray(cotangent, jnp.float32)
         )
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), slope)
+
+
+class BasisEvidence(_BasisRows, ExactEvidence):
+    """The log evidence of ``y ~ N(0, Phi Phi^T + noise_variance I)`` with random Fourier features.
+
+    It differs from the exact one where there are not many more features than rows. The part of a kernel whose
+    correlations reach no other row is a multiple of the identity; with m features its spectrum spreads over ``(1 +-
+    sqrt(n / m))^2`` (Marchenko and Pastur 1967), and the model believes that the other rows explain ``n / m`` of it:
+    its variance starves. Its own evidence says how much of that the data bear, and shifts that part into the noise.
+    As only the ratio matters, a few rows with as many features per row as the whole speak for the whole.
+    """
+
+
+class BasisDualEvidence(_BasisRows, DualEvidence):
+    """The evidence lower bound of any likelihood, the function being ``Phi w`` with random Fourier features."""
 
 
 @jax.jit

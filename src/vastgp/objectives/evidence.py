@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
 
 _WHAT = "the covariance matrix of the observations (kernel + noise variance)"
@@ -28,7 +29,49 @@ _LEAST_ROWS = 32
 _RATIO_ROOM = 10.0
 
 
-class ExactEvidence:
+class RowEvidence:
+    """What the evidence of a few rows needs whatever the likelihood: covariance matrices and their gradients, float64.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self.X = np.ascontiguousarray(X, dtype=np.float64)
+        self.y = np.ascontiguousarray(y, dtype=np.float64)
+        self.num_rows = len(self.y)
+        self._padded_X = pad_rows(self.X)
+        self._work = np.empty((self.num_rows, self.num_rows), order="F")
+
+    def _covariance(self, kernel: Kernel) -> np.ndarray:
+        """Return ``K`` of the padded rows."""
+        with precision("float64"):
+            return np.asarray(_gram(kernel, self._padded_X))
+
+    def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
+        """Return ``1/2 sum_ij (w w^T - A^-1)_ij dK_ij`` by hyperparameter.
+
+        Parameters
+        ----------
+        inverse : ndarray
+            ``A^-1`` of the padded rows; its upper triangle is valid.
+        weights : ndarray
+            ``w``, that of the padded rows.
+        """
+        with precision("float64"):
+            return jax.tree.map(np.asarray, _pull_back(kernel, self._padded_X, inverse, weights))
+
+    def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pad with zeros, which are no part of any gradient."""
+        extra = len(self._padded_X) - self.num_rows
+        if extra == 0:
+            return inverse, weights
+        return np.pad(inverse, ((0, extra), (0, extra))), np.pad(weights, (0, extra))
+
+
+class ExactEvidence(RowEvidence):
     """The log evidence of given rows as a function of kernel and noise variance.
 
     ``log p(y) = -1/2 y^T A^-1 y - 1/2 log|A| - n/2 log(2 pi)``, ``A = K + noise_variance I``
@@ -44,13 +87,6 @@ class ExactEvidence:
     y : ndarray of shape (n,)
         With mean zero: the prior mean is zero.
     """
-
-    def __init__(self, X: Any, y: Any) -> None:
-        self.X = np.ascontiguousarray(X, dtype=np.float64)
-        self.y = np.ascontiguousarray(y, dtype=np.float64)
-        self.num_rows = len(self.y)
-        self._padded_X = pad_rows(self.X)
-        self._work = np.empty((self.num_rows, self.num_rows), order="F")
 
     def __call__(self, kernel: Kernel, noise_variance: float) -> float:
         """Return the log evidence in nats."""
@@ -78,6 +114,11 @@ class ExactEvidence:
         by_noise = 0.5 * (weights @ weights - np.trace(inverse))
         by_kernel = self._by_kernel(kernel, *self._pad(inverse.T, weights))
         return value, (by_kernel, float(by_noise))
+
+    def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
+        """Return `value_and_gradient` of ``(kernel, likelihood)``."""
+        kernel, likelihood = params
+        return self.value_and_gradient(kernel, float(likelihood.noise_variance))
 
     def rescaled(
         self, kernel: Kernel, noise_variance: float, noise_bounds: tuple[float, float]
@@ -124,16 +165,6 @@ class ExactEvidence:
         value, amplitude = evidence(ratio)
         return value, kernel.in_units(1.0, amplitude**0.5), ratio * amplitude
 
-    def _covariance(self, kernel: Kernel) -> np.ndarray:
-        """Return ``K`` of the padded rows."""
-        with precision("float64"):
-            return np.asarray(_gram(kernel, self._padded_X))
-
-    def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
-        """Return the derivatives by every hyperparameter; the upper triangle of the inverse is valid."""
-        with precision("float64"):
-            return jax.tree.map(np.asarray, _pull_back(kernel, self._padded_X, inverse, weights))
-
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
         n = self.num_rows
         return self._factorize(self._covariance(kernel)[:n, :n], float(noise_variance))
@@ -144,13 +175,6 @@ class ExactEvidence:
     def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
         fit = float(self.y @ weights)
         return -0.5 * (fit + factor.log_determinant + self.num_rows * math.log(2.0 * math.pi))
-
-    def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pad with zeros, which are no part of any gradient."""
-        extra = len(self._padded_X) - self.num_rows
-        if extra == 0:
-            return inverse, weights
-        return np.pad(inverse, ((0, extra), (0, extra))), np.pad(weights, (0, extra))
 
 
 def resolving_rate(kernel: Kernel, noise_variance: float, X: np.ndarray) -> float:

@@ -82,12 +82,11 @@ def learn_block(
     noise_variance : float
     loop : LoopResult
     """
-    lower, upper = bounds_of(basis.kernel, noise_floor)
+    params = (basis.kernel, Gaussian(noise_variance))
+    lower, upper = bounds_of(params, noise_floor)
     low, high = jax.tree.map(np.log, lower), jax.tree.map(np.log, upper)
     adam = optax.adam(optax.cosine_decay_schedule(_RATE, steps, alpha=0.1), b1=0.8)
-    logs = jax.tree.map(
-        lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), (basis.kernel, Gaussian(noise_variance))
-    )
+    logs = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), params)
     kept: dict[str, Preconditioner] = {}
     columns = 1 + _SAMPLES
     space = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)

@@ -8,8 +8,9 @@ import numpy as np
 
 # Most bytes of a preconditioner: the largest thing that a fit holds.
 _PRECONDITIONER_BYTES = 2_000_000_000
-# Making one feature costs as much as about 200 operations of a matrix product (measured, float32, CPU).
-_FEATURE_COST = 200
+# Making one feature costs as much as about 180 operations of a matrix product (measured, float32, CPU) and the product
+# of the inputs with its frequency.
+_FEATURE_COST = 180
 # A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
 _EXACT_FACTOR = 3.0
 
@@ -21,7 +22,14 @@ class Plan(NamedTuple):
     rank: int
 
 
-def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None) -> Plan:
+def plan(
+    n: int,
+    num_basis: int,
+    columns: int,
+    itemsize: int,
+    rank: int | None = None,
+    num_features: int = 10,
+) -> Plan:
     """Choose the space and the preconditioner by a count of operations.
 
     Where forming and factorising the matrix itself costs at most _EXACT_FACTOR times as much, that is done: it
@@ -34,8 +42,8 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
     which leave 2 products.
     """
     m = num_basis
-    product = n * m * (4.0 * columns + _FEATURE_COST)
-    row_rank, row_cost = plan_rows(n, m, columns, itemsize, rank)
+    product = n * m * _per_entry(columns, num_features)
+    row_rank, row_cost = plan_rows(n, m, columns, itemsize, rank, num_features)
     samples = [m * 2**k for k in range(1, 8) if m * 2**k < n]
     costs = {R: R * m**2 + m**3 / 3 + _products(m / R) * product for R in samples}
     costs[n] = n * m**2 + m**3 / 3 + 2 * product
@@ -47,10 +55,15 @@ def plan(n: int, num_basis: int, columns: int, itemsize: int, rank: int | None =
 
 
 def plan_rows(
-    n: int, num_basis: int, columns: int, itemsize: int, rank: int | None = None
+    n: int,
+    num_basis: int,
+    columns: int,
+    itemsize: int,
+    rank: int | None = None,
+    num_features: int = 10,
 ) -> tuple[int, float]:
     """Return the rank of the preconditioner in the space of the rows, and the operations of a solution (see `plan`)."""
-    per_row = num_basis * (4.0 * columns + _FEATURE_COST)
+    per_row = num_basis * _per_entry(columns, num_features)
     best = int(per_row**0.5)
     fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
     chosen = min(n, best, fits) if rank is None else min(n, rank)
@@ -59,6 +72,11 @@ def plan_rows(
     if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * cost:
         return n, exact_cost
     return chosen, cost
+
+
+def _per_entry(columns: int, num_features: int) -> float:
+    """Return the operations that one product takes for each row and basis function."""
+    return 4.0 * columns + _FEATURE_COST + 2.0 * num_features
 
 
 def _products(share: float) -> float:

@@ -13,9 +13,11 @@ import jax
 import numpy as np
 
 from vastgp.kernels import Kernel, from_name
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.objectives.dual_evidence import DualEvidence
 from vastgp.objectives.evidence import ExactEvidence, resolving_rate
+from vastgp.objectives.lengthscale_prior import PriorDualEvidence
 from vastgp.training.lbfgs import LbfgsResult, best_of, maximise
 
 # Bounds in standardised units. They are wide enough to be out of the way of any fit that the data determine, and keep
@@ -24,6 +26,8 @@ BOUNDS = {
     "lengthscales": (1e-3, 1e3),
     "variance": (1e-4, 1e4),
     "alpha": (1e-2, 1e3),
+    "degrees_of_freedom": (1.0, 1e3),
+    "rate": (1e-9, 1e9),
 }
 MOST_NOISE = 10.0
 # Half the variance of a standardised target may be noise; evidence finds a low noise level from above more safely than
@@ -39,8 +43,12 @@ _PART_ROWS, _PARTS, _REFINING = 1000, 3, 20
 _LOOSE_TOL = 1e-3
 # Fewer rows do not say how fast more of them resolve the function.
 _LEAST_RATE = 100
+# Standard deviation of the logarithms of the lengthscales around their mean, where the target is not a number.
+_SPREAD = 0.5
 _FAMILIES = ("rbf", "matern52", "matern32")
 
+Params = tuple[Kernel, Likelihood]
+Evidence = ExactEvidence | DualEvidence
 MakeEvidence = Callable[[np.ndarray, np.ndarray, float], ExactEvidence | None]
 
 
@@ -61,6 +69,7 @@ def start_from_exact_gp(
     seed: int = 0,
     noise_floor: float = 1e-4,
     restarts: int = 1,
+    isotropic: bool = False,
     max_seconds: float | None = None,
     evidence: MakeEvidence | None = None,
 ) -> Start:
@@ -87,6 +96,8 @@ def start_from_exact_gp(
         can drive the noise to 1e-5, at which systems in float32 are no longer solvable.
     restarts : int, default 1
         How often to begin: beyond 1 from random values around the defaults as well, on 300 of the rows.
+    isotropic : bool, default False
+        One lengthscale for all inputs.
     max_seconds : float, optional
         Budget for all of it, checked after every iteration of L-BFGS.
     evidence : callable, optional
@@ -110,7 +121,7 @@ def start_from_exact_gp(
         X, y = X[chosen], y[chosen]
     fit = partial(
         fit_best,
-        candidate_kernels(kernel, X.shape[1]),
+        candidate_kernels(kernel, X.shape[1], isotropic),
         noise_floor=noise_floor,
         restarts=restarts,
         generator=generator,
@@ -199,11 +210,12 @@ def fit_best(
     noise_floor: float,
     restarts: int,
     generator: np.random.Generator,
+    likelihood: Likelihood | None = None,
     deadline: float | None = None,
     max_iter: int = 200,
     tol: float = 1e-4,
 ) -> LbfgsResult:
-    """Fit every form of kernel to all rows and return the fit with the highest evidence.
+    """Fit every form of kernel to all rows and return the fit with the highest evidence, or the bound of it.
 
     Parameters
     ----------
@@ -215,6 +227,8 @@ def fit_best(
         As in `start_from_exact_gp`.
     generator : Generator
         Of the restarts.
+    likelihood : Likelihood, optional
+        Where its hyperparameters start; None: Gaussian.
     deadline : float, optional
         Time of ``time.perf_counter`` at which to end; at least one form is fitted.
     max_iter, tol
@@ -229,45 +243,52 @@ def fit_best(
     for form in forms:
         if fits and deadline is not None and time.perf_counter() > deadline:
             break
-        fits.append(
-            _fit_form(form, X, y, restarts, noise_floor, generator, deadline, max_iter, tol)
+        starts = _starts(
+            form, X.shape[1], likelihood or Gaussian(_START_NOISE), restarts, generator
         )
+        fits.append(_fit_form(starts, X, y, noise_floor, deadline, max_iter, tol))
     return best_of(fits)
 
 
-def candidate_kernels(kernel: object, num_features: int) -> list[Kernel]:
-    """Return the kernels to try for the ``kernel`` of an estimator, one lengthscale per input.
+def candidate_kernels(kernel: object, num_features: int, isotropic: bool = False) -> list[Kernel]:
+    """Return the kernels to try for the ``kernel`` of an estimator, one lengthscale per input or for all.
 
     Parameters
     ----------
     kernel : Kernel, str or None
     num_features : int
+    isotropic : bool, default False
+        One lengthscale for all inputs.
 
     Raises
     ------
     ValueError
         When it is neither a kernel, nor the name of one, nor None, or has another number of lengthscales.
     """
+    count = 1 if isotropic else num_features
     if kernel is None:
-        return [default_values(from_name(family), num_features) for family in _FAMILIES]
-    if isinstance(kernel, str):
-        return [default_values(from_name(kernel), num_features)]
+        names: Sequence[str] = _FAMILIES
+    elif isinstance(kernel, str):
+        names = (kernel,)
+    else:
+        names = ()
+    if names:
+        return [default_values(from_name(name).with_ard(count), num_features) for name in names]
     if not isinstance(kernel, Kernel):
         raise ValueError(
             f"kernel must be a Kernel such as vastgp.Matern32(), the name of one, or None to choose by evidence; "
             f"received {kernel!r}."
         )
-    return [kernel.with_ard(num_features)]
+    return [kernel.with_ard(count)]
 
 
 def default_values(kernel: Kernel, num_features: int) -> Kernel:
-    """Return a kernel of the same form with starting values for standardised data.
+    """Return a kernel of the same form, and as many lengthscales, with starting values for standardised data.
 
     Lengthscales are ``sqrt(d)``: two random standardised rows lie ``sqrt(2 d)`` apart, so that the correlation of
     neighbours is seen whatever d is. Where a kernel has several parts they start apart from each other, as equal ones
     would have equal gradients. The variance is that of the target.
     """
-    kernel = kernel.with_ard(num_features)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
     owners = [path[:-1] for path in paths if _name(path) == "lengthscales"]
 
@@ -281,22 +302,22 @@ def default_values(kernel: Kernel, num_features: int) -> Kernel:
     return kernel.in_units(1.0, float(kernel.total_variance()) ** -0.5)
 
 
-def bounds_of(
-    kernel: Kernel, noise_floor: float
-) -> tuple[tuple[Kernel, Gaussian], tuple[Kernel, Gaussian]]:
-    """Return least and largest values of every hyperparameter of ``(kernel, Gaussian)``, in standardised units."""
+def bounds_of(params: Params, noise_floor: float) -> tuple[Params, Params]:
+    """Return least and largest values of every hyperparameter of ``(kernel, likelihood)``, in standardised units."""
+    noise = np.array([noise_floor, max(MOST_NOISE, 2.0 * noise_floor)])
+    bounds = BOUNDS | {"noise_variance": noise, "scale": noise**0.5}
 
-    def side(which: int) -> Kernel:
+    def side(which: int) -> Params:
         return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: np.full(np.shape(leaf), BOUNDS[_name(path)][which]), kernel
+            lambda path, leaf: np.full(np.shape(leaf), bounds[_name(path)][which]), params
         )
 
-    return (side(0), Gaussian(noise_floor)), (side(1), Gaussian(max(MOST_NOISE, 2.0 * noise_floor)))
+    return side(0), side(1)
 
 
 def fit_evidence(
-    evidence: ExactEvidence,
-    start: tuple[Kernel, Gaussian],
+    evidence: Evidence,
+    start: Params,
     *,
     noise_floor: float,
     max_iter: int = 200,
@@ -304,18 +325,13 @@ def fit_evidence(
     max_seconds: float | None = None,
     on_iteration: Callable[[int, float], None] | None = None,
 ) -> LbfgsResult:
-    """Maximise the evidence over kernel and noise inside `BOUNDS`; ``params`` is ``(kernel, Gaussian)``.
+    """Maximise the evidence over kernel and likelihood inside `BOUNDS`; ``params`` is the pair of them.
 
     ``tol`` is on the derivative of the log evidence per row by the logarithm of a hyperparameter.
     """
-
-    def value_and_gradient(params: tuple[Kernel, Gaussian]) -> tuple[float, Any]:
-        kernel, likelihood = params
-        return evidence.value_and_gradient(kernel, float(likelihood.noise_variance))
-
-    lower, upper = bounds_of(start[0], noise_floor)
+    lower, upper = bounds_of(start, noise_floor)
     return maximise(
-        value_and_gradient,
+        evidence.objective,
         start,
         lower=lower,
         upper=upper,
@@ -328,43 +344,49 @@ def fit_evidence(
 
 
 def _fit_form(
-    form: Kernel,
+    starts: Sequence[Params],
     X: np.ndarray,
     y: np.ndarray,
-    restarts: int,
     noise_floor: float,
-    generator: np.random.Generator,
     deadline: float | None,
     max_iter: int,
     tol: float,
 ) -> LbfgsResult:
     """Fit one form of kernel: every start on few rows and roughly, the best of them on all rows."""
     step = max(1, len(y) // _FIRST_ROWS)
-    coarse = ExactEvidence(X[::step], y[::step])
+    gaussian = isinstance(starts[0][1], Gaussian)
+    make = ExactEvidence if gaussian else partial(PriorDualEvidence, spread=_SPREAD)
+    coarse = make(X[::step], y[::step])
 
-    def run(evidence: ExactEvidence, start: tuple[Kernel, Gaussian], tol: float) -> LbfgsResult:
+    def run(evidence: Evidence, start: Params, tol: float) -> LbfgsResult:
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
         return fit_evidence(
             evidence, start, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left
         )
 
     loose = max(tol, _LOOSE_TOL)
-    best = best_of([run(coarse, start, loose) for start in _starts(form, restarts, generator)])
-    fine = coarse if step == 1 else ExactEvidence(X, y)
+    best = best_of([run(coarse, start, loose) for start in starts])
+    fine = coarse if step == 1 else make(X, y)
     last = run(fine, best.params, tol)
     return replace(last, num_iter=best.num_iter + last.num_iter)
 
 
 def _starts(
-    form: Kernel, restarts: int, generator: np.random.Generator
-) -> list[tuple[Kernel, Gaussian]]:
+    form: Kernel,
+    num_features: int,
+    likelihood: Likelihood,
+    restarts: int,
+    generator: np.random.Generator,
+) -> list[Params]:
     """Return where to begin: the form's own values, the default ones, then random ones around the defaults."""
-    default = default_values(form, jax.tree.leaves(form)[0].size)
+    default = default_values(form, num_features)
     kernels = [form] if eqx.tree_equal(form, default) else [form, default]
-    starts = [(kernel, Gaussian(_START_NOISE)) for kernel in kernels]
+    starts = [(kernel, likelihood) for kernel in kernels]
     for _ in range(restarts - 1):
         kernel = _scattered(default, generator)
-        starts.append((kernel, Gaussian(10.0 ** generator.uniform(-3.0, 0.0))))
+        if isinstance(likelihood, Gaussian):
+            likelihood = Gaussian(10.0 ** generator.uniform(-3.0, 0.0))
+        starts.append((kernel, likelihood))
     return starts
 
 

@@ -124,11 +124,11 @@ def test_data_with_nothing_to_say_give_finite_values(n, constant):
 
 
 def test_defaults_fit_standardised_data_and_tell_parts_apart():
-    kernel = default_values(RBF(7.0, 3.0), 9)
+    kernel = default_values(RBF(7.0, 3.0).with_ard(9), 9)
     np.testing.assert_allclose(kernel.lengthscales, np.full(9, 3.0))
     assert kernel.total_variance() == pytest.approx(1.0)
     for kernel in (RBF() + Matern12(), RBF() * RationalQuadratic(alpha=5.0), RBF() * RBF() + RBF()):
-        default = default_values(kernel, 4)
+        default = default_values(kernel.with_ard(4), 4)
         assert float(default.total_variance()) == pytest.approx(1.0)
         scales = [leaf[0] for leaf in jax.tree.leaves(default) if np.shape(leaf)]
         assert len(set(np.round(scales, 6))) == len(scales)
@@ -137,7 +137,7 @@ def test_defaults_fit_standardised_data_and_tell_parts_apart():
 
 def test_bounds_have_the_form_of_the_kernel():
     kernel = (RBF() + RationalQuadratic()).with_ard(3)
-    (low, low_noise), (high, high_noise) = bounds_of(kernel, 1e-3)
+    (low, low_noise), (high, high_noise) = bounds_of((kernel, Gaussian(0.1)), 1e-3)
     assert jax.tree.structure(low) == jax.tree.structure(kernel) == jax.tree.structure(high)
     for small, value, large in zip(*map(jax.tree.leaves, (low, kernel, high)), strict=True):
         assert np.shape(small) == np.shape(value) == np.shape(large)
