@@ -19,13 +19,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vastgp import datasets, kernels, likelihoods, metrics, plots
-    from vastgp.estimators import ExactGPRegressor, QSGPRegressor, load
+    from vastgp.estimators import ExactGPRegressor, QSGPClassifier, QSGPRegressor, load
     from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 
 # public name -> the module that defines it
 _NAMES = {
     "ExactGPRegressor": "vastgp.estimators",
     "QSGPRegressor": "vastgp.estimators",
+    "QSGPClassifier": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
@@ -38,6 +39,7 @@ _MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
 __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "ExactGPRegressor",
     "QSGPRegressor",
+    "QSGPClassifier",
     "load",
     "RBF",
     "Matern12",

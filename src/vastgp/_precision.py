@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 _X64 = {"float32": False, "float64": True}
 
@@ -43,3 +46,14 @@ def precision(dtype: object) -> Iterator[None]:
         )
     with jax.enable_x64(_X64[dtype]):
         yield
+
+
+def as_dtype(tree: Any, dtype: Any) -> Any:
+    """Return a pytree of numbers and arrays with its floating ones in one precision."""
+
+    def cast(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        floating = np.issubdtype(array.dtype, np.floating)
+        return jnp.asarray(array, dtype) if floating else jnp.asarray(array)
+
+    return jax.tree.map(cast, tree)

@@ -12,6 +12,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
+from vastgp.likelihoods import Gaussian
 from vastgp.objectives.control_variates import (
     FittedCoefficient,
     running_product,
@@ -171,7 +172,7 @@ def test_full_batch_finds_the_exact_mean(optimizer, dense_columns):
     )  # fmt: skip
     iterations = 300 if optimizer == "preconditioned" else 3000
     fit = fit_stochastic(
-        rows, standardizer, basis, NOISE, options, max_iter=iterations, dtype="float64"
+        rows, standardizer, basis, Gaussian(NOISE), options, max_iter=iterations, dtype="float64"
     )
     X = np.random.default_rng(2).uniform(-1.5, 1.5, (50, 3))
     mean, *_ = closed_form(rows, standardizer, basis, X)
@@ -188,7 +189,9 @@ def test_full_batch_finds_the_exact_dense_columns():
     options = StochasticOptions(
         row_batch=200, basis_batch=60, control_rank=200, dense_columns=dense_columns
     )
-    fit = fit_stochastic(rows, standardizer, basis, NOISE, options, max_iter=300, dtype="float64")
+    fit = fit_stochastic(
+        rows, standardizer, basis, Gaussian(NOISE), options, max_iter=300, dtype="float64"
+    )
     *_, H = closed_form(rows, standardizer, basis, np.zeros((1, 3)))
     flat = np.asarray(fit.columns).transpose(0, 2, 1).reshape(dense_columns, -1)
     order = np.concatenate([np.arange(0, 60, 2), np.arange(1, 60, 2)])
@@ -243,7 +246,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, extra):
     options = StochasticOptions(row_batch=50, basis_batch=100, control_rank=40, **extra)
 
     def run(**kwargs):
-        return fit_stochastic(rows, standardizer, basis, NOISE, options, **kwargs)
+        return fit_stochastic(rows, standardizer, basis, Gaussian(NOISE), options, **kwargs)
 
     whole = run(max_iter=150)
     path = tmp_path / "fit.ckpt"

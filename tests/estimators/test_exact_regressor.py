@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from estimators.conformance import RegressorConformance, small_data
+from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimators.conformance import RegressorConformance
+from estimators.regressor_conformance import RegressorConformance
 from vastgp import QSGPRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -12,6 +12,19 @@ from vastgp.cli._errors import BadInput, close_match
 from vastgp.cli._files import existing
 
 
+def load_regressor(path: Path) -> Any:
+    """The regressor that a file holds."""
+    from sklearn.base import is_classifier
+
+    model = load_model(path)
+    if is_classifier(model):
+        raise BadInput(
+            f"{str(path)!r} holds a {type(model).__name__}, and this command is for regressors. In Python, "
+            "vastgp.load(path).predict_proba(X) predicts its classes."
+        )
+    return model
+
+
 def load_model(path: Path) -> Any:
     """The estimator that a file holds."""
     from vastgp.estimators import load

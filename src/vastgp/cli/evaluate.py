@@ -52,11 +52,11 @@ def evaluate(
     with explained(debug):
         from vastgp.cli._console import say
         from vastgp.cli._files import writable
-        from vastgp.cli._model import load_model, rows_for, target_name
+        from vastgp.cli._model import load_regressor, rows_for, target_name
 
         if plot is not None:
             writable(plot, "--plot", force=force, suffixes=PICTURES)
-        fitted = load_model(model)
+        fitted = load_regressor(model)
         rows = rows_for(fitted, test, target=target or target_name(fitted), need_target=True)
         report = score(fitted, rows, batch_rows, plot)
         if as_json:

@@ -44,8 +44,8 @@ def summary(model: Any) -> dict[str, Any]:
         ``parameters`` (those that differ from the default), ``target``, ``features``,
         ``training_rows``, ``kernel``, ``components`` (one dict a kernel part: ``name``, ``variance``,
         ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
-        standard deviations), ``noise_std`` in target units, ``signal_std`` (prior standard deviation of
-        the function), ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
+        standard deviations), ``likelihood``, ``noise_std`` in target units where it is Gaussian, ``signal_std`` (prior
+        standard deviation of the function), ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
     """
     import numpy as np
 
@@ -81,7 +81,8 @@ def summary(model: Any) -> dict[str, Any]:
         "training_rows": int(model.standardizer_.n_rows),
         "kernel": repr(model.kernel_),
         "components": parts,
-        "noise_std": float(model.likelihood_.noise_std),
+        "likelihood": repr(model.likelihood_),
+        "noise_std": _noise_std(model),
         "signal_std": float(model.kernel_.total_variance()) ** 0.5,
         "converged": bool(model.converged_),
         "stop_reason": model.stop_reason_,
@@ -111,7 +112,7 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
         ),
         ("kernel", " with ".join(part["name"] for part in found["components"])),
         ("signal", f"standard deviation {number(found['signal_std'])}, in target units"),
-        ("noise", f"standard deviation {number(found['noise_std'])}, in target units"),
+        ("noise", _noise(found)),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
     ]
     if found["solver"] == "block" and "residual" in found["diagnosis"]:
@@ -132,6 +133,19 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
     facts(rows)
     if lengthscales:
         _show_lengthscales(found)
+
+
+def _noise_std(model: Any) -> float | None:
+    noise_std = getattr(model.likelihood_, "noise_std", None)
+    return None if noise_std is None else float(noise_std)
+
+
+def _noise(found: dict[str, Any]) -> str:
+    from vastgp.cli._console import number
+
+    if found["noise_std"] is None:
+        return str(found["likelihood"])
+    return f"standard deviation {number(found['noise_std'])}, in target units"
 
 
 def _method(found: dict[str, Any]) -> str:

@@ -45,11 +45,11 @@ def predict(
     with explained(debug):
         from vastgp.cli._console import facts, heading, plural
         from vastgp.cli._files import writable
-        from vastgp.cli._model import load_model, predictions, rows_for
+        from vastgp.cli._model import load_regressor, predictions, rows_for
         from vastgp.cli._write import SUFFIXES, predictions_file
 
         writable(out, "--out", force=force, suffixes=SUFFIXES)
-        fitted = load_model(model)
+        fitted = load_regressor(model)
         rows = rows_for(fitted, new)
         mean_std = 0.0
         with predictions_file(out) as file:

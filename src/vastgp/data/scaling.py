@@ -67,6 +67,11 @@ class Standardizer:
     of the whole array to rounding even for columns far from zero. A column that has one value everywhere (up to
     rounding) gets scale 1 and is listed in ``constant_features_``; a constant target gets scale 1 too.
 
+    Parameters
+    ----------
+    common : bool, default False
+        Whether all inputs have one scale, the root of their mean variance, for inputs of one kind and unit.
+
     Attributes
     ----------
     n_rows : int
@@ -79,7 +84,8 @@ class Standardizer:
         Columns of the inputs that do not vary.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, common: bool = False) -> None:
+        self.common = common
         self._x: _Moments | None = None
         self._y: _Moments | None = None
         self.feature_names: list[str] | None = None
@@ -150,12 +156,17 @@ class Standardizer:
 
     @property
     def x_scale(self) -> np.ndarray:
-        """Standard deviations of the inputs, 1 where an input is constant."""
+        """Standard deviations of the inputs, 1 where an input is constant; or the one that all have in common."""
         names = self.feature_names
-        return _scale(
+        each = _scale(
             self._inputs,
             lambda j: f"X column {names[j]!r}" if names is not None else f"X column {j}",
         )
+        if not self.common:
+            return each
+        varying = ~_is_constant(self._inputs)
+        together = np.sqrt(np.sum(each[varying] ** 2) / self.d) if varying.any() else 1.0
+        return np.full(self.d, together)
 
     @property
     def y_mean(self) -> float:
@@ -204,7 +215,7 @@ class Standardizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, in types that JSON has. Floats survive it exactly."""
-        result: dict[str, Any] = {"feature_names": self.feature_names}
+        result: dict[str, Any] = {"feature_names": self.feature_names, "common": self.common}
         for key, moments in (("x", self._x), ("y", self._y)):
             result[key] = None
             if moments is not None:
@@ -215,7 +226,7 @@ class Standardizer:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Standardizer:
         """What `to_dict` described, down to the last bit; more rows can be added to it."""
-        result = cls()
+        result = cls(values["common"])
         result.feature_names = values["feature_names"]
         for name, key in (("_x", "x"), ("_y", "y")):
             stored = values[key]

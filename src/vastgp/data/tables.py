@@ -13,6 +13,7 @@ from vastgp.data.validate import check_unique_names, describe
 
 # A block of a table holds about this many bytes: small beside the memory budget, large beside the cost of a call.
 BLOCK_BYTES = 16 << 20
+_COLUMN_ROWS = 65_536
 
 
 @dataclass
@@ -38,6 +39,8 @@ class Table:
         Whether the table already is in memory.
     named
         Whether the column names are names, rather than positions.
+    column
+        Given a column name, all its values as they are, numbers or not; missing ones as None or NaN.
     """
 
     where: str
@@ -46,6 +49,7 @@ class Table:
     dtypes: dict[str, np.dtype]
     blocks: Callable[[Sequence[str], int], Iterator[list[np.ndarray]]]
     num_rows: int | None
+    column: Callable[[str], np.ndarray]
     in_memory: bool = True
     named: bool = True
 
@@ -121,7 +125,10 @@ def _pandas_table(frame: Any) -> Table:
             part = frame.iloc[start : start + rows]
             yield [_pandas_values(part.iloc[:, place[name]], dtypes[name]) for name in columns]
 
-    return Table(where, names, not_numeric, dtypes, blocks, len(frame), named=named)
+    def column(name: str) -> np.ndarray:
+        return np.asarray(frame.iloc[:, place[name]])
+
+    return Table(where, names, not_numeric, dtypes, blocks, len(frame), column, named=named)
 
 
 def _pandas_dtype(column: Any, pd: Any) -> np.dtype | str:
@@ -224,7 +231,14 @@ def from_batches(
             if batch.num_rows:
                 yield [_arrow_values(batch.column(name)) for name in columns]
 
-    return Table(where, names, not_numeric, dtypes, blocks, num_rows, in_memory=in_memory)
+    def column(name: str) -> np.ndarray:
+        parts = [
+            batch.column(name).to_numpy(zero_copy_only=False)
+            for batch in batches([name], _COLUMN_ROWS)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    return Table(where, names, not_numeric, dtypes, blocks, num_rows, column, in_memory=in_memory)
 
 
 def _pandas_index(schema: Any) -> set[str]:

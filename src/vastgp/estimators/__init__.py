@@ -10,8 +10,9 @@ from vastgp.estimators.registry import ESTIMATORS, estimator_class
 if TYPE_CHECKING:
     from vastgp.estimators.exact import ExactGPRegressor
     from vastgp.estimators.qsgp import QSGPRegressor
+    from vastgp.estimators.qsgp_classifier import QSGPClassifier
 
-__all__ = ["ExactGPRegressor", "QSGPRegressor", "load"]
+__all__ = ["ExactGPRegressor", "QSGPClassifier", "QSGPRegressor", "load"]
 
 
 def __getattr__(name: str) -> Any:

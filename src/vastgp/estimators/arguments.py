@@ -66,22 +66,26 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {choices}, received {value!r}.")
 
 
-def check_fixed(model: Any) -> None:
+def check_fixed(model: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given just when ``hyperparameters`` is ``"fixed"``.
 
     Parameters
     ----------
     model : estimator
-        With arguments ``kernel``, ``noise_std`` and ``hyperparameters``.
+        With arguments ``kernel``, ``hyperparameters`` and, where there is noise to give, ``noise_std``.
+    needs_noise : bool, default True
+        Whether the likelihood's only hyperparameter is ``noise_std``.
     """
+    noise_std = getattr(model, "noise_std", None)
     if model.hyperparameters != "fixed":
-        if model.noise_std is not None:
+        if noise_std is not None:
             raise ValueError(
-                f"noise_std={model.noise_std!r} was given, but the noise is learned. Leave it out, or set "
+                f"noise_std={noise_std!r} was given, but the noise is learned. Leave it out, or set "
                 "hyperparameters='fixed' to keep kernel and noise as given."
             )
         return
-    check_positive("noise_std", model.noise_std)
+    if needs_noise:
+        check_positive("noise_std", noise_std)
     if not isinstance(model.kernel, Kernel):
         raise ValueError(
             f"kernel must be a Kernel with hyperparameters='fixed', received {model.kernel!r}. Give its "
@@ -90,8 +94,17 @@ def check_fixed(model: Any) -> None:
         )
 
 
-def fixed_hyperparameters(model: Any, scaling: Standardizer) -> tuple[Kernel, float]:
-    """Return kernel and noise variance as given, from the units of inputs and target to standardised ones."""
-    (kernel,) = candidate_kernels(model.kernel, scaling.d)
-    standardised = kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
-    return standardised, float((model.noise_std / scaling.y_scale) ** 2)
+def fixed_kernel(kernel: Kernel, scaling: Standardizer, isotropic: bool = False) -> Kernel:
+    """Return a kernel as given, from the units of inputs and target to standardised ones."""
+    (kernel,) = candidate_kernels(kernel, scaling.d, isotropic)
+    return kernel.in_units(1.0 / input_units(scaling, isotropic), 1.0 / scaling.y_scale)
+
+
+def input_units(scaling: Standardizer, isotropic: bool) -> Any:
+    """Return the scale of every input, or the one that all have, as one lengthscale stands for all."""
+    return scaling.x_scale[:1] if isotropic else scaling.x_scale
+
+
+def fixed_noise_variance(noise_std: float, scaling: Standardizer) -> float:
+    """Return the variance of noise given by its standard deviation in units of the target, in standardised ones."""
+    return float((noise_std / scaling.y_scale) ** 2)

@@ -1,8 +1,9 @@
-"""What all regressors share: data in and out, scaling, predictions by tiles, files."""
+"""What all estimators share: data in and out, scaling, predictions by tiles, files."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
@@ -10,30 +11,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows, write_archive
 from vastgp.data.tables import is_table, open_table
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.arguments import input_units
 from vastgp.estimators.serialise import above, below, decode_params, encode_params
 from vastgp.kernels import Kernel, from_spec, to_spec
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import from_spec as likelihood_from_spec
+from vastgp.likelihoods import to_spec as likelihood_to_spec
 from vastgp.training.history import History
 from vastgp.training.progress import Progress
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What `BaseGPRegressor._fit_rows` returns, all in standardised units.
+    """What `BaseGP._fit_rows` returns, all in standardised units.
 
     Attributes
     ----------
     kernel : Kernel
-    likelihood : Gaussian
+    likelihood : Likelihood
     posterior : object
         Becomes ``posterior_``.
     n_iter : int
@@ -44,7 +46,7 @@ class Fit:
     """
 
     kernel: Kernel
-    likelihood: Gaussian
+    likelihood: Likelihood
     posterior: Any
     n_iter: int
     converged: bool
@@ -52,8 +54,8 @@ class Fit:
     history: History = field(default_factory=History)
 
 
-class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
-    """Base of the regressors: a subclass says how to fit standardised rows and how to predict them.
+class BaseGP(BaseEstimator, abc.ABC):
+    """Base of the estimators: a subclass says how to fit standardised rows and how to predict them.
 
     A subclass stores its constructor arguments untouched (``dtype`` and ``verbose`` among them) and has
 
@@ -62,7 +64,8 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
     - ``_latent(X, with_variance) -> (mean, variance or None)`` of the function at standardised inputs;
     - ``_sample_latent(X, num_samples, seed) -> (n, num_samples)`` joint samples of it;
     - ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)``: the posterior as plain data;
-    - ``_tile_rows()``: how many rows to predict at a time.
+    - ``_tile_rows()``: how many rows to predict at a time;
+    - ``_scales_target()``: whether the target is standardised.
 
     All but ``_fit_rows`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
 
@@ -70,8 +73,8 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
     ----------
     kernel_ : Kernel
         Learned kernel in the units of inputs and target.
-    likelihood_ : Gaussian
-        Learned noise, in squared units of the target; ``likelihood_.noise_std`` in its units.
+    likelihood_ : Likelihood
+        How observations scatter around the function, in units of the target.
     n_iter_ : int
         Steps done.
     converged_ : bool
@@ -95,6 +98,8 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
 
     dtype: Any
     verbose: Any
+    # a constructor argument where a method has it
+    isotropic: Any = False
 
     # ------------------------------------------------------------ what a method supplies
 
@@ -124,6 +129,10 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
     def _tile_rows(self) -> int:
         """Return how many rows to predict at a time."""
         return 16_384
+
+    def _scales_target(self) -> bool:
+        """Return whether targets are standardised: not where their values have a meaning of their own."""
+        return True
 
     def _least_rows(self) -> int:
         """Return how many rows a fit needs: from one alone, nothing can be learned."""
@@ -155,16 +164,16 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         began = time.perf_counter()
         self._check_dtype()
         self._check_params()
-        rows = as_rows(
-            X, y, require_y=True, min_rows=self._least_rows(), estimator=type(self).__name__
-        )
+        rows = self._open_training(X, y)
         self._remember_columns(rows)
         self._began = began
-        self.standardizer_ = Standardizer().fit(rows)
+        scaled = rows if self._scales_target() else dataclasses.replace(rows, y=None)
+        self.standardizer_ = Standardizer(common=bool(self.isotropic)).fit(scaled)
         with precision(self.dtype):
             fit = self._fit_rows(rows)
         scaling = self.standardizer_
-        self.kernel_ = fit.kernel.in_units(scaling.x_scale, scaling.y_scale)
+        units = input_units(scaling, bool(self.isotropic))
+        self.kernel_ = fit.kernel.in_units(units, scaling.y_scale)
         self.likelihood_ = fit.likelihood.in_units(scaling.y_scale)
         self.posterior_ = fit.posterior
         self.n_iter_, self.converged_ = int(fit.n_iter), bool(fit.converged)
@@ -172,6 +181,12 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         self.fit_seconds_ = time.perf_counter() - began
         del self._began
         return self
+
+    def _open_training(self, X: Any, y: Any) -> Rows:
+        """Open the training data."""
+        return as_rows(
+            X, y, require_y=True, min_rows=self._least_rows(), estimator=type(self).__name__
+        )
 
     def _seconds_left(self, max_seconds: float | None) -> float | None:
         """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
@@ -191,110 +206,7 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    # ------------------------------------------------------------ predict
-
-    def predict(self, X: Any, return_std: Any = False) -> Any:
-        """Predict the target.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-            Anything that ``fit`` takes. It is read and predicted by tiles of rows: memory is bounded whatever n is.
-            Files and tables may have more columns, the inputs are found by name.
-        return_std : bool or "latent", default False
-            With True, also the standard deviation of a new *observation*: function and noise. With ``"latent"``, that
-            of the function alone.
-
-        Returns
-        -------
-        mean : ndarray of shape (n,)
-            In the units of the target.
-        std : ndarray of shape (n,)
-            Only with ``return_std``.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        ValueError
-            For data that do not match those of the fit.
-        """
-        check_is_fitted(self, "posterior_")
-        if not (return_std is True or return_std is False or return_std == "latent"):
-            raise ValueError(
-                f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
-            )
-        rows = self._open(X)
-        if return_std is False:
-            return self.standardizer_.inverse_mean(self._by_tiles(rows, False)[0])
-        mean, variance = self._by_tiles(rows, True)
-        if return_std is True:
-            variance = variance + self._noise_variance()
-        scaling = self.standardizer_
-        return scaling.inverse_mean(mean), scaling.inverse_std(np.sqrt(variance))
-
-    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
-        """Return ``log p(y | x, training data)`` of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-        y : array-like of shape (n,) or str
-            Observed targets, or the name of their column.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            In nats; a density per unit of the target. The mean over rows is the negative NLPD.
-        """
-        check_is_fitted(self, "posterior_")
-        rows = self._open(X, y, require_y=True)
-        mean, variance = self._by_tiles(rows, True)
-        scaling = self.standardizer_
-        likelihood = Gaussian(self._noise_variance())
-        target = scaling.transform_y(_targets(rows))
-        # a density of y is that of (y - mean) / scale divided by the scale
-        return np.asarray(likelihood.log_density(target, mean, variance)) - np.log(scaling.y_scale)
-
-    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw samples of the function from the posterior.
-
-        As in scikit-learn's ``GaussianProcessRegressor``, these are samples of the function, joint over the rows:
-        without the noise of observations. Add ``likelihood_.noise_std`` times standard normals for samples of those.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-        n_samples : int, default 1
-        random_state : int, RandomState or None, default 0
-            The same integer gives the same samples.
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-            In the units of the target.
-        """
-        check_is_fitted(self, "posterior_")
-        check_positive("n_samples", n_samples, integer=True)
-        rows = self._open(X)
-        inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
-        with precision(self.dtype):
-            samples = self._sample_latent(inputs, int(n_samples), seed_from(random_state))
-        return self.standardizer_.inverse_mean(samples)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
-
-        Parameters
-        ----------
-        X, y
-            As in ``fit``.
-        sample_weight : array-like of shape (n,), optional
-        """
-        check_is_fitted(self, "posterior_")
-        rows = self._open(X, y, require_y=True)
-        mean = self.standardizer_.inverse_mean(self._by_tiles(rows, False)[0])
-        return float(r2_score(_targets(rows), mean, sample_weight=sample_weight))
+    # ------------------------------------------------------------ rows to predict
 
     def _open(self, X: Any, y: Any = None, require_y: bool = False) -> Rows:
         """Open data to predict, checked against those of the fit."""
@@ -330,10 +242,6 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
                 progress.update(done / rows.n)
         return mean, variance
 
-    def _noise_variance(self) -> float:
-        """Return the noise variance in standardised units."""
-        return float(self.likelihood_.noise_variance) / self.standardizer_.y_scale**2
-
     # ------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -368,13 +276,13 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
             "target_name": self.target_name_,
             "standardizer": self.standardizer_.to_dict(),
             "kernel": kernel,
-            "noise_variance": float(self.likelihood_.noise_variance),
+            "likelihood": likelihood_to_spec(self.likelihood_),
             "n_iter": self.n_iter_,
             "converged": self.converged_,
             "stop_reason": self.stop_reason_,
             "fit_seconds": self.fit_seconds_,
             "state": state,
-        }
+        } | self._more_header()
         write_archive(
             path,
             header,
@@ -383,6 +291,10 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
             | above("history/", self.history_.to_arrays())
             | above("state/", state_arrays),
         )
+
+    def _more_header(self) -> dict[str, Any]:
+        """Return what a kind of estimator adds to the header of a file."""
+        return {}
 
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
@@ -394,18 +306,13 @@ class BaseGPRegressor(RegressorMixin, BaseEstimator, abc.ABC):
         model.target_name_ = header["target_name"]
         model.standardizer_ = Standardizer.from_dict(header["standardizer"])
         model.kernel_ = from_spec(header["kernel"], below("kernel/", arrays))
-        model.likelihood_ = Gaussian(header["noise_variance"])
+        model.likelihood_ = likelihood_from_spec(header["likelihood"])
         model.n_iter_, model.converged_ = header["n_iter"], header["converged"]
         model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
         model.history_ = History.from_dict(below("history/", arrays))
         with precision(model.dtype):
             model._restore_state(header["state"], below("state/", arrays))
         return model
-
-
-def _targets(rows: Rows) -> np.ndarray:
-    assert rows.y is not None
-    return np.asarray(rows.y, dtype=np.float64)
 
 
 def _refuse_other_order(received: list[str], expected: list[str]) -> None:

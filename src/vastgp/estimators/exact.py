@@ -14,10 +14,12 @@ from vastgp.estimators.arguments import (
     check_choice,
     check_fixed,
     check_positive,
-    fixed_hyperparameters,
+    fixed_kernel,
+    fixed_noise_variance,
     seed_from,
 )
-from vastgp.estimators.base import BaseGPRegressor, Fit
+from vastgp.estimators.base import Fit
+from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.evidence import ExactEvidence
@@ -165,7 +167,8 @@ class ExactGPRegressor(BaseGPRegressor):
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
         if self.hyperparameters == "fixed":
-            kernel, noise_variance = fixed_hyperparameters(self, scaling)
+            kernel = fixed_kernel(self.kernel, scaling)
+            noise_variance = fixed_noise_variance(self.noise_std, scaling)
             return self._condition(kernel, Gaussian(noise_variance), X, y, _GIVEN)
         best = self._learn(candidates, X, y)
         if not best.converged and best.message != OUT_OF_TIME:

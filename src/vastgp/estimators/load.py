@@ -21,7 +21,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    BaseGPRegressor
+    BaseGP
         A fitted estimator of the class that was saved.
 
     Raises

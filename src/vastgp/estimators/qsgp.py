@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
-from vastgp.data.minibatch import minibatch_indices
-from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.arguments import fixed_hyperparameters, seed_from
-from vastgp.estimators.base import BaseGPRegressor, Fit
-from vastgp.estimators.qsgp_arguments import check_arguments
-from vastgp.estimators.serialise import fit_fingerprint
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian
-from vastgp.objectives.basis_evidence import BasisEvidence
-from vastgp.posteriors.chevron import ChevronPosterior
-from vastgp.posteriors.weight_space import SampledPosterior
-from vastgp.training.block import build_system, fit_block
-from vastgp.training.block_learning import learn_block
-from vastgp.training.checkpoint import Checkpoint
-from vastgp.training.early_stopping import no_progress
-from vastgp.training.start import candidate_kernels, start_from_exact_gp
-from vastgp.training.stochastic import fit_stochastic
-from vastgp.training.stochastic_setup import StochasticOptions
+from vastgp.estimators.arguments import check_fixed, fixed_noise_variance
+from vastgp.estimators.qsgp_arguments import (
+    check_arguments,
+    check_likelihood,
+    check_training,
+    refuse_learning,
+)
+from vastgp.estimators.qsgp_fits import QSGPFits
+from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.likelihoods import Gaussian, Likelihood, Poisson
 
-# Beyond this many bytes of vectors for the block solver, `solver="auto"` turns to the stochastic one.
-_BLOCK_BYTES = 8_000_000_000
-# Vectors of conjugate gradients: right-hand side, solution, residual, direction, product.
-_BLOCK_VECTORS = 6
-# Basis functions per row and at most, when `num_basis` is left open; beyond _MANY_ROWS the cost of
-# a pass (rows times basis functions) asks for fewer.
-_BASIS_PER_ROW, _MOST_BASIS, _LEAST_BASIS = 4, 100_000, 2_000
-_MANY_ROWS, _BASIS_OF_MANY = 200_000, 20_000
-_TILE_ROWS = 4096
-# With this many basis functions per row the model's evidence is the exact one but for an eighth of the kernel's
-# short-range part, and takes longer.
-_NEAR_EXACT = 8.0
-# Stochastic solver: steps as in the paper; records (of 50 steps) without progress before it stops, where progress
-# is this share of `tol` noise standard deviations; rows held out at most.
-_MOST_STEPS, _PATIENCE, _LEAST_PROGRESS, _MOST_JUDGES = 100_000, 40, 0.01, 1000
-# Parameters that say how long to work and what to show, not what is computed.
-_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
+# Rows whose targets are checked at a time.
+_CHECKED_ROWS = 65_536
 
 
-class QSGPRegressor(BaseGPRegressor):
+class QSGPRegressor(BaseGPRegressor, QSGPFits):
     """Gaussian process regression with random Fourier features regenerated from (seed, index).
 
     The kernel is approximated by ``num_basis`` random features that are never stored: millions of them fit a laptop.
@@ -72,13 +43,20 @@ class QSGPRegressor(BaseGPRegressor):
     num_basis : int, optional
         Number of basis functions m, even. None: four per row, at least 2000 and at most 100,000; 20,000 beyond 200,000
         rows, where a pass costs more.
+    isotropic : bool, default False
+        One lengthscale for all inputs, which are then scaled together by their root mean variance: for inputs of one
+        kind, such as pixels or coordinates, of which there may be hundreds. Otherwise each input has its own of both.
+    likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
+        How observations scatter around the function. ``"laplace"`` and ``"student-t"`` bear outliers; ``"poisson"`` is
+        for counts, whose logarithmic rate is the function. A name stands for default values, from which learning
+        starts; an object of `vastgp.likelihoods` for its own, in units of the target.
     solver : {"auto", "block", "stochastic"}, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB.
     hyperparameters : {"subset", "learn", "fixed"}, default "subset"
         ``"subset"``: kernel and noise of highest evidence on ``start_rows`` random rows, which takes seconds.
         ``"learn"`` goes on from there with all rows. ``"fixed"``: those given, in the units of inputs and target.
     noise_std : float, optional
-        Standard deviation of the noise in units of the target; needed with ``"fixed"``, refused otherwise.
+        Standard deviation of Gaussian noise in units of the target; needed with ``"fixed"``, refused otherwise.
     noise_floor : float, default 1e-3
         Least noise variance relative to the variance of the target. The evidence of a smooth kernel on few rows can
         drive the noise so low that float32 cannot solve the system.
@@ -151,6 +129,8 @@ class QSGPRegressor(BaseGPRegressor):
         kernel: Any = None,
         num_basis: Any = None,
         *,
+        isotropic: Any = False,
+        likelihood: Any = "gaussian",
         solver: Any = "auto",
         hyperparameters: Any = "subset",
         noise_std: Any = None,
@@ -176,6 +156,8 @@ class QSGPRegressor(BaseGPRegressor):
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
+        self.isotropic = isotropic
+        self.likelihood = likelihood
         self.solver = solver
         self.hyperparameters = hyperparameters
         self.noise_std = noise_std
@@ -199,242 +181,44 @@ class QSGPRegressor(BaseGPRegressor):
         self.dtype = dtype
         self.verbose = verbose
 
-    # ------------------------------------------------------------ arguments
-
     def _check_params(self) -> None:
         check_arguments(self)
-
-    def _choose_size(self, n: int) -> tuple[int, str]:
-        """Return the number of basis functions and the solver for ``n`` rows."""
-        size = self.num_basis
-        if size is None:
-            size = max(_LEAST_BASIS, min(_MOST_BASIS, _BASIS_PER_ROW * n))
-            size = _BASIS_OF_MANY if n > _MANY_ROWS else size
-        if self.solver != "auto":
-            return int(size), self.solver
-        itemsize = np.dtype(self.dtype).itemsize
-        vectors = _BLOCK_VECTORS * (1 + self.num_samples) * min(n, size) * itemsize
-        return int(size), "block" if vectors <= _BLOCK_BYTES else "stochastic"
-
-    # ------------------------------------------------------------ fit
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        seed = seed_from(self.random_state)
-        self.num_basis_, self.solver_ = self._choose_size(rows.n)
-        kernel, noise_variance = self._first_hyperparameters(rows, seed)
-        basis = RandomFourierBasis(kernel, seed_key(seed), self.num_basis_, self.frequencies)
-        if self.solver_ == "block":
-            return self._fit_block(rows, basis, noise_variance, seed)
-        return self._fit_stochastic(rows, basis, noise_variance, seed)
-
-    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, float]:
-        """Return kernel and noise variance in standardised units."""
-        scaling = self.standardizer_
-        if self.hyperparameters == "fixed":
-            return fixed_hyperparameters(self, scaling)
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
-        start = start_from_exact_gp(
-            self.kernel,
-            scaling.transform_X(X),
-            scaling.transform_y(y),
-            max_rows=self.start_rows,
-            seed=seed,
-            noise_floor=self.noise_floor,
-            max_seconds=self._seconds_left(self.max_seconds),
-            evidence=self._model_evidence(rows.n, seed),
-        )
-        return start.kernel, start.noise_variance
-
-    def _model_evidence(self, n: int, seed: int) -> Any:
-        """Return how to make the evidence of some rows with so many basis functions that they err as the whole does."""
-
-        def evidence(X: np.ndarray, y: np.ndarray, rate: float) -> BasisEvidence | None:
-            # What n rows leave unresolved, of which n / m is explained in error, goes down as n^-rate.
-            rows = len(y)
-            per_row = self.num_basis_ / n * (n / rows) ** rate
-            if per_row >= _NEAR_EXACT:
-                return None
-            kernel = candidate_kernels(self.kernel, X.shape[1])[0]
-            least = 2 * len(kernel.spectral_terms())
-            size = max(least, 2 * round(per_row * rows / 2))
-            basis = RandomFourierBasis(kernel, seed_key(seed), size, self.frequencies)
-            return BasisEvidence(X, y, basis)
-
-        return evidence
-
-    def _fit_block(
-        self, rows: Rows, basis: RandomFourierBasis, noise_variance: float, seed: int
-    ) -> Fit:
-        if self.hyperparameters == "learn":
-            kernel, noise_variance, _ = learn_block(
-                basis,
-                noise_variance,
-                rows,
-                self.standardizer_,
-                steps=self.learning_steps,
-                seed=seed,
-                dtype=self.dtype,
-                noise_floor=self.noise_floor,
-                rank=self.rank,
-                max_seconds=self._seconds_left(self.max_seconds),
-                checkpoint=self._checkpoint(rows, seed, ".learning"),
-                verbose=bool(self.verbose),
-            )
-            basis = basis.with_kernel(kernel)
-        system, chosen = build_system(
-            basis, noise_variance, rows, self.standardizer_,
-            num_samples=self.num_samples, seed=seed, dtype=self.dtype, rank=self.rank, widen=True,
-        )  # fmt: skip
-        fit = fit_block(
-            system,
-            chosen,
-            tol=self.tol,
-            max_iter=self.max_iter or 300,
-            max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=self._checkpoint(rows, seed),
-            verbose=bool(self.verbose),
-        )
-        self._finish_learning(seed)
-        self.diagnosis_: dict[str, Any] = {
-            "residual": float(fit.residuals[0]),
-            "residual_samples": float(np.sqrt(np.mean(fit.residuals[1:] ** 2))),
-            "effective_samples": int(self.num_samples),
-            "variance_relative_se": float((2.0 / self.num_samples) ** 0.5),
-            "space": fit.plan.space,
-            "rank": int(fit.plan.rank),
-        }
-        self._warn_unless_converged(fit.loop.converged, fit.loop.reason)
-        posterior = SampledPosterior(system.blocks.basis, *fit.solution)
-        return Fit(
-            basis.kernel,
-            Gaussian(noise_variance),
-            posterior,
-            fit.loop.num_iter,
-            fit.loop.converged,
-            fit.loop.reason,
-            fit.loop.history,
-        )
-
-    def _fit_stochastic(
-        self, rows: Rows, basis: RandomFourierBasis, noise_variance: float, seed: int
-    ) -> Fit:
-        options = StochasticOptions(
-            dense_columns=self.dense_columns,
-            row_batch=self.row_batch,
-            basis_batch=self.basis_batch,
-            control_rank=self.control_rank,
-            learn_hyperparameters=self.hyperparameters == "learn",
-        )
-        training, judge, watched = self._hold_out(rows, seed)
-        least = _LEAST_PROGRESS * self.tol * noise_variance**0.5
-        fit = fit_stochastic(
-            training,
-            self.standardizer_,
-            basis,
-            noise_variance,
-            options,
-            max_iter=self.max_iter or _MOST_STEPS,
-            max_seconds=self._seconds_left(self.max_seconds),
-            should_stop=no_progress(watched, patience=_PATIENCE, min_change=least),
-            checkpoint=self._checkpoint(rows, seed),
-            seed=seed,
-            dtype=self.dtype,
-            verbose=bool(self.verbose),
-            on_chunk=judge,
-        )
-        posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
-        history = fit.loop.history
-        self.diagnosis_ = {
-            name: history.last(name)
-            for name in ("objective", "objective_se", "residual", watched, "sampling_error")
-        } | {"averaged": fit.averaged, "dense_columns": posterior.dense_columns}
-        self._warn_unless_converged(fit.loop.converged, fit.loop.reason)
-        return Fit(
-            fit.basis.kernel,
-            Gaussian(fit.noise_variance),
-            posterior,
-            fit.loop.num_iter,
-            fit.loop.converged,
-            fit.loop.reason,
-            history,
-        )
-
-    def _hold_out(self, rows: Rows, seed: int) -> tuple[Rows, Any, str]:
-        """Return the rows to train on, what to record after each chunk, and the record that decides."""
-        if not self.validation_fraction:
-            watched = "support_residual" if self.control_rank else "residual"
-            return rows, None, watched
-        chosen = held_out_indices(rows.n, self.validation_fraction, seed, _MOST_JUDGES)
-        X, y = rows.take(chosen)
-        assert y is not None
-        inputs = self.standardizer_.transform_X(X, np.dtype(self.dtype))
-        target = self.standardizer_.transform_y(y)
-
-        def judge(state: Any, problem: Any) -> dict[str, float]:
-            basis = problem.basis.with_kernel(jax.tree.map(jnp.exp, state.hyper[0]))
-            nothing = jnp.zeros_like(state.mean)
-            mean = ChevronPosterior(basis, state.mean_average, None, nothing).mean(inputs)
-            return {"held_out_rmse": float(np.sqrt(np.mean((target - mean) ** 2)))}
-
-        return without(rows, chosen), judge, "held_out_rmse"
-
-    def _warn_unless_converged(self, converged: bool, reason: str) -> None:
-        if converged:
+        check_training(self)
+        likelihood = check_likelihood(self)
+        gaussian = isinstance(likelihood, Gaussian)
+        check_fixed(self, needs_noise=gaussian)
+        if gaussian:
             return
-        if self.solver_ == "block":
-            what = (
-                f"residual {self.diagnosis_['residual']:.2g} of the noise (tol = {self.tol:g}). Predictions lie "
-                "between those of the prior and of the posterior, and their standard deviations include what is left "
-                "undone. Give more time (max_seconds, max_iter), fewer basis functions, or a larger noise_floor."
+        refuse_learning(self, likelihood)
+        if self.noise_std is not None:
+            raise ValueError(
+                f"noise_std={self.noise_std!r} is of the Gaussian likelihood; give the {likelihood.name} one as an "
+                "object with its own hyperparameters."
             )
-        else:
-            what = (
-                "the mean may still move, see history_. Standard deviations do not include what is left undone. Give "
-                "more time (max_seconds, max_iter), or use solver='block' where it fits."
+        if self.hyperparameters == "fixed" and isinstance(self.likelihood, str):
+            raise ValueError(
+                f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
+                f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {self.likelihood!r}."
             )
-        warnings.warn(
-            f"QSGPRegressor did not converge: {reason}; {what}", ConvergenceWarning, stacklevel=5
-        )
 
-    def _checkpoint(self, rows: Rows, seed: int, suffix: str = "") -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        params = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in _NOT_OF_THE_RESULT
-        }
-        return Checkpoint(
-            f"{self.checkpoint}{suffix}",
-            self.checkpoint_seconds,
-            fingerprint=fit_fingerprint(type(self).__name__, params, rows, seed),
-        )
+    def _scales_target(self) -> bool:
+        return check_likelihood(self).scales_target
 
-    def _finish_learning(self, seed: int) -> None:
-        if self.checkpoint is not None and not Path(self.checkpoint).exists():
-            Path(f"{self.checkpoint}.learning").unlink(missing_ok=True)
+    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
+        scaling = self.standardizer_
+        if self.hyperparameters == "fixed" and self.noise_std is not None:
+            return Gaussian(fixed_noise_variance(self.noise_std, scaling))
+        likelihood = check_likelihood(self)
+        if not isinstance(self.likelihood, str):
+            return likelihood.in_units(1.0 / scaling.y_scale)
+        if isinstance(likelihood, Poisson):
+            return Poisson(max(float(np.mean(y)), 1.0 / len(y)))
+        return likelihood
 
-    # ------------------------------------------------------------ predict
-
-    def _tile_rows(self) -> int:
-        return _TILE_ROWS
-
-    def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        if with_variance:
-            return self.posterior_.mean_and_latent_variance(X)
-        return self.posterior_.mean(X), None
-
-    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        return self.posterior_.samples(X, num_samples, seed)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"solver": self.solver_, "diagnosis": self.diagnosis_}, arrays
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.solver_, self.diagnosis_ = state["solver"], state["diagnosis"]
-        kind = SampledPosterior if self.solver_ == "block" else ChevronPosterior
-        self.posterior_ = kind.from_state(state, arrays)
-        self.num_basis_ = self.posterior_.basis.num_basis
+    def _open_training(self, X: Any, y: Any) -> Rows:
+        rows = super()._open_training(X, y)
+        likelihood = check_likelihood(self)
+        if not likelihood.scales_target:
+            for _, targets in rows.batches(_CHECKED_ROWS):
+                likelihood.check_targets(targets)
+        return rows

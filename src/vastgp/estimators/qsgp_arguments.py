@@ -1,4 +1,4 @@
-"""Refusals of bad constructor arguments of `QSGPRegressor`, before any work."""
+"""Refusals of bad constructor arguments of `QSGPRegressor` and `QSGPClassifier`, before any work."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 
 from vastgp.bases.draws import KINDS
-from vastgp.estimators.arguments import check_choice, check_fixed, check_positive
+from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.likelihoods import Bernoulli, Likelihood, from_name
+
+REGRESSION = ("gaussian", "laplace", "student-t", "poisson")
 
 
 def check_arguments(model: Any) -> None:
-    """Raise ValueError for the first argument that cannot work, with what it received and what to do."""
-    for name in ("noise_floor", "tol", "checkpoint_seconds"):
+    """Raise ValueError for the first argument that cannot work, of those that both have."""
+    for name in ("tol", "checkpoint_seconds"):
         check_positive(name, getattr(model, name))
-    for name in ("start_rows", "learning_steps", "row_batch", "basis_batch", "num_samples"):
+    for name in ("start_rows", "num_samples", "row_batch", "basis_batch"):
         check_positive(name, getattr(model, name), integer=True)
+    _check_count("control_rank", model.control_rank)
     check_positive("num_basis", model.num_basis, integer=True, none="chosen by the number of rows")
     check_positive("rank", model.rank, integer=True, none="chosen by cost")
     check_positive("max_iter", model.max_iter, integer=True, none="the solver's own")
@@ -23,6 +27,8 @@ def check_arguments(model: Any) -> None:
     check_choice("solver", model.solver, ("auto", "block", "stochastic"))
     check_choice("hyperparameters", model.hyperparameters, ("subset", "learn", "fixed"))
     check_choice("frequencies", model.frequencies, KINDS)
+    if not isinstance(model.isotropic, (bool, np.bool_)):
+        raise ValueError(f"isotropic must be True or False, received {model.isotropic!r}.")
     if model.num_basis is not None and model.num_basis % 2:
         raise ValueError(
             f"num_basis must be even (cosines and sines come in pairs), received {model.num_basis}."
@@ -31,13 +37,47 @@ def check_arguments(model: Any) -> None:
         raise ValueError(
             f"num_samples must be at least 2 to estimate a variance, received {model.num_samples}."
         )
-    for name in ("dense_columns", "control_rank"):
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise ValueError(f"{name} must be an integer of at least 0, received {value!r}.")
+
+
+def check_training(model: Any) -> None:
+    """Raise ValueError for the first argument that cannot work, of those that the regressor alone has."""
+    check_positive("noise_floor", model.noise_floor)
+    check_positive("learning_steps", model.learning_steps, integer=True)
+    _check_count("dense_columns", model.dense_columns)
     share = model.validation_fraction
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(
             f"validation_fraction must be a number from 0 to less than 1, received {share!r}."
         )
-    check_fixed(model)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ValueError(f"{name} must be an integer of at least 0, received {value!r}.")
+
+
+def check_likelihood(model: Any) -> Likelihood:
+    """Return the likelihood of a regressor by its name or as given; raise ValueError for one that cannot work."""
+    chosen = model.likelihood
+    if isinstance(chosen, str):
+        chosen = from_name(chosen)
+    if not isinstance(chosen, Likelihood) or isinstance(chosen, Bernoulli):
+        raise ValueError(
+            f"likelihood must be one of {REGRESSION}, or a vastgp.likelihoods object of one of these; received "
+            f"{model.likelihood!r}. For classes, use QSGPClassifier."
+        )
+    return chosen
+
+
+def refuse_learning(model: Any, likelihood: Likelihood) -> None:
+    """Raise ValueError for what a likelihood other than the Gaussian does not have."""
+    if model.hyperparameters == "learn" and model.solver != "stochastic":
+        raise ValueError(
+            f"hyperparameters='learn' with the {likelihood.name} likelihood needs solver='stochastic'; the block "
+            "solver learns them on start_rows rows: set hyperparameters='subset'."
+        )
+    if model.solver == "stochastic" and not np.isfinite(likelihood.most_curvature()):
+        raise ValueError(
+            f"solver='stochastic' needs a likelihood of bounded curvature, which the {likelihood.name} one is not; set "
+            "solver='block'."
+        )

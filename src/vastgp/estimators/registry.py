@@ -8,6 +8,7 @@ from typing import Any
 ESTIMATORS = {
     "ExactGPRegressor": "vastgp.estimators.exact",
     "QSGPRegressor": "vastgp.estimators.qsgp",
+    "QSGPClassifier": "vastgp.estimators.qsgp_classifier",
 }
 
 

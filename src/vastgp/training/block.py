@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -83,7 +82,7 @@ def build_system(
     chosen, observed = space or choose_space(
         rows, standardizer, basis.num_basis, columns, dtype, rank
     )
-    basis = jax.tree.map(lambda leaf: _cast(leaf, dtype), basis)
+    basis = as_dtype(basis, dtype)
     options: dict[str, Any] = {
         "num_samples": num_samples, "seed": seed, "rank": chosen.rank, "precondition": precondition
     }  # fmt: skip
@@ -102,11 +101,11 @@ def choose_space(
 ) -> tuple[Plan, DistinctRows | None]:
     """Return the space that costs less, and the rows in memory, repeated ones merged, where it is theirs."""
     itemsize = np.dtype(dtype).itemsize
-    chosen = plan(rows.n, num_basis, columns, itemsize, rank)
+    chosen = plan(rows.n, num_basis, columns, itemsize, rank, rows.d)
     if chosen.space == "basis":
         return chosen, None
     observed = merge_repeated(*standardised(rows, standardizer, dtype))
-    row_rank, _ = plan_rows(len(observed.y), num_basis, columns, itemsize, rank)
+    row_rank, _ = plan_rows(len(observed.y), num_basis, columns, itemsize, rank, rows.d)
     return Plan("rows", row_rank), observed
 
 
@@ -135,6 +134,7 @@ def fit_block(
     max_seconds: float | None = None,
     checkpoint: Checkpoint | None = None,
     verbose: bool = False,
+    start: Array | None = None,
     on_product: Callable[[System, CGState], Mapping[str, float]] | None = None,
 ) -> BlockFit:
     """Solve the system for the mean and all samples together.
@@ -153,17 +153,19 @@ def fit_block(
         Wall-clock budget, checked after every product.
     checkpoint : Checkpoint, optional
     verbose : bool
+    start : Array, optional
+        A solution to start from; None: zero.
     on_product : callable, optional
         Called with the system and the state after every product; what it returns joins the record.
     """
     with precision(system.vector_dtype):
-        state = begin(system)
+        state = begin(system, start)
 
         def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
             for number in range(first, first + count):
                 state = advance(system, state)
                 checked = (number + 1) % _REPLACE_EVERY == 0
-                if checked or _worst(system.errors(state)) <= tol:
+                if checked or worst_error(system, state) <= tol:
                     state = _replace_residual(system, state)
                     checked = True
             residuals = np.asarray(system.errors(state))
@@ -189,13 +191,12 @@ def fit_block(
         return BlockFit(system.weights(state.solution), chosen, residuals, loop)
 
 
-def begin(system: System, solution: Array | None = None) -> CGState:
-    """Start conjugate gradients from a solution (one product), or from zero (none)."""
+def begin(system: System, solution: Array | None = None, product: Array | None = None) -> CGState:
+    """Start conjugate gradients from a solution (one product, unless it is given), or from zero (none)."""
     if solution is None:
-        solution, residual = jnp.zeros_like(system.right), system.right
-    else:
-        residual = system.right - system.product(solution)
-    return _start(solution, residual, system.precondition)
+        return _start(jnp.zeros_like(system.right), system.right, system.precondition)
+    product = system.product(solution) if product is None else product
+    return _start(solution, system.right - product, system.precondition)
 
 
 def advance(system: System, state: CGState) -> CGState:
@@ -223,8 +224,9 @@ def _replace_residual(system: System, state: CGState) -> CGState:
     return CGState(state.solution, residual, state.direction, fresh.energy)
 
 
-def _worst(residuals: Float[Array, " C"]) -> float:
-    values = np.asarray(residuals)
+def worst_error(system: System, state: CGState) -> float:
+    """Return the larger of the errors of the mean and of the samples, see `System.errors`."""
+    values = np.asarray(system.errors(state))
     return max(float(values[0]), _rms(values[1:]))
 
 
@@ -266,10 +268,3 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
             converged=False,
         )
     return None
-
-
-def _cast(leaf: Any, dtype: str) -> Any:
-    array = np.asarray(leaf)
-    return (
-        jnp.asarray(array, dtype) if np.issubdtype(array.dtype, np.floating) else jnp.asarray(array)
-    )

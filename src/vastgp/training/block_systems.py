@@ -44,7 +44,7 @@ from vastgp.objectives.least_squares import (
     prior_weights,
     project,
 )
-from vastgp.training.distinct_rows import DistinctRows
+from vastgp.training.distinct_rows import ObservedRows
 
 # Entries of one panel of features: 128 MB in float32, made once and used twice.
 _PANEL = 2**25
@@ -94,13 +94,13 @@ class System(Protocol):
 class RowSystem:
     """``(Phi Phi^T + sigma^2 I) [alpha, u_1, ..., u_S] = [y, Phi w0_s + eps_s]``.
 
-    Rows of features and targets are scaled by the root of how often they occur (see `DistinctRows`).
+    Rows of features and targets are scaled by the root of their weight (see `ObservedRows`).
 
     Parameters
     ----------
     basis : RandomFourierBasis
     noise_variance : float
-    observed : DistinctRows
+    observed : ObservedRows
         Standardised, in memory.
     num_samples : int
         S, the number of posterior samples.
@@ -112,29 +112,31 @@ class RowSystem:
         One made before, for nearby hyperparameters; None makes one.
     widen : bool
         Whether vectors may be float64 where the features are float32: amplitudes far above the noise need it.
+    draws : Array of shape (S, n), optional
+        `prior_draws` of the same rows and seed, where they are known.
     """
 
     def __init__(
         self,
         basis: RandomFourierBasis,
         noise_variance: float,
-        observed: DistinctRows,
+        observed: ObservedRows,
         *,
         num_samples: int,
         seed: int,
         rank: int,
         precondition: Preconditioner | None = None,
         widen: bool = False,
+        draws: Float[Array, "S n"] | None = None,
     ) -> None:
         X = jnp.asarray(observed.X)
         n, dtype = len(X), X.dtype
-        block = max(16, min(512, basis.num_pairs, _PANEL // (2 * n)))
-        self.blocks = BlockedBasis(basis, block)
+        self.blocks = BlockedBasis(basis, _block_size(basis, n))
         self.noise_variance = jnp.asarray(noise_variance, dtype)
         self.X, self.observed, self.seed, self.num_samples = X, observed, seed, num_samples
-        self.scale = jnp.sqrt(jnp.asarray(observed.counts, dtype))
+        self.scale = jnp.sqrt(jnp.asarray(observed.weights, dtype))
         noise = jax.random.normal(_stream(seed, _NOISE), (num_samples, n), dtype=dtype)
-        draws = evaluate(self.blocks, X, self._prior())
+        draws = prior_draws(basis, X, num_samples, seed) if draws is None else draws
         targets = jnp.concatenate([jnp.asarray(observed.y)[None], draws]) * self.scale
         self.right = targets.at[1:].add(jnp.sqrt(self.noise_variance) * noise)
         self.precondition = precondition or self._make_preconditioner(rank)
@@ -144,9 +146,9 @@ class RowSystem:
             self._widen()
 
     def _prior_to_noise(self) -> float:
-        """Return the trace of ``Phi Phi^T`` in noise variances, which its largest eigenvalue can come near to."""
+        """Return the trace of the weighted ``Phi Phi^T`` in noise variances: its largest eigenvalue can be near it."""
         variance = float(self.blocks.basis.kernel.total_variance())
-        return self.observed.num_rows * variance / float(self.noise_variance)
+        return float(np.sum(self.observed.weights)) * variance / float(self.noise_variance)
 
     def _widen(self) -> None:
         with precision("float64"):
@@ -155,8 +157,7 @@ class RowSystem:
         self.vector_dtype = "float64"
 
     def _prior(self) -> Array:
-        key = _stream(self.seed, _PRIOR)
-        return prior_weights(self.blocks, key, self.num_samples, self.X.dtype)
+        return _prior_weights(self.blocks, self.seed, self.num_samples, self.X.dtype)
 
     def _make_preconditioner(self, rank: int) -> Preconditioner:
         n, noise = len(self.X), float(self.noise_variance)
@@ -259,7 +260,7 @@ class BasisSystem:
         # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
         most = max(64, 1 << ((_PANEL // basis.num_basis).bit_length() - 1))
         self.tile = min(1 << (rows.n - 1).bit_length(), most)
-        self.prior = prior_weights(self.blocks, _stream(seed, _PRIOR), num_samples, self.dtype)
+        self.prior = _prior_weights(self.blocks, seed, num_samples, self.dtype)
         right = self.blocks.zeros(1 + num_samples, self.dtype)
         for X, y, mask, noise in self._noisy_tiles():
             right = right + prior_targets(self.blocks, X, mask, y, noise, self.prior)
@@ -334,6 +335,22 @@ class BasisSystem:
             by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
             by_noise = by_noise + 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
         return by_kernel, float(by_noise)
+
+
+def prior_draws(
+    basis: RandomFourierBasis, X: Float[Array, "n d"], num_samples: int, seed: int
+) -> Float[Array, "S n"]:
+    """Return ``Phi w0`` of each sample's prior draw."""
+    blocks = BlockedBasis(basis, _block_size(basis, len(X)))
+    return evaluate(blocks, X, _prior_weights(blocks, seed, num_samples, X.dtype))
+
+
+def _block_size(basis: RandomFourierBasis, num_rows: int) -> int:
+    return max(16, min(512, basis.num_pairs, _PANEL // (2 * num_rows)))
+
+
+def _prior_weights(blocks: BlockedBasis, seed: int, num_samples: int, dtype: Any) -> Array:
+    return prior_weights(blocks, _stream(seed, _PRIOR), num_samples, dtype)
 
 
 @jax.jit

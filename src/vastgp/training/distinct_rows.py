@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
+
+
+@runtime_checkable
+class ObservedRows(Protocol):
+    """What the block solver sees of the rows: ``y_i = f(x_i)`` with noise variance ``sigma^2 / weights_i``."""
+
+    @property
+    def X(self) -> Any:
+        """Inputs, shape (N, d)."""
+
+    @property
+    def y(self) -> Any:
+        """Targets, shape (N,)."""
+
+    @property
+    def weights(self) -> Any:
+        """Weights, shape (N,)."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of observations behind them."""
+
+    def noise_slope(self, noise_variance: float) -> float:
+        """Return the slope by the noise variance of what these rows leave out of the log evidence."""
 
 
 class DistinctRows(NamedTuple):
@@ -30,6 +54,11 @@ class DistinctRows(NamedTuple):
     y: Float[np.ndarray, " N"]
     counts: Int[np.ndarray, " N"]
     scatter: float
+
+    @property
+    def weights(self) -> Int[np.ndarray, " N"]:
+        """The counts: a mean of ``c`` targets is ``c`` times as certain as one."""
+        return self.counts
 
     @property
     def num_rows(self) -> int:

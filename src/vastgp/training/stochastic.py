@@ -26,10 +26,13 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
 from vastgp.objectives.sampled_elbo import optimal_diagonal
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, ShouldStop, run_chunks
+from vastgp.training.stochastic_likelihood import isotropic_covariance, likelihood_residual
+from vastgp.training.stochastic_sample import current_basis
 from vastgp.training.stochastic_setup import (
     StochasticOptions,
     fixed_rows,
@@ -53,7 +56,8 @@ class StochasticFit:
     ----------
     basis : RandomFourierBasis
         With the final hyperparameters.
-    noise_variance : float
+    likelihood : Likelihood
+        With the final hyperparameters, standardised units.
     mean : Array of shape (2, P)
         Posterior mean of the weights.
     columns : Array of shape (q, 2, P), or None
@@ -67,7 +71,7 @@ class StochasticFit:
     """
 
     basis: RandomFourierBasis
-    noise_variance: float
+    likelihood: Likelihood
     mean: Float[Array, "2 P"]
     columns: Float[Array, "q 2 P"] | None
     diagonal: Float[Array, "2 P"]
@@ -79,7 +83,7 @@ def fit_stochastic(
     rows: Rows,
     standardizer: Standardizer,
     basis: RandomFourierBasis,
-    noise_variance: float,
+    likelihood: Likelihood,
     options: StochasticOptions | None = None,
     *,
     max_iter: int | None = 20_000,
@@ -101,8 +105,8 @@ def fit_stochastic(
         Their scaling.
     basis : RandomFourierBasis
         With its kernel in standardised units: the hyperparameters to start from.
-    noise_variance : float
-        In standardised units.
+    likelihood : Likelihood
+        In standardised units: Gaussian, where learning starts from its noise, or one of bounded curvature.
     options : StochasticOptions, optional
         Sizes, control variates, optimiser.
     max_iter, max_seconds, should_stop, checkpoint, verbose
@@ -125,9 +129,16 @@ def fit_stochastic(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
-    plan = make_plan(options or StochasticOptions(), rows.n, basis)
+    gaussian = isinstance(likelihood, Gaussian)
+    plan = make_plan(options or StochasticOptions(), rows.n, basis, gaussian)
+    noise_variance = 1.0 / likelihood.most_curvature()
+    if plan.dense_columns and not gaussian:
+        raise ValueError(
+            f"dense_columns = {plan.dense_columns} needs the Gaussian likelihood: with the {likelihood.name} one the "
+            "covariance is diagonal. Set dense_columns=0, or use solver='block', whose samples have all correlations."
+        )
     with precision(dtype):
-        problem = make_problem(plan, rows, standardizer, basis, noise_variance, seed, dtype)
+        problem = make_problem(plan, rows, standardizer, basis, likelihood, seed, dtype)
         _compile(plan, problem, noise_variance, dtype)
         state = start_state(plan, problem, noise_variance, dtype)
 
@@ -187,13 +198,24 @@ def _diagnostics(
         "residual": float(residual**0.5),
     }
     if plan.support_rows:
-        exact = np.asarray(problem.support_y - state.support[:, 0], np.float64)
+        exact = np.asarray(_support_residual(plan, problem, state), np.float64)
         found["support_residual"] = float(np.mean(exact**2) ** 0.5)
         found["sampling_error"] = float(np.nanmean(records[:, 2]) ** 0.5)
         found["control_coefficient"] = float(state.coefficient.value)
-    if plan.learn:
+    if plan.learn and plan.gaussian:
         found["noise_variance"] = float(jnp.exp(state.hyper[1]))
     return found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _support_residual(plan: StepPlan, problem: Problem, state: State) -> Array:
+    """Return the residual at the support rows, where the function is known."""
+    basis, noise_variance = current_basis(problem, state.hyper, plan)
+    _, variance = isotropic_covariance(plan, basis, state.curvature)
+    residual = likelihood_residual(
+        plan, problem.likelihood, problem.support_y, state.support[:, :1], noise_variance, variance
+    )
+    return residual[:, 0]
 
 
 def _finish(
@@ -211,22 +233,30 @@ def _finish(
     kernel = jax.tree.map(jnp.exp, log_kernel) if plan.learn else problem.basis.kernel
     basis, noise = problem.basis.with_kernel(kernel), float(jnp.exp(log_noise))
     seen, target = fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS)
-    X, target = jnp.asarray(seen, dtype), target[:_JUDGE_ROWS]
+    X, judged = jnp.asarray(seen, dtype), jnp.asarray(target[:_JUDGE_ROWS], dtype)
     blocks = BlockedBasis.cut(basis)
+    likelihood: Likelihood = Gaussian(noise) if plan.gaussian else problem.likelihood
+    variance = isotropic_covariance(plan, basis, state.curvature)[1]
 
     def judge(mean: Array) -> float:
-        """Return ``sigma^2 / n L_mu + mean square of y``, from some rows (L_mu: eq. (2))."""
-        values = np.asarray(evaluate_one(blocks, X[:_JUDGE_ROWS], blocks.pad(mean)))
-        penalty = float(jnp.vdot(mean, mean)) * noise / rows.n
-        return float(np.mean((target - values) ** 2)) + penalty
+        """Return what the mean takes from the bound, per row, from some rows (eq. (2))."""
+        values = evaluate_one(blocks, X[:_JUDGE_ROWS], blocks.pad(mean))
+        penalty = 0.5 * float(jnp.vdot(mean, mean)) / rows.n
+        return penalty - float(jnp.mean(likelihood.expected_log_prob(judged, values, variance)))
 
     averaged = judge(state.mean_average) <= judge(state.mean)
     return StochasticFit(
         basis=basis,
-        noise_variance=noise,
+        likelihood=likelihood,
         mean=state.mean_average if averaged else state.mean,
         columns=state.columns_average if plan.dense_columns else None,
-        diagonal=diagonal_columns(basis, noise, X, rows.n, plan.dense_columns),
+        diagonal=diagonal_columns(
+            basis,
+            1.0 / float(state.curvature) if not plan.gaussian else noise,
+            X,
+            rows.n,
+            plan.dense_columns,
+        ),
         averaged=averaged,
         loop=loop,
     )

@@ -47,7 +47,7 @@ def current_basis(problem: Problem, hyper: Any, plan: StepPlan) -> tuple[RandomF
     return problem.basis.with_kernel(kernel), jnp.exp(log_noise)
 
 
-def _flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
+def flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
     return phi.reshape(phi.shape[0], phi.shape[1] * phi.shape[2])
 
 
@@ -116,8 +116,8 @@ def _sample(
         columns = state.columns[chosen[:, None, None], jnp.arange(2)[None, :, None], pairs]
         weights = jnp.concatenate([weights, columns.reshape(plan.column_batch, -1)])
     weights = weights.T
-    phi = _flat(features_of_spectrum(X, present))
-    phi_support = _flat(features_of_spectrum(problem.support_X, fixed))
+    phi = flat(features_of_spectrum(X, present))
+    phi_support = flat(features_of_spectrum(problem.support_X, fixed))
     product = sampled_product(phi, weights, factor)
     running = state.support[:, jnp.concatenate([jnp.zeros(1, jnp.int32), 1 + chosen])]
     support_error = sampled_product(phi_support, weights, factor) - running
@@ -145,8 +145,8 @@ def estimate_bound(
     common: dict[str, Any] = {
         "noise_variance": noise_variance, "row_factor": plan.num_rows / plan.row_batch
     }  # fmt: skip
-    phi_i = _flat(basis.features(X, i.pairs)) if plan.learn else i.phi
-    phi_j = _flat(basis.features(X, j.pairs)) if plan.learn else j.phi
+    phi_i = flat(basis.features(X, i.pairs)) if plan.learn else i.phi
+    phi_j = flat(basis.features(X, j.pairs)) if plan.learn else j.phi
     # What is subtracted has mean zero whatever the hyperparameters are.
     f_i = sampled_product(phi_i, i.weights, i.factor) - coefficient * i.error
     f_j = sampled_product(phi_j, j.weights, j.factor) - coefficient * j.error
@@ -169,7 +169,7 @@ def estimate_bound(
             )
     # scales of Proposition 1 from rows of their own: independent of the minibatch, so unbiased
     spectrum = basis.spectrum(i.pairs, X.shape[1], X.dtype) if plan.learn else i.spectrum
-    scales = _flat(features_of_spectrum(problem.scale_X, spectrum))
+    scales = flat(features_of_spectrum(problem.scale_X, spectrum))
     gram = plan.num_rows * jnp.mean(scales**2, axis=0)
     diagonal = jax.lax.stop_gradient(optimal_diagonal(gram, 1.0, noise_variance))
     order = function_order(i.pairs)

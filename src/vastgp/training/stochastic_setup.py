@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import generator
 from vastgp.kernels import Kernel
+from vastgp.likelihoods import Likelihood
 from vastgp.linalg.nystrom import SupportOperators, support_operators
 from vastgp.objectives.control_variates import FittedCoefficient
 from vastgp.objectives.least_squares import BlockedBasis, project
@@ -92,8 +93,10 @@ class StochasticOptions:
                 )
 
 
-def make_plan(options: StochasticOptions, num_rows: int, basis: RandomFourierBasis) -> StepPlan:
-    """Return the sizes of a step for this many rows and basis functions.
+def make_plan(
+    options: StochasticOptions, num_rows: int, basis: RandomFourierBasis, gaussian: bool = True
+) -> StepPlan:
+    """Return the sizes of a step for this many rows and basis functions, and whether the likelihood is Gaussian.
 
     Raises
     ------
@@ -129,6 +132,7 @@ def make_plan(options: StochasticOptions, num_rows: int, basis: RandomFourierBas
         learn_every=options.learn_every,
         learning_rate_hyper=options.learning_rate_hyper,
         target_control=options.target_control,
+        gaussian=gaussian,
     )
 
 
@@ -147,12 +151,12 @@ def make_problem(
     rows: Rows,
     standardizer: Standardizer,
     basis: RandomFourierBasis,
-    noise_variance: float,
+    likelihood: Likelihood,
     seed: int,
     dtype: str,
 ) -> Problem:
     """Choose the fixed rows and make what depends on them."""
-    p = plan.support_rows
+    p, noise_variance = plan.support_rows, 1.0 / likelihood.most_curvature()
     X, y = fixed_rows(rows, standardizer, seed, 0, p + _PROBE_ROWS)
     # where there are too few rows for others, the probe shares some with the support
     probe = X[-_PROBE_ROWS:]
@@ -171,6 +175,7 @@ def make_problem(
             target_support = jnp.zeros_like(target_support)
     return Problem(
         basis=basis,
+        likelihood=as_dtype(likelihood, dtype),
         seed=jnp.asarray(seed_key(seed)),
         support_X=support_X,
         support_y=jnp.asarray(y[:p], dtype),
@@ -276,6 +281,7 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
         column_squares=jnp.zeros((q, 2, P) if adagrad else (0,), dtype),
         coefficient=FittedCoefficient.start(jnp.dtype(dtype)),
         target_product=jnp.zeros((), dtype),
+        curvature=jnp.asarray(1.0 / noise_variance, dtype),
         hyper=hyper,
         hyper_state=hyper_optimizer(plan).init(hyper),
     )

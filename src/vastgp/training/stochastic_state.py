@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Array, Float, Int, UInt32
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.likelihoods import Likelihood
 from vastgp.objectives.control_variates import FittedCoefficient
 
 # Up to this size the preconditioner's matrix costs less than the features that it is made from.
@@ -35,6 +36,7 @@ class StepPlan:
     learn_every: int
     learning_rate_hyper: float
     target_control: bool
+    gaussian: bool
 
     @property
     def head(self) -> int:
@@ -61,6 +63,7 @@ class Problem(NamedTuple):
     """What stays the same during a fit."""
 
     basis: RandomFourierBasis  # as it was at the start: control variates are frozen to it (F.3)
+    likelihood: Likelihood  # not used where it is Gaussian: its noise is a hyperparameter
     seed: UInt32[Array, "2"]
     support_X: Float[Array, "p d"]
     support_y: Float[Array, " p"]
@@ -87,5 +90,6 @@ class State(NamedTuple):
     column_squares: Float[Array, "..."]
     coefficient: FittedCoefficient
     target_product: Float[Array, ""]  # b^T mu
-    hyper: Any  # logarithms of (kernel, noise variance)
+    curvature: Float[Array, ""]  # running mean of -E[d^2 log p / df^2] over the rows seen
+    hyper: Any  # logarithms of (kernel, noise variance); the latter is 1 / the largest curvature of other likelihoods
     hyper_state: Any

@@ -15,6 +15,11 @@ from vastgp.bases.draws import typed_key
 from vastgp.objectives.control_variates import FittedCoefficient, running_product
 from vastgp.objectives.sampled_elbo import mean_gradient
 from vastgp.training.index_sets import stratified_indices
+from vastgp.training.stochastic_likelihood import (
+    estimate_likelihood_bound,
+    isotropic_covariance,
+    likelihood_residual,
+)
 from vastgp.training.stochastic_sample import (
     Sample,
     current_basis,
@@ -30,6 +35,8 @@ OBJECTIVE_EVERY = 5
 # A step multiplies an entry c_rr of the diagonal by at most exp of this, and keeps it positive.
 _MOST_LOG_CHANGE = 0.5
 _ADAGRAD_EPSILON = 1e-10
+# Weight of a new batch in the running mean of the curvature.
+_FORGET = 0.02
 
 
 def hyper_optimizer(plan: StepPlan) -> optax.GradientTransformation:
@@ -39,16 +46,21 @@ def hyper_optimizer(plan: StepPlan) -> optax.GradientTransformation:
 
 def _half_gradient(
     plan: StepPlan,
+    problem: Problem,
     own: Sample,
     other: Sample,
-    targets: Float[Array, "n r"],
+    y: Float[Array, " n"],
     alpha: Float[Array, ""],
     seen: FittedCoefficient,
     noise_variance: Float[Array, ""],
+    latent_variance: Float[Array, ""],
 ) -> tuple[Float[Array, "r c"], FittedCoefficient]:
     """Return half the gradient of ``L_mu`` and ``L_Sigma`` at one set, and the moments of its control variate."""
     n = plan.num_rows
-    residual = other.product - alpha * other.error - targets
+    estimate = other.product - alpha * other.error
+    residual = likelihood_residual(
+        plan, problem.likelihood, y, estimate, noise_variance, latent_variance
+    )
     gradient = mean_gradient(
         own.phi,
         residual.T,
@@ -57,7 +69,7 @@ def _half_gradient(
         row_factor=n / plan.row_batch,
     )
     if plan.control == "interpolation":
-        return gradient, seen.update(other.product[:, 0] - targets[:, 0], other.error[:, 0])
+        return gradient, seen.update(other.product[:, 0] - y, other.error[:, 0])
     if plan.control == "rows":
         # gradient of eq. (3) at one set, the expectation's part split evenly between both
         control = (n / (plan.support_rows * noise_variance)) * (
@@ -203,19 +215,30 @@ def step(
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     chosen = stratified_indices(keys[2], plan.column_batch, 0, plan.dense_columns)
     i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
-    targets = jnp.zeros_like(i.product).at[:, 0].set(y)
     alpha = state.coefficient.value
     rate = plan.learning_rate / (1.0 + plan.decay * t.astype(X.dtype))
-    new = _apply(plan, problem, state, i, j, chosen, targets, noise_variance, rate)
+    new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, rate)
 
     def bound(hyper: Any) -> Array:
-        return estimate_bound(plan, problem, hyper, X, y, i, j, chosen, alpha, state.target_product)
+        if plan.gaussian:
+            return estimate_bound(
+                plan, problem, hyper, X, y, i, j, chosen, alpha, state.target_product
+            )
+        return estimate_likelihood_bound(plan, problem, hyper, X, y, i, j, alpha, state.curvature)
 
     missing = jnp.full((), jnp.nan, X.dtype)
     objective = jax.lax.cond(t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing)
     if plan.learn:
         new = _learn(plan, new, state, bound)
-    residual = jnp.mean((i.product - alpha * i.error - targets)[:, 0] ** 2)
+    _, latent_variance = isotropic_covariance(plan, basis, state.curvature)
+    estimate = i.product - alpha * i.error
+    missing_of = likelihood_residual(
+        plan, problem.likelihood, y, estimate, noise_variance, latent_variance
+    )
+    residual = jnp.mean(missing_of[:, 0] ** 2)
+    if not plan.gaussian:
+        seen = jnp.mean(problem.likelihood.sites(y, estimate[:, 0], latent_variance)[1])
+        new = new._replace(curvature=state.curvature + _FORGET * (seen - state.curvature))
     error = jnp.mean(i.support_error[:, 0] ** 2) if plan.support_rows else missing
     return new._replace(iteration=t + 1), (objective, residual, error)
 
@@ -227,20 +250,21 @@ def _apply(
     i: Sample,
     j: Sample,
     chosen: Int[Array, " k"],
-    targets: Float[Array, "n r"],
+    y: Float[Array, " n"],
     noise_variance: Float[Array, ""],
     rate: Float[Array, ""],
 ) -> State:
     """Return the state after the step on mean and dense columns."""
     # the coefficient of earlier steps, for both sets: it must not know the present sample
     alpha, coefficient = state.coefficient.value, state.coefficient
+    _, latent_variance = isotropic_covariance(plan, problem.basis, state.curvature)
     mean, columns, support = state.mean, state.columns, state.support
     squares, column_squares = state.squares, state.column_squares
     product = state.target_product
     which = jnp.concatenate([jnp.zeros(1, jnp.int32), 1 + chosen])
     for own, other in ((i, j), (j, i)):
         gradient, coefficient = _half_gradient(
-            plan, own, other, targets, alpha, coefficient, noise_variance
+            plan, problem, own, other, y, alpha, coefficient, noise_variance, latent_variance
         )
         old = jnp.zeros_like(gradient)
         if plan.optimizer == "adagrad":

@@ -9,6 +9,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32
+from vastgp.likelihoods import Gaussian
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
 from vastgp.training.stochastic_sample import draw_samples, function_order
 from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
@@ -41,7 +42,7 @@ def test_few_rows_far_from_all_others_do_not_make_it_diverge():
     kernel = Matern32(3.0 / np.std(X, axis=0), 20.0)
     basis = RandomFourierBasis(kernel, jnp.asarray(seed_key(0)), 4000)
     options = StochasticOptions(row_batch=50, basis_batch=400, control_rank=100)
-    fit = fit_stochastic(rows, standardizer, basis, 0.01, options, max_iter=600)
+    fit = fit_stochastic(rows, standardizer, basis, Gaussian(0.01), options, max_iter=600)
     residual = np.array(fit.loop.history.values["residual"])
     assert residual[-4:].mean() < 1.02 * residual[2:].min() + 0.01
 
@@ -62,7 +63,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
     plan = make_plan(options, rows.n, basis)
     chosen = jnp.array([0, 3, 6])
     with precision("float64"):
-        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, "float64")
+        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
         state = start_state(plan, problem, 0.01, "float64")
         keys = jax.random.split(jax.random.key(1), 2)
         own, _ = draw_samples(
@@ -97,7 +98,7 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     )
     plan = make_plan(options, rows.n, basis)
     with precision("float64"):
-        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, "float64")
+        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
         pairs = jnp.arange(basis.num_pairs)
         phi = np.asarray(problem.basis.features(problem.support_X, pairs))
     share = np.where(np.arange(basis.num_pairs) < plan.head, 1.0, 1.0 / plan.tail_factor)
@@ -118,7 +119,7 @@ def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
         basis,
     )
     with precision(dtype):
-        problem = make_problem(plan, rows, standardizer, basis, 0.01, 0, dtype)
+        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, dtype)
         phi = np.asarray(problem.basis.features(problem.support_X, jnp.arange(2)))
     head = np.stack([phi[:, 0, 0], phi[:, 1, 0], phi[:, 0, 1], phi[:, 1, 1]], axis=1)
     np.testing.assert_allclose(problem.head_solution, problem.deflator @ head, rtol=1e-3, atol=1e-5)

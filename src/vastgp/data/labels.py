@@ -1,0 +1,138 @@
+"""Class labels of any type, as numbers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import files, validate
+from vastgp.data.open import as_rows
+from vastgp.data.rows import Rows
+from vastgp.data.tables import Table, is_table, open_table
+
+
+def open_labelled(
+    X: Any, y: Any, *, min_rows: int = 1, estimator: str = "model"
+) -> tuple[Rows, np.ndarray]:
+    """Open a data set whose target is a class.
+
+    Parameters
+    ----------
+    X, y
+        As in `as_rows`, with labels of any one type in ``y``: numbers, booleans, text.
+    min_rows, estimator
+        As in `as_rows`.
+
+    Returns
+    -------
+    rows : Rows
+        Targets are the numbers of the classes, from 0.
+    classes : ndarray of shape (K,)
+        The distinct labels, sorted.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two classes, for targets that are not classes (fractions), and as `as_rows`.
+    """
+    labels, name, others = _labels(X, y, estimator)
+    classes, numbers = encode(labels)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]!r} in all {len(labels)} rows): {estimator} needs rows of at least "
+            "two classes. Add rows of another class, or check how the rows were selected."
+        )
+    rows = as_rows(
+        X, numbers.astype(np.float64), feature_names=others, min_rows=min_rows, estimator=estimator
+    )
+    rows.target_name = name or rows.target_name
+    return rows, classes
+
+
+def read_labels(X: Any, y: Any, *, estimator: str = "model") -> np.ndarray:
+    """Return the labels that `open_labelled` would encode, as they are."""
+    return _labels(X, y, estimator)[0]
+
+
+def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, sorted, and the number of each row's."""
+    from sklearn.utils.multiclass import check_classification_targets
+
+    if labels.dtype.kind == "O":
+        missing = [i for i, label in enumerate(labels) if label is None or label != label]
+        if missing:
+            raise ValueError(
+                f"y has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
+            )
+        kinds = sorted({type(label).__name__ for label in labels})
+        if len(kinds) > 1 and "str" in kinds:
+            raise ValueError(
+                f"y has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
+            )
+        labels = np.asarray(labels.tolist())
+    if labels.dtype.kind == "f":
+        validate.check_finite(labels, "y")
+    check_classification_targets(labels)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    return classes, numbers
+
+
+def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the numbers of labels among known classes.
+
+    Raises
+    ------
+    ValueError
+        For a label that is none of them.
+    """
+    known = {label: number for number, label in enumerate(classes.tolist())}
+    try:
+        return np.array([known[label] for label in labels.tolist()], dtype=np.int64)
+    except KeyError as error:
+        raise ValueError(
+            f"y holds the label {error.args[0]!r}, which was not among the classes of the fit: "
+            f"{validate.listed(classes.tolist())}. Remove these rows, or fit with rows of that class."
+        ) from None
+
+
+def _labels(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, list[str] | None]:
+    """Return labels, the name of their column, and the names of the other columns where it is one of a table's."""
+    table = _table_of(X)
+    if table is not None and isinstance(y, str | os.PathLike) and os.fspath(y) in table.names:
+        name = os.fspath(y)
+        return table.column(name), name, [other for other in table.names if other != name]
+    if isinstance(X, str | os.PathLike) and files.suffix_of(Path(X)) == ".npz":
+        name = "y" if y is None else y
+        if isinstance(name, str) and name in files.npz_names(Path(X)):
+            with np.load(X, allow_pickle=False) as stored:
+                return _one_column(stored[name]), name, None
+    if isinstance(y, str | os.PathLike):
+        if table is not None and not os.fspath(y).lower().endswith(".npy"):
+            raise validate.missing_target_error(os.fspath(y), table.names, table.where)
+        return _one_column(np.load(y, allow_pickle=False)), None, None
+    if y is None and isinstance(X, Rows):
+        y = X.y
+    validate.check_target_given(y, estimator)
+    name = getattr(y, "name", None)
+    return _one_column(y), name if isinstance(name, str) else None, None
+
+
+def _one_column(y: Any) -> np.ndarray:
+    from sklearn.utils.validation import column_or_1d
+
+    # of a list with several types NumPy would make text
+    labels = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+    return np.asarray(column_or_1d(labels, warn=True))
+
+
+def _table_of(X: Any) -> Table | None:
+    if is_table(X):
+        return open_table(X)
+    if isinstance(X, str | os.PathLike):
+        files.check_exists(Path(X), "X")
+        if files.is_table_file(Path(X)):
+            return files.open_table_file(Path(X))
+    return None

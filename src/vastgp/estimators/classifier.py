@@ -1,0 +1,170 @@
+"""What all classifiers share: labels of any type, class probabilities, scores."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._precision import precision
+from vastgp.data import Rows
+from vastgp.data.labels import encode_as, open_labelled, read_labels
+from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.base import BaseGP
+
+
+class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
+    """Base of the classifiers of two classes, see `BaseGP`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels, sorted. The function is that of the second one: it is likely where the function is large.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _scales_target(self) -> bool:
+        return False
+
+    def _open_training(self, X: Any, y: Any) -> Rows:
+        rows, classes = open_labelled(
+            X, y, min_rows=self._least_rows(), estimator=type(self).__name__
+        )
+        if len(classes) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. y holds {len(classes)} classes: "
+                f"sklearn.multiclass.OneVsRestClassifier({type(self).__name__}()) fits one function for each."
+            )
+        self.classes_ = classes
+        rows.y = 2.0 * rows.y - 1.0  # labels -1 and 1
+        return rows
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the posterior mean of the function: above 0 where the second class is the likelier one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self, "posterior_")
+        return self._by_tiles(self._open(X), False)[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likelier class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+            Anything that ``fit`` takes; read and predicted by tiles of rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels of ``classes_``.
+        """
+        check_is_fitted(self, "posterior_")
+        # the probability, E[g(f)] with a symmetric g, is above a half just where the mean is above zero
+        return self.classes_[(self.decision_function(X) > 0.0).astype(np.int64)]
+
+    def predict_proba(self, X: Any, method: Any = "mean") -> np.ndarray:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        method : {"mean", "median"}, default "mean"
+            ``"mean"`` averages over the posterior of the function: less certain where little is known. ``"median"`` is
+            the probability at the function's mean, the median of the posterior of the probability: what Evans and Nair
+            (2020) report, as their mean-field variance is too large.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self, "posterior_")
+        if method not in ("mean", "median"):
+            raise ValueError(f"method must be 'mean' or 'median', received {method!r}.")
+        mean, variance = self._by_tiles(self._open(X), method == "mean")
+        with precision("float64"):
+            if method == "mean":
+                second = np.asarray(self.likelihood_.predictive_mean(mean, variance))
+            else:
+                second = np.asarray(self.likelihood_.median(mean))
+        return np.stack([1.0 - second, second], axis=1)
+
+    def latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and standard deviation of the function at the rows of ``X``."""
+        check_is_fitted(self, "posterior_")
+        mean, variance = self._by_tiles(self._open(X), True)
+        return mean, np.sqrt(variance)
+
+    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return the log probability of each row's label, in nats; its mean is the negative NLPD.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        y : array-like of shape (n,) or str
+            Labels, or the name of their column.
+        """
+        check_is_fitted(self, "posterior_")
+        signs = 2.0 * self._numbers(X, y) - 1.0
+        mean, variance = self._by_tiles(self._open(X), True)
+        with precision("float64"):
+            return np.asarray(self.likelihood_.log_density(signs, mean, variance))
+
+    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw joint samples of the function from the posterior; the link makes probabilities of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        n_samples : int, default 1
+        random_state : int, RandomState or None, default 0
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+        """
+        check_is_fitted(self, "posterior_")
+        check_positive("n_samples", n_samples, integer=True)
+        inputs = np.concatenate([tile for tile, _ in self._tiles(self._open(X))])
+        with precision(self.dtype):
+            return np.asarray(self._sample_latent(inputs, int(n_samples), seed_from(random_state)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is predicted correctly.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+        sample_weight : array-like of shape (n,), optional
+        """
+        check_is_fitted(self, "posterior_")
+        correct = self.predict(X) == self.classes_[self._numbers(X, y)]
+        return float(np.average(correct, weights=sample_weight))
+
+    def _more_header(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        model = super()._from_file(header, arrays)
+        model.classes_ = np.array(header["classes"], dtype=header["classes_dtype"])
+        return model
+
+    def _numbers(self, X: Any, y: Any) -> np.ndarray:
+        return encode_as(read_labels(X, y, estimator=type(self).__name__), self.classes_)
