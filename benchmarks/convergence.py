@@ -21,6 +21,7 @@ from table import RESULTS, put, rows
 from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
+from vastgp.likelihoods import Gaussian
 from vastgp.metrics import regression_report
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
 from vastgp.posteriors.chevron import ChevronPosterior
@@ -128,10 +129,12 @@ def run_stochastic(
         return trace.note(state, measure)
 
     fit = fit_stochastic(
-        start["rows"], start["standardizer"], start["basis"], start["noise_variance"], options,
+        start["rows"], start["standardizer"], start["basis"], Gaussian(start["noise_variance"]), options,
         max_iter=None, max_seconds=seconds, on_chunk=look, seed=seed,
     )  # fmt: skip
-    return ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal), fit.noise_variance
+    return ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal), float(
+        fit.likelihood.noise_variance
+    )
 
 
 def rmse(values: Any, target: np.ndarray) -> float:

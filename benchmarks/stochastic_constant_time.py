@@ -28,6 +28,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.kernels import RBF
+from vastgp.likelihoods import Gaussian
 from vastgp.posteriors.chevron import ChevronPosterior
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
 from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
@@ -59,7 +60,7 @@ class Runner:
         basis = make_basis(m)
         self.plan = make_plan(options, n, basis)
         self.problem = make_problem(
-            self.plan, self.rows, self.standardizer, basis, NOISE, 0, "float32"
+            self.plan, self.rows, self.standardizer, basis, Gaussian(NOISE), 0, "float32"
         )
         self.state = start_state(self.plan, self.problem, NOISE, "float32")
         self.done = 0
@@ -110,7 +111,7 @@ def measure_memory(m: int, steps: int) -> dict[str, float]:
     rows, standardizer = make_rows(40_000)
     jax.block_until_ready(jnp.zeros(1) + 1)
     before = resident_mb()
-    fit = fit_stochastic(rows, standardizer, make_basis(m), NOISE, max_iter=steps)
+    fit = fit_stochastic(rows, standardizer, make_basis(m), Gaussian(NOISE), max_iter=steps)
     after_fit = peak_mb()
     posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
     posterior.mean_and_latent_variance(standardizer.transform_X(rows.X[:1000]))

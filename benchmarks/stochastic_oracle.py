@@ -18,6 +18,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
+from vastgp.likelihoods import Gaussian
 from vastgp.posteriors.chevron import ChevronPosterior
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
 
@@ -83,7 +84,9 @@ def main() -> None:
             decay=asked.decay,
         )
         began = time.perf_counter()
-        fit = fit_stochastic(rows, standardizer, basis, noise, options, max_iter=asked.iterations)
+        fit = fit_stochastic(
+            rows, standardizer, basis, Gaussian(noise), options, max_iter=asked.iterations
+        )
         seconds = time.perf_counter() - began
         posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
         mine, variance = posterior.mean_and_latent_variance(new)

@@ -1,0 +1,120 @@
+"""Small classification sets beside scikit-learn's Gaussian process: one JSON line for each data set, split and method.
+
+VASTGP_DATA=/path/to/npz python benchmarks/classification.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from table import RESULTS, put, rows
+from vastgp import QSGPClassifier
+from vastgp.metrics import classification_report
+
+OUT = RESULTS / "classification.jsonl"
+DATA_SETS = ("banana", "ionosphere", "sonar")
+SPLITS, TEST_SHARE = 5, 0.1
+# scikit-learn's evidence takes O(n^3) and gradients O(n^3) a hyperparameter: its kernel is learned on so many rows.
+LEARNED_ROWS = 1000
+
+
+def split_of(name: str, split: int) -> tuple[np.ndarray, ...]:
+    """Return standardised training and test rows of one of the random splits."""
+    with np.load(Path(os.environ["VASTGP_DATA"]) / f"{name}.npz") as stored:
+        X, y = stored["X"].astype(np.float64), stored["y"]
+    order = np.random.default_rng(split).permutation(len(y))
+    test, train = np.split(order, [round(TEST_SHARE * len(y))])
+    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
+    X = (X - mean) / np.where(scale > 0, scale, 1.0)
+    return X[train], y[train], X[test], y[test]
+
+
+def scikit_learn(X: np.ndarray, y: np.ndarray, ard: bool) -> Any:
+    """Fit scikit-learn's classifier (Laplace's approximation, logistic link)."""
+    d = X.shape[1]
+    scales = np.full(d, d**0.5) if ard else d**0.5
+    kernel = ConstantKernel(1.0, (1e-4, 1e4)) * RBF(scales, (1e-3, 1e3))
+    few = np.random.default_rng(0).permutation(len(y))[:LEARNED_ROWS]
+    model = GaussianProcessClassifier(kernel, random_state=0).fit(X[few], y[few])
+    if len(few) == len(y):
+        return model
+    return GaussianProcessClassifier(model.kernel_, optimizer=None).fit(X, y)
+
+
+METHODS: dict[str, Any] = {
+    "vastgp": lambda X, y: QSGPClassifier().fit(X, y),
+    "vastgp-rbf": lambda X, y: QSGPClassifier("rbf").fit(X, y),
+    "scikit-learn": lambda X, y: scikit_learn(X, y, ard=False),
+    "scikit-learn-ard": lambda X, y: scikit_learn(X, y, ard=True),
+}
+
+
+def run(name: str, split: int, method: str) -> dict[str, Any]:
+    """Fit and score one method."""
+    X, y, X_test, y_test = split_of(name, split)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model = METHODS[method](X, y)
+    seconds = time.perf_counter() - began
+    report = classification_report(y_test, model.predict_proba(X_test), classes=model.classes_)
+    return {
+        "dataset": name,
+        "split": split,
+        "method": method,
+        "rows": len(y),
+        "seconds": round(seconds, 2),
+        "kernel": repr(model.kernel_)[:200],
+        **{key: float(report[key]) for key in ("accuracy", "nlpd", "brier", "ece")},
+    }
+
+
+def show(results: list[dict[str, Any]]) -> None:
+    """Print means over the splits."""
+    print(
+        "| data | method | splits | NLPD | accuracy | Brier | seconds |\n|---|---|---|---|---|---|---|"
+    )
+    for name in DATA_SETS:
+        for method in METHODS:
+            of = [r for r in results if r["dataset"] == name and r["method"] == method]
+            if of:
+                mean = {
+                    key: float(np.mean([r[key] for r in of]))
+                    for key in ("nlpd", "accuracy", "brier", "seconds")
+                }
+                print(
+                    f"| {name} | {method} | {len(of)} | {mean['nlpd']:.3f} | {mean['accuracy']:.3f} | "
+                    f"{mean['brier']:.3f} | {mean['seconds']:.1f} |"
+                )
+
+
+def main() -> None:
+    """Run what was asked for and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", nargs="*", default=list(DATA_SETS))
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    asked = parser.parse_args()
+    for name in asked.datasets:
+        for split in range(asked.splits):
+            for method in asked.methods:
+                result = run(name, split, method)
+                put(OUT, result, ("dataset", "split", "method"))
+                print(json.dumps({k: result[k] for k in ("dataset", "split", "method", "nlpd", "accuracy", "seconds")}), flush=True)  # fmt: skip
+    show(rows(OUT))
+
+
+if __name__ == "__main__":
+    main()
