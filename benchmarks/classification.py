@@ -112,7 +112,8 @@ def main() -> None:
             for method in asked.methods:
                 result = run(name, split, method)
                 put(OUT, result, ("dataset", "split", "method"))
-                print(json.dumps({k: result[k] for k in ("dataset", "split", "method", "nlpd", "accuracy", "seconds")}), flush=True)  # fmt: skip
+                shown = ("dataset", "split", "method", "nlpd", "accuracy", "seconds")
+                print(json.dumps({name: result[name] for name in shown}), flush=True)
     show(rows(OUT))
 
 

@@ -45,7 +45,7 @@ def test_outliers_move_robust_fits_less(robust):
 
 
 def test_the_noise_is_in_units_of_the_target(robust):
-    X, y, f = wave(300, 0, outliers=0.1)
+    _, y, f = wave(300, 0, outliers=0.1)
     if isinstance(robust.likelihood_, Laplace):  # the mean size of the residuals is the best scale
         assert float(robust.likelihood_.scale) == pytest.approx(np.mean(np.abs(y - f)), rel=0.2)
     else:  # nine in ten of them are standard normal
