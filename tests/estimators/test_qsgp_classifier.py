@@ -1,10 +1,12 @@
 """`QSGPClassifier` keeps the promises of every classifier, with both links and ways to find the sites."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from estimators.classifier_conformance import ClassifierConformance, small_classes
 from vastgp import QSGPClassifier
+from vastgp._precision import precision
 from vastgp.kernels import RBF
 from vastgp.training import block_sites
 
@@ -60,3 +62,66 @@ def test_sites_from_samples_are_those_of_the_factorisation(monkeypatch, link):
     # the error of a variance from 512 samples, sqrt(2 / 512), enters the sites averaged over rows
     assert np.max(np.abs(found - mean) / std) < 0.15
     np.testing.assert_allclose(its_std, std, rtol=0.1)
+
+
+@pytest.mark.parametrize("bound", ["plug-in", "strict"])
+def test_the_sampling_gap_closes_with_the_whole_basis(bound):
+    X, y = small_classes(300)
+    kernel = RBF([8.0, 400.0], 4.0)
+
+    def gap(basis_batch):
+        model = QSGPClassifier(
+            kernel,
+            400,
+            solver="stochastic",
+            hyperparameters="fixed",
+            basis_batch=basis_batch,
+            row_batch=100,
+            control_rank=0,
+            max_iter=200,
+            bound=bound,
+        ).fit(X, y)
+        return model.diagnosis_["sampling_gap"], model.diagnosis_["sampling_gap_se"]
+
+    whole, _ = gap(400)
+    assert abs(whole) < 1e-5
+    some, error = gap(40)
+    assert np.isfinite(some) and error > 0.0
+    if bound == "strict":  # a tenth of the functions: far below, beyond all doubt
+        assert some < -10.0 * error
+        assert some < -0.5
+
+
+def test_the_mean_of_the_stochastic_solver_maximises_its_bound():
+    """With all rows and functions in a step: gradient zero of the bound whose covariance is c^2 I."""
+    X, y = small_classes(200)
+    kernel = RBF([8.0, 400.0], 4.0)
+    model = QSGPClassifier(
+        kernel,
+        100,
+        solver="stochastic",
+        hyperparameters="fixed",
+        row_batch=200,
+        basis_batch=100,
+        control_rank=200,
+        max_iter=2000,
+        dtype="float64",
+    ).fit(X, y)
+    posterior = model.posterior_
+    signs = np.where(y == "wet", 1.0, -1.0)
+    inputs = model.standardizer_.transform_X(X)
+    with precision("float64"):
+        features = posterior.basis.features(jnp.asarray(inputs), jnp.arange(50))
+        phi = np.asarray(features).reshape(200, 100)
+        mean = phi @ np.asarray(posterior.mean_weights).ravel()
+        variance = float(posterior.basis.kernel.total_variance())
+        # c^2 = 1 / (1 + n b s0^2 / m) at the mean precision b of the sites that it leads to
+        c2, b = 1.0, 0.1
+        for _ in range(200):
+            alpha, beta = (
+                np.asarray(v) for v in model.likelihood_.sites(signs, mean, c2 * variance)
+            )
+            b = float(np.mean(beta))
+            c2 = 1.0 / (1.0 + 200 * b * variance / 100)
+    gradient = phi.T @ alpha - np.asarray(posterior.mean_weights).ravel()
+    assert np.max(np.abs(gradient)) < 0.01 * np.max(np.abs(phi.T @ alpha))

@@ -30,9 +30,12 @@ def run(source: str, folder: Path) -> str:
     return done.stdout
 
 
+def blocks_of_the_readme() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
 def test_the_quick_start_of_the_readme_runs(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    quick_start, from_files = blocks
+    quick_start, from_files, _ = blocks_of_the_readme()
     # The second block needs the files that it names: a table and new rows without its target.
     files = """
 import pandas as pd
@@ -53,6 +56,17 @@ np.testing.assert_array_equal(again, model_predictions)
         tmp_path,
     )
     assert out.rstrip().endswith("True"), "the quick start did not converge"
+
+
+def test_the_other_likelihoods_of_the_readme_run(tmp_path):
+    quick_start, _, others = (
+        block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()
+    )
+    check = """
+assert classifier.score(X[500:], label[500:]) > 0.85
+assert classifier.classes_.tolist() == ["dry", "wet"]
+"""
+    run(quick_start + others + check, tmp_path)
 
 
 def test_there_are_tutorials():

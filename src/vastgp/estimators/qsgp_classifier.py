@@ -12,7 +12,7 @@ from vastgp.estimators.qsgp_arguments import check_arguments, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
 from vastgp.likelihoods import Bernoulli, Likelihood
 
-LINKS = ("logit", "probit")
+LINKS, BOUNDS = ("logit", "probit"), ("plug-in", "strict")
 
 
 class QSGPClassifier(BaseGPClassifier, QSGPFits):
@@ -43,6 +43,9 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         on from there with all rows (stochastic solver). ``"fixed"``: the one given, in the units of the inputs.
     start_rows, frequencies, num_samples, rank, row_batch, basis_batch, control_rank
         As in `QSGPRegressor`.
+    bound : {"plug-in", "strict"}, default "plug-in"
+        Stochastic solver: how the likelihood is estimated from sampled basis functions. ``"strict"`` is a lower bound
+        of the evidence whatever the sample, and far from tight unless ``basis_batch`` is near ``num_basis``.
     max_iter, max_seconds, checkpoint, checkpoint_seconds
         As in `QSGPRegressor`.
     tol : float, default 0.1
@@ -56,8 +59,12 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
     ----------
     classes_ : ndarray of shape (2,)
         Labels, sorted; the function is that of the second one.
-    solver_, num_basis_, diagnosis_
+    solver_, num_basis_
         As in `QSGPRegressor`.
+    diagnosis_ : dict
+        What to look at before trusting the fit. With the stochastic solver ``"sampling_gap"`` is how far the sampled
+        objective lies from the one with all basis functions, as a share of it: beyond some per cent, raise
+        ``basis_batch``.
 
     References
     ----------
@@ -93,6 +100,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         row_batch: Any = 500,
         basis_batch: Any = 10_000,
         control_rank: Any = 1000,
+        bound: Any = "plug-in",
         max_iter: Any = None,
         tol: Any = 0.1,
         max_seconds: Any = None,
@@ -115,6 +123,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         self.row_batch = row_batch
         self.basis_batch = basis_batch
         self.control_rank = control_rank
+        self.bound = bound
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
@@ -126,6 +135,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
 
     def _check_params(self) -> None:
         check_choice("link", self.link, LINKS)
+        check_choice("bound", self.bound, BOUNDS)
         check_arguments(self)
         check_fixed(self, needs_noise=False)
         refuse_learning(self, Bernoulli(self.link))

@@ -66,6 +66,8 @@ class QSGPFits(BaseGP):
     noise_floor: Any = 1e-3
     dense_columns: Any = 0
     validation_fraction: Any = 0.0
+    # and of the classifier
+    bound: Any = "plug-in"
 
     # ------------------------------------------------------------ arguments
 
@@ -263,6 +265,7 @@ class QSGPFits(BaseGP):
             basis_batch=self.basis_batch,
             control_rank=self.control_rank,
             learn_hyperparameters=self.hyperparameters == "learn",
+            bound=self.bound,
         )
         training, judge, watched = self._hold_out(rows, seed)
         least = _LEAST_PROGRESS * self.tol * likelihood.most_curvature() ** -0.5
@@ -287,6 +290,11 @@ class QSGPFits(BaseGP):
             name: history.last(name)
             for name in ("objective", "objective_se", "residual", watched, "sampling_error")
         } | {"averaged": fit.averaged, "dense_columns": posterior.dense_columns}
+        if fit.sampling is not None:
+            self.diagnosis_ |= {
+                "sampling_gap": fit.sampling.relative,
+                "sampling_gap_se": fit.sampling.standard_error / abs(fit.sampling.full),
+            }
         self._warn_unless_converged(fit.loop.converged, fit.loop.reason)
         return Fit(
             fit.basis.kernel,

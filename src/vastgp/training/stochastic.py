@@ -29,9 +29,14 @@ from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
 from vastgp.objectives.sampled_elbo import optimal_diagonal
+from vastgp.objectives.sampled_likelihood import SamplingGap
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, ShouldStop, run_chunks
-from vastgp.training.stochastic_likelihood import isotropic_covariance, likelihood_residual
+from vastgp.training.stochastic_likelihood import (
+    isotropic_covariance,
+    likelihood_residual,
+    sampling_report,
+)
 from vastgp.training.stochastic_sample import current_basis
 from vastgp.training.stochastic_setup import (
     StochasticOptions,
@@ -46,6 +51,7 @@ from vastgp.training.stochastic_step import run_steps
 _CHUNK = 50
 _JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
 _DIAGONAL_ROWS = 2048  # rows behind the diagonal columns
+_REPORT_ROWS = 256  # rows of the report on sampling
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,9 @@ class StochasticFit:
         Whether ``mean`` is the average of iterates or the last one.
     loop : LoopResult
         How training went: bound with standard error, residuals.
+    sampling : SamplingGap, or None
+        What sampling basis functions does to the fit of some rows, see `sampling_report`; None with Gaussian noise,
+        where it is unbiased.
     """
 
     basis: RandomFourierBasis
@@ -77,6 +86,7 @@ class StochasticFit:
     diagonal: Float[Array, "2 P"]
     averaged: bool
     loop: LoopResult
+    sampling: SamplingGap | None = None
 
 
 def fit_stochastic(
@@ -136,6 +146,11 @@ def fit_stochastic(
         raise ValueError(
             f"dense_columns = {plan.dense_columns} needs the Gaussian likelihood: with the {likelihood.name} one the "
             "covariance is diagonal. Set dense_columns=0, or use solver='block', whose samples have all correlations."
+        )
+    if plan.strict and not likelihood.log_concave:
+        raise ValueError(
+            f"bound='strict' needs a log-concave likelihood, which the {likelihood.name} one is not: set "
+            "bound='plug-in'."
         )
     with precision(dtype):
         problem = make_problem(plan, rows, standardizer, basis, likelihood, seed, dtype)
@@ -259,6 +274,9 @@ def _finish(
         ),
         averaged=averaged,
         loop=loop,
+        sampling=None
+        if plan.gaussian
+        else sampling_report(plan, problem, state, X[:_REPORT_ROWS], judged[:_REPORT_ROWS]),
     )
 
 

@@ -25,6 +25,7 @@ from vastgp.training.stochastic_step import hyper_optimizer
 
 CONTROLS = ("interpolation", "rows", "none")
 OPTIMIZERS = ("preconditioned", "adagrad")
+BOUNDS = ("plug-in", "strict")
 
 _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
@@ -67,6 +68,10 @@ class StochasticOptions:
         Steps before hyperparameters move, and between two of their steps.
     learning_rate_hyper : float, default 1e-3
         Adam's, on logarithms.
+    bound : {"plug-in", "strict"}, default "plug-in"
+        Estimate of the fit to the data where the likelihood is not Gaussian, see
+        `vastgp.objectives.sampled_likelihood`. The strict one is a lower bound, and far from tight with few sampled
+        basis functions.
     """
 
     dense_columns: int = 0
@@ -84,9 +89,14 @@ class StochasticOptions:
     freeze_iterations: int = 1000
     learn_every: int = 5
     learning_rate_hyper: float = 1e-3
+    bound: str = "plug-in"
 
     def __post_init__(self) -> None:
-        for name, choices in (("control", CONTROLS), ("optimizer", OPTIMIZERS)):
+        for name, choices in (
+            ("control", CONTROLS),
+            ("optimizer", OPTIMIZERS),
+            ("bound", BOUNDS),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{name} must be one of {choices}, received {getattr(self, name)!r}."
@@ -133,6 +143,7 @@ def make_plan(
         learning_rate_hyper=options.learning_rate_hyper,
         target_control=options.target_control,
         gaussian=gaussian,
+        strict=options.bound == "strict" and not gaussian,
     )
 
 

@@ -37,6 +37,7 @@ class StepPlan:
     learning_rate_hyper: float
     target_control: bool
     gaussian: bool
+    strict: bool
 
     @property
     def head(self) -> int:
