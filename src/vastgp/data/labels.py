@@ -67,8 +67,10 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(
                 f"y has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
             )
-        kinds = sorted({type(label).__name__ for label in labels})
-        if len(kinds) > 1 and "str" in kinds:
+        kinds = sorted(
+            {"text" if isinstance(label, str) else type(label).__name__ for label in labels}
+        )
+        if len(kinds) > 1 and "text" in kinds:
             raise ValueError(
                 f"y has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
             )
