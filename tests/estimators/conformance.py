@@ -83,7 +83,7 @@ class EstimatorConformance:
         whole = self.answers(model, new_X)
         monkeypatch.setattr(type(model), "_tile_rows", lambda self: 7)
         for mine, theirs in zip(whole, self.answers(model, new_X), strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=2e-6)
+            np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)  # float32
 
     def test_nothing_is_printed(self, data, capfd):
         self.make(verbose=True).fit(*data).predict(data[0])
