@@ -80,7 +80,7 @@ def main() -> None:
         "options": repr(sorted(options.items())),
         "seconds": round(seconds, 1),
         "steps": model.n_iter_,
-        "seconds_per_step": round(float(model.history_.seconds[-1]) / max(model.n_iter_, 1), 4),
+        "seconds_per_step": round(seconds / max(model.n_iter_, 1), 4),
         "reason": model.stop_reason_,
         "kernel": repr(model.kernel_),
         "test": report,

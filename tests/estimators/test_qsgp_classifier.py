@@ -125,3 +125,17 @@ def test_the_mean_of_the_stochastic_solver_maximises_its_bound():
             c2 = 1.0 / (1.0 + 200 * b * variance / 100)
     gradient = phi.T @ alpha - np.asarray(posterior.mean_weights).ravel()
     assert np.max(np.abs(gradient)) < 0.01 * np.max(np.abs(phi.T @ alpha))
+
+
+def test_a_search_that_ran_out_of_time_leaves_its_record(monkeypatch):
+    X, y = small_classes(300)
+    monkeypatch.setattr(block_sites, "MOST_EXACT", 0)
+    model = QSGPClassifier(
+        RBF([8.0, 400.0], 4.0), 400, hyperparameters="fixed", num_samples=16, max_seconds=1e-6
+    ).fit(X, y)
+    assert not model.converged_
+    assert "max_seconds" in model.stop_reason_
+    assert np.all(np.isfinite(model.predict_proba(X)))
+    complete = QSGPClassifier(RBF([8.0, 400.0], 4.0), 400, hyperparameters="fixed").fit(X, y)
+    assert complete.n_iter_ > complete.diagnosis_["site_updates"] > 1
+    assert len(complete.history_["change"]) == complete.diagnosis_["site_updates"]

@@ -240,14 +240,15 @@ class QSGPFits(BaseGP):
         last = next((end for end in ends if not end.converged), ends[-1])
         self._warn_unless_converged(last.converged, last.reason)
         posterior = SampledPosterior(system.blocks.basis, *fit.solution)
+        # the search is where the work is; the solution starts from its last one
         return Fit(
             basis.kernel,
             likelihood,
             posterior,
-            fit.loop.num_iter,
+            sum(end.num_iter for end in ends),
             last.converged,
             last.reason,
-            fit.loop.history,
+            ends[0].history,
         )
 
     def _fit_stochastic(

@@ -173,12 +173,26 @@ class _Search:
         self._draws = prior_draws(basis, self._X, num_samples, seed)
 
     def start(self) -> _State:
-        """Return the prior."""
+        """Return the prior, and the sites that belong to it: a search without time still leaves some."""
         n, dtype = len(self._y), self._X.dtype
-        nothing, columns = jnp.zeros(n, dtype), 1 + self._options["num_samples"]
-        empty = jnp.zeros((columns, n), dtype)
+        empty = jnp.zeros((1 + self._options["num_samples"], n), dtype)
         one, far = jnp.ones((), dtype), jnp.full((), jnp.inf, dtype)
-        return _State(nothing, nothing, empty, jnp.zeros_like(empty), one, far)
+        nothing = jnp.zeros(n, dtype)
+        state = _State(nothing, nothing, empty, jnp.zeros_like(empty), one, far)
+        sites, _ = self._next_sites(state)
+        return state._replace(linear=sites.linear, precision=sites.precision)
+
+    def _variance(self, state: _State) -> Array:
+        return jnp.mean((self._draws - state.image[1:]) ** 2, axis=0)
+
+    def _next_sites(self, state: _State) -> tuple[Sites, float]:
+        """Return the sites that mean and samples ask for, and the fit to the data."""
+        mean = state.image[0]
+        bound, better = local_sites(self._likelihood, self._y, mean, self._variance(state))
+        sites = Sites(state.linear, state.precision).toward(better, state.rate)
+        raised = jnp.maximum(sites.precision, _LEAST_PRECISION)
+        linear = sites.linear + (raised - sites.precision) * mean
+        return Sites(linear, raised), float(jnp.sum(bound))
 
     def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
         """Take ``count`` updates."""
@@ -188,12 +202,7 @@ class _Search:
         return state, record
 
     def _once(self, state: _State) -> tuple[_State, dict[str, float]]:
-        mean = state.image[0]
-        variance = jnp.mean((self._draws - state.image[1:]) ** 2, axis=0)
-        bound, better = local_sites(self._likelihood, self._y, mean, variance)
-        sites = Sites(state.linear, state.precision).toward(better, state.rate)
-        raised = jnp.maximum(sites.precision, _LEAST_PRECISION)
-        sites = Sites(sites.linear + (raised - sites.precision) * mean, raised)
+        sites, fit = self._next_sites(state)
         rows = SiteRows.of(self._X, sites)
         system = RowSystem(self._basis, 1.0, rows, draws=self._draws, **self._options)
         solution = state.dual / system.scale
@@ -206,7 +215,8 @@ class _Search:
         dual = solved.solution * system.scale
         image = gram_product(system.blocks, self._X, dual)
         # in posterior standard deviations, and as a whole step would move it
-        change = jnp.sqrt(jnp.mean((image[0] - mean) ** 2 / variance)) / state.rate
+        moved = (image[0] - state.image[0]) ** 2 / self._variance(state)
+        change = jnp.sqrt(jnp.mean(moved)) / state.rate
         # updates that grow go too far
         grown = change > state.change
         slower, faster = (
@@ -215,7 +225,7 @@ class _Search:
         )
         rate = jnp.where(grown, slower, faster)
         record = {
-            "objective": float(jnp.sum(bound)),
+            "objective": fit,
             "change": float(change),
             "residual": worst_error(system, solved),
             "products": float(products),
