@@ -18,7 +18,7 @@ import vastgp
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows, write_archive
 from vastgp.data.tables import is_table, open_table
-from vastgp.estimators.arguments import input_units
+from vastgp.estimators.arguments import check_positive, input_units, seed_from
 from vastgp.estimators.serialise import above, below, decode_params, encode_params
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.likelihoods import Likelihood
@@ -61,13 +61,12 @@ class BaseGP(BaseEstimator, abc.ABC):
 
     - ``_check_params()``: refuse bad constructor arguments, before any work;
     - ``_fit_rows(rows) -> Fit``;
-    - ``_latent(X, with_variance) -> (mean, variance or None)`` of the function at standardised inputs;
-    - ``_sample_latent(X, num_samples, seed) -> (n, num_samples)`` joint samples of it;
     - ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)``: the posterior as plain data;
     - ``_tile_rows()``: how many rows to predict at a time;
     - ``_scales_target()``: whether the target is standardised.
 
-    All but ``_fit_rows`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
+    The posterior has ``mean(X)``, ``mean_and_latent_variance(X)`` and ``samples(X, num_samples, seed)`` at standardised
+    inputs. All but ``_fit_rows`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
 
     Attributes
     ----------
@@ -110,13 +109,15 @@ class BaseGP(BaseEstimator, abc.ABC):
     def _fit_rows(self, rows: Rows) -> Fit:
         """Fit ``rows``, scaled by ``standardizer_``."""
 
-    @abc.abstractmethod
     def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Return posterior mean and variance of the function at standardised inputs."""
+        if with_variance:
+            return self.posterior_.mean_and_latent_variance(X)
+        return self.posterior_.mean(X), None
 
-    @abc.abstractmethod
     def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function at standardised inputs."""
+        return self.posterior_.samples(X, num_samples, seed)
 
     @abc.abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -205,6 +206,35 @@ class BaseGP(BaseEstimator, abc.ABC):
             self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+    # ------------------------------------------------------------ samples
+
+    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw samples of the function from the posterior.
+
+        As in scikit-learn's ``GaussianProcessRegressor``, these are samples of the function, joint over the rows:
+        without the noise of observations. Add ``likelihood_.noise_std`` times standard normals for samples of those
+        (Gaussian likelihood). For classes, the link makes probabilities of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        n_samples : int, default 1
+        random_state : int, RandomState or None, default 0
+            The same integer gives the same samples.
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+            In the units of the target, where it is scaled.
+        """
+        check_is_fitted(self, "posterior_")
+        check_positive("n_samples", n_samples, integer=True)
+        rows = self._open(X)
+        inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
+        with precision(self.dtype):
+            samples = self._sample_latent(inputs, int(n_samples), seed_from(random_state))
+        return self.standardizer_.inverse_mean(samples)
 
     # ------------------------------------------------------------ rows to predict
 

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.labels import encode_as, open_labelled, read_labels
-from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.base import BaseGP
 
 
@@ -124,25 +123,6 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         mean, variance = self._by_tiles(self._open(X), True)
         with precision("float64"):
             return np.asarray(self.likelihood_.log_density(signs, mean, variance))
-
-    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw joint samples of the function from the posterior; the link makes probabilities of them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-        n_samples : int, default 1
-        random_state : int, RandomState or None, default 0
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-        """
-        check_is_fitted(self, "posterior_")
-        check_positive("n_samples", n_samples, integer=True)
-        inputs = np.concatenate([tile for tile, _ in self._tiles(self._open(X))])
-        with precision(self.dtype):
-            return np.asarray(self._sample_latent(inputs, int(n_samples), seed_from(random_state)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted correctly.

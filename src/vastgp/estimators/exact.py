@@ -242,14 +242,6 @@ class ExactGPRegressor(BaseGPRegressor):
             learned.history,
         )
 
-    def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        if with_variance:
-            return self.posterior_.mean_and_latent_variance(X)
-        return self.posterior_.mean(X), None
-
-    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        return self.posterior_.samples(X, num_samples, seed)
-
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         state, arrays = self.posterior_.to_state()
         return state | {"log_evidence": self.log_evidence_}, arrays

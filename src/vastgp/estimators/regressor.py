@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.base import BaseGP
 from vastgp.likelihoods import Likelihood
 
@@ -89,33 +88,6 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
             # a density of y is that of (y - mean) / scale divided by the scale
             density = np.asarray(likelihood.log_density(target, mean, variance))
         return density - np.log(scaling.y_scale)
-
-    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw samples of the function from the posterior.
-
-        As in scikit-learn's ``GaussianProcessRegressor``, these are samples of the function, joint over the rows:
-        without the noise of observations. Add ``likelihood_.noise_std`` times standard normals for samples of those
-        (Gaussian likelihood).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-        n_samples : int, default 1
-        random_state : int, RandomState or None, default 0
-            The same integer gives the same samples.
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-            In the units of the target.
-        """
-        check_is_fitted(self, "posterior_")
-        check_positive("n_samples", n_samples, integer=True)
-        rows = self._open(X)
-        inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
-        with precision(self.dtype):
-            samples = self._sample_latent(inputs, int(n_samples), seed_from(random_state))
-        return self.standardizer_.inverse_mean(samples)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
