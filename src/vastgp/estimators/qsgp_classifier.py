@@ -11,8 +11,8 @@ from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.qsgp_arguments import check_arguments, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
 from vastgp.likelihoods import Bernoulli, Likelihood
-
-LINKS, BOUNDS = ("logit", "probit"), ("plug-in", "strict")
+from vastgp.likelihoods.bernoulli import LINKS
+from vastgp.training.stochastic_setup import BOUNDS
 
 
 class QSGPClassifier(BaseGPClassifier, QSGPFits):

@@ -211,7 +211,7 @@ class QSGPFits(BaseGP):
             verbose=bool(self.verbose),
             **options,
         )
-        system = RowSystem(basis, 1.0, SiteRows.of(X, found.sites), **options)
+        system = RowSystem(basis, 1.0, SiteRows.of(X, found.sites), draws=found.draws, **options)
         start = None if found.dual is None else found.dual / system.scale
         return system, Plan("rows", rank), start, found.loop
 
@@ -370,14 +370,6 @@ class QSGPFits(BaseGP):
 
     def _tile_rows(self) -> int:
         return _TILE_ROWS
-
-    def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        if with_variance:
-            return self.posterior_.mean_and_latent_variance(X)
-        return self.posterior_.mean(X), None
-
-    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        return self.posterior_.samples(X, num_samples, seed)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         state, arrays = self.posterior_.to_state()

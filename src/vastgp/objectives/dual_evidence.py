@@ -40,6 +40,11 @@ class Sites(NamedTuple):
         """Return ``(1 - rate) self + rate other``: a natural-gradient step where ``other`` is `local_sites`."""
         return Sites(*((1.0 - rate) * a + rate * b for a, b in zip(self, other, strict=True)))
 
+    def at_least(self, least: float, mean: Any) -> Sites:
+        """Return sites of at least some precision whose slope at ``mean`` is the same."""
+        raised = self.precision.clip(min=least)
+        return Sites(self.linear + (raised - self.precision) * mean, raised)
+
 
 @jax.jit
 def local_sites(

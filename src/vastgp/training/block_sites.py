@@ -76,16 +76,16 @@ class SiteFit(NamedTuple):
         Of every row, in the precision of the rows.
     dual : Array of shape (1 + S, n), or None
         ``u`` with ``Phi^T u`` the mean's weights and what the samples learned: where the last solution is to start.
+    draws : Array of shape (S, n), or None
+        `prior_draws` of the rows, for the system that the sites make.
     loop : LoopResult, or None
         How they were found; None where a factorisation did.
-    bound : float, or None
-        Lower bound of the log evidence, in nats, where a factorisation had it.
     """
 
     sites: Sites
     dual: Float[Array, "C n"] | None
+    draws: Float[Array, "S n"] | None
     loop: LoopResult | None
-    bound: float | None
 
 
 class _State(NamedTuple):
@@ -133,10 +133,8 @@ def find_sites(
     """
     if len(y) <= MOST_EXACT:
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
-        precisions = np.maximum(found.sites.precision, _LEAST_PRECISION)
-        linear = found.sites.linear + (precisions - found.sites.precision) * found.mean
-        sites = Sites(linear.astype(X.dtype), precisions.astype(X.dtype))
-        return SiteFit(sites, None, None, found.bound)
+        sites = found.sites.at_least(_LEAST_PRECISION, found.mean)
+        return SiteFit(Sites(*(part.astype(X.dtype) for part in sites)), None, None, None)
     with precision(str(X.dtype)):
         search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), num_samples, seed, rank, tol)  # fmt: skip
         state, loop = run_chunks(
@@ -150,7 +148,7 @@ def find_sites(
             label="likelihood",
             verbose=verbose,
         )
-    return SiteFit(Sites(state.linear, state.precision), state.dual, loop, None)
+    return SiteFit(Sites(state.linear, state.precision), state.dual, search.draws, loop)
 
 
 class _Search:
@@ -170,7 +168,7 @@ class _Search:
         self._basis, self._X, self._y, self._tol = basis, X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
         self._options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
-        self._draws = prior_draws(basis, self._X, num_samples, seed)
+        self.draws = prior_draws(basis, self._X, num_samples, seed)
 
     def start(self) -> _State:
         """Return the prior, and the sites that belong to it: a search without time still leaves some."""
@@ -183,16 +181,14 @@ class _Search:
         return state._replace(linear=sites.linear, precision=sites.precision)
 
     def _variance(self, state: _State) -> Array:
-        return jnp.mean((self._draws - state.image[1:]) ** 2, axis=0)
+        return jnp.mean((self.draws - state.image[1:]) ** 2, axis=0)
 
     def _next_sites(self, state: _State) -> tuple[Sites, float]:
         """Return the sites that mean and samples ask for, and the fit to the data."""
         mean = state.image[0]
         bound, better = local_sites(self._likelihood, self._y, mean, self._variance(state))
         sites = Sites(state.linear, state.precision).toward(better, state.rate)
-        raised = jnp.maximum(sites.precision, _LEAST_PRECISION)
-        linear = sites.linear + (raised - sites.precision) * mean
-        return Sites(linear, raised), float(jnp.sum(bound))
+        return sites.at_least(_LEAST_PRECISION, mean), float(jnp.sum(bound))
 
     def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
         """Take ``count`` updates."""
@@ -204,7 +200,7 @@ class _Search:
     def _once(self, state: _State) -> tuple[_State, dict[str, float]]:
         sites, fit = self._next_sites(state)
         rows = SiteRows.of(self._X, sites)
-        system = RowSystem(self._basis, 1.0, rows, draws=self._draws, **self._options)
+        system = RowSystem(self._basis, 1.0, rows, draws=self.draws, **self._options)
         solution = state.dual / system.scale
         solved = begin(system, solution, system.scale * state.image + solution)
         products = 0

@@ -266,13 +266,8 @@ def candidate_kernels(kernel: object, num_features: int, isotropic: bool = False
         When it is neither a kernel, nor the name of one, nor None, or has another number of lengthscales.
     """
     count = 1 if isotropic else num_features
-    if kernel is None:
-        names: Sequence[str] = _FAMILIES
-    elif isinstance(kernel, str):
-        names = (kernel,)
-    else:
-        names = ()
-    if names:
+    if kernel is None or isinstance(kernel, str):
+        names = _FAMILIES if kernel is None else (kernel,)
         return [default_values(from_name(name).with_ard(count), num_features) for name in names]
     if not isinstance(kernel, Kernel):
         raise ValueError(
