@@ -118,7 +118,7 @@ def run_stochastic(
     def look(state: Any, problem: Any) -> dict[str, float]:
         def measure() -> dict[str, float]:
             blocks = BlockedBasis.cut(problem.basis)
-            both = blocks.pad(jnp.stack([state.mean, state.mean_average]))
+            both = blocks.pad(jnp.concatenate([state.mean, state.mean_average]))
             last, average = evaluate(blocks, new, both)
             return {
                 "steps": int(state.iteration),

@@ -58,7 +58,7 @@ class Runner:
     def __init__(self, n: int, m: int, options: StochasticOptions) -> None:
         self.rows, self.standardizer = make_rows(n)
         basis = make_basis(m)
-        self.plan = make_plan(options, n, basis)
+        self.plan = make_plan(options, n, basis, Gaussian(NOISE))
         self.problem = make_problem(
             self.plan, self.rows, self.standardizer, basis, Gaussian(NOISE), 0, "float32"
         )

@@ -172,7 +172,6 @@ class ClassifierConformance(EstimatorConformance):
         [
             (lambda X, y: (X, np.full(len(y), "wet")), "y holds one class only"),
             (lambda X, y: (X, X[:, 0]), "Unknown label type"),
-            (lambda X, y: (X, np.arange(len(y)) % 3), "y holds 3 classes"),
             (lambda X, y: (X, np.where(y == y[0], np.nan, 1.0)), "y contains NaN"),
             (lambda X, y: (X, [None, *y[1:]]), "missing label in row 0"),
             (lambda X, y: (X, [3, *y[1:]]), "labels of several types"),

@@ -225,7 +225,7 @@ class BaseGP(BaseEstimator, abc.ABC):
 
         Returns
         -------
-        ndarray of shape (n, n_samples)
+        ndarray of shape (n, n_samples), or (n, C, n_samples) with a function for each of C > 2 classes
             In the units of the target, where it is scaled.
         """
         check_is_fitted(self, "posterior_")
@@ -257,17 +257,22 @@ class BaseGP(BaseEstimator, abc.ABC):
             yield self.standardizer_.transform_X(X, dtype=np.dtype(self.dtype)), y
 
     def _by_tiles(self, rows: Rows, with_variance: bool) -> tuple[np.ndarray, Any]:
-        """Return mean and variance of the function at all rows, float64, in standardised units."""
-        mean = np.empty(rows.n)
-        variance = np.empty(rows.n) if with_variance else None
+        """Return mean and variance of the function at all rows, float64, in standardised units.
+
+        Of shape (n,), or (C, n) where there is one function for each of C classes.
+        """
+        functions = self.likelihood_.num_latent
+        shape = (rows.n,) if functions == 1 else (functions, rows.n)
+        mean = np.empty(shape)
+        variance = np.empty(shape) if with_variance else None
         done = 0
         with Progress("predict", bool(self.verbose)) as progress:
             for X, _ in self._tiles(rows):
                 here = slice(done, done + len(X))
                 with precision(self.dtype):
-                    mean[here], of_tile = self._latent(X, with_variance)
+                    mean[..., here], of_tile = self._latent(X, with_variance)
                     if variance is not None:
-                        variance[here] = of_tile
+                        variance[..., here] = of_tile
                 done += len(X)
                 progress.update(done / rows.n)
         return mean, variance

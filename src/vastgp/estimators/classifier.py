@@ -16,18 +16,14 @@ from vastgp.estimators.base import BaseGP
 
 
 class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
-    """Base of the classifiers of two classes, see `BaseGP`.
+    """Base of the classifiers, see `BaseGP`.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The labels, sorted. The function is that of the second one: it is likely where the function is large.
+    classes_ : ndarray of shape (C,)
+        The labels, sorted. With two of them there is one function, that of the second one: it is likely where the
+        function is large. With more there is one function for each.
     """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     def _scales_target(self) -> bool:
         return False
@@ -36,17 +32,16 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         rows, classes = open_labelled(
             X, y, min_rows=self._least_rows(), estimator=type(self).__name__
         )
-        if len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. y holds {len(classes)} classes: "
-                f"sklearn.multiclass.OneVsRestClassifier({type(self).__name__}()) fits one function for each."
-            )
         self.classes_ = classes
-        rows.y = 2.0 * rows.y - 1.0  # labels -1 and 1
+        rows.y = self._coded(rows.y)
         return rows
 
+    def _coded(self, numbers: Any) -> np.ndarray:
+        """Return the numbers of classes as the likelihood wants them: -1 and 1, or as they are for more than two."""
+        return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else np.asarray(numbers, np.float64)
+
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the posterior mean of the function: above 0 where the second class is the likelier one.
+        """Return the posterior mean of the function, or of each: that of the likelier class is the larger one.
 
         Parameters
         ----------
@@ -54,13 +49,14 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, C) for C > 2 classes
+            With two classes that of the second one, above 0 where it is the likelier one.
         """
         check_is_fitted(self, "posterior_")
-        return self._by_tiles(self._open(X), False)[0]
+        return self._by_tiles(self._open(X), False)[0].T
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the likelier class of each row.
+        """Return the class of each row that is likeliest at the function's mean.
 
         Parameters
         ----------
@@ -73,8 +69,11 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
             Labels of ``classes_``.
         """
         check_is_fitted(self, "posterior_")
-        # the probability, E[g(f)] with a symmetric g, is above a half just where the mean is above zero
-        return self.classes_[(self.decision_function(X) > 0.0).astype(np.int64)]
+        values = self.decision_function(X)
+        if values.ndim == 1:
+            # the probability, E[g(f)] with a symmetric g, is above a half just where the mean is above zero
+            return self.classes_[(values > 0.0).astype(np.int64)]
+        return self.classes_[np.argmax(values, axis=1)]
 
     def predict_proba(self, X: Any, method: Any = "mean") -> np.ndarray:
         """Return the probability of each class.
@@ -89,7 +88,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
 
         Returns
         -------
-        ndarray of shape (n, 2)
+        ndarray of shape (n, C)
             In the order of ``classes_``.
         """
         check_is_fitted(self, "posterior_")
@@ -98,16 +97,16 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         mean, variance = self._by_tiles(self._open(X), method == "mean")
         with precision("float64"):
             if method == "mean":
-                second = np.asarray(self.likelihood_.predictive_mean(mean, variance))
+                found = np.asarray(self.likelihood_.predictive_mean(mean, variance))
             else:
-                second = np.asarray(self.likelihood_.median(mean))
-        return np.stack([1.0 - second, second], axis=1)
+                found = np.asarray(self.likelihood_.median(mean))
+        return np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found.T
 
     def latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior mean and standard deviation of the function at the rows of ``X``."""
+        """Return posterior mean and standard deviation of the function at the rows of ``X``, (n,) or (n, C)."""
         check_is_fitted(self, "posterior_")
         mean, variance = self._by_tiles(self._open(X), True)
-        return mean, np.sqrt(variance)
+        return mean.T, np.sqrt(variance).T
 
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
         """Return the log probability of each row's label, in nats; its mean is the negative NLPD.
@@ -119,10 +118,10 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
             Labels, or the name of their column.
         """
         check_is_fitted(self, "posterior_")
-        signs = 2.0 * self._numbers(X, y) - 1.0
+        labels = self._coded(self._numbers(X, y))
         mean, variance = self._by_tiles(self._open(X), True)
         with precision("float64"):
-            return np.asarray(self.likelihood_.log_density(signs, mean, variance))
+            return np.asarray(self.likelihood_.log_density(labels, mean, variance))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted correctly.

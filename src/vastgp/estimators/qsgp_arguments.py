@@ -8,7 +8,7 @@ import numpy as np
 
 from vastgp.bases.draws import KINDS
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.likelihoods import Bernoulli, Likelihood, from_name
+from vastgp.likelihoods import Bernoulli, Likelihood, Softmax, from_name
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson")
 
@@ -61,7 +61,7 @@ def check_likelihood(model: Any) -> Likelihood:
     chosen = model.likelihood
     if isinstance(chosen, str):
         chosen = from_name(chosen)
-    if not isinstance(chosen, Likelihood) or isinstance(chosen, Bernoulli):
+    if not isinstance(chosen, Likelihood) or isinstance(chosen, (Bernoulli, Softmax)):
         raise ValueError(
             f"likelihood must be one of {REGRESSION}, or a vastgp.likelihoods object of one of these; received "
             f"{model.likelihood!r}. For classes, use QSGPClassifier."

@@ -6,20 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_fixed
+from vastgp.estimators.base import Fit
+from vastgp.estimators.class_weight import check_class_weight, weights_by_class
 from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.qsgp_arguments import check_arguments, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
-from vastgp.likelihoods import Bernoulli, Likelihood
+from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
 from vastgp.likelihoods.bernoulli import LINKS
 from vastgp.training.stochastic_setup import BOUNDS
 
 
 class QSGPClassifier(BaseGPClassifier, QSGPFits):
-    """Classification into two classes with a Gaussian process of random Fourier features.
+    """Classification with Gaussian processes of random Fourier features.
 
-    ``P(second class | x) = g(f(x))`` with the logistic or the normal distribution function ``g``. The posterior of
-    ``f`` is found by one of two solvers:
+    Two classes: ``P(second class | x) = g(f(x))`` with the logistic or the normal distribution function ``g``. More:
+    one function for each class and ``P(class c | x) = exp(f_c(x)) / sum_k exp(f_k(x))`` (softmax), with one kernel for
+    all. The posterior of the functions is found by one of two solvers:
 
     - ``"block"``: Gaussian sites, one for each row (the dual parameters of t-SVGP), turn the problem into regression
       with weighted rows, whose mean and ``num_samples`` samples the block solver of `QSGPRegressor` finds.
@@ -36,6 +40,10 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
     link : {"logit", "probit"}, default "logit"
+        ``"probit"`` is for two classes.
+    class_weight : dict, "balanced" or None, default None
+        What a row of each class counts in the fit: a number for each label, or ``n / (C count)`` so that every class
+        counts the same. Probabilities are then those of a world where classes are that frequent.
     solver : {"auto", "block", "stochastic"}, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB.
     hyperparameters : {"subset", "learn", "fixed"}, default "subset"
@@ -57,8 +65,8 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        Labels, sorted; the function is that of the second one.
+    classes_ : ndarray of shape (C,)
+        Labels, sorted; with two of them the function is that of the second one.
     solver_, num_basis_
         As in `QSGPRegressor`.
     diagnosis_ : dict
@@ -91,6 +99,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         *,
         isotropic: Any = False,
         link: Any = "logit",
+        class_weight: Any = None,
         solver: Any = "auto",
         hyperparameters: Any = "subset",
         start_rows: Any = 1000,
@@ -114,6 +123,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         self.num_basis = num_basis
         self.isotropic = isotropic
         self.link = link
+        self.class_weight = class_weight
         self.solver = solver
         self.hyperparameters = hyperparameters
         self.start_rows = start_rows
@@ -138,7 +148,23 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         check_choice("bound", self.bound, BOUNDS)
         check_arguments(self)
         check_fixed(self, needs_noise=False)
+        check_class_weight(self.class_weight)
         refuse_learning(self, Bernoulli(self.link))
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return Bernoulli(self.link)
+        if len(self.classes_) == 2:
+            return Bernoulli(self.link, class_weights=self._class_weights)
+        return Softmax(len(self.classes_), class_weights=self._class_weights)
+
+    def _fit_rows(self, rows: Rows) -> Fit:
+        if self.link == "probit" and len(self.classes_) > 2:
+            raise ValueError(
+                f"link='probit' is for two classes, and y holds {len(self.classes_)}: set link='logit', whose "
+                "generalisation is the softmax."
+            )
+        assert rows.y is not None
+        self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
+        try:
+            return super()._fit_rows(rows)
+        finally:
+            del self._class_weights

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
@@ -27,8 +28,8 @@ from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import BlockFit, build_system, fit_block, standardised
 from vastgp.training.block_learning import learn_block
 from vastgp.training.block_plan import Plan, plan_rows
-from vastgp.training.block_sites import SiteRows, as_dtype, find_sites
-from vastgp.training.block_systems import RowSystem, System
+from vastgp.training.block_sites import find_sites, most_rows
+from vastgp.training.block_systems import System
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.dual_start import start_from_dual_evidence
 from vastgp.training.early_stopping import no_progress
@@ -120,7 +121,7 @@ class QSGPFits(BaseGP):
                 evidence=self._model_evidence(rows.n, seed), **options,
             )  # fmt: skip
             return start.kernel, Gaussian(start.noise_variance)
-        most = min(self.start_rows, _DUAL_ROWS)
+        most = min(self.start_rows, most_rows(_DUAL_ROWS, likelihood))
         kernel, likelihood, _ = start_from_dual_evidence(
             self.kernel, likelihood, X, y, max_rows=most, **options
         )
@@ -191,14 +192,13 @@ class QSGPFits(BaseGP):
 
     def _site_system(
         self, rows: Rows, basis: RandomFourierBasis, likelihood: Likelihood, seed: int
-    ) -> tuple[RowSystem, Plan, Any, LoopResult | None]:
+    ) -> tuple[System, Plan, Any, LoopResult | None]:
         """Find the sites of a likelihood; return the system that they make, where to start, and how they were found."""
         X, y = standardised(rows, self.standardizer_, self.dtype)
         basis = as_dtype(basis, self.dtype)
         rank, _ = plan_rows(
             len(y), self.num_basis_, 1 + self.num_samples, X.dtype.itemsize, self.rank, rows.d
         )
-        options: dict[str, Any] = {"num_samples": self.num_samples, "seed": seed, "rank": rank}
         found = find_sites(
             basis,
             likelihood,
@@ -209,11 +209,12 @@ class QSGPFits(BaseGP):
             max_seconds=self._seconds_left(self.max_seconds),
             checkpoint=self._checkpoint(rows, seed, ".sites"),
             verbose=bool(self.verbose),
-            **options,
+            num_samples=self.num_samples,
+            seed=seed,
+            rank=rank,
         )
-        system = RowSystem(basis, 1.0, SiteRows.of(X, found.sites), draws=found.draws, **options)
-        start = None if found.dual is None else found.dual / system.scale
-        return system, Plan("rows", rank), start, found.loop
+        start = None if found.dual is None else found.dual / found.system.scale
+        return found.system, Plan("rows", rank), start, found.loop
 
     def _of_block(
         self,
@@ -320,8 +321,8 @@ class QSGPFits(BaseGP):
 
         def judge(state: Any, problem: Any) -> dict[str, float]:
             basis = problem.basis.with_kernel(jax.tree.map(jnp.exp, state.hyper[0]))
-            nothing = jnp.zeros_like(state.mean)
-            mean = ChevronPosterior(basis, state.mean_average, None, nothing).mean(inputs)
+            weights = state.mean_average[0]
+            mean = ChevronPosterior(basis, weights, None, jnp.zeros_like(weights)).mean(inputs)
             return {"held_out_rmse": float(np.sqrt(np.mean((target - mean) ** 2)))}
 
         return without(rows, chosen), judge, "held_out_rmse"

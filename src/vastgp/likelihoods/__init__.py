@@ -5,6 +5,7 @@ from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.spec import from_name, from_spec, to_spec
 from vastgp.likelihoods.student_t import StudentT
 
@@ -14,6 +15,7 @@ __all__ = [
     "Laplace",
     "Likelihood",
     "Poisson",
+    "Softmax",
     "StudentT",
     "from_name",
     "from_spec",

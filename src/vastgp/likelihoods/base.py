@@ -66,6 +66,11 @@ class Likelihood(eqx.Module):
     scales_target: ClassVar[bool] = True
     """Whether the target is a real number that may be standardised; not so for counts and labels."""
 
+    @property
+    def num_latent(self) -> int:
+        """Number of latent functions; with more than one, latent values and moments have them as their first axis."""
+        return 1
+
     @abstractmethod
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f)``, elementwise."""
@@ -99,6 +104,10 @@ class Likelihood(eqx.Module):
         """
         alpha = expectation(self, "log_prob", y, mean, variance, order=1)
         return alpha, -expectation(self, "log_prob", y, mean, variance, order=2)
+
+    def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
+        """Return ``-E[d^2/dt^2 log p(y | f + t change)]`` at ``t = 0``, one number for each target."""
+        return self.sites(y, mean, variance)[1] * change**2
 
     def site_bound(self, y: Any, mean: Any, variance: Any) -> Any:
         """Return what variational inference with Gaussian sites maximises in place of `expected_log_prob`.
@@ -157,10 +166,13 @@ class Likelihood(eqx.Module):
     def __repr__(self) -> str:
         fields = [field for field in dataclasses.fields(self) if field.name != "points"]
         values = [(field.name, getattr(self, field.name)) for field in fields]
+        values = [(name, value) for name, value in values if value is not None]
         if any(isinstance(value, jax.core.Tracer) for _, value in values):
             return f"{type(self).__name__}({', '.join(str(value) for _, value in values)})"
         return f"{type(self).__name__}({', '.join(f'{n}={_short(value)}' for n, value in values)})"
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(_short(part) for part in value)})"
     return repr(value) if isinstance(value, str) else f"{float(value):.4g}"

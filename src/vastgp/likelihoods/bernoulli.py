@@ -11,6 +11,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points
+from vastgp.likelihoods.class_weights import checked_weights, weights_of
 from vastgp.likelihoods.quadrature import (
     expectation,
     floored_std,
@@ -37,17 +38,21 @@ class Bernoulli(Likelihood):
         ``1 / (1 + exp(-f))``, or the standard normal distribution function.
     points : int
         Quadrature nodes; 32 keep the error of averages below 2e-6 for latent variances up to 100.
+    class_weights : sequence of 2 positive numbers, optional
+        What a row counts in a fit, of the classes -1 and +1; predictive quantities know nothing of them.
     """
 
     name: ClassVar[str] = "bernoulli"
     scales_target: ClassVar[bool] = False
     link: str = eqx.field(static=True)
+    class_weights: tuple[float, ...] | None = eqx.field(static=True)
     points: int = eqx.field(static=True)
 
-    def __init__(self, link: Any = "logit", points: Any = 32) -> None:
+    def __init__(self, link: Any = "logit", points: Any = 32, *, class_weights: Any = None) -> None:
         if link not in LINKS:
             raise ValueError(f"link must be one of {LINKS}, received {link!r}.")
         self.link = link
+        self.class_weights = checked_weights(class_weights, 2)
         self.points = number_of_points(points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
@@ -55,13 +60,30 @@ class Bernoulli(Likelihood):
         y, f = together(y, f)
         return jax.nn.log_sigmoid(y * f) if self.link == "logit" else log_ndtr(y * f)
 
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``E[log p(y | f)]`` for ``f ~ N(mean, variance)``, times the weight of the class, elementwise."""
+        return super().expected_log_prob(y, mean, variance) * self._weights(y)
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return the derivatives as every likelihood does, times the weight of the class."""
+        alpha, beta = super().sites(y, mean, variance)
+        weight = self._weights(y)
+        return alpha * weight, beta * weight
+
+    def _weights(self, y: Any) -> Any:
+        if self.class_weights is None:
+            return 1.0
+        y = jnp.asarray(y)
+        return weights_of(self.class_weights, y > 0, jnp.result_type(float, y))
+
     def feature(self, y: Any) -> tuple[Any, Any]:
         """Return 0 and the width of the link."""
         return jnp.zeros_like(y), jnp.full_like(y, _WIDTH[self.link])
 
     def most_curvature(self) -> float:
         """Return 1/4 (logit, at 0) or 1 (probit, the limit far on the wrong side)."""
-        return 0.25 if self.link == "logit" else 1.0
+        most = 0.25 if self.link == "logit" else 1.0
+        return most * max(self.class_weights or (1.0,))
 
     def probability(self, y: Any, f: Any) -> Any:
         """Return ``p(y | f)``, elementwise."""

@@ -10,6 +10,7 @@ from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.student_t import StudentT
 
 # Where learning starts for a target of unit variance: noise of a tenth of it.
@@ -19,6 +20,7 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
     StudentT: {"scale": 0.05**0.5, "degrees_of_freedom": 4.0},  # s^2 nu / (nu - 2) = 0.1
     Bernoulli: {},
     Poisson: {"rate": 1.0},
+    Softmax: {},
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)
@@ -55,8 +57,12 @@ def to_spec(likelihood: Likelihood) -> dict[str, Any]:
     spec: dict[str, Any] = {"kind": likelihood.name}
     for field in dataclasses.fields(likelihood):
         value = getattr(likelihood, field.name)
-        spec[field.name] = value if field.metadata.get("static") else float(value)
+        spec[field.name] = _plain(value) if field.metadata.get("static") else float(value)
     return spec
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def from_spec(spec: dict[str, Any]) -> Likelihood:

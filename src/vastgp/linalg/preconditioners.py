@@ -80,8 +80,24 @@ class NarrowPreconditioner(eqx.Module):
         return self.inner(V.astype(jnp.float32)).astype(V.dtype)
 
 
+class JointPreconditioner(eqx.Module):
+    """Others for the columns of several systems, as many for each."""
+
+    parts: tuple[Callable[[Array], Array], ...]
+
+    def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        pieces = jnp.split(V, len(self.parts))
+        return jnp.concatenate(
+            [part(piece) for part, piece in zip(self.parts, pieces, strict=True)]
+        )
+
+
 Preconditioner = (
-    DensePreconditioner | LowRankPreconditioner | BalancedPreconditioner | NarrowPreconditioner
+    DensePreconditioner
+    | LowRankPreconditioner
+    | BalancedPreconditioner
+    | NarrowPreconditioner
+    | JointPreconditioner
 )
 
 

@@ -79,7 +79,7 @@ def strict_bound(
     block: SampledBlock,
     *,
     row_factor: Scalar,
-    mean: Float[Array, " n"] | None = None,
+    mean: Float[Array, "*c n"] | None = None,
 ) -> Float[Array, ""]:
     """Return an estimate whose expectation is at most ``E_q[log p(y | Phi w)]``, equal to it when no index is left out.
 
@@ -127,7 +127,7 @@ def plug_in(
     second: SampledBlock,
     *,
     row_factor: Scalar,
-    means: tuple[Float[Array, " n"], Float[Array, " n"]] | None = None,
+    means: tuple[Float[Array, "*c n"], Float[Array, "*c n"]] | None = None,
     dense_variance: Float[Array, " n"] | None = None,
     correct: bool = False,
 ) -> Float[Array, ""]:
@@ -175,8 +175,7 @@ def plug_in(
     mean = 0.5 * (f_i + f_j)
     value = likelihood.expected_log_prob(y, mean, variance)
     if correct:
-        _, beta = likelihood.sites(y, mean, variance)
-        value = value + 0.125 * beta * (f_i - f_j) ** 2
+        value = value + 0.125 * likelihood.curvature_along(y, mean, variance, f_i - f_j)
     return row_factor * jnp.sum(value)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
-from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
+from vastgp.objectives.least_squares import BlockedBasis, evaluate, evaluate_one
 from vastgp.posteriors.weight_space import basis_from_state, basis_to_state
 
 
@@ -20,10 +20,13 @@ class ChevronPosterior:
     Without dense columns it is mean-field. The variance of the function at ``x`` is
     ``sum_r (phi(x)^T c_r)^2``: one term for each dense column and ``sum_r phi_r(x)^2 c_rr^2`` for the rest.
 
+    Several functions (of classes) have means of their own and the same covariance; they are independent. Their values
+    have them as the first axis.
+
     Parameters
     ----------
     basis : RandomFourierBasis
-    mean : Array of shape (2, P)
+    mean : Array of shape (2, P), or (C, 2, P)
         Weights of the cosines and sines of each pair.
     columns : Array of shape (q, 2, P), or None
         Dense columns.
@@ -34,13 +37,13 @@ class ChevronPosterior:
     def __init__(
         self,
         basis: RandomFourierBasis,
-        mean: Float[Array, "2 P"],
+        mean: Float[Array, "*c 2 P"],
         columns: Float[Array, "q 2 P"] | None,
         diagonal: Float[Array, "2 P"],
     ) -> None:
         self.basis = basis
         self.mean_weights = mean
-        self.columns = jnp.zeros((0, *mean.shape), mean.dtype) if columns is None else columns
+        self.columns = jnp.zeros((0, *diagonal.shape), mean.dtype) if columns is None else columns
         self.diagonal = diagonal
 
     @property
@@ -49,42 +52,49 @@ class ChevronPosterior:
         return int(self.columns.shape[0])
 
     def mean(self, X: np.ndarray) -> np.ndarray:
-        """Return the posterior mean of the function at the rows of ``X``."""
+        """Return the posterior mean of the function at the rows of ``X``, shape (n,) or (C, n)."""
         return self._evaluate(X, self.mean_weights)
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior mean and variance of the function at the rows of ``X``."""
+        """Return posterior mean and variance of the function at the rows of ``X``, shape (n,) or (C, n)."""
         blocks, rows = BlockedBasis.cut(self.basis), jnp.asarray(X, self.mean_weights.dtype)
-        weights = (blocks.pad(part) for part in (self.mean_weights, self.columns, self.diagonal))
+        means = self.mean_weights.reshape(-1, *self.diagonal.shape)
+        weights = (blocks.pad(part) for part in (means, self.columns, self.diagonal))
         mean, dense, diagonal = _moments(blocks, rows, *weights)
         variance = np.asarray(diagonal, np.float64) + np.sum(
             np.asarray(dense, np.float64) ** 2, axis=0
         )
-        return np.asarray(mean, np.float64), variance
+        shape = (*self.mean_weights.shape[:-2], len(X))
+        return np.asarray(mean, np.float64).reshape(shape), np.broadcast_to(variance, shape)
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        """Return joint samples of the function, shape (n, num_samples): ``Phi (mu + C eps)``, ``eps ~ N(0, I)``."""
+        """Return joint samples of the function: ``Phi (mu + C eps)``, ``eps ~ N(0, I)``.
+
+        Of shape (n, num_samples), or (n, C, num_samples).
+        """
         generator = np.random.default_rng(seed)
-        dense = generator.standard_normal((num_samples, self.dense_columns))
+        functions = self.mean_weights.shape[:-2]
+        dense = generator.standard_normal((num_samples, *functions, self.dense_columns))
         key = jax.random.key(int(generator.integers(2**31)), impl="threefry2x32")
         # weights of one sample at a time: a matrix of them is what large bases cannot afford
         draws = []
         for s in range(num_samples):
             noise = jax.random.normal(
-                jax.random.fold_in(key, s), self.diagonal.shape, self.diagonal.dtype
+                jax.random.fold_in(key, s), self.mean_weights.shape, self.diagonal.dtype
             )
             weights = self.mean_weights + self.diagonal * noise
             if self.dense_columns:
                 mix = jnp.asarray(dense[s], weights.dtype)
                 weights = weights + jnp.tensordot(mix, self.columns, axes=1)
             draws.append(self._evaluate(X, weights))
-        return np.stack(draws, axis=1)
+        return np.moveaxis(np.stack(draws, axis=-1), -2, 0)
 
     def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
-        """Return the function of given weights at the rows of ``X``, float64."""
-        blocks = BlockedBasis.cut(self.basis)
-        values = evaluate_one(blocks, jnp.asarray(X, weights.dtype), blocks.pad(weights))
-        return np.asarray(values, dtype=np.float64)
+        """Return functions of given weights (*c, 2, P) at the rows of ``X``, float64 (*c, n)."""
+        blocks, rows = BlockedBasis.cut(self.basis), jnp.asarray(X, weights.dtype)
+        if weights.ndim == 2:
+            return np.asarray(evaluate_one(blocks, rows, blocks.pad(weights)), dtype=np.float64)
+        return np.asarray(evaluate(blocks, rows, blocks.pad(weights)), dtype=np.float64)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
@@ -111,10 +121,10 @@ class ChevronPosterior:
 def _moments(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
-    mean: Float[Array, "2 padded"],
+    means: Float[Array, "c 2 padded"],
     columns: Float[Array, "q 2 padded"],
     diagonal: Float[Array, "2 padded"],
-) -> tuple[Float[Array, " n"], Float[Array, "q n"], Float[Array, " n"]]:
+) -> tuple[Float[Array, "c n"], Float[Array, "q n"], Float[Array, " n"]]:
     """Return ``Phi mu``, ``Phi c`` of the dense columns, and ``sum_r phi_r^2 c_rr^2``, in one pass.
 
     No copy of the weights is made, each as long as the basis.
@@ -123,11 +133,11 @@ def _moments(
     def body(which: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
         values, variance = totals
         phi = blocks.features(X, which)
-        weights = jnp.concatenate([blocks.take(mean[None], which), blocks.take(columns, which)])
+        weights = jnp.concatenate([blocks.take(means, which), blocks.take(columns, which)])
         scales = blocks.take(diagonal[None], which)[0] ** 2
         return values + weights @ phi, variance + scales @ phi**2
 
     n = X.shape[0]
-    start = (jnp.zeros((1 + columns.shape[0], n), X.dtype), jnp.zeros(n, X.dtype))
+    start = (jnp.zeros((means.shape[0] + columns.shape[0], n), X.dtype), jnp.zeros(n, X.dtype))
     values, variance = jax.lax.fori_loop(0, blocks.num_blocks, body, start)
-    return values[0], values[1:], variance
+    return values[: means.shape[0]], values[means.shape[0] :], variance

@@ -20,20 +20,22 @@ class SampledPosterior:
     The function is ``phi(x)^T w``; its posterior variance at ``x`` is estimated by the mean square of the samples'
     deviations from the mean, which is unbiased with relative standard error ``sqrt(2 / S)``.
 
+    Several functions (of classes) have theirs as the first axis of all arrays, of weights and of values.
+
     Parameters
     ----------
     basis : RandomFourierBasis
-    mean : Array of shape (2, P)
+    mean : Array of shape (2, P), or (C, 2, P)
         Weights of the cosines and sines of each pair.
-    deviations : Array of shape (S, 2, P)
+    deviations : Array of shape (S, 2, P), or (C, S, 2, P)
         Samples minus mean.
     """
 
     def __init__(
         self,
         basis: RandomFourierBasis,
-        mean: Float[Array, "2 P"],
-        deviations: Float[Array, "S 2 P"],
+        mean: Float[Array, "*c 2 P"],
+        deviations: Float[Array, "*c S 2 P"],
     ) -> None:
         self.basis = basis
         self.mean_weights = mean
@@ -42,40 +44,47 @@ class SampledPosterior:
     @property
     def num_samples(self) -> int:
         """Number of posterior samples S."""
-        return int(self.deviations.shape[0])
+        return int(self.deviations.shape[-3])
 
     def mean(self, X: np.ndarray) -> np.ndarray:
-        """Return the posterior mean of the function at the rows of ``X``."""
-        return self._evaluate(X, self.mean_weights[None])[0]
+        """Return the posterior mean of the function at the rows of ``X``, shape (n,) or (C, n)."""
+        return self._evaluate(X, self.mean_weights)
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior mean and variance of the function at the rows of ``X``."""
-        values = self._evaluate(X, jnp.concatenate([self.mean_weights[None], self.deviations]))
-        return values[0], np.mean(values[1:] ** 2, axis=0)
+        """Return posterior mean and variance of the function at the rows of ``X``, shape (n,) or (C, n)."""
+        values = self._mean_and_deviations(X)
+        return values[..., 0, :], np.mean(values[..., 1:, :] ** 2, axis=-2)
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        """Return joint samples of the function, shape (n, num_samples).
+        """Return joint samples of the function, shape (n, num_samples) or (n, C, num_samples).
 
         Up to S of them are the posterior samples of the fit, in random order. Beyond, Gaussian mixtures
         ``sum_s g_s deviation_s / sqrt(S)`` are added: they have the samples' own covariance, whose rank is S.
         """
         generator = np.random.default_rng(seed)
-        values = self._evaluate(X, jnp.concatenate([self.mean_weights[None], self.deviations]))
-        mean, deviations = values[0], values[1:]
+        values = self._mean_and_deviations(X)
+        mean, deviations = values[..., :1, :], values[..., 1:, :]
         order = generator.permutation(self.num_samples)[:num_samples]
-        chosen = deviations[order]
+        chosen = deviations[..., order, :]
         extra = num_samples - len(order)
         if extra > 0:
-            mix = generator.standard_normal((extra, self.num_samples)) / self.num_samples**0.5
-            chosen = np.concatenate([chosen, mix @ deviations])
-        return (mean + chosen).T
+            shape = (*deviations.shape[:-2], extra, self.num_samples)
+            mix = generator.standard_normal(shape) / self.num_samples**0.5
+            chosen = np.concatenate([chosen, mix @ deviations], axis=-2)
+        return np.moveaxis(mean + chosen, -1, 0)
+
+    def _mean_and_deviations(self, X: np.ndarray) -> np.ndarray:
+        """Return the values of mean and deviations, the mean first: (*c, 1 + S, n)."""
+        return self._evaluate(
+            X, jnp.concatenate([self.mean_weights[..., None, :, :], self.deviations], axis=-3)
+        )
 
     def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
-        """Return functions of given weights at the rows of ``X``, float64."""
-        dtype = self.mean_weights.dtype
+        """Return functions of given weights (*s, 2, P) at the rows of ``X``, float64 (*s, n)."""
+        dtype, pairs = self.mean_weights.dtype, weights.shape[-2:]
         blocks = BlockedBasis.cut(self.basis)
-        values = evaluate(blocks, jnp.asarray(X, dtype), blocks.pad(jnp.asarray(weights)))
-        return np.asarray(values, dtype=np.float64)
+        values = evaluate(blocks, jnp.asarray(X, dtype), blocks.pad(weights.reshape(-1, *pairs)))
+        return np.asarray(values, dtype=np.float64).reshape(*weights.shape[:-2], len(X))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""

@@ -9,7 +9,7 @@ relative error of ``sqrt(2 / S)`` enters the sites through the curvature of ``lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,12 +20,13 @@ from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.likelihoods import Likelihood
 from vastgp.objectives.basis_evidence import BasisDualEvidence
-from vastgp.objectives.dual_evidence import Sites, local_sites
+from vastgp.objectives.dual_evidence import Sites, local_sites, most_rate
 from vastgp.objectives.least_squares import gram_product
 from vastgp.training.block import advance, begin, worst_error
 from vastgp.training.block_systems import RowSystem, prior_draws
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
+from vastgp.training.joint_system import JointSystem
 from vastgp.training.loop import LoopResult, Stop, run_chunks
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
@@ -36,10 +37,11 @@ _LEAST_PRECISION = 1e-6
 # Products between two updates of the sites: those are worth little before the function has followed.
 _MOST_PRODUCTS = 8
 _LEAST_RATE = 0.125
+_TILE = 8192
 
 
 class SiteRows(NamedTuple):
-    """Rows as their sites make them: targets ``linear / precision``, weights ``precision``, unit noise.
+    """Rows as the sites of a function make them: targets ``linear / precision``, weights ``precision``, unit noise.
 
     Attributes
     ----------
@@ -73,26 +75,26 @@ class SiteFit(NamedTuple):
     Attributes
     ----------
     sites : Sites
-        Of every row, in the precision of the rows.
-    dual : Array of shape (1 + S, n), or None
+        Of every row, in the precision of the rows; (n,), or (C, n) for C functions.
+    dual : Array of shape (C (1 + S), n), or None
         ``u`` with ``Phi^T u`` the mean's weights and what the samples learned: where the last solution is to start.
-    draws : Array of shape (S, n), or None
-        `prior_draws` of the rows, for the system that the sites make.
+    system : RowSystem or JointSystem
+        That the sites make.
     loop : LoopResult, or None
         How they were found; None where a factorisation did.
     """
 
     sites: Sites
-    dual: Float[Array, "C n"] | None
-    draws: Float[Array, "S n"] | None
+    dual: Float[Array, "k n"] | None
+    system: RowSystem | JointSystem
     loop: LoopResult | None
 
 
 class _State(NamedTuple):
-    linear: Float[Array, " n"]
-    precision: Float[Array, " n"]
-    dual: Float[Array, "C n"]
-    image: Float[Array, "C n"]  # Phi Phi^T dual
+    linear: Float[Array, "C n"]
+    precision: Float[Array, "C n"]
+    dual: Float[Array, "k n"]  # k = C (1 + S)
+    image: Float[Array, "k n"]  # Phi Phi^T dual
     rate: Float[Array, ""]
     change: Float[Array, ""]
 
@@ -131,12 +133,15 @@ def find_sites(
     max_seconds, checkpoint, verbose
         As in `vastgp.training.loop.run_chunks`.
     """
-    if len(y) <= MOST_EXACT:
+    options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
+    if len(y) <= most_rows(MOST_EXACT, likelihood):
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
         sites = found.sites.at_least(_LEAST_PRECISION, found.mean)
-        return SiteFit(Sites(*(part.astype(X.dtype) for part in sites)), None, None, None)
+        sites = Sites(*(part.astype(X.dtype) for part in sites))
+        with precision(str(X.dtype)):
+            return SiteFit(sites, None, site_system(basis, X, sites, None, **options), None)
     with precision(str(X.dtype)):
-        search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), num_samples, seed, rank, tol)  # fmt: skip
+        search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options)
         state, loop = run_chunks(
             search.update,
             search.start(),
@@ -148,7 +153,79 @@ def find_sites(
             label="likelihood",
             verbose=verbose,
         )
-    return SiteFit(Sites(state.linear, state.precision), state.dual, search.draws, loop)
+        sites = Sites(state.linear, state.precision)
+        if search.system is None:  # a fit that resumed at its end, or had no time
+            search.system = site_system(search.basis, search.X, sites, search.draws, **options)
+    if likelihood.num_latent == 1:
+        sites = Sites(*(part[0] for part in sites))
+    return SiteFit(sites, state.dual, search.system, loop)
+
+
+def most_rows(rows: int, likelihood: Likelihood) -> int:
+    """Return with how many rows factorisations for each function of a likelihood cost what they do for one."""
+    return int(rows / likelihood.num_latent ** (1.0 / 3.0))
+
+
+def site_system(
+    basis: RandomFourierBasis,
+    X: Any,
+    sites: Sites,
+    draws: Float[Array, "C S n"] | None,
+    *,
+    num_samples: int,
+    seed: int,
+    rank: int,
+    like: RowSystem | JointSystem | None = None,
+) -> RowSystem | JointSystem:
+    """Return the system that sites make, of all functions together where there are several.
+
+    The prior draws of one function are independent of those of another. ``like`` is a system of the same precisions,
+    whose preconditioner serves.
+    """
+    linear, precision = (np.atleast_2d(part) for part in sites)
+    made: Sequence[RowSystem | None] = (
+        like.systems if isinstance(like, JointSystem) else [like] * len(linear)
+    )
+    if rank < len(X):  # as many bytes for all preconditioners as for one
+        rank = max(1, rank // len(linear))
+    systems = [
+        RowSystem(
+            basis,
+            1.0,
+            SiteRows.of(X, Sites(linear[c], precision[c])),
+            num_samples=num_samples,
+            seed=_seed_of(seed, c),
+            rank=rank,
+            draws=None if draws is None else draws[c],
+            precondition=getattr(made[c], "precondition", None),
+        )
+        for c in range(len(linear))
+    ]
+    return systems[0] if len(systems) == 1 else JointSystem(systems)
+
+
+def _seed_of(seed: int, function: int) -> int:
+    """Return the seed of a function's draws: the first one has the seed itself."""
+    if function == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, function]).generate_state(1, np.uint64)[0])
+
+
+def _sites_by_tiles(
+    likelihood: Likelihood, y: Array, mean: Array, variance: Array
+) -> tuple[float, Sites]:
+    """Return the sum of the rows' bounds and the sites, (C, n): averages over several functions hold large arrays."""
+    fit, linear, precision = 0.0, [], []
+    for start in range(0, len(y), _TILE):
+        here = slice(start, start + _TILE)
+        moments = (mean[:, here], variance[:, here])
+        if likelihood.num_latent == 1:
+            moments = (moments[0][0], moments[1][0])
+        bound, sites = local_sites(likelihood, y[here], *moments)
+        fit += float(jnp.sum(bound))
+        linear.append(jnp.atleast_2d(sites.linear))
+        precision.append(jnp.atleast_2d(sites.precision))
+    return fit, Sites(jnp.concatenate(linear, axis=1), jnp.concatenate(precision, axis=1))
 
 
 class _Search:
@@ -160,35 +237,57 @@ class _Search:
         likelihood: Likelihood,
         X: Array,
         y: Array,
-        num_samples: int,
-        seed: int,
-        rank: int,
         tol: float,
+        options: dict[str, Any],
     ) -> None:
-        self._basis, self._X, self._y, self._tol = basis, X, y, tol
+        self.basis, self.X, self._y, self._tol = basis, X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
-        self._options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
-        self.draws = prior_draws(basis, self._X, num_samples, seed)
+        self._options = options
+        self.system: RowSystem | JointSystem | None = None
+        self._functions, self._most = likelihood.num_latent, most_rate(likelihood)
+        self.draws = jnp.stack(
+            [
+                prior_draws(basis, X, options["num_samples"], _seed_of(options["seed"], c))
+                for c in range(self._functions)
+            ]
+        )
 
     def start(self) -> _State:
         """Return the prior, and the sites that belong to it: a search without time still leaves some."""
-        n, dtype = len(self._y), self._X.dtype
-        empty = jnp.zeros((1 + self._options["num_samples"], n), dtype)
-        one, far = jnp.ones((), dtype), jnp.full((), jnp.inf, dtype)
-        nothing = jnp.zeros(n, dtype)
-        state = _State(nothing, nothing, empty, jnp.zeros_like(empty), one, far)
+        n, dtype = len(self._y), self.X.dtype
+        empty = jnp.zeros((self._functions * (1 + self._options["num_samples"]), n), dtype)
+        rate, far = jnp.full((), self._most, dtype), jnp.full((), jnp.inf, dtype)
+        nothing = jnp.zeros((self._functions, n), dtype)
+        state = _State(nothing, nothing, empty, jnp.zeros_like(empty), rate, far)
         sites, _ = self._next_sites(state)
         return state._replace(linear=sites.linear, precision=sites.precision)
 
-    def _variance(self, state: _State) -> Array:
-        return jnp.mean((self.draws - state.image[1:]) ** 2, axis=0)
+    def _by_function(self, columns: Array) -> Array:
+        """Return columns as (C, 1 + S, n)."""
+        return columns.reshape(self._functions, -1, len(self._y))
+
+    def _centred(self, sites: Sites, dual: Array, image: Array) -> tuple[Sites, Array, Array]:
+        """Return all with means that sum to zero over the functions, see `Sites.centred`."""
+        mean = self._by_function(image)[:, 0]
+        sites, _ = sites.centred(mean)
+        shape = image.shape
+        dual, image = (
+            part.at[:, 0].add(-jnp.mean(part[:, 0], axis=0)).reshape(shape)
+            for part in (self._by_function(dual), self._by_function(image))
+        )
+        return sites, dual, image
+
+    def _moments(self, state: _State) -> tuple[Array, Array]:
+        """Return mean and variance of each function at the rows, (C, n)."""
+        image = self._by_function(state.image)
+        return image[:, 0], jnp.mean((self.draws - image[:, 1:]) ** 2, axis=1)
 
     def _next_sites(self, state: _State) -> tuple[Sites, float]:
         """Return the sites that mean and samples ask for, and the fit to the data."""
-        mean = state.image[0]
-        bound, better = local_sites(self._likelihood, self._y, mean, self._variance(state))
+        mean, variance = self._moments(state)
+        fit, better = _sites_by_tiles(self._likelihood, self._y, mean, variance)
         sites = Sites(state.linear, state.precision).toward(better, state.rate)
-        return sites.at_least(_LEAST_PRECISION, mean), float(jnp.sum(bound))
+        return sites.at_least(_LEAST_PRECISION, mean), fit
 
     def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
         """Take ``count`` updates."""
@@ -199,8 +298,8 @@ class _Search:
 
     def _once(self, state: _State) -> tuple[_State, dict[str, float]]:
         sites, fit = self._next_sites(state)
-        rows = SiteRows.of(self._X, sites)
-        system = RowSystem(self._basis, 1.0, rows, draws=self.draws, **self._options)
+        self.system = None  # its preconditioner is as large as the next one
+        system = site_system(self.basis, self.X, sites, self.draws, **self._options)
         solution = state.dual / system.scale
         solved = begin(system, solution, system.scale * state.image + solution)
         products = 0
@@ -209,15 +308,22 @@ class _Search:
         ):
             solved, products = advance(system, solved), products + 1
         dual = solved.solution * system.scale
-        image = gram_product(system.blocks, self._X, dual)
+        image = gram_product(system.blocks, self.X, dual)
+        if self._functions > 1:
+            sites, dual, image = self._centred(sites, dual, image)
+            system = site_system(
+                self.basis, self.X, sites, self.draws, like=system, **self._options
+            )
+        self.system = system
         # in posterior standard deviations, and as a whole step would move it
-        moved = (image[0] - state.image[0]) ** 2 / self._variance(state)
+        mean, variance = self._moments(state)
+        moved = (self._by_function(image)[:, 0] - mean) ** 2 / variance
         change = jnp.sqrt(jnp.mean(moved)) / state.rate
         # updates that grow go too far
         grown = change > state.change
         slower, faster = (
             jnp.maximum(0.5 * state.rate, _LEAST_RATE),
-            jnp.minimum(1.5 * state.rate, 1.0),
+            jnp.minimum(1.5 * state.rate, self._most),
         )
         rate = jnp.where(grown, slower, faster)
         record = {

@@ -62,10 +62,13 @@ _PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
 
 
 class Solution(NamedTuple):
-    """Weights of the posterior: ``mean`` (2, P) and ``deviations`` (S, 2, P) of its samples from the mean."""
+    """Weights of the posterior: ``mean`` (2, P) and ``deviations`` (S, 2, P) of its samples from the mean.
 
-    mean: Float[Array, "2 P"]
-    deviations: Float[Array, "S 2 P"]
+    Of C functions, each has them as its first axis.
+    """
+
+    mean: Float[Array, "*c 2 P"]
+    deviations: Float[Array, "*c S 2 P"]
 
 
 @runtime_checkable
@@ -156,7 +159,8 @@ class RowSystem:
         self.precondition = NarrowPreconditioner(self.precondition)
         self.vector_dtype = "float64"
 
-    def _prior(self) -> Array:
+    def prior(self) -> Array:
+        """Return the weights of the prior draws behind the samples."""
         return _prior_weights(self.blocks, self.seed, self.num_samples, self.X.dtype)
 
     def _make_preconditioner(self, rank: int) -> Preconditioner:
@@ -218,7 +222,7 @@ class RowSystem:
         pairs = self.blocks.basis.num_pairs
         W = project(self.blocks, self.X, solution * self.scale)
         dtype = self.X.dtype
-        mean, deviations = W[0].astype(dtype), (self._prior() - W[1:]).astype(dtype)
+        mean, deviations = W[0].astype(dtype), (self.prior() - W[1:]).astype(dtype)
         return Solution(mean[:, :pairs], deviations[:, :, :pairs])
 
     def slopes(self, solution: Array) -> tuple[Any, float]:

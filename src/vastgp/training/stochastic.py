@@ -27,13 +27,14 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
+from vastgp.objectives.least_squares import BlockedBasis, evaluate
 from vastgp.objectives.sampled_elbo import optimal_diagonal
 from vastgp.objectives.sampled_likelihood import SamplingGap
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, ShouldStop, run_chunks
 from vastgp.training.stochastic_likelihood import (
     isotropic_covariance,
+    latent_values,
     likelihood_residual,
     sampling_report,
 )
@@ -64,8 +65,8 @@ class StochasticFit:
         With the final hyperparameters.
     likelihood : Likelihood
         With the final hyperparameters, standardised units.
-    mean : Array of shape (2, P)
-        Posterior mean of the weights.
+    mean : Array of shape (2, P), or (C, 2, P)
+        Posterior mean of the weights, of each of C functions where there are several.
     columns : Array of shape (q, 2, P), or None
         Dense columns of the covariance's Cholesky factor.
     diagonal : Array of shape (2, P)
@@ -81,7 +82,7 @@ class StochasticFit:
 
     basis: RandomFourierBasis
     likelihood: Likelihood
-    mean: Float[Array, "2 P"]
+    mean: Float[Array, "*C 2 P"]
     columns: Float[Array, "q 2 P"] | None
     diagonal: Float[Array, "2 P"]
     averaged: bool
@@ -139,10 +140,9 @@ def fit_stochastic(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
-    gaussian = isinstance(likelihood, Gaussian)
-    plan = make_plan(options or StochasticOptions(), rows.n, basis, gaussian)
+    plan = make_plan(options or StochasticOptions(), rows.n, basis, likelihood)
     noise_variance = 1.0 / likelihood.most_curvature()
-    if plan.dense_columns and not gaussian:
+    if plan.dense_columns and not plan.gaussian:
         raise ValueError(
             f"dense_columns = {plan.dense_columns} needs the Gaussian likelihood: with the {likelihood.name} one the "
             "covariance is diagonal. Set dense_columns=0, or use solver='block', whose samples have all correlations."
@@ -225,12 +225,13 @@ def _diagnostics(
 @functools.partial(jax.jit, static_argnums=0)
 def _support_residual(plan: StepPlan, problem: Problem, state: State) -> Array:
     """Return the residual at the support rows, where the function is known."""
+    F = plan.functions
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     _, variance = isotropic_covariance(plan, basis, state.curvature)
     residual = likelihood_residual(
-        plan, problem.likelihood, problem.support_y, state.support[:, :1], noise_variance, variance
+        plan, problem.likelihood, problem.support_y, state.support[:, :F], noise_variance, variance
     )
-    return residual[:, 0]
+    return residual[:, :F]
 
 
 def _finish(
@@ -255,15 +256,16 @@ def _finish(
 
     def judge(mean: Array) -> float:
         """Return what the mean takes from the bound, per row, from some rows (eq. (2))."""
-        values = evaluate_one(blocks, X[:_JUDGE_ROWS], blocks.pad(mean))
+        values = latent_values(plan, evaluate(blocks, X[:_JUDGE_ROWS], blocks.pad(mean)).T)
         penalty = 0.5 * float(jnp.vdot(mean, mean)) / rows.n
         return penalty - float(jnp.mean(likelihood.expected_log_prob(judged, values, variance)))
 
     averaged = judge(state.mean_average) <= judge(state.mean)
+    mean = state.mean_average if averaged else state.mean
     return StochasticFit(
         basis=basis,
         likelihood=likelihood,
-        mean=state.mean_average if averaged else state.mean,
+        mean=mean[0] if plan.functions == 1 else mean,
         columns=state.columns_average if plan.dense_columns else None,
         diagonal=diagonal_columns(
             basis,

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from vastgp.bases import RandomFourierBasis
 from vastgp.bases.draws import typed_key
 from vastgp.likelihoods import Likelihood
-from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
-from vastgp.objectives.sampled_elbo import DiagonalPrior
+from vastgp.objectives.least_squares import BlockedBasis, evaluate
+from vastgp.objectives.sampled_elbo import DiagonalPrior, sampled_product
 from vastgp.objectives.sampled_likelihood import (
     SampledBlock,
     SamplingGap,
@@ -42,17 +42,24 @@ def likelihood_residual(
     noise_variance: Float[Array, ""],
     latent_variance: Float[Array, ""],
 ) -> Float[Array, "n r"]:
-    """Return what takes the place of ``Phi mu - y`` (first column) and ``Phi c`` (dense columns).
+    """Return what takes the place of ``Phi mu - y`` (first columns) and ``Phi c`` (dense columns).
 
     ``-alpha / b`` and ``beta / b Phi c`` with the derivatives of ``E[log p(y | f)]``; with Gaussian noise these are
     the residual and ``Phi c`` themselves.
     """
     if plan.gaussian:
         return estimate.at[:, 0].add(-y)
-    alpha, beta = likelihood.sites(y, estimate[:, 0], latent_variance)
+    alpha, beta = likelihood.sites(y, latent_values(plan, estimate), latent_variance)
+    if plan.functions > 1:
+        return -noise_variance * alpha.T
     return jnp.concatenate(
         [-noise_variance * alpha[:, None], noise_variance * beta[:, None] * estimate[:, 1:]], axis=1
     )
+
+
+def latent_values(plan: StepPlan, values: Float[Array, "n r"]) -> Float[Array, "*F n"]:
+    """Return the functions' values as likelihoods take them: (n,), or (F, n) of several."""
+    return values[:, 0] if plan.functions == 1 else values[:, : plan.functions].T
 
 
 def isotropic_covariance(
@@ -90,11 +97,12 @@ def estimate_likelihood_bound(
     square = jax.lax.stop_gradient(square)
     fit = _sampled_fit(plan, problem, hyper, X, y, (i, j), coefficient, square)
     ones = jnp.ones(i.weights.shape[0], X.dtype)
-    prior = DiagonalPrior(ones, ones).quadratic(
-        i.weights[:, :1], j.weights[:, :1], i.factor, j.factor
-    )[0]
-    # KL(N(mu, c^2 I) || N(0, I))
-    divergence = 0.5 * (prior + 2.0 * plan.num_pairs * (square - 1.0 - jnp.log(square)))
+    F = plan.functions
+    prior = jnp.sum(
+        DiagonalPrior(ones, ones).quadratic(i.weights[:, :F], j.weights[:, :F], i.factor, j.factor)
+    )
+    # KL(N(mu, c^2 I) || N(0, I)) of each function
+    divergence = 0.5 * (prior + 2.0 * plan.num_pairs * F * (square - 1.0 - jnp.log(square)))
     return plan.num_rows / plan.row_batch * fit - divergence
 
 
@@ -113,11 +121,11 @@ def _sampled_fit(
     blocks, means = [], []
     for side in sides:
         phi = flat(basis.features(X, side.pairs)) if plan.learn else side.phi
-        weights = side.weights[:, 0]
-        dense = jnp.zeros((len(weights), 0), X.dtype)
+        dense = jnp.zeros((phi.shape[1], 0), X.dtype)
         scales = jnp.full(phi.shape[1], jnp.sqrt(square))
-        blocks.append(SampledBlock(phi, weights, dense, scales, side.factor))
-        means.append(blocks[-1].latent_mean() - coefficient * side.error[:, 0])
+        blocks.append(SampledBlock(phi, side.weights[:, 0], dense, scales, side.factor))
+        sampled = sampled_product(phi, side.weights, side.factor) - coefficient * side.error
+        means.append(latent_values(plan, sampled))
     if plan.strict:
         parts = (
             strict_bound(problem.likelihood, y, block, row_factor=1.0, mean=mean)
@@ -141,7 +149,7 @@ def sampling_report(
     A gap that is large beside the fit says that ``basis_batch`` is too small: what was maximised is another objective.
     """
     blocks = BlockedBasis.cut(current_basis(problem, state.hyper, plan)[0])
-    f = evaluate_one(blocks, X, blocks.pad(state.mean))
+    f = latent_values(plan, evaluate(blocks, X, blocks.pad(state.mean)).T)
     square, _ = isotropic_covariance(plan, blocks.basis, state.curvature)
     variance = square * blocks.basis.kernel.total_variance()
     full = float(jnp.sum(problem.likelihood.expected_log_prob(y, f, variance)))

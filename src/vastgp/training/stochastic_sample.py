@@ -34,7 +34,7 @@ class Sample(NamedTuple):
     factor: Float[Array, " c"]  # inverse inclusion probability of its 2 b functions
     phi: Float[Array, "n c"]  # features at the minibatch
     phi_support: Float[Array, "p c"]
-    weights: Float[Array, "c r"]  # mean and sampled dense columns
+    weights: Float[Array, "c r"]  # means of the functions and sampled dense columns
     product: Float[Array, "n r"]  # unbiased estimate of Phi weights at the minibatch
     support_error: Float[Array, "p r"]  # error of the same estimate at the support rows
     error: Float[Array, "n r"]  # what it says about the minibatch
@@ -54,6 +54,11 @@ def flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
 def function_order(pairs: Int[Array, " b"]) -> Int[Array, " c"]:
     """Return the numbers of the functions of some pairs, cosines first; pair ``p`` has ``2 p`` and ``2 p + 1``."""
     return jnp.concatenate([2 * pairs, 2 * pairs + 1])
+
+
+def vector_columns(plan: StepPlan, chosen: Int[Array, " k"]) -> Int[Array, " r"]:
+    """Return which columns of `State.support` belong to the means and the chosen dense columns."""
+    return jnp.concatenate([jnp.arange(plan.functions, dtype=jnp.int32), plan.functions + chosen])
 
 
 def diagonal_position(plan: StepPlan, chosen: Int[Array, " k"]) -> Int[Array, " k"]:
@@ -111,7 +116,7 @@ def _sample(
         [jnp.ones(plan.head, dtype), jnp.full(plan.tail_batch, plan.tail_factor, dtype)]
     )
     factor = jnp.tile(factor, 2)
-    weights = state.mean[:, pairs].reshape(1, -1)
+    weights = state.mean[..., pairs].reshape(plan.functions, -1)
     if plan.column_batch:
         columns = state.columns[chosen[:, None, None], jnp.arange(2)[None, :, None], pairs]
         weights = jnp.concatenate([weights, columns.reshape(plan.column_batch, -1)])
@@ -119,7 +124,7 @@ def _sample(
     phi = flat(features_of_spectrum(X, present))
     phi_support = flat(features_of_spectrum(problem.support_X, fixed))
     product = sampled_product(phi, weights, factor)
-    running = state.support[:, jnp.concatenate([jnp.zeros(1, jnp.int32), 1 + chosen])]
+    running = state.support[:, vector_columns(plan, chosen)]
     support_error = sampled_product(phi_support, weights, factor) - running
     if plan.control == "interpolation":
         error = interpolated_error(cross, problem.interpolator, support_error)

@@ -15,7 +15,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import generator
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.nystrom import SupportOperators, support_operators
 from vastgp.objectives.control_variates import FittedCoefficient
 from vastgp.objectives.least_squares import BlockedBasis, project
@@ -104,16 +104,16 @@ class StochasticOptions:
 
 
 def make_plan(
-    options: StochasticOptions, num_rows: int, basis: RandomFourierBasis, gaussian: bool = True
+    options: StochasticOptions, num_rows: int, basis: RandomFourierBasis, likelihood: Likelihood
 ) -> StepPlan:
-    """Return the sizes of a step for this many rows and basis functions, and whether the likelihood is Gaussian.
+    """Return the sizes of a step for this many rows and basis functions.
 
     Raises
     ------
     ValueError
         When no diagonal column is left.
     """
-    q = options.dense_columns
+    q, gaussian = options.dense_columns, isinstance(likelihood, Gaussian)
     head = (q + 1) // 2
     if head >= basis.num_pairs:
         raise ValueError(
@@ -144,6 +144,7 @@ def make_plan(
         target_control=options.target_control,
         gaussian=gaussian,
         strict=options.bound == "strict" and not gaussian,
+        functions=likelihood.num_latent,
     )
 
 
@@ -266,7 +267,8 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
     """Return the state before the first step: mean zero, columns that are still diagonal."""
     P, q = plan.num_pairs, plan.dense_columns
     columns = jnp.zeros((q, 2, P), dtype)
-    support = jnp.zeros((plan.support_rows, 1 + q), dtype)
+    F = plan.functions
+    support = jnp.zeros((plan.support_rows, F + q), dtype)
     if q:
         head = jnp.arange(plan.head)
         scales = problem.basis.features(problem.scale_X, head)
@@ -275,7 +277,7 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
         diagonal = optimal_diagonal(gram, 1.0, noise_variance)[order % 2, order // 2]
         columns = columns.at[order, order % 2, order // 2].set(diagonal)
         features = problem.basis.features(problem.support_X, head)
-        support = support.at[:, 1:].set(features[:, order % 2, order // 2] * diagonal)
+        support = support.at[:, F:].set(features[:, order % 2, order // 2] * diagonal)
     adagrad = plan.optimizer == "adagrad"
     hyper = (
         jax.tree.map(jnp.log, problem.basis.kernel),
@@ -283,12 +285,12 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
     )
     return State(
         iteration=jnp.zeros((), jnp.int32),
-        mean=jnp.zeros((2, P), dtype),
-        mean_average=jnp.zeros((2, P), dtype),
+        mean=jnp.zeros((F, 2, P), dtype),
+        mean_average=jnp.zeros((F, 2, P), dtype),
         columns=columns,
         columns_average=columns + 0.0,  # a buffer of its own: both are donated
         support=support,
-        squares=jnp.zeros((2, P) if adagrad else (0,), dtype),
+        squares=jnp.zeros((F, 2, P) if adagrad else (0,), dtype),
         column_squares=jnp.zeros((q, 2, P) if adagrad else (0,), dtype),
         coefficient=FittedCoefficient.start(jnp.dtype(dtype)),
         target_product=jnp.zeros((), dtype),

@@ -17,7 +17,10 @@ MOST_EXACT = 256
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What a step is compiled for."""
+    """What a step is compiled for.
+
+    ``functions`` is the number F of latent functions: one for each class where there are more than two.
+    """
 
     num_rows: int
     num_pairs: int
@@ -38,6 +41,7 @@ class StepPlan:
     target_control: bool
     gaussian: bool
     strict: bool
+    functions: int = 1
 
     @property
     def head(self) -> int:
@@ -82,8 +86,8 @@ class State(NamedTuple):
     """Everything that decides the next step."""
 
     iteration: Int[Array, ""]
-    mean: Float[Array, "2 P"]
-    mean_average: Float[Array, "2 P"]
+    mean: Float[Array, "F 2 P"]
+    mean_average: Float[Array, "F 2 P"]
     columns: Float[Array, "q 2 P"]
     columns_average: Float[Array, "q 2 P"]
     support: Float[Array, "p r"]  # Phi_p times mean and columns, Proposition 3

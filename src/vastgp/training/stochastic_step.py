@@ -18,6 +18,7 @@ from vastgp.training.index_sets import stratified_indices
 from vastgp.training.stochastic_likelihood import (
     estimate_likelihood_bound,
     isotropic_covariance,
+    latent_values,
     likelihood_residual,
 )
 from vastgp.training.stochastic_sample import (
@@ -27,6 +28,7 @@ from vastgp.training.stochastic_sample import (
     draw_samples,
     estimate_bound,
     function_order,
+    vector_columns,
 )
 from vastgp.training.stochastic_state import Problem, State, StepPlan
 
@@ -69,7 +71,10 @@ def _half_gradient(
         row_factor=n / plan.row_batch,
     )
     if plan.control == "interpolation":
-        return gradient, seen.update(other.product[:, 0] - y, other.error[:, 0])
+        F = plan.functions
+        # with several functions no target is theirs: what sampling adds to the function is what counts
+        target = y[:, None] if F == 1 else 0.0
+        return gradient, seen.update(other.product[:, :F] - target, other.error[:, :F])
     if plan.control == "rows":
         # gradient of eq. (3) at one set, the expectation's part split evenly between both
         control = (n / (plan.support_rows * noise_variance)) * (
@@ -96,7 +101,7 @@ def _precondition(
     if p == 0:
         return gradient / d
     below = function_order(own.pairs)[None, :] >= chosen[:, None]
-    keep = jnp.concatenate([jnp.ones((1, G.shape[1]), G.dtype), below.astype(G.dtype)])
+    keep = jnp.concatenate([jnp.ones((plan.functions, G.shape[1]), G.dtype), below.astype(G.dtype)])
     if plan.exact_curvature and G.shape[1] <= p:
         curvature = (G.T @ G / p) * keep[:, :, None] * keep[:, None, :]
         curvature = curvature + d * jnp.eye(G.shape[1], dtype=G.dtype)
@@ -172,9 +177,9 @@ def _change(
 
 
 def _add(
-    values: Float[Array, "2 P"], pairs: Int[Array, " b"], change: Float[Array, " c"]
-) -> Float[Array, "2 P"]:
-    return values.at[:, pairs].add(change.reshape(2, -1))
+    values: Float[Array, "F 2 P"], pairs: Int[Array, " b"], change: Float[Array, "F c"]
+) -> Float[Array, "F 2 P"]:
+    return values.at[..., pairs].add(change.reshape(values.shape[0], 2, -1))
 
 
 def _add_columns(
@@ -217,7 +222,8 @@ def step(
     i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
     alpha = state.coefficient.value
     rate = plan.learning_rate / (1.0 + plan.decay * t.astype(X.dtype))
-    new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, rate)
+    _, latent_variance = isotropic_covariance(plan, basis, state.curvature)
+    new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, latent_variance, rate)
 
     def bound(hyper: Any) -> Array:
         if plan.gaussian:
@@ -230,16 +236,17 @@ def step(
     objective = jax.lax.cond(t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing)
     if plan.learn:
         new = _learn(plan, new, state, bound)
-    _, latent_variance = isotropic_covariance(plan, basis, state.curvature)
     estimate = i.product - alpha * i.error
     missing_of = likelihood_residual(
         plan, problem.likelihood, y, estimate, noise_variance, latent_variance
     )
-    residual = jnp.mean(missing_of[:, 0] ** 2)
+    F = plan.functions
+    residual = jnp.mean(missing_of[:, :F] ** 2)
     if not plan.gaussian:
-        seen = jnp.mean(problem.likelihood.sites(y, estimate[:, 0], latent_variance)[1])
+        latent = latent_values(plan, estimate)
+        seen = jnp.mean(problem.likelihood.sites(y, latent, latent_variance)[1])
         new = new._replace(curvature=state.curvature + _FORGET * (seen - state.curvature))
-    error = jnp.mean(i.support_error[:, 0] ** 2) if plan.support_rows else missing
+    error = jnp.mean(i.support_error[:, :F] ** 2) if plan.support_rows else missing
     return new._replace(iteration=t + 1), (objective, residual, error)
 
 
@@ -252,37 +259,37 @@ def _apply(
     chosen: Int[Array, " k"],
     y: Float[Array, " n"],
     noise_variance: Float[Array, ""],
+    latent_variance: Float[Array, ""],
     rate: Float[Array, ""],
 ) -> State:
     """Return the state after the step on mean and dense columns."""
     # the coefficient of earlier steps, for both sets: it must not know the present sample
     alpha, coefficient = state.coefficient.value, state.coefficient
-    _, latent_variance = isotropic_covariance(plan, problem.basis, state.curvature)
     mean, columns, support = state.mean, state.columns, state.support
     squares, column_squares = state.squares, state.column_squares
     product = state.target_product
-    which = jnp.concatenate([jnp.zeros(1, jnp.int32), 1 + chosen])
+    F, which = plan.functions, vector_columns(plan, chosen)
     for own, other in ((i, j), (j, i)):
         gradient, coefficient = _half_gradient(
             plan, problem, own, other, y, alpha, coefficient, noise_variance, latent_variance
         )
         old = jnp.zeros_like(gradient)
         if plan.optimizer == "adagrad":
-            old = old.at[0].set(squares[:, own.pairs].reshape(-1))
+            old = old.at[:F].set(squares[..., own.pairs].reshape(F, -1))
             if plan.column_batch:
                 found = column_squares[
                     chosen[:, None, None], jnp.arange(2)[None, :, None], own.pairs
                 ]
                 old = old.at[1:].set(found.reshape(plan.column_batch, -1))
         change, added = _change(plan, problem, own, gradient, old, noise_variance, chosen, rate)
-        mean = _add(mean, own.pairs, change[0])
+        mean = _add(mean, own.pairs, change[:F])
         support = support.at[:, which].set(
             running_product(support[:, which], own.phi_support, change.T)
         )
         if plan.column_batch:
             columns = _add_columns(columns, chosen, own.pairs, change[1:])
         if plan.optimizer == "adagrad":
-            squares = _add(squares, own.pairs, added[0])
+            squares = _add(squares, own.pairs, added[:F])
             if plan.column_batch:
                 column_squares = _add_columns(column_squares, chosen, own.pairs, added[1:])
         if problem.target is not None:
@@ -300,8 +307,8 @@ def _average(plan: StepPlan, state: State, i: Sample, j: Sample, chosen: Int[Arr
     mean, columns = state.mean_average, state.columns_average
     weight = _averaged(plan, state.iteration, share, mean.dtype)
     for pairs in (i.pairs, j.pairs):
-        gap = state.mean[:, pairs] - mean[:, pairs]
-        mean = mean.at[:, pairs].add(weight * gap)
+        gap = state.mean[..., pairs] - mean[..., pairs]
+        mean = mean.at[..., pairs].add(weight * gap)
     if plan.column_batch:
         share = share * plan.column_batch / plan.dense_columns
         weight = _averaged(plan, state.iteration, share, mean.dtype)

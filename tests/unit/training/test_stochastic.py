@@ -60,7 +60,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
     options = StochasticOptions(
         dense_columns=7, column_batch=3, row_batch=50, basis_batch=basis_batch, control_rank=support
     )
-    plan = make_plan(options, rows.n, basis)
+    plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     chosen = jnp.array([0, 3, 6])
     with precision("float64"):
         problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
@@ -96,7 +96,7 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     options = StochasticOptions(
         dense_columns=1000, row_batch=50, basis_batch=4000, control_rank=300
     )
-    plan = make_plan(options, rows.n, basis)
+    plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     with precision("float64"):
         problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
         pairs = jnp.arange(basis.num_pairs)
@@ -117,6 +117,7 @@ def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
         StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300),
         400,
         basis,
+        Gaussian(0.01),
     )
     with precision(dtype):
         problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, dtype)

@@ -1,0 +1,268 @@
+"""More than two classes, one latent function for each."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float
+
+from vastgp.likelihoods.base import Likelihood, number_of_points
+from vastgp.likelihoods.class_weights import checked_weights, weights_of
+from vastgp.likelihoods.quadrature import floored_std
+
+# Nodes over the largest of the disturbed values, half a unit apart where the standard deviations are about 1.
+# Functions of very different variances ask for most: with 0.1 beside 100 a hundredth of the precisions is lost.
+_OUTER_POINTS = 48
+# A Gumbel variable is below -3 with probability 2e-9 and above 15 with 3e-7; a normal one lies within 6 deviations.
+_BELOW, _ABOVE, _DEVIATIONS = 3.0, 15.0, 6.0
+# Above this variance of a function the average over its Gumbel variable is the one that nodes resolve.
+_WIDE, _GUMBEL_POINTS = 4.0, 24
+_EULER_GAMMA = 0.5772156649015329
+_SMALLEST = 1e-35
+
+Parts = tuple[Array, Array, Array]
+
+
+class Softmax(Likelihood):
+    """Labels ``y`` in {0, ..., C - 1} with ``p(y = c | f) = exp(f_c) / sum_k exp(f_k)``.
+
+    There are C latent functions, independent under prior and approximate posterior. Arrays of latent values or moments
+    have them as the *first* axis, ``(C, *s)`` where ``y`` is ``(*s)``; otherwise the methods are those of every
+    likelihood. Predictive moments and the median are those of the C indicators of ``y = c``.
+
+    Averages over all C functions are one-dimensional: with independent Gumbel variables ``G_c``
+
+        softmax_c(f) = P(f_c + G_c is the largest),    log sum_c exp(f_c) = E[max_c (f_c + G_c)] - gamma
+
+    (Gumbel 1954; Train 2009, section 3.10), and when the ``f_c`` are independent and normal so are their sums with
+    ``G_c``, whose distribution functions ``F_c(u) = E[exp(-exp(f_c - u))]`` are averages of one variable:
+
+        E[softmax_c] = int F_c'(u) prod_{k != c} F_k(u) du.
+
+    Parameters
+    ----------
+    num_classes : int
+        C >= 2.
+    points : int
+        Quadrature nodes for each distribution function; 48 keep the error of probabilities below 2e-6.
+    class_weights : sequence of C positive numbers, optional
+        What a row of each class counts in a fit; predictive quantities know nothing of them.
+    """
+
+    name: ClassVar[str] = "softmax"
+    scales_target: ClassVar[bool] = False
+    num_classes: int = eqx.field(static=True)
+    class_weights: tuple[float, ...] | None = eqx.field(static=True)
+    points: int = eqx.field(static=True)
+
+    def __init__(
+        self, num_classes: Any = 3, points: Any = 48, *, class_weights: Any = None
+    ) -> None:
+        if (
+            isinstance(num_classes, bool)
+            or not isinstance(num_classes, (int, np.integer))
+            or num_classes < 2
+        ):
+            raise ValueError(
+                f"num_classes must be an integer of at least 2, received {num_classes!r}."
+            )
+        self.num_classes = int(num_classes)
+        self.class_weights = checked_weights(class_weights, self.num_classes)
+        self.points = number_of_points(points)
+
+    @property
+    def num_latent(self) -> int:
+        """Number of latent functions, one for each class."""
+        return self.num_classes
+
+    def log_prob(self, y: Any, f: Any) -> Any:
+        """Return ``log p(y | f) = f_y - log sum_c exp(f_c)``."""
+        return _take(jax.nn.log_softmax(jnp.asarray(f), axis=0), y)
+
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``E[log p(y | f)]`` for independent ``f_c ~ N(mean_c, variance_c)``, times the weight of the class."""
+        mean, variance = _moments(mean, variance)
+        value = _take(mean, y) - _mean_of_logsumexp(self.points, mean, variance)
+        return value * weights_of(self.class_weights, y, mean.dtype)
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return ``alpha_c = 1[y = c] - E[p_c]`` and ``beta_c = E[p_c (1 - p_c)]``, times the weight of the class.
+
+        ``beta`` is the diagonal of minus the second derivative: all that independent functions see of it.
+        """
+        mean, variance = _moments(mean, variance)
+        probability, bend, _ = _averages(self.points, mean, variance)
+        weight = weights_of(self.class_weights, y, mean.dtype)
+        observed = jnp.arange(self.num_classes).reshape(-1, *[1] * (mean.ndim - 1)) == _index(y)
+        return (observed.astype(mean.dtype) - probability) * weight, bend * weight
+
+    def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
+        """Return ``E[sum_c p_c d_c^2 - (sum_c p_c d_c)^2]``, times the weight of the class.
+
+        To first order in the functions' variances; covariances of the probabilities, which are of that order, are left
+        out of the second term.
+        """
+        mean, variance = _moments(mean, variance)
+        p, bend, _ = _averages(self.points, mean, variance)
+        weight = weights_of(self.class_weights, y, mean.dtype)
+        # E[p^2] = p - bend
+        spread = jnp.maximum(p - bend - p**2, 0.0)
+        second = jnp.sum(p * change, axis=0) ** 2 + jnp.sum(spread * change**2, axis=0)
+        return (jnp.sum(p * change**2, axis=0) - second) * weight
+
+    def most_curvature(self) -> float:
+        """Return 1/2, the largest eigenvalue that ``diag(p) - p p^T`` can have (Boehning 1992), times the weights'."""
+        return 0.5 * max(self.class_weights or (1.0,))
+
+    def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``log E[p(y | f)]``."""
+        probability = self.predictive_mean(mean, latent_variance)
+        return _take(jnp.log(jnp.maximum(probability, _SMALLEST)), y)
+
+    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
+        """Return the probability of each class, (C, *s): they sum to one."""
+        return _averages(self.points, *_moments(mean, latent_variance))[0]
+
+    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
+        """Return ``p (1 - p)`` of each predictive probability ``p``."""
+        probability = self.predictive_mean(mean, latent_variance)
+        return probability * (1.0 - probability)
+
+    def median(self, mean: Any) -> Any:
+        """Return the probabilities at the latent medians."""
+        return jax.nn.softmax(jnp.asarray(mean), axis=0)
+
+    def check_targets(self, y: Any) -> None:
+        """Refuse anything but the numbers of the classes.
+
+        Raises
+        ------
+        ValueError
+            Naming ``y``, how many entries are wrong and the first of them.
+        """
+        y = np.asarray(y)
+        self._refuse(
+            y,
+            ~np.isin(y, np.arange(self.num_classes)),
+            f"class numbers 0 to {self.num_classes - 1}",
+            "Number the classes, as np.unique(y, return_inverse=True) does.",
+        )
+
+
+def _averages(
+    points: int, mean: Float[Array, "C *s"], variance: Float[Array, "C *s"]
+) -> tuple[Float[Array, "C *s"], Float[Array, "C *s"], Float[Array, "*s"]]:
+    """Return ``E[p_c]``, ``E[p_c (1 - p_c)]`` and ``E[log sum_c exp f_c]``."""
+    # the integrals are the same for any nodes
+    low, high = jax.lax.stop_gradient(_range(mean, variance))
+    step = (high - low) / (_OUTER_POINTS - 1)
+    u = low[..., None] + step[..., None] * jnp.arange(_OUTER_POINTS, dtype=mean.dtype)
+    F, density, slope = _sum_with_gumbel(points, u, mean, variance)
+    others = jnp.exp(jnp.sum(jnp.log(F), axis=0, keepdims=True) - jnp.log(F))
+    largest = density * others  # density of the maximum where it is that of class c
+    total = jnp.sum(largest, axis=(0, -1))  # one over the step, but for the error of the rule
+    probability = jnp.sum(largest, axis=-1) / total
+    # d/dvariance_c of E[log sum exp] = -1/2 int F_c'' prod_{k != c} F_k
+    bend = jnp.maximum(-jnp.sum(slope * others, axis=-1) * step, 0.0)
+    value = jnp.sum(jnp.sum(largest, axis=0) * u, axis=-1) / total - _EULER_GAMMA
+    return probability, bend, value
+
+
+def _sum_with_gumbel(
+    points: int, u: Float[Array, "*s t"], mean: Float[Array, "C *s"], variance: Float[Array, "C *s"]
+) -> Parts:
+    """Return distribution function, density and its slope of ``f_c + G_c`` at ``u``, each (C, *s, t)."""
+
+    def both() -> Parts:
+        wide = (variance > _WIDE)[..., None]
+        narrow = jnp.minimum(variance, _WIDE)
+        parts = zip(
+            _over_normal(points, u, mean, narrow), _over_gumbel(u, mean, variance), strict=True
+        )
+        F, density, slope = (jnp.where(wide, b, a) for a, b in parts)
+        return F, density, slope
+
+    F, density, slope = jax.lax.cond(
+        jnp.any(variance > _WIDE), both, lambda: _over_normal(points, u, mean, variance)
+    )
+    return jnp.maximum(F, _SMALLEST), density, slope
+
+
+def _over_normal(points: int, u: Array, mean: Array, variance: Array) -> Parts:
+    """Return averages over ``f`` of ``exp(-g)``, ``g exp(-g)`` and ``(g^2 - g) exp(-g)`` with ``g = exp(f - u)``.
+
+    The nodes do not depend on ``u``, so that ``g`` is a product of two factors and one exponential a node is all that
+    it takes. They are too far apart where ``f`` varies much more than a Gumbel variable.
+    """
+    z = jnp.linspace(-_DEVIATIONS, _DEVIATIONS, points, dtype=mean.dtype)
+    weights = jax.nn.softmax(-0.5 * z**2)
+    rise = floored_std(variance) * z.reshape(-1, *[1] * mean.ndim) + mean - u[..., 0]
+    rise, fall = jnp.exp(jnp.minimum(rise, 80.0)), jnp.exp(u[..., :1] - u)
+
+    def add(k: Any, parts: Parts) -> Parts:
+        g = rise[k][..., None] * fall
+        E = weights[k] * jnp.exp(-g)
+        return parts[0] + E, parts[1] + g * E, parts[2] + (g * g - g) * E
+
+    nothing = jnp.zeros((*mean.shape, u.shape[-1]), mean.dtype)
+    return jax.lax.fori_loop(0, points, add, (nothing, nothing, nothing))
+
+
+def _over_gumbel(u: Array, mean: Array, variance: Array) -> Parts:
+    """Return averages over the Gumbel variable of the normal distribution function, its density and its slope."""
+    G = jnp.linspace(-_BELOW, _ABOVE, _GUMBEL_POINTS, dtype=mean.dtype)
+    weights = jax.nn.softmax(-G - jnp.exp(-G))
+    std = floored_std(variance)[..., None]
+
+    def add(k: Any, parts: Parts) -> Parts:
+        z = (u - mean[..., None] - G[k]) / std
+        density = jnp.exp(-0.5 * z**2) * (weights[k] / (2.0 * jnp.pi) ** 0.5) / std
+        return parts[0] + weights[k] * ndtr(z), parts[1] + density, parts[2] - z / std * density
+
+    nothing = jnp.zeros((*mean.shape, u.shape[-1]), mean.dtype)
+    return jax.lax.fori_loop(0, _GUMBEL_POINTS, add, (nothing, nothing, nothing))
+
+
+def _range(mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Return where the largest of ``f_c + G_c`` lies."""
+    reach = _DEVIATIONS * floored_std(variance)
+    low = jnp.max(mean - reach, axis=0) - _BELOW
+    return low, jnp.max(mean + reach, axis=0) + _ABOVE + np.log(mean.shape[0])
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _mean_of_logsumexp(
+    points: int, mean: Float[Array, "C *s"], variance: Float[Array, "C *s"]
+) -> Any:
+    return _averages(points, mean, variance)[2]
+
+
+@_mean_of_logsumexp.defjvp
+def _mean_of_logsumexp_jvp(points: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    # Bonnet (1964) and Price (1958), see `vastgp.likelihoods.quadrature.expectation`
+    probability, bend, value = _averages(points, *primals)
+    mean_change, variance_change = tangents
+    return value, jnp.sum(probability * mean_change + 0.5 * bend * variance_change, axis=0)
+
+
+def _moments(mean: Any, variance: Any) -> tuple[Array, Array]:
+    """Return both as floating point arrays of one shape."""
+    mean, variance = jnp.asarray(mean), jnp.asarray(variance)
+    dtype = jnp.result_type(float, mean, variance)
+    mean, variance = jnp.broadcast_arrays(mean.astype(dtype), variance.astype(dtype))
+    return mean, variance
+
+
+def _index(y: Any) -> Array:
+    return jnp.asarray(y).astype(jnp.int32)
+
+
+def _take(values: Float[Array, "C *s"], y: Any) -> Float[Array, "*s"]:
+    """Return each row's entry of its own class."""
+    return jnp.take_along_axis(values, _index(y)[None], axis=0)[0]
