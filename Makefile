@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all that a fresh machine needs: python3 (3.11 or newer) and make.
 #
 #   make demo     train on a real data set, print a table, write a calibration plot
-#   make test     the whole test suite            (one part of it: make test PYTEST_ARGS="tests/unit -k kernels")
+#   make test     the whole test suite, one process a core (a part: make test PYTEST_ARGS="tests/unit -k kernels")
 #   make check    style, types, and the direction of imports
 #   make docs     build the documentation; warnings are errors
 #   make bench    run the declared benchmarks     (a part: make bench BENCH_ARGS="--dataset kin40k --method block")
@@ -12,6 +12,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+WORKERS ?= auto
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 
@@ -33,7 +34,7 @@ demo: $(INSTALLED)
 	$(BIN)/vastgp demo $(DEMO_ARGS)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
