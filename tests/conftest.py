@@ -14,6 +14,13 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+# Compiled programs are kept on disk, for the modules, processes and runs that need them again: compilation is most of
+# the suite's time, and a program from there is the same to the last bit.
+_COMPILED = Path(__file__).parent.parent / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
 # Shapes and types in the signatures of vastgp hold for every call the tests make (see typechecking.py). The hook acts
 # on modules as they are imported, hence before any test module can import them. VASTGP_TYPECHECK=0 turns it off, to
 # time the suite or to see an error of our own where the annotation would have spoken first.
@@ -31,7 +38,7 @@ _TESTS = Path(__file__).parent
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_programs_go_with_their_module():
-    """Let go of compiled programs: kept to the end, those of a thousand tests take gigabytes."""
+    """Let go of compiled programs in memory: kept to the end, those of a thousand tests take gigabytes."""
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()

@@ -39,6 +39,10 @@ def open_labelled(
         For fewer than two classes, for targets that are not classes (fractions), and as `as_rows`.
     """
     labels, name, others = _labels(X, y, estimator)
+    if not len(labels):  # as for any data without rows
+        as_rows(
+            X, np.zeros(0), feature_names=others, min_rows=max(1, min_rows), estimator=estimator
+        )
     classes, numbers = encode(labels)
     if len(classes) < 2:
         raise ValueError(

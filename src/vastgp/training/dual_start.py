@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
-from vastgp.training.start import candidate_kernels, fit_best
+from vastgp.training.start import candidate_kernels, fit_best, some_rows
 
 
 class DualStart(NamedTuple):
@@ -53,9 +53,7 @@ def start_from_dual_evidence(
     """
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
     generator = np.random.default_rng(seed)
-    if len(y) > max_rows:
-        chosen = np.sort(generator.choice(len(y), size=max_rows, replace=False))
-        X, y = X[chosen], y[chosen]
+    X, y = some_rows(X, y, max_rows, generator)
     # parts of the rows are taken evenly: an order by class would leave some with one class
     order = generator.permutation(len(y))
     best = fit_best(

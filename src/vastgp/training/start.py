@@ -116,9 +116,7 @@ def start_from_exact_gp(
     """
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
     generator = np.random.default_rng(seed)
-    if len(y) > max_rows:
-        chosen = np.sort(generator.choice(len(y), size=max_rows, replace=False))
-        X, y = X[chosen], y[chosen]
+    X, y = some_rows(X, y, max_rows, generator)
     fit = partial(
         fit_best,
         candidate_kernels(kernel, X.shape[1], isotropic),
@@ -131,6 +129,16 @@ def start_from_exact_gp(
     best = _refine_best(fits, X, y, noise_floor, deadline, evidence)
     fitted, likelihood = best.params
     return Start(fitted, float(likelihood.noise_variance), best.value)
+
+
+def some_rows(
+    X: np.ndarray, y: np.ndarray, most: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return random rows, in their order, where there are more than ``most``."""
+    if len(y) <= most:
+        return X, y
+    chosen = np.sort(generator.choice(len(y), size=most, replace=False))
+    return X[chosen], y[chosen]
 
 
 def _fit_parts(
