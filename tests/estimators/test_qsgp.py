@@ -1,5 +1,6 @@
 """QSGPRegressor: what it shares with the others, and what is its own."""
 
+import copy
 import os
 import pickle
 import signal
@@ -306,3 +307,18 @@ def test_num_basis_left_open_grows_with_the_rows():
     assert [size for size, _ in sizes.values()] == [2_000, 40_000, 100_000, 20_000]
     assert {solver for _, solver in sizes.values()} == {"block"}
     assert QSGPRegressor(num_basis=20_000_000)._choose_size(20_000_000)[1] == "stochastic"
+
+
+@pytest.mark.parametrize("solver", ["block", "stochastic"])
+def test_pickles_and_copies_keep_double_precision(data, solver):
+    """Also where they are made and loaded outside of double precision."""
+    X, y = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = QSGPRegressor(
+            RBF([1.0, 20.0], 50.0), 40, hyperparameters="fixed", noise_std=0.7, num_samples=4,
+            solver=solver, max_iter=20, dtype="float64",
+        ).fit(X[:100], y[:100])  # fmt: skip
+    right = model.predict(X[:20], return_std=True)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.predict(X[:20], return_std=True), right)

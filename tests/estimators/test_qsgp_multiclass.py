@@ -125,7 +125,7 @@ def test_the_means_of_the_stochastic_solver_maximise_its_bound():
         row_batch=80,
         basis_batch=60,
         control_rank=80,
-        max_iter=1000,
+        max_iter=500,
         dtype="float64",
     ).fit(X, y)
     posterior, numbers = model.posterior_, np.searchsorted(NAMES, y)

@@ -327,6 +327,22 @@ class BaseGP(BaseEstimator, abc.ABC):
             | above("state/", state_arrays),
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: the posterior as plain arrays.
+
+        Arrays of JAX lose their digits where they are loaded outside of ``precision("float64")``.
+        """
+        state = dict(super().__getstate__())
+        if "posterior_" in state:
+            state["posterior_"] = self._state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "posterior_" in state:
+            with precision(self.dtype):
+                self._restore_state(*state["posterior_"])
+
     def _more_header(self) -> dict[str, Any]:
         """Return what a kind of estimator adds to the header of a file."""
         return {}
