@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -36,6 +36,7 @@ class ClassifierConformance(EstimatorConformance):
 
     # How many independent functions `sample_y` can draw.
     num_independent_samples: int | None = None
+    asks = ("decision_function", "predict_proba", "latent")
 
     def answers(self, model, X):
         return (
@@ -151,21 +152,6 @@ class ClassifierConformance(EstimatorConformance):
         assert np.all(cross_val_score(pipeline, X, y, cv=2) > 0.7)
 
     # ------------------------------------------------------------ mistakes
-
-    def test_before_the_fit_nothing_can_be_asked(self, data, tmp_path):
-        X, y = data
-        model = self.make()
-        for ask in (
-            lambda: model.predict(X),
-            lambda: model.predict_proba(X),
-            lambda: model.decision_function(X),
-            lambda: model.sample_y(X),
-            lambda: model.score(X, y),
-            lambda: model.log_predictive_density(X, y),
-            lambda: model.save(tmp_path / "model.vastgp"),
-        ):
-            with pytest.raises(NotFittedError, match="is not fitted yet"):
-                ask()
 
     @pytest.mark.parametrize(
         ("change", "message"),

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from safetensors import safe_open
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import vastgp
 from vastgp.kernels import RBF
@@ -27,6 +28,9 @@ def small_inputs(n, rng):
 
 class EstimatorConformance:
     """Inherit, and define `make`, `data` and `answers`. Data are small, so a fit should take well under a second."""
+
+    # Methods that take rows, beside those that all estimators have.
+    asks: tuple[str, ...] = ()
 
     def answers(self, model, X):
         """Return a tuple of all that a fitted model says about some rows."""
@@ -51,6 +55,14 @@ class EstimatorConformance:
     @classmethod
     def model(cls, data):
         return cls().make().fit(*data)
+
+    def test_before_the_fit_nothing_can_be_asked(self, data, tmp_path):
+        model = self.make()
+        calls = [(getattr(model, name), data[:1]) for name in ("predict", "sample_y", *self.asks)]
+        calls += [(getattr(model, name), data) for name in ("score", "log_predictive_density")]
+        for ask, given in [*calls, (model.save, (tmp_path / "model.vastgp",))]:
+            with pytest.raises(NotFittedError, match="is not fitted yet"):
+                ask(*given)
 
     def test_history_is_a_table_over_growing_steps_and_seconds(self, model):
         table = model.history_.to_dict()

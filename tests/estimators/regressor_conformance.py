@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -144,19 +144,6 @@ class RegressorConformance(EstimatorConformance):
         assert np.all(scores > 0.6)
         search = GridSearchCV(self.make(), {"kernel": ["matern12", RBF()]}, cv=2).fit(X, y)
         assert repr(search.best_params_["kernel"]) == repr(RBF())
-
-    def test_before_the_fit_nothing_can_be_asked(self, data, tmp_path):
-        X, y = data
-        model = self.make()
-        for ask in (
-            lambda: model.predict(X),
-            lambda: model.sample_y(X),
-            lambda: model.score(X, y),
-            lambda: model.log_predictive_density(X, y),
-            lambda: model.save(tmp_path / "model.vastgp"),
-        ):
-            with pytest.raises(NotFittedError, match="is not fitted yet"):
-                ask()
 
     @pytest.mark.parametrize("bad", ["function", None, 2, "Latent"])
     def test_return_std_is_one_of_three(self, model, data, bad):
