@@ -15,6 +15,7 @@ from vastgp.estimators.qsgp_arguments import (
     refuse_learning,
 )
 from vastgp.estimators.qsgp_fits import QSGPFits
+from vastgp.estimators.qsgp_inducing import check_basis
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.likelihoods import Gaussian, Likelihood, Poisson
 
@@ -42,7 +43,17 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         ``start_rows`` rows.
     num_basis : int, optional
         Number of basis functions m, even. None: four per row, at least 2000 and at most 100,000; 20,000 beyond 200,000
-        rows, where a pass costs more.
+        rows, where a pass costs more. With ``basis="inducing"``: so many random training rows become inducing inputs.
+    basis : {"fourier", "inducing"}, default "fourier"
+        ``"inducing"``: kernel functions at inducing inputs, whose weights have the prior precision ``K(Z, Z)``. With
+        all training rows as inducing inputs the posterior mean is that of the exact Gaussian process; the covariance is
+        diagonal, and intervals among the rows are somewhat too wide. Gaussian likelihood and stochastic solver only.
+    inducing_inputs : array-like of shape (m, d), optional
+        Inducing inputs, in the units of X. None: all training rows, while these take less than 1 GB; or ``num_basis``
+        of them, chosen at random.
+    augment : bool, default True
+        Inducing basis: add a basis function at each test input when its variance is predicted (Proposition 4), so
+        that it becomes that of the prior far from all rows. Without, it falls to zero there.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together by their root mean variance: for inputs of one
         kind, such as pixels or coordinates, of which there may be hundreds. Otherwise each input has its own of both.
@@ -74,8 +85,11 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         Steps of the block solver's learning on all rows, each about six passes.
     dense_columns : int, default 0
         Stochastic solver: dense columns of the chevron covariance; 0 is mean-field.
-    row_batch, basis_batch : int, default 500 and 10,000
-        Stochastic solver: rows and basis functions in a step, as in the paper.
+    row_batch : int, default 500
+        Stochastic solver: rows in a step, as in the paper.
+    basis_batch : int, optional
+        Stochastic solver: basis functions in each random set of a step. None: 10,000 as in the paper; with inducing
+        inputs 100,000 where they are the training rows, else 3000.
     control_rank : int, default 1000
         Stochastic solver: support rows of the control variate and of the preconditioner; 0 for neither. The paper
         has 500; 1000 reached the same error in less time.
@@ -129,6 +143,9 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         kernel: Any = None,
         num_basis: Any = None,
         *,
+        basis: Any = "fourier",
+        inducing_inputs: Any = None,
+        augment: Any = True,
         isotropic: Any = False,
         likelihood: Any = "gaussian",
         solver: Any = "auto",
@@ -142,7 +159,7 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         learning_steps: Any = 20,
         dense_columns: Any = 0,
         row_batch: Any = 500,
-        basis_batch: Any = 10_000,
+        basis_batch: Any = None,
         control_rank: Any = 1000,
         validation_fraction: Any = 0.0,
         max_iter: Any = None,
@@ -156,6 +173,9 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
+        self.basis = basis
+        self.inducing_inputs = inducing_inputs
+        self.augment = augment
         self.isotropic = isotropic
         self.likelihood = likelihood
         self.solver = solver
@@ -185,6 +205,7 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         check_arguments(self)
         check_training(self)
         likelihood = check_likelihood(self)
+        check_basis(self, likelihood)
         gaussian = isinstance(likelihood, Gaussian)
         check_fixed(self, needs_noise=gaussian)
         if gaussian:

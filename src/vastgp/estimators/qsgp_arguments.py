@@ -17,8 +17,9 @@ def check_arguments(model: Any) -> None:
     """Raise ValueError for the first argument that cannot work, of those that both have."""
     for name in ("tol", "checkpoint_seconds"):
         check_positive(name, getattr(model, name))
-    for name in ("start_rows", "num_samples", "row_batch", "basis_batch"):
+    for name in ("start_rows", "num_samples", "row_batch"):
         check_positive(name, getattr(model, name), integer=True)
+    check_positive("basis_batch", model.basis_batch, integer=True, none="chosen by the basis")
     _check_count("control_rank", model.control_rank)
     check_positive("num_basis", model.num_basis, integer=True, none="chosen by the number of rows")
     check_positive("rank", model.rank, integer=True, none="chosen by cost")
@@ -29,7 +30,8 @@ def check_arguments(model: Any) -> None:
     check_choice("frequencies", model.frequencies, KINDS)
     if not isinstance(model.isotropic, (bool, np.bool_)):
         raise ValueError(f"isotropic must be True or False, received {model.isotropic!r}.")
-    if model.num_basis is not None and model.num_basis % 2:
+    in_pairs = getattr(model, "basis", "fourier") != "inducing"
+    if in_pairs and model.num_basis is not None and model.num_basis % 2:
         raise ValueError(
             f"num_basis must be even (cosines and sines come in pairs), received {model.num_basis}."
         )

@@ -19,11 +19,13 @@ from vastgp.data.minibatch import minibatch_indices
 from vastgp.data.split import held_out_indices, without
 from vastgp.estimators.arguments import fixed_kernel, seed_from
 from vastgp.estimators.base import BaseGP, Fit
+from vastgp.estimators.qsgp_inducing import fit_inducing_basis, is_inducing
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.basis_evidence import BasisEvidence
 from vastgp.posteriors.chevron import ChevronPosterior
+from vastgp.posteriors.inducing import InducingPosterior
 from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import BlockFit, build_system, fit_block, standardised
 from vastgp.training.block_learning import learn_block
@@ -67,6 +69,7 @@ class QSGPFits(BaseGP):
     noise_floor: Any = 1e-3
     dense_columns: Any = 0
     validation_fraction: Any = 0.0
+    basis: Any = "fourier"
     # and of the classifier
     bound: Any = "plug-in"
 
@@ -88,8 +91,14 @@ class QSGPFits(BaseGP):
 
     def _fit_rows(self, rows: Rows) -> Fit:
         seed = seed_from(self.random_state)
-        self.num_basis_, self.solver_ = self._choose_size(rows.n)
+        inducing = is_inducing(self)
+        self.num_basis_, self.solver_ = (
+            (rows.n, "stochastic") if inducing else self._choose_size(rows.n)
+        )
         kernel, likelihood = self._first_hyperparameters(rows, seed)
+        if inducing:
+            assert isinstance(likelihood, Gaussian)
+            return fit_inducing_basis(self, rows, kernel, likelihood, seed)
         basis = RandomFourierBasis(kernel, seed_key(seed), self.num_basis_, self.frequencies)
         if self.solver_ == "block":
             return self._fit_block(rows, basis, likelihood, seed)
@@ -118,7 +127,7 @@ class QSGPFits(BaseGP):
         if isinstance(likelihood, Gaussian):
             start = start_from_exact_gp(
                 self.kernel, X, y, max_rows=self.start_rows,
-                evidence=self._model_evidence(rows.n, seed), **options,
+                evidence=None if is_inducing(self) else self._model_evidence(rows.n, seed), **options,
             )  # fmt: skip
             return start.kernel, Gaussian(start.noise_variance)
         most = min(self.start_rows, most_rows(_DUAL_ROWS, likelihood))
@@ -264,7 +273,7 @@ class QSGPFits(BaseGP):
         options = StochasticOptions(
             dense_columns=self.dense_columns,
             row_batch=self.row_batch,
-            basis_batch=self.basis_batch,
+            basis_batch=self.basis_batch or StochasticOptions.basis_batch,
             control_rank=self.control_rank,
             learn_hyperparameters=self.hyperparameters == "learn",
             bound=self.bound,
@@ -378,6 +387,8 @@ class QSGPFits(BaseGP):
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.solver_, self.diagnosis_ = state["solver"], state["diagnosis"]
-        kind = SampledPosterior if self.solver_ == "block" else ChevronPosterior
+        kind: Any = SampledPosterior if self.solver_ == "block" else ChevronPosterior
+        if is_inducing(self):
+            kind = InducingPosterior
         self.posterior_ = kind.from_state(state, arrays)
         self.num_basis_ = self.posterior_.basis.num_basis

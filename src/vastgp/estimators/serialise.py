@@ -17,7 +17,7 @@ _SAMPLED_ROWS = 1024
 
 
 def encode_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return constructor arguments as JSON-able data, and the arrays of kernels among them.
+    """Return constructor arguments as JSON-able data, and the arrays that they hold.
 
     Raises
     ------
@@ -35,14 +35,17 @@ def encode_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.
             spec, leaves = to_spec(value)
             arrays.update({f"{name}/{key}": leaf for key, leaf in leaves.items()})
             return {"kernel": spec}
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+            arrays[f"{name}/array"] = np.ascontiguousarray(value)
+            return {"array": True}
         if isinstance(value, os.PathLike):
             return {"path": os.fspath(value)}
         if isinstance(value, (tuple, list)):
             kind = "tuple" if isinstance(value, tuple) else "list"
             return {kind: [encode(f"{name}/{i}", entry) for i, entry in enumerate(value)]}
         raise ValueError(
-            f"{name}={value!r} cannot be stored in a file: only numbers, strings, None, kernels and lists of these "
-            f"can. Set it to one of them first, for example model.set_params({name}=...)."
+            f"{name}={value!r} cannot be stored in a file: only numbers and arrays of them, strings, None, "
+            f"kernels and lists of these can. Set it to one of them first, for example model.set_params({name}=...)."
         )
 
     return {name: encode(name, value) for name, value in params.items()}, arrays
@@ -59,6 +62,8 @@ def decode_params(plain: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
             return from_spec(content, below(f"{name}/", arrays))
         if kind == "path":
             return Path(content)
+        if kind == "array":
+            return arrays[f"{name}/array"]
         entries = [decode(f"{name}/{i}", entry) for i, entry in enumerate(content)]
         return tuple(entries) if kind == "tuple" else entries
 

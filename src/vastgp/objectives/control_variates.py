@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vastgp.objectives.sampled_elbo import Factor, Scalar, sampled_product
+from vastgp.objectives.sampled_elbo import Factor, Scalar, sampled_product, weighted
 
 
 def running_product(
@@ -104,6 +104,45 @@ def interpolated_error(
     A departure from the paper (which uses Nystrom's approximation for ``S`` alone, F.2).
     """
     return cross @ (inverse @ error)
+
+
+def nystrom_prior_control(
+    cross_i: Float[Array, "i p"],
+    cross_j: Float[Array, "j p"],
+    inverse: Float[Array, "p p"],
+    v_i: Float[Array, "i r"],
+    v_j: Float[Array, "j r"],
+    a: Float[Array, "p r"],
+    *,
+    factor_i: Factor,
+    factor_j: Factor,
+) -> Float[Array, " r"]:
+    """Return the control variate of ``v^T S v`` for ``S = K(Z, Z)`` (appendix F.2 as corrected), to be added to it.
+
+    ``v^T N v - (m / m~)^2 v_j^T N_ji v_i`` with Nystrom's approximation ``N = K(Z, U) K(U, U)^-1 K(U, Z)``: mean
+    zero, and as much smaller in variance together with `DensePrior` as N is close to S.
+
+    Parameters
+    ----------
+    cross_i, cross_j : Array of shape (m~, p)
+        ``K(Z_i, U)``, ``K(Z_j, U)`` for the inducing inputs of two independent sets.
+    inverse : Array of shape (p, p)
+        ``K(U, U)^-1``, or with a nugget.
+    v_i, v_j : Array of shape (m~, r)
+        Entries of the mean, or of dense columns of the Cholesky factor.
+    a : Array of shape (p, r)
+        ``K(U, Z) v``, kept running as in Proposition 3.
+    factor_i, factor_j : float or Array of shape (m~,)
+        ``m / m~``.
+
+    Notes
+    -----
+    As printed, weights of one set meet the inputs of the other, and the mean is not zero. Its gradient by ``v_i``,
+    scaled as in F.1, is that of estimating ``S v`` at ``z_i`` with the `interpolated_error` taken off.
+    """
+    at_i = cross_i.T @ weighted(v_i, factor_i)
+    at_j = cross_j.T @ weighted(v_j, factor_j)
+    return jnp.sum(a * (inverse @ a) - at_j * (inverse @ at_i), axis=0)
 
 
 def target_control(

@@ -20,6 +20,7 @@ PARAMS = {
     "text": "rbf",
     "numpy": np.float32(0.5),
     "path": Path("some") / "file",
+    "array": np.arange(6.0).reshape(2, 3),
     "kernel": RBF([1.0, 1.0 / 3.0]) + Matern32(2.0),
     "nested": [1, (2.5, RBF(0.7)), None],
 }
@@ -30,6 +31,7 @@ def test_arguments_come_back_as_they_were():
     again = decode_params(json.loads(json.dumps(plain)), arrays)
     for name in ("none", "flag", "count", "number", "infinite", "text", "numpy", "path"):
         assert again[name] == PARAMS[name] and isinstance(again["flag"], bool)
+    np.testing.assert_array_equal(again["array"], PARAMS["array"])
     assert repr(again["kernel"]) == repr(PARAMS["kernel"])
     np.testing.assert_array_equal(
         again["kernel"].parts[0].lengthscales, PARAMS["kernel"].parts[0].lengthscales
@@ -38,7 +40,9 @@ def test_arguments_come_back_as_they_were():
     assert float(again["nested"][1][1].lengthscales) == 0.7
 
 
-@pytest.mark.parametrize("bad", [np.random.RandomState(0), object(), {"a": 1}, np.ones(3)])
+@pytest.mark.parametrize(
+    "bad", [np.random.RandomState(0), object(), {"a": 1}, np.array([object()])]
+)
 def test_what_only_pickle_could_store_is_named(bad):
     with pytest.raises(ValueError, match=r"thing=.* cannot be stored.*model.set_params\(thing="):
         encode_params({"thing": bad})

@@ -1,0 +1,140 @@
+"""`QSGPRegressor` with kernel functions at inducing inputs as its basis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp._precision import as_dtype
+from vastgp.bases import InducingBasis
+from vastgp.data import Rows
+from vastgp.data.minibatch import minibatch_indices
+from vastgp.estimators.arguments import check_choice
+from vastgp.estimators.base import Fit
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.posteriors.inducing import InducingPosterior
+from vastgp.training.inducing import fit_inducing
+from vastgp.training.inducing_state import InducingOptions
+
+BASES = ("fourier", "inducing")
+# All training rows become inducing inputs while they take no more memory than this.
+_MOST_INPUT_BYTES = 1_000_000_000
+_MOST_STEPS = 2000
+# Rows kept for the augmentation where the inducing inputs are not among the training rows.
+_AUGMENTING_ROWS = 4096
+
+
+def is_inducing(model: Any) -> bool:
+    """Whether an estimator's basis is the inducing one; classifiers have none to choose."""
+    return getattr(model, "basis", "fourier") == "inducing"
+
+
+def check_basis(model: Any, likelihood: Likelihood) -> None:
+    """Raise ValueError for what the chosen basis does not go with."""
+    check_choice("basis", model.basis, BASES)
+    if not isinstance(model.augment, (bool, np.bool_)):
+        raise ValueError(f"augment must be True or False, received {model.augment!r}.")
+    if model.basis == "fourier":
+        if model.inducing_inputs is not None:
+            raise ValueError(
+                "inducing_inputs were given, but basis='fourier' has none. Set basis='inducing', or leave them out."
+            )
+        return
+    refused = {
+        "likelihood": (not isinstance(likelihood, Gaussian), "likelihood='gaussian'"),
+        "solver": (model.solver == "block", "solver='auto'"),
+        "hyperparameters": (model.hyperparameters == "learn", "hyperparameters='subset'"),
+        "dense_columns": (model.dense_columns != 0, "dense_columns=0"),
+        "validation_fraction": (model.validation_fraction != 0, "validation_fraction=0.0"),
+        "frequencies": (model.frequencies != "plain", "frequencies='plain'"),
+    }
+    for name, (wrong, instead) in refused.items():
+        if wrong:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is not available with basis='inducing'. Set {instead}, or use "
+                "basis='fourier'."
+            )
+    if model.inducing_inputs is not None and model.num_basis is not None:
+        raise ValueError(
+            f"num_basis={model.num_basis!r} and inducing_inputs were both given: the basis has one function for each "
+            "inducing input. Leave one of them out."
+        )
+
+
+def inducing_inputs(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray | None, bool]:
+    """Return standardised inducing inputs, None for all training rows, and whether they are among these."""
+    given = model.inducing_inputs
+    if given is not None:
+        return model.standardizer_.transform_X(check_inputs(given, rows.d)), False
+    size = model.num_basis
+    if size is None:
+        most = _MOST_INPUT_BYTES // (rows.d * np.dtype(model.dtype).itemsize)
+        size = min(rows.n, most)
+    if size >= rows.n:
+        return None, True
+    chosen = np.sort(minibatch_indices(seed, 1, rows.n, int(size)))
+    return model.standardizer_.transform_X(rows.take(chosen)[0]), True
+
+
+def check_inputs(given: Any, width: int) -> np.ndarray:
+    """Return inducing inputs as an array of float64; raise ValueError for what cannot be."""
+    try:
+        Z = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"inducing_inputs must be an array of numbers, received {type(given).__name__}."
+        ) from None
+    if Z.ndim != 2 or len(Z) == 0 or Z.shape[1] != width:
+        raise ValueError(
+            f"inducing_inputs must have shape (m, {width}), a row for each and as many columns as X; received shape "
+            f"{Z.shape}. Give them in the units of X."
+        )
+    if not np.all(np.isfinite(Z)):
+        row = int(np.flatnonzero(~np.isfinite(Z).all(axis=1))[0])
+        raise ValueError(
+            f"inducing_inputs hold NaN or infinity, first at row {row}. Remove such rows."
+        )
+    return Z
+
+
+def fit_inducing_basis(
+    model: Any, rows: Rows, kernel: Kernel, likelihood: Gaussian, seed: int
+) -> Fit:
+    """Fit the weights of an inducing basis, with the kernel and the noise as they are."""
+    noise = float(likelihood.noise_variance)
+    inputs, among_rows = inducing_inputs(model, rows, seed)
+    model.num_basis_ = rows.n if inputs is None else len(inputs)
+    fit = fit_inducing(
+        rows,
+        model.standardizer_,
+        kernel,
+        inputs,
+        noise,
+        InducingOptions(model.row_batch, model.basis_batch, model.control_rank),
+        tol=model.tol,
+        max_iter=model.max_iter or _MOST_STEPS,
+        max_seconds=model._seconds_left(model.max_seconds),
+        checkpoint=model._checkpoint(rows, seed),
+        seed=seed,
+        dtype=model.dtype,
+        verbose=bool(model.verbose),
+    )
+    few = None
+    if not among_rows:
+        chosen = np.sort(minibatch_indices(seed, 2, rows.n, _AUGMENTING_ROWS))
+        few = jnp.asarray(model.standardizer_.transform_X(rows.take(chosen)[0]), model.dtype)
+    basis = InducingBasis(as_dtype(fit.basis.kernel, model.dtype), fit.basis.inputs)
+    posterior = InducingPosterior(
+        basis, fit.mean, fit.diagonal, noise_variance=noise, augment=bool(model.augment), num_rows=rows.n, rows=few
+    )  # fmt: skip
+    history = fit.loop.history
+    model.diagnosis_ = {
+        name: history.last(name) for name in ("objective", "objective_se", "residual")
+    } | {"averaged": fit.averaged, "dense_columns": 0}
+    model._warn_unless_converged(fit.loop.converged, fit.loop.reason)
+    return Fit(
+        kernel, likelihood, posterior, fit.loop.num_iter, fit.loop.converged, fit.loop.reason, history
+    )  # fmt: skip

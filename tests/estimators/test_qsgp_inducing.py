@@ -1,0 +1,112 @@
+"""`QSGPRegressor` with inducing inputs: the promises of every regressor, and what is its own."""
+
+import numpy as np
+import pytest
+
+import vastgp
+from estimators.regressor_conformance import RegressorConformance
+from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+
+
+class TestInducing(RegressorConformance):
+    units_tolerance = 1e-4  # float32
+
+    def make(self, **params):
+        return QSGPRegressor(**({"kernel": "rbf", "basis": "inducing"} | params))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (200, 2)) * [1.0, 20.0]
+    return X, 100.0 + 7.0 * np.sin(X[:, 0]) * np.cos(X[:, 1] / 20.0) + 0.7 * rng.normal(size=200)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return RBF([1.2, 25.0], 40.0)
+
+
+def fixed(kernel, **params):
+    return QSGPRegressor(kernel, basis="inducing", hyperparameters="fixed", noise_std=0.7, **params)
+
+
+def test_the_mean_is_that_of_the_exact_process_and_intervals_are_not_narrower(data, kernel):
+    X, y = data
+    model = fixed(kernel, tol=1e-3).fit(X, y)
+    exact = ExactGPRegressor(kernel, hyperparameters="fixed", noise_std=0.7).fit(X, y)
+    assert model.converged_ and model.num_basis_ == 200 and model.solver_ == "stochastic"
+    new = np.random.default_rng(1).uniform(-3, 3, (100, 2)) * [1.0, 20.0]
+    mean, latent = model.predict(new, return_std="latent")
+    expected, narrow = exact.predict(new, return_std="latent")
+    np.testing.assert_allclose(mean, expected, atol=0.01)
+    # among the rows mean-field is too wide
+    assert np.mean(latent) > np.mean(narrow)
+
+
+def test_far_from_the_rows_the_variance_is_the_priors_or_without_augmentation_zero(data, kernel):
+    far = np.array([[60.0, -900.0]])
+    for augment, expected in ((True, 40.0), (False, 0.0)):
+        model = fixed(kernel, augment=augment).fit(*data)
+        _, std = model.predict(far, return_std="latent")
+        assert std[0] ** 2 == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_inducing_inputs_are_in_the_units_of_x_and_saved_with_the_model(data, kernel, tmp_path):
+    X, y = data
+    Z = np.stack(
+        [a.ravel() for a in np.meshgrid(np.linspace(-3, 3, 7), np.linspace(-60, 60, 7))], axis=1
+    )
+    model = fixed(kernel, inducing_inputs=Z).fit(X, y)
+    assert model.num_basis_ == 49
+    kept = np.asarray(model.posterior_.basis.inputs, np.float64)
+    np.testing.assert_allclose(
+        kept * model.standardizer_.x_scale + model.standardizer_.x_mean, Z, atol=1e-4
+    )
+    exact = ExactGPRegressor(kernel, hyperparameters="fixed", noise_std=0.7).fit(X, y)
+    assert np.mean((model.predict(X) - exact.predict(X)) ** 2) ** 0.5 < 0.2
+    model.save(tmp_path / "model.vastgp")
+    loaded = vastgp.load(tmp_path / "model.vastgp")
+    for mine, theirs in zip(
+        model.predict(X[:9], return_std=True), loaded.predict(X[:9], return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(loaded.inducing_inputs, Z)
+    np.testing.assert_array_equal(loaded.sample_y(X[:3], 2), model.sample_y(X[:3], 2))
+
+
+def test_num_basis_rows_are_chosen_at_random(data, kernel):
+    X, y = data
+    model = fixed(kernel, num_basis=51).fit(X, y)  # odd: there are no pairs
+    assert model.num_basis_ == 51
+    kept = np.asarray(model.posterior_.basis.inputs, np.float64)
+    scaled = model.standardizer_.transform_X(X)
+    nearest = np.abs(kept[:, None] - scaled[None]).max(axis=2).min(axis=1)
+    assert nearest.max() < 1e-5
+    assert fixed(kernel, num_basis=500).fit(X, y).num_basis_ == 200
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"inducing_inputs": np.zeros((4, 3))}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4, 3\)"),
+        ({"inducing_inputs": np.zeros(4)}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4,\)"),
+        ({"inducing_inputs": np.zeros((0, 2))}, r"inducing_inputs must have shape .*received shape \(0, 2\)"),
+        ({"inducing_inputs": [["a", "b"]]}, "inducing_inputs must be an array of numbers"),
+        ({"inducing_inputs": [[0.0, np.nan]]}, "inducing_inputs hold NaN or infinity, first at row 0"),
+        ({"inducing_inputs": np.zeros((4, 2)), "num_basis": 4}, "num_basis=4 and inducing_inputs were both given"),
+        ({"basis": "wavelets"}, "basis must be one of .*received 'wavelets'"),
+        ({"basis": "fourier", "inducing_inputs": np.zeros((4, 2))}, "basis='fourier' has none"),
+        ({"augment": "yes"}, "augment must be True or False"),
+        ({"solver": "block"}, "solver='block' is not available with basis='inducing'. Set solver='auto'"),
+        ({"likelihood": "laplace"}, "likelihood='laplace' is not available with basis='inducing'"),
+        ({"hyperparameters": "learn"}, "hyperparameters='learn' is not available with basis='inducing'"),
+        ({"dense_columns": 3}, "dense_columns=3 is not available with basis='inducing'. Set dense_columns=0"),
+        ({"validation_fraction": 0.1}, "validation_fraction=0.1 is not available"),
+        ({"frequencies": "qmc"}, "frequencies='qmc' is not available"),
+        ({"basis_batch": 0}, "basis_batch must be a positive integer, or None"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused_by_name(data, params, message):
+    with pytest.raises(ValueError, match=message):
+        QSGPRegressor(**({"kernel": "rbf", "basis": "inducing"} | params)).fit(*data)
