@@ -19,7 +19,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vastgp import datasets, kernels, likelihoods, metrics, plots
-    from vastgp.estimators import ExactGPRegressor, QSGPClassifier, QSGPRegressor, load
+    from vastgp.estimators import (
+        ExactGPRegressor,
+        QSGPClassifier,
+        QSGPRegressor,
+        RelevanceVectorRegressor,
+        load,
+    )
     from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 
 # public name -> the module that defines it
@@ -27,6 +33,7 @@ _NAMES = {
     "ExactGPRegressor": "vastgp.estimators",
     "QSGPRegressor": "vastgp.estimators",
     "QSGPClassifier": "vastgp.estimators",
+    "RelevanceVectorRegressor": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
@@ -40,6 +47,7 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "ExactGPRegressor",
     "QSGPRegressor",
     "QSGPClassifier",
+    "RelevanceVectorRegressor",
     "load",
     "RBF",
     "Matern12",

@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from vastgp.estimators.exact import ExactGPRegressor
     from vastgp.estimators.qsgp import QSGPRegressor
     from vastgp.estimators.qsgp_classifier import QSGPClassifier
+    from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
 
-__all__ = ["ExactGPRegressor", "QSGPClassifier", "QSGPRegressor", "load"]
+__all__ = [
+    "ExactGPRegressor",
+    "QSGPClassifier",
+    "QSGPRegressor",
+    "RelevanceVectorRegressor",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ ESTIMATORS = {
     "ExactGPRegressor": "vastgp.estimators.exact",
     "QSGPRegressor": "vastgp.estimators.qsgp",
     "QSGPClassifier": "vastgp.estimators.qsgp_classifier",
+    "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
 }
 
 

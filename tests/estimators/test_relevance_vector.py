@@ -1,0 +1,113 @@
+"""`RelevanceVectorRegressor`: sparse models, the promises of every regressor."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import vastgp
+from estimators.regressor_conformance import RegressorConformance
+from vastgp import RBF, ExactGPRegressor, RelevanceVectorRegressor
+
+
+@parametrize_with_checks([RelevanceVectorRegressor()])
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+class TestRelevanceVector(RegressorConformance):
+    units_tolerance = 1e-4
+
+    def make(self, **params):
+        return RelevanceVectorRegressor(**({"kernel": "rbf"} | params))
+
+
+@pytest.fixture(scope="module")
+def sinc():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-10, 10, (500, 1))
+    return X, np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=500)
+
+
+GRID = np.linspace(-10, 10, 400)[:, None]
+
+
+def error(model):
+    return np.mean((model.predict(GRID) - np.sinc(GRID[:, 0] / np.pi)) ** 2) ** 0.5
+
+
+@pytest.fixture(scope="module")
+def whole(sinc):
+    return RelevanceVectorRegressor("rbf").fit(*sinc)
+
+
+def test_few_vectors_tell_a_noisy_sinc(sinc, whole):
+    """n = m = 500; the paper finds 13."""
+    assert whole.converged_
+    assert len(whole.relevance_vectors_) <= 15
+    assert error(whole) < 1.25 * error(ExactGPRegressor("rbf").fit(*sinc))
+    assert abs(whole.likelihood_.noise_std - 0.1) < 0.01
+    assert np.all(whole.relevance_ <= 1e4)
+    gaps = np.abs(whole.relevance_vectors_ - sinc[0].T).min(axis=1)
+    assert gaps.max() < 1e-9  # they are training inputs, in their units
+
+
+def test_a_chevron_of_ten_columns_is_sparser(sinc, whole):
+    model = RelevanceVectorRegressor("rbf", dense_columns=10).fit(*sinc)
+    assert len(model.relevance_) <= len(whole.relevance_)
+    assert model.history_.last("objective") <= whole.history_.last("objective")
+    assert error(model) < 0.03
+
+
+def test_candidates_in_sets_of_sampled_rows_find_a_model_as_good(sinc):
+    model = RelevanceVectorRegressor("rbf", basis_batch=100, row_batch=250).fit(*sinc)
+    assert model.converged_
+    assert len(model.relevance_) <= 20
+    assert error(model) < 0.03
+
+
+def test_candidates_of_ones_own(sinc, tmp_path):
+    Z = np.linspace(-9, 9, 30)[:, None]
+    model = RelevanceVectorRegressor("rbf", inducing_inputs=Z).fit(*sinc)
+    assert model.num_basis_ == 30 and len(model.relevance_vectors_) < 30
+    assert np.abs(model.relevance_vectors_ - Z.T).min(axis=1).max() < 1e-9
+    assert error(model) < 0.04
+    model.save(tmp_path / "model.vastgp")
+    loaded = vastgp.load(tmp_path / "model.vastgp")
+    np.testing.assert_array_equal(loaded.relevance_, model.relevance_)
+    np.testing.assert_array_equal(loaded.relevance_vectors_, model.relevance_vectors_)
+    # compact: the file does not hold the training rows
+    assert (tmp_path / "model.vastgp").stat().st_size < 60_000
+
+
+def test_a_smaller_limit_leaves_fewer_vectors(sinc, whole):
+    model = RelevanceVectorRegressor("rbf", max_precision=1.0).fit(*sinc)
+    assert np.all(model.relevance_ <= 1.0) and len(model.relevance_) < len(whole.relevance_)
+
+
+def test_noise_alone_leaves_nothing_or_little():
+    rng = np.random.default_rng(1)
+    model = RelevanceVectorRegressor(RBF(0.3)).fit(rng.normal(size=(200, 1)), rng.normal(size=200))
+    assert len(model.relevance_) <= 10
+    assert model.predict(np.zeros((3, 1)), return_std=True)[1].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"inducing_inputs": np.zeros((4, 3))}, r"inducing_inputs must have shape \(m, 1\).*\(4, 3\)"),
+        ({"inducing_inputs": np.zeros((4, 1)), "num_basis": 3}, "num_basis=3 and inducing_inputs were both given"),
+        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, or None"),
+        ({"dense_columns": 1.5}, "dense_columns must be an integer of at least 0, or None"),
+        ({"max_precision": 0}, "max_precision must be a positive number"),
+        ({"basis_batch": 0}, "basis_batch must be a positive integer"),
+        ({"isotropic": 1}, "isotropic must be True or False"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(sinc, params, message):
+    with pytest.raises(ValueError, match=message):
+        RelevanceVectorRegressor(**params).fit(*sinc)
