@@ -45,6 +45,10 @@ _ORDER = 5  # purpose of random numbers
 _MOST_MOVE = 3.0
 # and at least this far where the bound grows with the precision without end.
 _LEAST_MOVE = 0.5
+# Iterations on a set before functions that add hardly anything to the bound are taken out one by one.
+_UNTOUCHED = 10
+# Pairs that are tried for merging in an iteration, and the least correlation of their functions at the rows.
+_PAIRS, _CLOSE = 3, 0.9
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ def fit_relevance(
     options : RelevanceOptions, optional
     tol : float, default 0.01
         Converged when all functions have been seen and the bound moves by less than so many nats in ten iterations that
-        take none out. Precisions of neighbours can go on trading long after.
+        take none out. With the exact posterior a function that adds less to it is taken out. Precisions of neighbours
+        can go on trading long after.
     max_iter, max_seconds, verbose
         As in `vastgp.training.loop.run_chunks`.
     seed : int, default 0
@@ -240,13 +245,25 @@ class _Search:
         best = best_posterior(self.data, precision, noise, self.options.dense_columns)
         target = np.log(best.determined) - np.log(np.maximum(best.mean**2, 1e-300))
         move = np.clip(target - state.log_precision, -_MOST_MOVE, _MOST_MOVE)
-        if self.options.dense_columns is None:
-            move = np.where(_unsupported(best, precision), np.maximum(move, _LEAST_MOVE), move)
+        least_useful = None
+        if self.options.dense_columns is None and len(precision) > 1:
+            gain, unsupported = gains(best, precision)
+            move = np.where(unsupported, np.maximum(move, _LEAST_MOVE), move)
+            # one at a time, so that the others take over
+            if state.rough >= _UNTOUCHED:
+                merged = self._merge(precision, noise, best.bound)
+                if merged is not None:
+                    least_useful, heir, log_precision = merged
+                    move[heir] = log_precision - state.log_precision[heir]
+                elif np.min(gain) < self.tol:
+                    least_useful = int(np.argmin(gain))
         left = max(self.data.num_rows - float(np.sum(best.determined)), 1.0)
         least = max(self.options.noise_floor, 1e-12)
         log_noise = float(np.log(max(best.residual / left, least)))
         moved = state.log_precision + move
         keep = moved <= np.log(self.options.max_precision)
+        if least_useful is not None:
+            keep[least_useful] = False
         change = max(
             float(np.max(np.abs(move[keep]), initial=0.0)), abs(log_noise - state.log_noise)
         )
@@ -255,6 +272,33 @@ class _Search:
             change = np.inf
         state = _State(state.active[keep], moved[keep], log_noise, state.seen, state.rough + 1)
         return state, change, best.bound
+
+    def _merge(
+        self, precision: np.ndarray, noise: float, bound: float
+    ) -> tuple[int, int, float] | None:
+        """Return a function that can go, its heir, and the logarithm of the heir's precision then.
+
+        Close neighbours share a weight among them: the bound hardly depends on how, and the fixed point leaves it so.
+        One of two equal functions can leave its prior variance to the other without any loss. Of the most correlated
+        pairs the first is taken that loses less than ``tol`` nats.
+        """
+        assert self.data is not None
+        root = np.sqrt(np.maximum(np.diagonal(self.data.gram), 1e-300))
+        correlation = np.tril(np.abs(self.data.gram) / np.outer(root, root), -1)
+        for pair in np.argsort(correlation, axis=None)[::-1][:_PAIRS]:
+            i, j = np.unravel_index(pair, correlation.shape)
+            if i == j or correlation[i, j] < _CLOSE:
+                return None
+            goes, heir = (int(i), int(j)) if precision[i] > precision[j] else (int(j), int(i))
+            # phi_heir takes over the prior variance that the other gave the function
+            share = (root[goes] / root[heir]) ** 2
+            others = np.delete(np.arange(len(precision)), goes)
+            changed = precision.copy()
+            changed[heir] = 1.0 / (1.0 / precision[heir] + share / precision[goes])
+            found = best_posterior(self.data.of(others), changed[others], noise, None)
+            if found.bound > bound - self.tol:
+                return goes, heir, float(np.log(changed[heir]))
+        return None
 
     def statistics_of_all(self, active: np.ndarray) -> Statistics:
         """Return the sums over all rows; those at hand, where they are of these functions and all rows."""
@@ -284,15 +328,18 @@ class _Search:
         return Statistics(np.tril(gram) + np.tril(gram, -1).T, target, square, num_rows)
 
 
-def _unsupported(best: BestPosterior, precision: np.ndarray) -> np.ndarray:
-    """Whether the bound, as a function of one precision alone, is highest at infinity (exact posterior).
+def gains(best: BestPosterior, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what every function adds to the bound, and whether it would add most at infinite precision.
 
-    With ``S = 1 / Sigma_ii - s_i`` and ``Q = mu_i / Sigma_ii``, which do not depend on ``s_i``, it has a maximum at
-    ``S^2 / (Q^2 - S)`` where ``Q^2 > S`` and grows with ``s_i`` otherwise (Tipping and Faul 2003). The fixed point
-    finds the latter too, in many more iterations.
+    With the exact posterior the bound depends on one precision alone by
+    ``1/2 [Q^2 / (s + S) - log((s + S) / s)]``, zero without the function; ``S = 1 / Sigma_ii - s_i`` and
+    ``Q = mu_i / Sigma_ii`` do not depend on ``s_i``. It has a maximum where ``Q^2 > S`` and grows with ``s_i``
+    without end otherwise (Tipping and Faul 2003).
     """
     variance = np.sum(best.factor**2, axis=1)
-    return (best.mean / variance) ** 2 <= np.maximum(1.0 / variance - precision, 0.0)
+    sparsity, quality = np.maximum(1.0 / variance - precision, 0.0), best.mean / variance
+    gain = 0.5 * (quality**2 * variance + np.log(precision * variance))
+    return gain, quality**2 <= sparsity
 
 
 def kernel_values(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from small_models import SmallModel, exact_terms
 from vastgp.objectives.relevance import Statistics, best_posterior
-from vastgp.training.relevance import _unsupported
+from vastgp.training.relevance import gains
 
 N, K, NOISE = 30, 7, 0.3
 
@@ -91,7 +91,7 @@ def test_fixed_points_are_where_the_derivatives_vanish(problem, q):
 def test_unsupported_functions_are_those_whose_bound_grows_without_end(problem):
     phi, y, s = problem
     data = statistics(phi, y)
-    marked = _unsupported(best_posterior(data, s, NOISE, None), s)
+    gain, marked = gains(best_posterior(data, s, NOISE, None), s)
     assert 0 < marked.sum() < K
     for i in range(K):
         values = []
@@ -100,3 +100,7 @@ def test_unsupported_functions_are_those_whose_bound_grows_without_end(problem):
             other[i] = precision
             values.append(best_posterior(data, other, NOISE, None).bound)
         assert (np.argmax(values) == 59) == marked[i]
+        others = np.delete(np.arange(K), i)
+        without = best_posterior(data.of(others), s[others], NOISE, None).bound
+        whole = best_posterior(data, s, NOISE, None).bound
+        assert gain[i] == pytest.approx(whole - without, abs=1e-9)
