@@ -23,6 +23,7 @@ class Method(StrEnum):
 
     qsgp = "qsgp"
     exact = "exact"
+    rvm = "rvm"
 
 
 class Hyperparameters(StrEnum):
@@ -105,7 +106,7 @@ def fit(
             "--method",
             "-m",
             metavar="NAME",
-            help="qsgp: any number of rows, random features. exact: up to a few thousand rows.",
+            help="qsgp: any number of rows. exact: up to a few thousand rows. rvm: a sum of few kernel functions.",
             rich_help_panel=_MODEL,
         ),
     ] = Method.qsgp,
@@ -245,7 +246,11 @@ def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[
     """The unfitted estimator with the arguments that were given."""
     from vastgp import estimators
 
-    kind = {Method.qsgp: "QSGPRegressor", Method.exact: "ExactGPRegressor"}[method]
+    kind = {
+        Method.qsgp: "QSGPRegressor",
+        Method.exact: "ExactGPRegressor",
+        Method.rvm: "RelevanceVectorRegressor",
+    }[method]
     make = getattr(estimators, kind)
     known = make().get_params(deep=False)
     arguments = {name: value for name, value in given.items() if value is not None}

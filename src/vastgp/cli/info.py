@@ -151,6 +151,8 @@ def _noise(found: dict[str, Any]) -> str:
 def _method(found: dict[str, Any]) -> str:
     if not found["num_basis"]:
         return str(found["method"])
+    if not found["solver"]:
+        return f"{found['method']}, of {found['num_basis']:,} candidate functions"
     return f"{found['method']}, {found['solver']} solver, {found['num_basis']:,} basis functions"
 
 
