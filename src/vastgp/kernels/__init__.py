@@ -1,6 +1,9 @@
 """Covariance functions, their sums and products, and their spectral densities."""
 
 from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.coregionalisation import Coregionalisation
+from vastgp.kernels.grid import GridKernel
+from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.spec import describe, from_name, from_spec, to_spec
 from vastgp.kernels.stationary import (
     RBF,
@@ -14,10 +17,13 @@ from vastgp.kernels.stationary import (
 
 __all__ = [
     "RBF",
+    "Coregionalisation",
+    "GridKernel",
     "Kernel",
     "Matern12",
     "Matern32",
     "Matern52",
+    "Periodic",
     "Product",
     "RationalQuadratic",
     "Stationary",

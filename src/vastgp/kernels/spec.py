@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.coregionalisation import Coregionalisation
+from vastgp.kernels.grid import GridKernel
+from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.stationary import (
     RBF,
     Kernel,
@@ -24,7 +27,13 @@ _BY_NAME: dict[str, type[Stationary]] = {
     "matern52": Matern52,
     "rational-quadratic": RationalQuadratic,
 }
-_NAMES: dict[type[Kernel], str] = {cls: name for name, cls in _BY_NAME.items()}
+# Kernels that a name alone does not make: a period or a number of outputs belongs to them.
+_WITH_ARGUMENTS: dict[str, type[Kernel]] = {
+    "periodic": Periodic,
+    "coregionalisation": Coregionalisation,
+}
+_KINDS: dict[str, type[Kernel]] = {**_BY_NAME, **_WITH_ARGUMENTS}
+_NAMES: dict[type[Kernel], str] = {cls: name for name, cls in _KINDS.items()}
 _COMPOSITES: dict[str, type[Sum] | type[Product]] = {"sum": Sum, "product": Product}
 
 
@@ -54,6 +63,11 @@ def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             kind = "sum" if isinstance(node, Sum) else "product"
             parts = [visit(part, f"{path}.{i}") for i, part in enumerate(node.parts)]
             return {"kind": kind, "parts": parts}
+        if isinstance(node, GridKernel):
+            arrays[f"{path}.variance"] = np.asarray(node.variance)
+            parts = [visit(part, f"{path}.{i}") for i, part in enumerate(node.parts)]
+            groups = [list(group) for group in node.groups]
+            return {"kind": "grid", "parts": parts, "groups": groups, "path": path}
         if type(node) not in _NAMES:
             raise TypeError(f"a kernel of type {type(node).__name__} cannot be saved.")
         names = list(node.__dataclass_fields__)
@@ -75,10 +89,13 @@ def from_spec(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Kernel:
     kind = spec.get("kind")
     if kind in _COMPOSITES:
         return _COMPOSITES[kind](tuple(from_spec(part, arrays) for part in spec["parts"]))
-    if kind not in _BY_NAME:
+    if kind == "grid":
+        parts = [from_spec(part, arrays) for part in spec["parts"]]
+        return GridKernel(parts, spec["groups"], arrays[f"{spec['path']}.variance"])
+    if kind not in _KINDS:
         raise ValueError(f"the file holds a kernel {kind!r} that this version does not know.")
     values = {name: arrays[f"{spec['path']}.{name}"] for name in spec["hyperparameters"]}
-    return _BY_NAME[kind](**values)
+    return _KINDS[kind](**values)
 
 
 def describe(kernel: Kernel) -> str:
@@ -90,6 +107,10 @@ def describe(kernel: Kernel) -> str:
             pairs = zip(kernel.parts, texts, strict=True)
             texts = [f"({text})" if isinstance(part, Sum) else text for part, text in pairs]
         return sign.join(texts)
+    if isinstance(kernel, GridKernel):
+        pairs = zip(kernel.groups, kernel.parts, strict=True)
+        texts = [f"{', '.join(group)}: {describe(part)}" for group, part in pairs]
+        return f"GridKernel({'; '.join(texts)}; variance={_short(kernel.variance)})"
     fields = ", ".join(
         f"{name}={_short(getattr(kernel, name))}" for name in kernel.__dataclass_fields__
     )

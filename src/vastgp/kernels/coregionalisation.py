@@ -1,0 +1,113 @@
+"""Covariance between outputs: a matrix learned entry by entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.kernels.stationary import Kernel, Stationary, _positive
+
+
+class Coregionalisation(Kernel):
+    """Covariance ``B[i, j]`` between outputs ``i`` and ``j``, any positive semi-definite matrix, learned.
+
+    ``B = L L^T`` with lower-triangular ``L``. Every leaf of a kernel is positive, so what is stored is ``exp`` of
+    each entry below the diagonal of ``L``, and the diagonal as it is: the logarithms that the optimiser sees are then
+    free numbers.
+
+    Parameters
+    ----------
+    num_outputs : int, optional
+        Found from the data when left out.
+    matrix : array of shape (num_outputs, num_outputs), optional
+        Where learning starts; the identity without it (outputs that know nothing of each other).
+
+    Attributes
+    ----------
+    diagonal : array of shape (num_outputs,)
+    below : array of shape (num_outputs (num_outputs - 1) / 2,)
+        ``exp`` of the entries below the diagonal, row by row.
+    """
+
+    diagonal: Any
+    below: Any
+
+    def __init__(
+        self,
+        num_outputs: Any = None,
+        matrix: Any = None,
+        *,
+        diagonal: Any = None,
+        below: Any = None,
+    ) -> None:
+        if diagonal is None:
+            diagonal, below = _root_of(num_outputs, matrix)
+        self.diagonal = _positive("diagonal", diagonal)
+        self.below = _positive("below", below)
+
+    def root(self) -> Float[Array, "k k"]:
+        """Return ``L``."""
+        size = np.shape(self.diagonal)[0]
+        rows, columns = np.tril_indices(size, -1)
+        lower = jnp.zeros((size, size), dtype=jnp.asarray(self.diagonal).dtype)
+        lower = lower.at[rows, columns].set(jnp.log(jnp.asarray(self.below)))
+        return lower + jnp.diag(jnp.asarray(self.diagonal))
+
+    def matrix(self) -> Float[Array, "k k"]:
+        """Return ``B``."""
+        L = self.root()
+        return jnp.matmul(L, L.T, precision="highest")
+
+    def __call__(self, X: Float[Array, "n 1"], Z: Float[Array, "m 1"]) -> Float[Array, "n m"]:
+        i, j = X[:, 0].astype(jnp.int32), Z[:, 0].astype(jnp.int32)
+        return self.matrix()[i][:, j].astype(X.dtype)
+
+    def diag(self, X: Float[Array, "n 1"]) -> Float[Array, " n"]:
+        return jnp.diagonal(self.matrix())[X[:, 0].astype(jnp.int32)].astype(X.dtype)
+
+    def total_variance(self) -> Any:
+        """Return the mean variance of the outputs."""
+        return (jnp.sum(jnp.asarray(self.diagonal) ** 2) + jnp.sum(jnp.log(self.below) ** 2)) / (
+            np.shape(self.diagonal)[0]
+        )
+
+    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+        raise ValueError("Coregionalisation is no function of distance. Use it with GridGP.")
+
+    def with_ard(self, num_features: int) -> Coregionalisation:
+        return self
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Coregionalisation:
+        # L times the scale: entries below the diagonal are stored as their exponentials
+        return Coregionalisation(
+            diagonal=np.asarray(self.diagonal) * y_scale, below=np.asarray(self.below) ** y_scale
+        )
+
+    def __repr__(self) -> str:
+        from vastgp.kernels.spec import describe
+
+        return describe(self)
+
+
+def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    if matrix is None:
+        is_count = isinstance(num_outputs, (int, np.integer)) and not isinstance(num_outputs, bool)
+        if not is_count or num_outputs < 1:
+            raise ValueError(
+                f"num_outputs must be a positive integer, received {num_outputs!r}; or give matrix. For a kernel whose "
+                "size the data decide, write 'coregionalisation'."
+            )
+        matrix = np.eye(int(num_outputs))
+    B = np.asarray(matrix, dtype=np.float64)
+    if B.ndim != 2 or B.shape[0] != B.shape[1] or num_outputs not in (None, len(B)):
+        raise ValueError(f"matrix must be square, num_outputs by num_outputs; received {B.shape}.")
+    try:
+        L = np.linalg.cholesky(B)
+    except np.linalg.LinAlgError:
+        raise ValueError("matrix must be symmetric and positive definite.") from None
+    if not np.allclose(B, B.T):
+        raise ValueError("matrix must be symmetric and positive definite.")
+    return np.diagonal(L).copy(), np.exp(L[np.tril_indices(len(B), -1)])

@@ -1,0 +1,173 @@
+"""A few eigenvectors of a Kronecker product on a grid with gaps, and the preconditioners made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.kronecker import KroneckerEigen, kron_product, outer_product
+
+# Numbers in a block of columns while the Gram matrix of eigenvectors is made.
+_BLOCK_ENTRIES = 1 << 24
+
+
+class SelectedEigenvectors(eqx.Module):
+    """``p`` eigenvectors of a Kronecker product, cut down to the points of a mask: ``U = W Q S_p^T``.
+
+    An eigenvector of the product is one eigenvector of every factor, and the largest eigenvalues need few of each.
+    Products with ``U`` therefore use thin factors, and cost a fraction of a product with ``K``.
+
+    Attributes
+    ----------
+    factors : tuple of Array of shape (m_l, p_l)
+        The eigenvectors of each factor that occur.
+    where : Array of int, shape (p,)
+        Position of every selected eigenvector in the grid of shape ``(p_1, ..., p_d)``.
+    mask : Array of bool, shape (M,)
+    """
+
+    factors: tuple[Array, ...]
+    where: Array
+    mask: Bool[Array, " M"]
+
+    @property
+    def rank(self) -> int:
+        """Number of eigenvectors ``p``."""
+        return self.where.shape[0]
+
+    def project(self, vectors: Float[Array, "C M"]) -> Float[Array, "C p"]:
+        """Return ``U^T v`` for every row, which must be zero outside the mask."""
+        return kron_product([factor.T for factor in self.factors], vectors)[:, self.where]
+
+    def expand(self, coefficients: Float[Array, "C p"]) -> Float[Array, "C M"]:
+        """Return ``U c`` for every row."""
+        size = int(np.prod([factor.shape[1] for factor in self.factors]))
+        thin = jnp.zeros((coefficients.shape[0], size), coefficients.dtype)
+        full = kron_product(self.factors, thin.at[:, self.where].set(coefficients))
+        return jnp.where(self.mask, full, 0.0)
+
+    def gram(self) -> np.ndarray:
+        """Return ``U^T U``, block by block, in float64."""
+        block = max(1, min(self.rank, _BLOCK_ENTRIES // self.mask.shape[0]))
+        result = np.empty((self.rank, self.rank))
+        for start in range(0, self.rank, block):
+            columns = np.arange(start, start + block)  # one shape: one compilation
+            units = (columns[:, None] == np.arange(self.rank)).astype(self.factors[0].dtype)
+            rows = np.asarray(_gram_rows(self, jnp.asarray(units)))
+            result[start : start + block] = rows[: self.rank - start]
+        return 0.5 * (result + result.T)
+
+
+@eqx.filter_jit
+def _gram_rows(selected: SelectedEigenvectors, units: Array) -> Array:
+    return selected.project(selected.expand(units))
+
+
+def select_eigenvectors(
+    eigen: KroneckerEigen, rank: int, mask: Array, *, largest: bool = True
+) -> tuple[SelectedEigenvectors, np.ndarray]:
+    """Return the eigenvectors of the ``rank`` largest (or smallest) eigenvalues, and these.
+
+    Parameters
+    ----------
+    eigen : KroneckerEigen
+    rank : int
+    mask : Array of bool, shape (M,)
+        Points to keep.
+    largest : bool, default True
+    """
+    spectrum = np.asarray(eigen.spectrum(), dtype=np.float64)
+    rank = min(rank, spectrum.size)
+    order = spectrum if not largest else -spectrum
+    chosen = np.sort(np.argpartition(order, rank - 1)[:rank])
+    thin, positions = [], []
+    for Q, index in zip(eigen.vectors, np.unravel_index(chosen, eigen.shape), strict=True):
+        used, position = np.unique(index, return_inverse=True)
+        thin.append(jnp.asarray(Q)[:, used])
+        positions.append(position)
+    where = np.ravel_multi_index(tuple(positions), tuple(factor.shape[1] for factor in thin))
+    return SelectedEigenvectors(tuple(thin), jnp.asarray(where), mask), spectrum[chosen]
+
+
+class LowRankPlusDiagonal(eqx.Module):
+    """``P = U diag(t) U^T + shift I`` on the points of a mask, and its inverse.
+
+    ``P^-1 = (I - U t^(1/2) G^-1 t^(1/2) U^T) / shift`` with ``G = shift I + t^(1/2) U^T U t^(1/2)``: equations (3.7)
+    and (3.8) of the thesis, in the symmetric form whose small matrix is positive definite.
+
+    Attributes
+    ----------
+    vectors : SelectedEigenvectors
+    roots : Array of shape (p,)
+        ``t^(1/2)``.
+    shift : scalar Array
+    inverse : Array of shape (p, p)
+        ``G^-1``, made on the host: nothing is factorised in a compiled loop.
+    log_determinant : float
+        ``log |G|``.
+    """
+
+    vectors: SelectedEigenvectors
+    roots: Array
+    shift: Array
+    inverse: Array
+    log_determinant: Any
+
+    def solve(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return ``P^-1 v`` for every row."""
+        inner = self.roots * self.vectors.project(vectors)
+        inner = jnp.matmul(inner, self.inverse, precision="highest")
+        return (vectors - self.vectors.expand(self.roots * inner)) / self.shift
+
+
+def low_rank_plus_diagonal(
+    vectors: SelectedEigenvectors, values: np.ndarray, shift: float
+) -> LowRankPlusDiagonal:
+    """Return the matrix with eigenvalues ``values`` (before the mask) and its inverse."""
+    roots = np.sqrt(values)
+    small = roots[:, None] * vectors.gram() * roots
+    factor = factorize(small, shift, what="the inner matrix of the low-rank preconditioner")
+    log_determinant = factor.log_determinant
+    inverse = factor.into_inverse()
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    dtype = vectors.factors[0].dtype
+    return LowRankPlusDiagonal(
+        vectors,
+        jnp.asarray(roots, dtype),
+        jnp.asarray(shift, dtype),
+        jnp.asarray(inverse, dtype),
+        jnp.asarray(log_determinant),
+    )
+
+
+def ignore_preconditioner(
+    eigen: KroneckerEigen, noise: float, observed: Array, rank: int
+) -> LowRankPlusDiagonal:
+    """Return the preconditioner of equation (3.7): the ``rank`` largest eigenvalues of ``K``, and the noise."""
+    vectors, values = select_eigenvectors(eigen, rank, observed)
+    return low_rank_plus_diagonal(vectors, values, noise)
+
+
+def fill_preconditioner(
+    eigen: KroneckerEigen, noise: float, observed: Array, rank: int
+) -> LowRankPlusDiagonal:
+    """Return the preconditioner of equation (3.8): the ``rank`` smallest eigenvalues of ``K``.
+
+    What is left of the inverse spectrum is replaced by half its largest value, ``shift < 1 / (lambda_p + noise)``.
+    """
+    vectors, values = select_eigenvectors(eigen, rank, ~observed, largest=False)
+    inverse = 1.0 / (values + noise)
+    shift = 0.5 * float(np.min(inverse))
+    return low_rank_plus_diagonal(vectors, inverse - shift, shift)
+
+
+def spectrum_of(eigen: KroneckerEigen) -> np.ndarray:
+    """Return all eigenvalues on the host, in float64."""
+    values = [np.asarray(t, dtype=np.float64) for t in eigen.values]
+    values[0] = values[0] * float(eigen.scale)
+    return np.asarray(outer_product(values))  # type: ignore[arg-type]

@@ -1,0 +1,146 @@
+"""Which system of a grid with gaps is solved, and the solutions that the next one starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp.linalg.gaps import (
+    FillGaps,
+    GapSolution,
+    GapSystem,
+    IgnoreGaps,
+    PenaliseGaps,
+    solve_gaps,
+)
+from vastgp.linalg.kronecker import KroneckerEigen
+from vastgp.linalg.selected_spectrum import (
+    fill_preconditioner,
+    ignore_preconditioner,
+    spectrum_of,
+)
+
+SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
+# Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
+MOST_FILLED = 0.7
+# A preconditioner of eigenvectors pays from this many points on, and up to this rank.
+_LEAST_PRECONDITIONED, _MOST_RANK = 2000, 400
+
+
+def choose_solver(solver: str, gap_share: float) -> str:
+    """Return the solver that ``"auto"`` stands for, others as they are."""
+    if solver != "auto":
+        return solver
+    return "fill-gaps" if gap_share <= MOST_FILLED else "ignore-gaps"
+
+
+@dataclass
+class GridSolver:
+    """Solves ``(K_XX + noise I) alpha_X = y_X`` by one of the three systems; remembers where it ended.
+
+    Attributes
+    ----------
+    observed : ndarray of bool, shape (M,)
+    solver : {"fill-gaps", "ignore-gaps", "penalize-gaps"}
+    dtype : {"float32", "float64"}
+        Of vectors; the caller has set it as JAX's precision.
+    tol : float
+        Relative residual to reach.
+    max_iter : int
+        Most iterations of a solve.
+    rank : int or None
+        Eigenvectors in the preconditioner, 0 for none. None: as many as have eigenvalues above the noise, at most 400,
+        for ``"ignore-gaps"``, and none for the others.
+    penalty : float
+        Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
+    deadline : float or None
+        Value of ``time.perf_counter()`` at which iterations end.
+    iterations, solves : int
+        Done so far.
+    """
+
+    observed: np.ndarray
+    solver: str
+    dtype: str = "float64"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    rank: int | None = None
+    penalty: float = 1e5
+    deadline: float | None = None
+    iterations: int = 0
+    solves: int = 0
+    _last: dict[str, jax.Array] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observed points."""
+        return int(self.observed.sum())
+
+    def system(
+        self, eigen: KroneckerEigen, noise: float, kind: str | None = None
+    ) -> GapSystem:
+        """Return the system for a kernel matrix and a noise variance.
+
+        Parameters
+        ----------
+        eigen : KroneckerEigen
+            In float64, on the host.
+        noise : float
+        kind : str, optional
+            Another system than that of the solver.
+        """
+        kind = self.solver if kind is None else kind
+        cast = eigen.astype(self.dtype)
+        observed, sigma2 = jnp.asarray(self.observed), jnp.asarray(noise, self.dtype)
+        rank = self._rank(kind, eigen, noise)
+        if kind == "fill-gaps":
+            pre = fill_preconditioner(cast, noise, observed, rank) if rank else None
+            return FillGaps(cast, sigma2, observed, pre)
+        if kind == "ignore-gaps":
+            pre = ignore_preconditioner(cast, noise, observed, rank) if rank else None
+            return IgnoreGaps(cast.factors(), sigma2, observed, pre)
+        penalty = jnp.asarray(self.penalty * float(eigen.scale), self.dtype)
+        return PenaliseGaps(cast.factors(), sigma2, observed, penalty)
+
+    def solve(
+        self, system: GapSystem, targets: jax.Array, remember: str | None = None
+    ) -> GapSolution:
+        """Solve for every row of targets (zero in the gaps).
+
+        Parameters
+        ----------
+        system : GapSystem
+        targets : Array of shape (C, M)
+        remember : str, optional
+            Name of these targets: the solve starts where the last one of that name ended.
+        """
+        start = self._last.get(remember) if remember is not None else None
+        if start is not None and start.shape != targets.shape:
+            start = None
+        found = solve_gaps(
+            system,
+            targets,
+            start,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            deadline=self.deadline,
+        )
+        if remember is not None:
+            self._last[remember] = found.unknown
+        self.iterations += found.iterations
+        self.solves += 1
+        return found
+
+    def _rank(self, kind: str, eigen: KroneckerEigen, noise: float) -> int:
+        if kind == "penalize-gaps" or self.observed.all():
+            return 0
+        if self.rank is not None:
+            return min(self.rank, int(self.observed.sum()))
+        if kind == "fill-gaps" or self.observed.size < _LEAST_PRECONDITIONED:
+            return 0
+        share = self.num_observed / self.observed.size
+        above = int(np.count_nonzero(share * spectrum_of(eigen) > noise))
+        return min(above, _MOST_RANK, self.num_observed)
