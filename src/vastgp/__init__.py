@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from vastgp import datasets, kernels, likelihoods, metrics, plots
     from vastgp.estimators import (
         ExactGPRegressor,
+        GridGP,
         QSGPClassifier,
         QSGPRegressor,
         RelevanceVectorRegressor,
         load,
     )
-    from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+    from vastgp.kernels import RBF, Matern12, Matern32, Matern52, Periodic, RationalQuadratic
 
 # public name -> the module that defines it
 _NAMES = {
@@ -34,12 +35,14 @@ _NAMES = {
     "QSGPRegressor": "vastgp.estimators",
     "QSGPClassifier": "vastgp.estimators",
     "RelevanceVectorRegressor": "vastgp.estimators",
+    "GridGP": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
     "Matern32": "vastgp.kernels",
     "Matern52": "vastgp.kernels",
     "RationalQuadratic": "vastgp.kernels",
+    "Periodic": "vastgp.kernels",
 }
 _MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
 
@@ -48,12 +51,14 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "QSGPRegressor",
     "QSGPClassifier",
     "RelevanceVectorRegressor",
+    "GridGP",
     "load",
     "RBF",
     "Matern12",
     "Matern32",
     "Matern52",
     "RationalQuadratic",
+    "Periodic",
     "datasets",
     "kernels",
     "likelihoods",

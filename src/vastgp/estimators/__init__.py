@@ -9,12 +9,14 @@ from vastgp.estimators.registry import ESTIMATORS, estimator_class
 
 if TYPE_CHECKING:
     from vastgp.estimators.exact import ExactGPRegressor
+    from vastgp.estimators.grid import GridGP
     from vastgp.estimators.qsgp import QSGPRegressor
     from vastgp.estimators.qsgp_classifier import QSGPClassifier
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
 
 __all__ = [
     "ExactGPRegressor",
+    "GridGP",
     "QSGPClassifier",
     "QSGPRegressor",
     "RelevanceVectorRegressor",

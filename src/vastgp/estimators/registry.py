@@ -10,6 +10,7 @@ ESTIMATORS = {
     "QSGPRegressor": "vastgp.estimators.qsgp",
     "QSGPClassifier": "vastgp.estimators.qsgp_classifier",
     "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
+    "GridGP": "vastgp.estimators.grid",
 }
 
 

@@ -43,9 +43,12 @@ def encode_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         if isinstance(value, (tuple, list)):
             kind = "tuple" if isinstance(value, tuple) else "list"
             return {kind: [encode(f"{name}/{i}", entry) for i, entry in enumerate(value)]}
+        if isinstance(value, dict):
+            pairs = [[key, entry] for key, entry in value.items()]
+            return {"dict": [encode(f"{name}/{i}", pair) for i, pair in enumerate(pairs)]}
         raise ValueError(
             f"{name}={value!r} cannot be stored in a file: only numbers and arrays of them, strings, None, "
-            f"kernels and lists of these can. Set it to one of them first, for example model.set_params({name}=...)."
+            f"kernels, and lists or dictionaries of these can. Set it to one of them first, for example model.set_params({name}=...)."
         )
 
     return {name: encode(name, value) for name, value in params.items()}, arrays
@@ -65,6 +68,8 @@ def decode_params(plain: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
         if kind == "array":
             return arrays[f"{name}/array"]
         entries = [decode(f"{name}/{i}", entry) for i, entry in enumerate(content)]
+        if kind == "dict":
+            return {key: entry for key, entry in entries}  # noqa: C416
         return tuple(entries) if kind == "tuple" else entries
 
     return {name: decode(name, value) for name, value in plain.items()}

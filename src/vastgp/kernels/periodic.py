@@ -50,8 +50,8 @@ class Periodic(Kernel):
 
     def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
         raise ValueError(
-            "the Periodic kernel has a spectrum of lines, not a density, so random features cannot draw from it. Use it "
-            "with GridGP or ExactGPRegressor."
+            "the Periodic kernel has a spectrum of lines, not a density, so random features cannot draw from it. Use "
+            "it with GridGP or ExactGPRegressor."
         )
 
     def with_ard(self, num_features: int) -> Periodic:

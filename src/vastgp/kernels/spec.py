@@ -108,8 +108,8 @@ def describe(kernel: Kernel) -> str:
             texts = [f"({text})" if isinstance(part, Sum) else text for part, text in pairs]
         return sign.join(texts)
     if isinstance(kernel, GridKernel):
-        pairs = zip(kernel.groups, kernel.parts, strict=True)
-        texts = [f"{', '.join(group)}: {describe(part)}" for group, part in pairs]
+        factors = zip(kernel.groups, kernel.parts, strict=True)
+        texts = [f"{', '.join(group)}: {describe(part)}" for group, part in factors]
         return f"GridKernel({'; '.join(texts)}; variance={_short(kernel.variance)})"
     fields = ", ".join(
         f"{name}={_short(getattr(kernel, name))}" for name in kernel.__dataclass_fields__

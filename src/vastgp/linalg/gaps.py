@@ -1,8 +1,8 @@
 """Systems of a Kronecker product plus a multiple of the identity, on a grid with gaps.
 
-Wanted is ``alpha`` with ``(K_XX + noise I) alpha_X = y_X`` and ``alpha_Z = 0``: ``X`` are the observed points of the grid and
-``Z`` its gaps. Three systems have it as their solution (thesis, section 3.3); all work on rows of the grid's length, in which
-points that are no unknowns of theirs stay zero, so that no index lists are needed.
+Wanted is ``alpha`` with ``(K_XX + noise I) alpha_X = y_X`` and ``alpha_Z = 0``: ``X`` are the observed points of the
+grid and ``Z`` its gaps. Three systems have it as their solution (thesis, section 3.3); all work on rows of the grid's
+length, in which points that are no unknowns of theirs stay zero, so that no index lists are needed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FillGaps(eqx.Module):
 
 
 class PenaliseGaps(eqx.Module):
-    """``(K + penalty R + noise I) alpha = y``, ``R_ZZ = I`` (Proposition 3.1, whose print has ``R_XX``; docs/errata.md).
+    """``(K + penalty R + noise I) alpha = y``, ``R_ZZ = I`` (Proposition 3.1, with ``R_XX`` in print: docs/errata.md).
 
     An approximation: the gaps are observed as zeros with noise ``penalty``. The preconditioner is the diagonal
     ``penalty R + noise I`` (section 3.3.1).

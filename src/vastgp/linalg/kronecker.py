@@ -1,14 +1,14 @@
 """Kronecker products: times vectors, by their eigenvectors, and never formed.
 
-A grid's kernel matrix is ``K = K_1 (x) ... (x) K_d``, one factor for each group of dimensions. Vectors on the grid are rows of
-length ``M = m_1 ... m_d``, the last dimension running fastest, and several of them are the rows of one array.
+A grid's kernel matrix is ``K = K_1 (x) ... (x) K_d``, one factor for each group of dimensions. Vectors on the grid are
+rows of length ``M = m_1 ... m_d``, the last dimension running fastest, and several of them are the rows of one array.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from vastgp.linalg.cholesky import FactorizationError, blas_threads
 def kron_product(factors: Sequence[Array], vectors: Float[Array, "C c"]) -> Float[Array, "C r"]:
     """Return ``(A_1 (x) ... (x) A_d) v`` for every row ``v``.
 
-    One matrix product for each factor, the last one first (thesis, appendix A). Each leaves its dimension at the front, so
-    that after the last the dimensions stand in order again and nothing was transposed on the way.
+    One matrix product for each factor, the last one first (thesis, appendix A). Each leaves its dimension at the
+    front, so that after the last the dimensions stand in order again and nothing was transposed on the way.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def kron_flops(shape: Sequence[int]) -> int:
     return 2 * math.prod(shape) * sum(shape)
 
 
-def outer_product(vectors: Sequence[Array]) -> Float[Array, " M"]:
+def outer_product(vectors: Sequence[Any]) -> Any:
     """Return the Kronecker product of vectors: the eigenvalues of a product from those of its factors."""
     result = vectors[0]
     for vector in vectors[1:]:
@@ -58,7 +58,9 @@ def outer_product(vectors: Sequence[Array]) -> Float[Array, " M"]:
     return result
 
 
-def kron_rows(rows: Sequence[Float[Array, "b _"]], vector: Float[Array, " M"]) -> Float[Array, " b"]:
+def kron_rows(
+    rows: Sequence[Float[Array, "b _"]], vector: Float[Array, " M"]
+) -> Float[Array, " b"]:
     """Return ``(a_1i (x) ... (x) a_di)^T v``, with one row of every factor for each of ``b`` points."""
     points = rows[0].shape[0]
     first = jnp.matmul(rows[0], vector.reshape(rows[0].shape[1], -1), precision="highest")
@@ -85,7 +87,7 @@ class KroneckerEigen(NamedTuple):
 
     vectors: tuple[Array, ...]
     values: tuple[Array, ...]
-    scale: Array
+    scale: Any
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,7 +118,7 @@ class KroneckerEigen(NamedTuple):
         )
         return (self.scale * matrices[0], *matrices[1:])
 
-    def astype(self, dtype: object) -> KroneckerEigen:
+    def astype(self, dtype: Any) -> KroneckerEigen:
         """Return it in another precision."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self)
 

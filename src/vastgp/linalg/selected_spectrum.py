@@ -88,7 +88,11 @@ def select_eigenvectors(
     thin, positions = [], []
     for Q, index in zip(eigen.vectors, np.unravel_index(chosen, eigen.shape), strict=True):
         used, position = np.unique(index, return_inverse=True)
-        thin.append(jnp.asarray(Q)[:, used])
+        # columns of zeros up to a power of two: hyperparameters change, and compiled programs stay
+        width = min(1 << (len(used) - 1).bit_length(), len(Q))
+        columns = np.zeros((len(Q), width), dtype=np.asarray(Q).dtype)
+        columns[:, : len(used)] = np.asarray(Q)[:, used]
+        thin.append(jnp.asarray(columns))
         positions.append(position)
     where = np.ravel_multi_index(tuple(positions), tuple(factor.shape[1] for factor in thin))
     return SelectedEigenvectors(tuple(thin), jnp.asarray(where), mask), spectrum[chosen]
@@ -170,4 +174,4 @@ def spectrum_of(eigen: KroneckerEigen) -> np.ndarray:
     """Return all eigenvalues on the host, in float64."""
     values = [np.asarray(t, dtype=np.float64) for t in eigen.values]
     values[0] = values[0] * float(eigen.scale)
-    return np.asarray(outer_product(values))  # type: ignore[arg-type]
+    return np.asarray(outer_product(values))

@@ -120,9 +120,11 @@ class GridObjective:
             else:
                 estimate, pairs = self.probes.inverse_trace(eigen, noise)
             by_factors, by_scale, by_noise = self._from_pairs(eigen, pairs)
-        return SpectralTerm(
-            estimate.value, by_factors, by_scale, by_noise, estimate.standard_error
-        )
+        return SpectralTerm(estimate.value, by_factors, by_scale, by_noise, estimate.standard_error)
+
+    def misfit(self, fit: GridFit) -> float:
+        """Return ``y^T alpha``."""
+        return _dot(self.y, fit.weights)
 
     # ------------------------------------------------------------ value and gradient
 
@@ -135,8 +137,7 @@ class GridObjective:
         """Return the criterion from a solve and the log-determinant (evidence) or the trace (GCV)."""
         n = self.num_observed
         if self.criterion == "evidence":
-            misfit = _dot(self.y, fit.weights)
-            return -0.5 * (misfit + spectral + n * math.log(2.0 * math.pi))
+            return -0.5 * (self.misfit(fit) + spectral + n * math.log(2.0 * math.pi))
         squares = _dot(fit.weights, fit.weights)
         return -0.5 * n * math.log(n * squares / spectral**2)
 
@@ -189,8 +190,8 @@ class GridObjective:
             by_scale += _by_scale(slopes_of_whole, eigen)
             by_noise += float(np.sum(slopes_of_whole))
             each = along_factors(scale * slopes_of_whole, eigen)
-            for l, (Q, g) in enumerate(zip(eigen.vectors, each, strict=True)):
-                by_factors[l] = by_factors[l] + (Q * g) @ Q.T
+            for i, (Q, g) in enumerate(zip(eigen.vectors, each, strict=True)):
+                by_factors[i] = by_factors[i] + (Q * g) @ Q.T
         return tuple(by_factors), by_scale, by_noise
 
 
@@ -199,8 +200,7 @@ def best_amplitude(objective: GridObjective, kernel: GridKernel, noise: float) -
 
     Generalised cross validation does not depend on it, and predictive variances do.
     """
-    fit = objective.solve(kernel, noise)
-    return _dot(objective.y, fit.weights) / objective.num_observed
+    return objective.misfit(objective.solve(kernel, noise)) / objective.num_observed
 
 
 def _by_scale(slopes: np.ndarray, eigen: KroneckerEigen) -> float:
@@ -222,7 +222,7 @@ def _sum_of_products(left: Array, right: Array) -> Array:
 
 
 @jax.jit
-def _factors(kernel: GridKernel, axes: tuple[Array, ...]) -> tuple[Array, ...]:
+def _factors(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
     return kernel.factors(axes)
 
 
@@ -237,7 +237,7 @@ def _pair_gradients(
 
 
 @jax.jit
-def _pull_back(kernel: GridKernel, axes: tuple[Array, ...], slopes: Any) -> GridKernel:
+def _pull_back(kernel: GridKernel, axes: Any, slopes: Any) -> GridKernel:
     _, pull = jax.vjp(lambda k: k.factors(axes), kernel)
     return pull(slopes)[0]
 

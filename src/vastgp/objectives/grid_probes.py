@@ -108,7 +108,9 @@ class GridProbes:
         """Return an unbiased estimate of ``tr (K_XX + noise I)^-1`` and its derivatives (Hutchinson)."""
         generator = np.random.default_rng(self._seed)
         observed = self.solver.observed
-        signs = 2 * generator.integers(0, 2, size=(self.num_probes, observed.size), dtype=np.int8) - 1
+        signs = (
+            2 * generator.integers(0, 2, size=(self.num_probes, observed.size), dtype=np.int8) - 1
+        )
         probes = jnp.asarray(np.where(observed, signs, 0), self.solver.dtype)
         system = self.solver.system(eigen, noise)
         solution = self.solver.solve(system, probes, remember="trace").weights

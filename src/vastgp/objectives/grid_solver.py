@@ -27,7 +27,7 @@ SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
 MOST_FILLED = 0.7
 # A preconditioner of eigenvectors pays from this many points on, and up to this rank.
-_LEAST_PRECONDITIONED, _MOST_RANK = 2000, 400
+_LEAST_PRECONDITIONED, _MOST_RANK = 2000, 512
 
 
 def choose_solver(solver: str, gap_share: float) -> str:
@@ -52,7 +52,7 @@ class GridSolver:
     max_iter : int
         Most iterations of a solve.
     rank : int or None
-        Eigenvectors in the preconditioner, 0 for none. None: as many as have eigenvalues above the noise, at most 400,
+        Eigenvectors in the preconditioner, 0 for none. None: as many as have eigenvalues above the noise, at most 512,
         for ``"ignore-gaps"``, and none for the others.
     penalty : float
         Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
@@ -79,9 +79,7 @@ class GridSolver:
         """Number of observed points."""
         return int(self.observed.sum())
 
-    def system(
-        self, eigen: KroneckerEigen, noise: float, kind: str | None = None
-    ) -> GapSystem:
+    def system(self, eigen: KroneckerEigen, noise: float, kind: str | None = None) -> GapSystem:
         """Return the system for a kernel matrix and a noise variance.
 
         Parameters
@@ -143,4 +141,5 @@ class GridSolver:
             return 0
         share = self.num_observed / self.observed.size
         above = int(np.count_nonzero(share * spectrum_of(eigen) > noise))
-        return min(above, _MOST_RANK, self.num_observed)
+        # powers of two: hyperparameters change, and compiled programs stay
+        return min(1 << max(above - 1, 15).bit_length(), _MOST_RANK, self.num_observed)

@@ -1,8 +1,9 @@
 """Log-determinant and trace of the inverse of a kernel matrix on a grid with gaps, with their derivatives.
 
-Both are sums over eigenvalues, and there are two ways to them: Nystrom's approximation by the eigenvalues of the whole grid
-(thesis, section 3.4), and random probes, which are unbiased. Derivatives come as matrices ``G_l`` with
-``d value = sum_l <G_l, dK_l> + by_scale d s + by_noise d noise``; no eigendecomposition is needed beyond that of the value.
+Both are sums over eigenvalues, and there are two ways to them: Nystrom's approximation by the eigenvalues of the whole
+grid (thesis, section 3.4), and random probes (`vastgp.objectives.grid_probes`), which are unbiased. Derivatives come as
+matrices ``G_l`` with ``d value = sum_l <G_l, dK_l> + by_scale d s + by_noise d noise``; no eigendecomposition is needed
+beyond that of the value.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ class SpectralTerm(NamedTuple):
     standard_error: float = 0.0
 
 
-def nystrom_log_determinant(
-    eigen: KroneckerEigen, noise: float, num_observed: int
-) -> SpectralTerm:
+def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
     """Return ``sum_i log(N / M lambda_i + noise)`` over the ``N`` largest eigenvalues of the whole grid (section 3.4).
 
     Exact without gaps.
@@ -73,9 +72,7 @@ def _nystrom(eigen, noise, num_observed, function, derivative):  # type: ignore[
         value = float(np.sum(function(values)))
     by_scale = share * float(slopes @ spectrum) / float(eigen.scale)
     by_values = along_factors(share * float(eigen.scale) * slopes, eigen)
-    by_factors = tuple(
-        (Q * g) @ Q.T for Q, g in zip(eigen.vectors, by_values, strict=True)
-    )
+    by_factors = tuple((Q * g) @ Q.T for Q, g in zip(eigen.vectors, by_values, strict=True))
     return SpectralTerm(value, by_factors, by_scale, float(np.sum(slopes)))
 
 

@@ -1,0 +1,418 @@
+"""Exact Gaussian processes on grids with gaps."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from vastgp._memory import available_bytes
+from vastgp._precision import precision
+from vastgp.data.grid import Group, check_array, group_keys, make_group, ordered_values
+from vastgp.data.validate import warn_constant_target
+from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.grid_arguments import check_grid_params, factor_specs
+from vastgp.estimators.grid_predictions import GridPredictions
+from vastgp.kernels import GridKernel
+from vastgp.likelihoods import Gaussian
+from vastgp.objectives.grid_evidence import GridFit, GridObjective, best_amplitude
+from vastgp.objectives.grid_probes import GridProbes
+from vastgp.objectives.grid_solver import GridSolver, choose_solver
+from vastgp.objectives.grid_spectrum import nystrom_log_determinant
+from vastgp.posteriors.grid import GridPosterior
+from vastgp.training.grid_start import bounds, kernel_from, start_values
+from vastgp.training.history import History
+from vastgp.training.lbfgs import LbfgsResult, maximise
+from vastgp.training.loop import OUT_OF_TIME
+from vastgp.training.progress import Progress
+
+_MOST_NOISE = 10.0
+# Vectors of the grid's length that a fit holds at its peak, beside the values: measured, with some room.
+_VECTORS = 14
+_LANCZOS_STEPS = 60
+_DEFAULT_CG_TOL = {"float32": 1e-3, "float64": 1e-6}
+
+
+class GridGP(GridPredictions):
+    """Gaussian process regression on a grid with gaps, without approximating the posterior mean.
+
+    Takes an `xarray.DataArray` with NaN where nothing was observed. The kernel is a product over (groups of)
+    dimensions, so that the covariance matrix of the whole grid is a Kronecker product, which is never formed: time per
+    iteration ``O(M sum_l m_l)`` for a grid of ``M = m_1 ... m_d`` points, and memory of a few arrays like the input.
+
+    Parameters
+    ----------
+    kernels : dict, optional
+        A kernel, or its name, for a dimension (``"time"``) or a group of them (``("lat", "lon")``). A group may also be
+        coordinates along one dimension, such as ``("lat", "lon", "elevation")`` of a dimension of stations, which need
+        be no grid. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
+        ``"coregionalisation"``, a learned covariance matrix between outputs. A kernel's hyperparameters are where
+        learning starts, in the coordinates' own units; of times, in ``time_unit``.
+    solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"}, default "auto"
+        Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 70 % of the
+        grid and ignores them beyond (docs/methods/grid_gp.md has the measurements).
+    criterion : {"evidence", "gcv"}, default "evidence"
+        What chooses the hyperparameters: the log evidence, or generalised cross validation.
+    log_determinant : {"nystrom", "probes"}, default "nystrom"
+        How the log-determinant of the evidence (the trace of cross validation) is computed while learning: from the
+        eigenvalues of the whole grid, or without bias by random probes, which takes ``num_probes`` more solves a step.
+    noise_std : float, optional
+        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise.
+    hyperparameters : {"learn", "fixed"}, default "learn"
+        With ``"fixed"`` every dimension needs a kernel, and variances are those given: of the product of all.
+    noise_floor : float, default 1e-6
+        Least noise variance, relative to the variance of the values.
+    variance : {"auto", "exact", "samples", "low-rank"}, default "auto"
+        How predictive variances are computed, see `predict`.
+    num_samples : int, default 64
+        Random solves behind the variances of ``"samples"``.
+    cg_tol : float, optional
+        Relative residual of conjugate gradients; default 1e-6 in float64, 1e-3 in float32.
+    max_cg_iter : int, default 2000
+        Most iterations of a solve.
+    preconditioner_rank : int, optional
+        Eigenvectors in the preconditioner of ``"ignore-gaps"`` and ``"fill-gaps"``, 0 for none. By default
+        ``"ignore-gaps"`` takes those with eigenvalues above the noise, at most 512, and ``"fill-gaps"`` none.
+    penalty : float, default 1e5
+        Of ``"penalize-gaps"``: noise variance of the gaps, relative to the prior variance.
+    num_probes : int, default 8
+        Random probes of unbiased log-determinants; after learning they check the log evidence. 0 leaves that out.
+    time_unit : {"days", "hours", "minutes", "seconds", "years"}, default "days"
+        Unit of lengthscales and periods along times.
+    max_iter : int, default 100
+        Most iterations of L-BFGS.
+    tol : float, default 1e-4
+        Learning has converged when no derivative of the criterion per observation, by the logarithm of a
+        hyperparameter, is larger.
+    max_seconds : float, optional
+        Wall-clock budget of ``fit``; None: until converged.
+    random_state : int, RandomState or None, default 0
+    dtype : {"float64", "float32"}, default "float64"
+        Of arrays of the grid's size. Eigendecompositions are in float64 always.
+    verbose : bool, default False
+
+    Attributes
+    ----------
+    kernel_ : GridKernel
+        Learned kernel, in units of coordinates and values.
+    likelihood_ : Gaussian
+        Noise in units of the values; one variance an output where there are several.
+    solver_ : str
+        What ``"auto"`` chose.
+    gap_share_ : float
+        Share of the grid that was not observed.
+    log_evidence_ : float
+        Log evidence in nats, the log-determinant by Nystrom's approximation.
+    log_evidence_unbiased_, log_evidence_se_ : float
+        The same with a log-determinant by random probes, and its standard error.
+    residual_ : float
+        Relative residual of the last solve.
+    n_iter_, converged_, stop_reason_, history_, fit_seconds_
+        As of every estimator.
+    posterior_ : GridPosterior
+
+    References
+    ----------
+    Evans, T. W., Nair, P. B. (2018). Exploiting structure for fast kernel learning. SIAM International Conference on
+    Data Mining.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from vastgp import GridGP
+    >>> t, x = np.linspace(0.0, 6.0, 15), np.linspace(0.0, 1.0, 8)
+    >>> field = xr.DataArray(np.sin(t)[:, None] * np.cos(3 * x), dims=("t", "x"), coords={"t": t, "x": x})
+    >>> filled = GridGP().fit(field.where(field.t != t[7])).predict()
+    >>> bool(abs(filled["mean"] - field).max() < 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        solver: Any = "auto",
+        criterion: Any = "evidence",
+        log_determinant: Any = "nystrom",
+        noise_std: Any = None,
+        hyperparameters: Any = "learn",
+        noise_floor: Any = 1e-6,
+        variance: Any = "auto",
+        num_samples: Any = 64,
+        cg_tol: Any = None,
+        max_cg_iter: Any = 2000,
+        preconditioner_rank: Any = None,
+        penalty: Any = 1e5,
+        num_probes: Any = 8,
+        time_unit: Any = "days",
+        max_iter: Any = 100,
+        tol: Any = 1e-4,
+        max_seconds: Any = None,
+        random_state: Any = 0,
+        dtype: Any = "float64",
+        verbose: Any = False,
+    ) -> None:
+        self.kernels = kernels
+        self.solver = solver
+        self.criterion = criterion
+        self.log_determinant = log_determinant
+        self.noise_std = noise_std
+        self.hyperparameters = hyperparameters
+        self.noise_floor = noise_floor
+        self.variance = variance
+        self.num_samples = num_samples
+        self.cg_tol = cg_tol
+        self.max_cg_iter = max_cg_iter
+        self.preconditioner_rank = preconditioner_rank
+        self.penalty = penalty
+        self.num_probes = num_probes
+        self.time_unit = time_unit
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, data_array: Any, y: Any = None) -> GridGP:
+        """Fit the model.
+
+        Parameters
+        ----------
+        data_array : xarray.DataArray
+            Values with NaN in the gaps, in memory or in chunks of dask. Coordinates may be spaced unevenly; a dimension
+            without any counts from 0.
+        y : None
+            Ignored: the values are those of the array.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or constructor arguments, and when memory would not suffice; the message says what to do.
+        """
+        began = time.perf_counter()
+        with precision(self.dtype):
+            pass
+        check_grid_params(self)
+        check_array(data_array)
+        self._deadline = None if self.max_seconds is None else began + float(self.max_seconds)
+        keys = group_keys(data_array, self.kernels)
+        self._check_memory(data_array)
+        groups = tuple(make_group(data_array, key, self.time_unit) for key in keys)
+        specs = factor_specs(groups, self.kernels, self.hyperparameters == "fixed")
+        self.groups_, self.dims_ = groups, tuple(map(str, data_array.dims))
+        self.template_ = data_array.coords.to_dataset()
+        self.name_, self.attrs_ = data_array.name, dict(data_array.attrs)
+        values = ordered_values(data_array, groups)
+        self._condition(values, specs)
+        self.fit_seconds_ = time.perf_counter() - began
+        del self._deadline
+        return self
+
+    def _check_memory(self, array: Any) -> None:
+        """Refuse what will not fit into memory before anything is read."""
+        itemsize = 4 if self.dtype == "float32" else 8
+        vectors = array.size * (itemsize * _VECTORS + 8)
+        widest = [
+            int(
+                np.prod(
+                    [
+                        array.sizes[d]
+                        for d in (k if isinstance(k, tuple) else (k,))
+                        if d in array.dims
+                    ]
+                )
+            )
+            for k in (self.kernels or {})
+        ] + list(array.sizes.values())
+        needed = vectors + 32 * max(widest) ** 2
+        available = available_bytes()
+        if available is not None and needed > available:
+            raise ValueError(
+                f"data_array has {array.size:,} points, and a fit of it needs about {needed / 1e9:.1f} GB of memory; "
+                f"{available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid (array.coarsen), or parts of "
+                "it one at a time."
+            )
+
+    def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
+        observed = ~np.isnan(values)
+        self.value_mean_, self.value_scale_ = _scaling(values, self.groups_)
+        tensor = (values - self.value_mean_) / self.value_scale_
+        axes = tuple(group.points for group in self.groups_)
+        self.gap_share_ = 1.0 - float(observed.mean())
+        self.solver_ = choose_solver(self.solver, self.gap_share_)
+        solver = GridSolver(
+            observed.ravel(),
+            self.solver_,
+            dtype=self.dtype,
+            tol=self._cg_tol(),
+            max_iter=int(self.max_cg_iter),
+            rank=self.preconditioner_rank,
+            penalty=float(self.penalty),
+            deadline=self._deadline,
+        )
+        seed = seed_from(self.random_state)
+        probes = GridProbes(solver, max(int(self.num_probes), 1), _LANCZOS_STEPS, seed)
+        objective = GridObjective(
+            axes,
+            tensor.ravel(),
+            solver,
+            self.criterion,
+            probes if self.log_determinant == "probes" else None,
+        )
+        if self.hyperparameters == "fixed":
+            learned = self._given(specs)
+        else:
+            learned = self._learn(objective, tensor, specs)
+        kernel, likelihood = learned.params
+        noise = float(likelihood.noise_variance)
+        if self.criterion == "gcv" and self.hyperparameters != "fixed":
+            factor = best_amplitude(objective, kernel, noise)
+            kernel, noise = kernel.in_units(1.0, factor**0.5), noise * factor
+        self._finish(objective, probes, kernel.normalised(), noise, learned, seed)
+
+    def _given(self, specs: list[Any]) -> LbfgsResult:
+        """Return the hyperparameters that were given, in standardised units."""
+        parts = [spec.with_ard(len(g.names)) for spec, g in zip(specs, self.groups_, strict=True)]
+        variance = math.prod(float(part.total_variance()) for part in parts)
+        scale = np.ravel(self.value_scale_)
+        given = GridKernel(parts, [group.names for group in self.groups_], variance)
+        kernel = (
+            given.normalised(1.0 / scale)
+            if len(scale) > 1
+            else given.normalised().in_units(1.0, 1.0 / float(scale[0]))
+        )
+        # several outputs have one noise variance in standardised units: that of their mean scale
+        noise = float((self.noise_std / math.sqrt(float(np.mean(scale**2)))) ** 2)
+        return LbfgsResult(
+            (kernel, Gaussian(noise)),
+            math.nan,
+            0,
+            0,
+            True,
+            "hyperparameters were given",
+            History(),
+        )
+
+    def _learn(self, objective: GridObjective, tensor: np.ndarray, specs: list[Any]) -> LbfgsResult:
+        """Return the hyperparameters that maximise the criterion."""
+        axes = objective.axes
+        scales, noise = start_values(tensor, axes, float(self.noise_floor))
+        names = [group.names for group in self.groups_]
+        counts = [len(group.points) if group.is_labels else None for group in self.groups_]
+        kernel = kernel_from(specs, names, scales, counts)
+        low, high = bounds(kernel, axes)
+        left = None if self._deadline is None else self._deadline - time.perf_counter()
+        with Progress("grid GP", bool(self.verbose)) as progress:
+            best = maximise(
+                objective.objective,
+                (kernel, Gaussian(noise)),
+                lower=(low, Gaussian(float(self.noise_floor))),
+                upper=(high, Gaussian(_MOST_NOISE)),
+                max_iter=int(self.max_iter),
+                tol=float(self.tol),
+                scale=objective.num_observed,
+                max_seconds=left,
+                on_iteration=lambda step, value: progress.update(
+                    step / self.max_iter, f"{self.criterion} {value:.6g}"
+                ),
+            )
+        if not best.converged and best.message != OUT_OF_TIME:
+            warnings.warn(
+                f"GridGP did not converge: {best.message}, after {best.num_iter} iterations. Raise max_iter (now "
+                f"{self.max_iter}) or tol (now {self.tol:g}).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return best
+
+    def _finish(
+        self,
+        objective: GridObjective,
+        probes: GridProbes,
+        kernel: GridKernel,
+        noise: float,
+        learned: LbfgsResult,
+        seed: int,
+    ) -> None:
+        solver = objective.solver
+        found = objective.solve(kernel, noise)
+        if not found.converged:
+            warnings.warn(
+                f"GridGP: conjugate gradients ended with a relative residual of {found.residual:.1e}, above "
+                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}) or cg_tol, "
+                "or use dtype='float64'.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self._evidences(objective, probes, found, noise)
+        self.residual_ = found.residual
+        self.n_iter_, self.converged_ = learned.num_iter, learned.converged and found.converged
+        self.stop_reason_, self.history_ = learned.message, learned.history
+        scale = np.ravel(self.value_scale_)
+        self.kernel_ = (
+            kernel.normalised(scale) if len(scale) > 1 else kernel.in_units(1.0, float(scale[0]))
+        )
+        self.likelihood_ = Gaussian(noise * (scale**2 if len(scale) > 1 else float(scale[0]) ** 2))
+        solver.deadline = None
+        self.posterior_ = GridPosterior(
+            kernel,
+            noise,
+            objective.axes,
+            np.asarray(found.weights[0]),
+            solver,
+            int(self.num_samples),
+            seed,
+        )
+
+    def _evidences(
+        self, objective: GridObjective, probes: GridProbes, found: GridFit, noise: float
+    ) -> None:
+        """Set the log evidence, with both log-determinants, in the units of the values."""
+        n = objective.num_observed
+        counts = objective.solver.observed.reshape([len(axis) for axis in objective.axes])
+        jacobian = float(np.sum(counts * np.log(self.value_scale_)))
+        fit = -0.5 * (objective.misfit(found) + n * math.log(2.0 * math.pi)) - jacobian
+        nystrom = nystrom_log_determinant(found.eigen, noise, n).value
+        self.log_evidence_ = fit - 0.5 * nystrom
+        self.log_evidence_unbiased_ = self.log_evidence_se_ = math.nan
+        if self.num_probes:
+            with precision(self.dtype):
+                estimate = probes.log_determinant(found.eigen, noise)
+            self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
+            self.log_evidence_se_ = 0.5 * estimate.standard_error
+
+    def _cg_tol(self) -> float:
+        return float(_DEFAULT_CG_TOL[self.dtype] if self.cg_tol is None else self.cg_tol)
+
+
+def _scaling(values: np.ndarray, groups: tuple[Group, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the observed values: of every output, where there are several.
+
+    Arrays of the values' dimensions, of length 1 along all but that of the outputs.
+    """
+    axes = tuple(i for i, group in enumerate(groups) if not group.is_labels)
+    counts = np.sum(~np.isnan(values), axis=axes, keepdims=True)
+    if np.any(counts == 0):
+        labels = next(group for group in groups if group.is_labels).coordinates[0]
+        empty = labels.values[int(np.argmin(counts))]
+        raise ValueError(
+            f"data_array has no observed value with {labels.name}={empty!r}: all are NaN. Leave that output out."
+        )
+    mean = np.asarray(np.nanmean(values, axis=axes, keepdims=True, dtype=np.float64))
+    scale = np.asarray(np.nanstd(values, axis=axes, keepdims=True, dtype=np.float64))
+    largest = np.maximum(np.abs(mean), 1e-300)
+    if np.any(scale <= 1e-14 * largest):
+        warn_constant_target(float(np.ravel(mean)[int(np.argmin(scale / largest))]))
+        scale = np.where(scale <= 1e-14 * largest, 1.0, scale)
+    return mean, scale

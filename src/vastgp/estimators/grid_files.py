@@ -1,0 +1,92 @@
+"""Coordinates and attributes of a grid as plain data, for model files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the coordinates of a dataset as JSON-able data and arrays.
+
+    Raises
+    ------
+    ValueError
+        For values that only pickle could store, with the name of the coordinate.
+    """
+    described: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, coordinate in template.coords.items():
+        values = coordinate.values
+        entry: dict[str, Any] = {
+            "dims": list(coordinate.dims),
+            "attrs": plain_attrs(coordinate.attrs),
+        }
+        if values.dtype.kind in "fiub":
+            arrays[f"coord.{name}"] = values
+        elif values.dtype.kind in "mM":
+            entry["time"] = str(values.dtype)
+            arrays[f"coord.{name}"] = values.astype("int64")
+        elif all(isinstance(value, str) for value in values.ravel().tolist()):
+            entry["labels"] = values.ravel().tolist()
+            entry["shape"] = list(values.shape)
+        elif values.size and hasattr(values.flat[0], "calendar"):
+            entry["calendar"] = str(values.flat[0].calendar)
+            arrays[f"coord.{name}"] = _cftime_numbers(values, entry["calendar"])
+        else:
+            raise ValueError(
+                f"coordinate {name!r} holds {type(values.flat[0]).__name__} objects, which no file of numbers and text "
+                "can store. Convert it to numbers, times or strings before fit."
+            )
+        described[str(name)] = entry
+    return described, arrays
+
+
+def decode_coords(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return the dataset of coordinates that `encode_coords` described."""
+    import xarray as xr
+
+    coords = {}
+    for name, entry in described.items():
+        if "labels" in entry:
+            values = np.array(entry["labels"]).reshape(entry["shape"])
+        elif "time" in entry:
+            values = arrays[f"coord.{name}"].astype(entry["time"])
+        elif "calendar" in entry:
+            values = _cftime_dates(arrays[f"coord.{name}"], entry["calendar"])
+        else:
+            values = arrays[f"coord.{name}"]
+        coords[name] = (entry["dims"], values, entry["attrs"])
+    return xr.Dataset(coords=coords)
+
+
+def plain_attrs(attrs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return attributes as JSON has them: numbers, strings and lists of these; others as their text."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return plain(value.tolist())
+        if isinstance(value, np.generic):
+            return plain(value.item())
+        if isinstance(value, (list, tuple)):
+            return [plain(entry) for entry in value]
+        return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+    return {str(name): plain(value) for name, value in attrs.items()}
+
+
+_CF_UNITS = "microseconds since 1970-01-01"
+
+
+def _cftime_numbers(values: np.ndarray, calendar: str) -> np.ndarray:
+    import cftime
+
+    return np.asarray(cftime.date2num(values, _CF_UNITS, calendar=calendar), dtype=np.int64)
+
+
+def _cftime_dates(numbers: np.ndarray, calendar: str) -> np.ndarray:
+    import cftime
+
+    return np.asarray(cftime.num2date(numbers, _CF_UNITS, calendar=calendar))

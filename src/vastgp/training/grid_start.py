@@ -1,0 +1,168 @@
+"""Where learning on a grid begins: lengthscales and noise read off the differences between neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vastgp.kernels import (
+    Coregionalisation,
+    GridKernel,
+    Kernel,
+    Periodic,
+    Product,
+    Stationary,
+    Sum,
+)
+
+# Differences are gathered over this many pairs of points at each lag.
+_PAIRS = 20_000
+# Lags tried, as a geometric series over the points of an axis.
+_LAGS = 12
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 0.5
+
+
+def start_values(
+    tensor: np.ndarray, axes: Sequence[np.ndarray], noise_floor: float, seed: int = 0
+) -> tuple[list[np.ndarray], float]:
+    """Return lengthscales for every axis, one an input, and a noise variance.
+
+    Half the variance of standardised values lies between points that are a lengthscale apart, roughly: the lag at
+    which the mean of ``1/2 (y(x) - y(z))^2`` along one axis passes half its plateau. What it has at the shortest lags
+    bounds the noise.
+
+    Parameters
+    ----------
+    tensor : ndarray of shape (m_1, ..., m_d)
+        Standardised values, NaN in the gaps.
+    axes : sequence of ndarray of shape (m_l, d_l)
+    noise_floor : float
+    seed : int
+    """
+    generator = np.random.default_rng(seed)
+    scales, nuggets = [], []
+    for position, points in enumerate(axes):
+        rows = np.moveaxis(tensor, position, 0).reshape(len(points), -1)
+        scale, nugget = _along(rows, points, generator)
+        scales.append(scale)
+        nuggets.append(nugget)
+    noise = 0.5 * min(nuggets)
+    return scales, float(np.clip(noise, max(_LEAST_NOISE, noise_floor), _MOST_NOISE))
+
+
+def _along(
+    rows: np.ndarray, points: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Return a lengthscale for every input of one axis, and half the mean squared difference of neighbours."""
+    size, others = rows.shape
+    spread = np.ptp(points, axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    first = generator.integers(size, size=_PAIRS * 4)
+    if points.shape[1] == 1:
+        # short and long lags alike
+        lags = np.unique(np.geomspace(1, max(size - 1, 1), _LAGS).astype(int))
+        second = first + generator.choice(lags, size=first.size)
+        keep = second < size
+        first, second = first[keep], second[keep]
+    else:
+        second = generator.integers(size, size=first.size)
+    column = generator.integers(others, size=first.size)
+    difference = rows[first, column] - rows[second, column]
+    distance = np.sqrt(np.sum(((points[first] - points[second]) / spread) ** 2, axis=1))
+    seen = np.isfinite(difference) & (distance > 0)
+    if seen.sum() < 10:
+        return 0.2 * spread, 0.1
+    half = 0.5 * difference[seen] ** 2
+    order = np.argsort(distance[seen], kind="stable")
+    parts = np.array_split(order, min(_LAGS, max(seen.sum() // 20, 1)))
+    lags = np.array([distance[seen][part].mean() for part in parts])
+    means = np.array([half[part].mean() for part in parts])
+    plateau = max(float(np.max(means)), 1e-12)
+    above = np.flatnonzero(means >= 0.5 * plateau)
+    scale = lags[above[0]] if above.size else lags[-1]
+    return scale * spread, float(means[0])
+
+
+def kernel_from(
+    specs: Sequence[Any],
+    groups: Sequence[tuple[str, ...]],
+    scales: Sequence[np.ndarray],
+    num_outputs: Sequence[int | None],
+) -> GridKernel:
+    """Return the kernel that learning starts from.
+
+    Parameters
+    ----------
+    specs : sequence of Kernel, str or None
+        A kernel keeps its own hyperparameters, in units of the coordinates; a name stands for start values.
+    groups : sequence of tuple of str
+    scales : sequence of ndarray
+        Lengthscales for every axis.
+    num_outputs : sequence of int or None
+        Number of labels of an axis of labels.
+    """
+    parts = [
+        _part(spec, scale, count)
+        for spec, scale, count in zip(specs, scales, num_outputs, strict=True)
+    ]
+    return GridKernel(parts, groups)
+
+
+def _part(spec: Any, scale: np.ndarray, num_outputs: int | None) -> Kernel:
+    from vastgp.kernels import from_name
+
+    if num_outputs is not None:
+        return spec if isinstance(spec, Coregionalisation) else Coregionalisation(num_outputs)
+    if isinstance(spec, Kernel):
+        return spec.with_ard(len(scale))
+    return from_name("matern52" if spec is None else spec).with_ard(len(scale)).in_units(scale, 1.0)
+
+
+def bounds(kernel: GridKernel, axes: Sequence[np.ndarray]) -> tuple[GridKernel, GridKernel]:
+    """Return the least and the largest hyperparameters: a tenth of the finest spacing to a hundred ranges."""
+    low, high = [], []
+    for part, points in zip(kernel.parts, axes, strict=True):
+        least, most = _reach(points)
+        low.append(_bounded(part, least, False))
+        high.append(_bounded(part, most, True))
+    return (
+        GridKernel(low, kernel.groups, 1e-4),
+        GridKernel(high, kernel.groups, 1e4),
+    )
+
+
+def _reach(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    least, most = np.empty(points.shape[1]), np.empty(points.shape[1])
+    for j, column in enumerate(points.T):
+        steps = np.diff(np.unique(column))
+        least[j] = 0.1 * steps.min() if steps.size else 0.1
+        most[j] = 100.0 * np.ptp(column) if steps.size else 10.0
+    return least, most
+
+
+def _bounded(part: Kernel, reach: np.ndarray, upper: bool) -> Kernel:
+    """Return a kernel of the same form whose hyperparameters are bounds."""
+    import equinox as eqx
+
+    if isinstance(part, (Sum, Product)):
+        return type(part)(tuple(_bounded(each, reach, upper) for each in part.parts))
+    if isinstance(part, Coregionalisation):
+        size, pairs = len(np.asarray(part.diagonal)), len(np.asarray(part.below))
+        values = (1e2, np.exp(30.0)) if upper else (1e-3, np.exp(-30.0))
+        return Coregionalisation(diagonal=np.full(size, values[0]), below=np.full(pairs, values[1]))
+    variance = np.asarray(1e4 if upper else 1e-4)
+    if isinstance(part, Periodic):
+        reach = np.full(len(reach), 1e2 if upper else 5e-2)
+    lengthscales = (
+        np.broadcast_to(reach, np.shape(part.lengthscales))
+        if isinstance(part, (Stationary, Periodic))
+        else reach
+    )
+    bounded = eqx.tree_at(
+        lambda k: (k.lengthscales, k.variance), part, (np.array(lengthscales), variance)
+    )
+    if hasattr(bounded, "alpha"):
+        bounded = eqx.tree_at(lambda k: k.alpha, bounded, np.asarray(1e3 if upper else 1e-2))
+    return bounded

@@ -1,0 +1,463 @@
+"""`GridGP`: an xarray.DataArray with gaps in, the same filled out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import vastgp
+from grid_cases import CASES, NOISE
+from vastgp import RBF, ExactGPRegressor, GridGP, Matern32, Matern52, Periodic
+from vastgp.kernels import Coregionalisation
+
+
+@pytest.fixture(scope="module")
+def field():
+    """Smooth in time and space, noise of 0.25, with coordinates of every kind, in units far from standard."""
+    rng = np.random.default_rng(0)
+    time = pd.date_range("2020-01-01", periods=25, freq="7D")
+    lat, lon = np.array([40.0, 41.0, 43.0, 46.0, 50.0]), np.linspace(0.0, 20.0, 8)
+    days = np.arange(25)[:, None, None] * 7
+    values = np.sin(days / 40) + 0.5 * np.cos(lat / 3)[:, None] * np.sin(lon / 6 + days / 70)
+    values = 280.0 + 5.0 * (values + 0.05 * rng.normal(size=values.shape))
+    return xr.DataArray(
+        values,
+        dims=("time", "lat", "lon"),
+        coords={
+            "time": time,
+            "lat": lat,
+            "lon": lon,
+            "height": 2.0,
+            "land": (("lat", "lon"), np.ones((5, 8))),
+        },
+        name="tas",
+        attrs={"units": "K", "levels": np.array([1, 2])},
+    )
+
+
+@pytest.fixture(scope="module")
+def hidden(field):
+    return np.random.default_rng(1).uniform(size=field.shape) < 0.3
+
+
+@pytest.fixture(scope="module")
+def model(field, hidden):
+    return GridGP().fit(field.where(~hidden))
+
+
+def small(values=None, **coords):
+    """A grid of 6 times 4 numbers."""
+    values = np.random.default_rng(0).normal(size=(6, 4)) if values is None else values
+    coords = {"t": np.arange(6.0), "x": np.arange(4.0)} | coords
+    return xr.DataArray(values, dims=("t", "x"), coords=coords)
+
+
+# ---------------------------------------------------------------- results
+
+
+def test_gaps_are_filled_with_honest_uncertainty(field, hidden, model):
+    assert model.converged_ and model.n_iter_ > 3 and model.residual_ <= 1e-6
+    assert model.gap_share_ == pytest.approx(hidden.mean())
+    assert 0.2 < model.likelihood_.noise_std < 0.3
+    filled = model.predict()
+    error = (field - filled["mean"]).values[hidden]
+    assert np.sqrt(np.mean(error**2)) < 0.31
+    assert 0.91 < np.mean(np.abs(error) < 1.96 * filled["std"].values[hidden]) < 0.985
+    density = model.log_predictive_density(field.where(hidden))
+    assert density.dims == field.dims
+    z = error / filled["std"].values[hidden]
+    by_hand = -0.5 * z**2 - np.log(filled["std"].values[hidden] * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(density.values[hidden], by_hand, rtol=1e-10)
+    assert np.isnan(density.values[~hidden]).all()
+
+
+def test_the_evidence_is_that_of_the_dense_one_in_units_of_the_values(field, hidden, model):
+    assert model.log_evidence_se_ > 0
+    rows = np.stack(
+        [g.ravel() for g in np.meshgrid(*[g.points[:, 0] for g in model.groups_], indexing="ij")],
+        axis=1,
+    )[~hidden.ravel()]
+    dense = ExactGPRegressor(
+        model.kernel_, hyperparameters="fixed", noise_std=model.likelihood_.noise_std
+    )
+    import jax.numpy as jnp
+
+    from vastgp._precision import precision
+
+    with precision("float64"):
+        A = np.asarray(model.kernel_(jnp.asarray(rows), jnp.asarray(rows)))
+    A = A + float(model.likelihood_.noise_variance) * np.eye(len(A))
+    y = field.values[~hidden] - field.values[~hidden].mean()
+    exact = -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(A)[1])
+    exact -= 0.5 * len(y) * np.log(2 * np.pi)
+    assert dense.kernel is model.kernel_
+    assert abs(model.log_evidence_unbiased_ - exact) < 4.5 * model.log_evidence_se_
+    assert model.log_evidence_ == pytest.approx(exact, abs=15.0)
+
+
+def test_dimensions_coordinates_and_attributes_stay(field, model):
+    filled = model.predict()
+    assert list(filled.data_vars) == ["mean", "std"]
+    for name in filled.data_vars:
+        assert filled[name].dims == field.dims
+        assert filled[name].attrs["units"] == "K"
+        assert filled[name].dtype == np.float64
+    xr.testing.assert_identical(filled.coords.to_dataset(), field.coords.to_dataset())
+
+
+def test_dimensions_may_come_in_any_order(field, hidden, model):
+    turned = field.where(~hidden).transpose("lon", "time", "lat")
+    filled = GridGP(
+        kernels=dict(zip(("time", "lat", "lon"), model.kernel_.parts, strict=True)), max_iter=1
+    )
+    with pytest.warns(ConvergenceWarning, match=r"GridGP did not converge.*Raise max_iter \(now 1"):
+        filled = filled.fit(turned).predict(return_std=False)
+    assert filled["mean"].dims == ("lon", "time", "lat")
+
+
+def test_forecasts_new_grids_and_scattered_points_agree(field, model):
+    whole = model.predict(variance="exact")
+    ahead = model.predict({"time": pd.date_range("2020-06-17", periods=4, freq="7D")})
+    assert ahead.sizes == {"time": 4, "lat": 5, "lon": 8}
+    assert float(ahead["height"]) == 2.0 and "land" in ahead.coords
+    # the first of these times belongs to the data, the later ones to the future
+    np.testing.assert_allclose(
+        ahead["mean"].isel(time=0), whole["mean"].sel(time="2020-06-17"), atol=1e-6
+    )
+    assert np.all(ahead["std"].isel(time=3) > 1.2 * ahead["std"].isel(time=0))
+    at = {
+        name: field[name][[1, 3, 4]].drop_vars(name).rename({name: "where"}) for name in field.dims
+    }
+    points = model.predict(
+        xr.Dataset(coords={k: ("where", v.values) for k, v in at.items()}).coords
+    )
+    assert points.sizes == {"where": 3}
+    expected = [(whole["mean"].values[i, i, i], whole["std"].values[i, i, i]) for i in (1, 3, 4)]
+    np.testing.assert_allclose(np.c_[points["mean"], points["std"]], expected, rtol=1e-6)
+    table = pd.DataFrame({name: values.values for name, values in at.items()})
+    np.testing.assert_allclose(model.predict(table)["mean"], points["mean"], rtol=1e-12)
+    one = model.predict({"lat": 44.0})
+    assert one.sizes["lat"] == 1 and "land" not in one.coords
+
+
+def test_latent_std_leaves_the_noise_out(model):
+    both = model.predict(variance="exact"), model.predict(return_std="latent", variance="exact")
+    np.testing.assert_allclose(
+        both[0]["std"] ** 2 - both[1]["std"] ** 2,
+        float(model.likelihood_.noise_variance),
+        rtol=1e-9,
+    )
+    assert list(model.predict(return_std=False).data_vars) == ["mean"]
+
+
+def test_variances_by_samples_and_low_rank_are_near_the_exact_ones(model):
+    exact = model.predict(return_std="latent", variance="exact")["std"]
+    sampled = model.predict(return_std="latent")["std"]
+    assert np.sqrt(np.mean((sampled / exact - 1.0) ** 2)) < 0.09
+    low_rank = model.predict(return_std="latent", variance="low-rank")["std"]
+    np.testing.assert_allclose(low_rank, exact, rtol=0.02)
+
+
+def test_samples_are_fields_of_the_same_grid(field, model):
+    samples = model.sample_y(n_samples=40, random_state=3)
+    assert samples.dims == ("sample", *field.dims) and samples.sizes["sample"] == 40
+    xr.testing.assert_identical(samples, model.sample_y(n_samples=40, random_state=3))
+    filled = model.predict(return_std="latent")
+    z = (samples - filled["mean"]) / filled["std"]
+    assert abs(float((z**2).mean()) - 1.0) < 0.15
+    ahead = model.sample_y({"time": pd.date_range("2020-07-01", periods=2, freq="7D")})
+    assert ahead.sizes == {"sample": 1, "time": 2, "lat": 5, "lon": 8}
+
+
+def test_a_file_brings_back_every_bit(model, tmp_path):
+    model.save(tmp_path / "grid.vastgp")
+    again = vastgp.load(tmp_path / "grid.vastgp")
+    xr.testing.assert_identical(again.predict(), model.predict())
+    ahead = {"time": pd.date_range("2020-07-01", periods=2, freq="7D")}
+    xr.testing.assert_identical(again.predict(ahead), model.predict(ahead))
+    assert again.get_params() == model.get_params()
+    assert str(again.kernel_) == str(model.kernel_)
+    assert again.log_evidence_ == model.log_evidence_ and again.stop_reason_ == model.stop_reason_
+    assert again.history_.to_dict() == model.history_.to_dict()
+
+
+def test_criteria_solvers_and_precisions_meet(field, hidden, model):
+    reference = model.predict(return_std=False)["mean"]
+    fixed = model_kernels(model)
+    fixed["time"] = fixed["time"].in_units(1.0, float(model.kernel_.variance) ** 0.5)
+    noise = float(model.likelihood_.noise_std)
+    for options in ({}, {"solver": "ignore-gaps"}, {"solver": "penalize-gaps", "penalty": 1e7}):
+        other = GridGP(fixed, hyperparameters="fixed", noise_std=noise, num_probes=0, **options)
+        other.fit(field.where(~hidden))
+        np.testing.assert_allclose(other.predict(return_std=False)["mean"], reference, atol=1e-4)
+        assert other.n_iter_ == 0 and other.converged_
+        assert str(other.kernel_) == str(model.kernel_)
+    single = GridGP(fixed, hyperparameters="fixed", noise_std=noise, dtype="float32", num_probes=0)
+    single.fit(field.where(~hidden))
+    np.testing.assert_allclose(single.predict(return_std=False)["mean"], reference, atol=0.02)
+
+
+@pytest.mark.parametrize("options", [{"criterion": "gcv"}, {"log_determinant": "probes"}])
+def test_other_criteria_learn_much_the_same(field, hidden, model, options):
+    other = GridGP(model_kernels(model), num_probes=4, tol=1e-3, **options)
+    other.fit(field.where(~hidden))
+    assert other.converged_
+    mean = other.predict(return_std=False)["mean"]
+    assert float(np.sqrt(((mean - model.predict(return_std=False)["mean"]) ** 2).mean())) < 0.1
+    assert 0.8 < other.likelihood_.noise_std / model.likelihood_.noise_std < 1.25
+
+
+def model_kernels(model):
+    return {
+        group if len(group) > 1 else group[0]: part
+        for group, part in zip(model.kernel_.groups, model.kernel_.parts, strict=True)
+    }
+
+
+def test_stations_outputs_and_dask(tmp_path):
+    """A group of coordinates along one dimension, and two outputs in units of their own that know of each other."""
+    rng = np.random.default_rng(2)
+    where = rng.uniform(0.0, 5.0, size=(12, 2))
+    t = np.arange(15.0)
+    shared = np.sin(t / 3)[:, None] + np.cos(where @ [0.5, 0.7])
+    values = np.stack([10 + 3 * shared, 1000 - 200 * shared], axis=2)
+    values = values + rng.normal(size=values.shape) * [0.1, 7.0]
+    data = xr.DataArray(
+        values,
+        dims=("t", "station", "output"),
+        coords={
+            "t": t,
+            "lat": ("station", where[:, 0]),
+            "lon": ("station", where[:, 1]),
+            "output": ["temperature", "pressure"],
+        },
+    )
+    gaps = data.copy()
+    gaps[5:9, :, 0] = np.nan  # only the other output tells of these
+    model = GridGP({("lat", "lon"): "rbf", "t": "rbf"}).fit(gaps.chunk({"t": 5}))
+    assert model.kernel_.groups == (("t",), ("lat", "lon"), ("output",))
+    B = np.asarray(model.kernel_.parts[2].matrix()) * float(model.kernel_.variance)
+    assert B[0, 1] / np.sqrt(B[0, 0] * B[1, 1]) < -0.9
+    filled = model.predict()
+    error = (filled["mean"] - data)[5:9, :, 0]
+    assert float(np.sqrt((error**2).mean())) < 0.35
+    assert 50 < filled["std"][0, 0, 1] / filled["std"][0, 0, 0] < 100
+    np.testing.assert_allclose(
+        model.likelihood_.noise_std[1] / model.likelihood_.noise_std[0],
+        gaps[..., 1].std() / gaps[..., 0].std(),
+        rtol=1e-9,
+    )
+    new = model.predict({"lat": ("s", [1.0, 2.0])[1], "lon": [2.0, 3.0]})
+    assert new.sizes == {"t": 15, "station": 2, "output": 2}
+    pick = {"t": xr.DataArray([1.0, 2.0, 3.0], dims="p")} | {
+        name: xr.DataArray(where[:3, i], dims="p") for i, name in enumerate(("lat", "lon"))
+    }
+    points = model.predict(pick, variance="exact")
+    assert points["mean"].dims == ("p", "output")
+    for i in range(3):
+        np.testing.assert_allclose(points["mean"][i], filled["mean"][i + 1, i], rtol=1e-8)
+    assert model.sample_y(pick, n_samples=2).dims == ("sample", "p", "output")
+    model.save(tmp_path / "m.vastgp")
+    xr.testing.assert_identical(vastgp.load(tmp_path / "m.vastgp").predict(), filled)
+    with pytest.raises(
+        ValueError, match="coords lacks 'lon': the coordinates 'lat', 'lon' go together"
+    ):
+        model.predict({"lat": [1.0]})
+    with pytest.raises(ValueError, match="'output' has no 'wind': the fit has seen 'temperature'"):
+        model.predict({"output": ["wind"]})
+
+
+def test_a_period_is_stated_and_kept():
+    t = np.arange(120.0)
+    rng = np.random.default_rng(0)
+    values = np.sin(2 * np.pi * t / 12) + 0.1 * rng.normal(size=120)
+    data = xr.DataArray(values, dims="month", coords={"month": t})
+    model = GridGP({"month": Periodic(12.0) * RBF(100.0)}).fit(data[:84])
+    part = model.kernel_.parts[0]
+    assert part.parts[0].period == 12.0
+    ahead = model.predict({"month": t[84:]})
+    assert float(np.sqrt(((ahead["mean"] - data[84:]) ** 2).mean())) < 0.15
+
+
+def test_dates_of_other_calendars_and_units_of_time(tmp_path):
+    cftime = pytest.importorskip("cftime")
+    dates = [cftime.Datetime360Day(2000 + i // 12, 1 + i % 12, 1) for i in range(30)]
+    values = np.sin(np.arange(30) / 3.0)
+    data = xr.DataArray(values, dims="time", coords={"time": dates})
+    model = GridGP({"time": RBF(0.5)}, time_unit="years").fit(data)
+    assert model.groups_[0].points[12, 0] == pytest.approx(360 / 365.25)
+    model.save(tmp_path / "m.vastgp")
+    xr.testing.assert_identical(vastgp.load(tmp_path / "m.vastgp").predict(), model.predict())
+
+
+def test_a_budget_of_time_ends_learning_and_says_so(field, hidden):
+    model = GridGP(max_seconds=1e-3).fit(field.where(~hidden))
+    assert not model.converged_
+    assert "time" in model.stop_reason_
+    assert np.isfinite(model.predict()["mean"]).all()
+
+
+def test_a_constant_field_is_predicted_with_a_warning():
+    with pytest.warns(UserWarning, match="constant"):
+        model = GridGP().fit(small(np.full((6, 4), 3.0)))
+    filled = model.predict()
+    np.testing.assert_allclose(filled["mean"], 3.0)
+
+
+def test_arguments_survive_a_clone_and_nothing_is_predicted_before_fit():
+    model = GridGP({"t": Matern32(2.0), ("lat", "lon"): "rbf"}, solver="ignore-gaps")
+    assert str(clone(model).get_params()) == str(model.get_params())
+    with pytest.raises(NotFittedError):
+        model.predict()
+
+
+def test_fixed_hyperparameters_are_the_model_in_the_units_of_the_data():
+    case = CASES["two dimensions"]
+    observed = case.observed(0.3)
+    values = 100.0 + 7.0 * case.values
+    data = xr.DataArray(
+        np.where(observed, values, np.nan).reshape(12, 9),
+        dims=("t", "x"),
+        coords={"t": case.axes[0][:, 0], "x": case.axes[1][:, 0]},
+    )
+    kernels = {"t": RBF(0.8, 2.0 * 49.0), "x": Matern32(1.5)}
+    model = GridGP(
+        kernels, hyperparameters="fixed", noise_std=7.0 * NOISE**0.5, cg_tol=1e-12, variance="exact"
+    ).fit(data)
+    A, *_ = case.dense(observed)
+    y = values[observed]
+    cross = 49.0 * case.covariance(case.rows, case.rows[observed])
+    exact = y.mean() + cross @ np.linalg.solve(49.0 * A, y - y.mean())
+    variance = 98.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(49.0 * A, cross.T))
+    filled = model.predict(return_std="latent")
+    np.testing.assert_allclose(filled["mean"].values.ravel(), exact, atol=1e-7)
+    np.testing.assert_allclose(filled["std"].values.ravel() ** 2, variance, atol=1e-6)
+
+
+# ---------------------------------------------------------------- errors
+
+NAN = np.full((6, 4), np.nan)
+ONE = NAN.copy()
+ONE[0, 0] = 1.0
+INFINITE = np.zeros((6, 4))
+INFINITE[2, 3] = np.inf
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.zeros((6, 4)), "must be an xarray.DataArray, received ndarray.*Name the dimensions"),
+        (small().to_dataset(name="sst"), "received a Dataset with variables 'sst'. Choose one"),
+        (small().astype(complex), "real numbers, received dtype complex128"),
+        (xr.DataArray(1.0), "at least one dimension, received a single value"),
+        (small(NAN), "has 0 observed values of 24: all others are NaN"),
+        (small(ONE), "has 1 observed values of 24.*A fit needs two at least"),
+        (small(INFINITE), "has 1 infinite values, the first at t=2, x=3.*array.where"),
+        (small(t=[0.0, 1, 1, 2, 3, 4]), "'t' has the value 1.0 more than once .positions 1 and 2."),
+        (small(t=np.arange(6.0)[::-1]), "'t' decreases from 5.0 to 4.0 at position 1.*sortby..t"),
+        (small(t=[0.0, 1, 2, 1.5, 3, 4]), "'t' decreases from 2.0 to 1.5 at position 3"),
+        (small(x=[0.0, np.nan, 2, 3]), "coordinate 'x' is not finite at position 1"),
+        (small(x=["a", "b", "b", "c"]), "coordinate 'x' has the label 'b' more than once"),
+        (small()[:1], r"dimension 't' has 1 point: nothing can be learned.*array.isel\(t=0"),
+    ],
+)
+def test_bad_data_are_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        GridGP().fit(data)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"kernels": {"y": "rbf"}},
+            "has 'y', and the array has no dimension or coordinate 'y'. It",
+        ),
+        ({"kernels": ["rbf"]}, r"kernels must be a dictionary.*received \['rbf'\]"),
+        ({"kernels": {"t": "rbg"}}, r"kernels\['t'\] must be a Kernel or the name.*'rbg'"),
+        ({"kernels": {1: "rbf"}}, "keys of kernels must be a name or a tuple of names, received 1"),
+        ({"kernels": {("t", "t"): "rbf"}}, "has the group .* with a name twice"),
+        (
+            {"kernels": {"t": "rbf", ("t", "x"): "rbf"}},
+            "has 't' and .'t', 'x'., both about dimension 't'",
+        ),
+        (
+            {"kernels": {"x": "coregionalisation"}},
+            "coregionalisation for 'x', whose coordinate holds",
+        ),
+        ({"solver": "fill"}, r"solver must be one of \('auto', 'fill-gaps'"),
+        ({"criterion": "loo"}, r"criterion must be one of \('evidence', 'gcv'\)"),
+        ({"log_determinant": "exact"}, r"log_determinant must be one of \('nystrom', 'probes'\)"),
+        ({"log_determinant": "probes", "num_probes": 1}, "num_probes must be at least 2"),
+        ({"num_probes": -1}, "num_probes must be a whole number, 0 or more; received -1"),
+        ({"variance": "fast"}, "variance must be one of"),
+        ({"time_unit": "weeks"}, "time_unit must be one of"),
+        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
+        ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
+        (
+            {"hyperparameters": "fixed", "noise_std": 1.0, "kernels": {"t": RBF()}},
+            "kernels needs a Kernel for 'x' with hyperparameters='fixed', received None",
+        ),
+        ({"cg_tol": 0.0}, "cg_tol must be a positive number, or None"),
+        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
+        ({"kernels": {"t": Matern52([1.0, 2.0])}}, "2 lengthscales but the data have 1 features"),
+    ],
+)
+def test_bad_arguments_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        GridGP(**params).fit(small())
+
+
+def test_outputs_are_checked():
+    labelled = small(x=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="the coordinate holds labels, between which there is no"):
+        GridGP({"x": "rbf"}).fit(labelled)
+    with pytest.raises(ValueError, match="is a matrix of 3 outputs, and the data have 4"):
+        GridGP({"x": Coregionalisation(3)}).fit(labelled)
+    values = np.random.default_rng(0).normal(size=(6, 4))
+    values[:, 1] = np.nan
+    with pytest.raises(ValueError, match="no observed value with x='b': all are NaN"):
+        GridGP().fit(small(values, x=["a", "b", "c", "d"]))
+    with pytest.raises(ValueError, match="mixes labels with other coordinates"):
+        GridGP({("t", "x"): "rbf"}).fit(labelled)
+
+
+def test_what_memory_cannot_hold_is_refused_before_anything_is_read():
+    import dask.array as da
+
+    huge = xr.DataArray(da.zeros((200_000, 300, 300), chunks=1000), dims=("t", "y", "x"))
+    with pytest.raises(
+        ValueError, match=r"18,000,000,000 points.*needs about \d{4}\.\d GB of memory; .* are free"
+    ):
+        GridGP().fit(huge)
+
+
+@pytest.mark.parametrize(
+    ("coords", "message"),
+    [
+        ({"depth": [1.0]}, "coords has 'depth', and the model knows 'time', 'lat', 'lon'"),
+        ([1.0, 2.0], "coords must be a mapping of names to values.*received list"),
+        ({"time": [1.0]}, "coordinate 'time' holds times, received float64"),
+        ({"lat": ["a"]}, "coordinate 'lat' holds numbers, received"),
+        ({"lat": [np.nan]}, "coordinate 'lat' is not finite at position 0"),
+        ({"lat": [[1.0]]}, r"coords\['lat'\] must be a number or one-dimensional.*\(1, 1\)"),
+        (
+            {"lat": xr.DataArray([1.0], dims="p"), "lon": xr.DataArray([1.0], dims="q")},
+            "coords has points along 'p', 'q'",
+        ),
+    ],
+)
+def test_bad_coordinates_of_predictions_are_named(model, coords, message):
+    with pytest.raises(ValueError, match=message):
+        model.predict(coords)
+
+
+def test_other_bad_requests_are_named(model):
+    with pytest.raises(ValueError, match="return_std must be False, True"):
+        model.predict(return_std="yes")
+    with pytest.raises(ValueError, match="variance must be one of"):
+        model.predict(variance="fast")
+    with pytest.raises(ValueError, match="n_samples must be a positive integer"):
+        model.sample_y(n_samples=0)
