@@ -18,7 +18,7 @@ import pytest
 import vastgp
 
 PROGRAM = shutil.which("vastgp", path=str(Path(sys.executable).parent)) or "vastgp"
-COMMANDS = ("fit", "predict", "evaluate", "info", "demo")
+COMMANDS = ("fit", "predict", "evaluate", "info", "fill", "demo")
 
 
 def start(*arguments, **environment):

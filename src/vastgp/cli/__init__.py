@@ -1,4 +1,4 @@
-"""The command line: ``vastgp fit | predict | evaluate | info | demo``.
+"""The command line: ``vastgp fit | predict | evaluate | info | fill | demo``.
 
 Each command is a module of this package. All of them import what they need when they run, so that
 ``vastgp --help`` answers at once.

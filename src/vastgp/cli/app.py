@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vastgp.cli import demo, evaluate, fit, info, predict
+from vastgp.cli import demo, evaluate, fill, fit, info, predict
 
 app = typer.Typer(
     name="vastgp",
@@ -44,4 +44,5 @@ app.command("fit")(fit.fit)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("fill")(fill.fill)
 app.command("demo")(demo.demo)

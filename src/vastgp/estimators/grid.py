@@ -53,7 +53,7 @@ class GridGP(GridPredictions):
         ``"coregionalisation"``, a learned covariance matrix between outputs. A kernel's hyperparameters are where
         learning starts, in the coordinates' own units; of times, in ``time_unit``.
     solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"}, default "auto"
-        Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 70 % of the
+        Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 80 % of the
         grid and ignores them beyond (docs/methods/grid_gp.md has the measurements).
     criterion : {"evidence", "gcv"}, default "evidence"
         What chooses the hyperparameters: the log evidence, or generalised cross validation.

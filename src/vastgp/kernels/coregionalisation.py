@@ -52,14 +52,20 @@ class Coregionalisation(Kernel):
         """Return ``L``."""
         size = np.shape(self.diagonal)[0]
         rows, columns = np.tril_indices(size, -1)
-        lower = jnp.zeros((size, size), dtype=jnp.asarray(self.diagonal).dtype)
-        lower = lower.at[rows, columns].set(jnp.log(jnp.asarray(self.below)))
-        return lower + jnp.diag(jnp.asarray(self.diagonal))
+        diagonal, below = jnp.asarray(self.diagonal), jnp.asarray(self.below)
+        lower = jnp.zeros((size, size), dtype=diagonal.dtype)
+        return lower.at[rows, columns].set(jnp.log(below)) + jnp.diag(diagonal)
 
     def matrix(self) -> Float[Array, "k k"]:
         """Return ``B``."""
         L = self.root()
         return jnp.matmul(L, L.T, precision="highest")
+
+    def to_numpy(self) -> np.ndarray:
+        """Return ``B`` of known hyperparameters, float64 whatever JAX's precision is."""
+        lower = np.diag(np.asarray(self.diagonal, dtype=np.float64))
+        lower[np.tril_indices(len(lower), -1)] = np.log(np.asarray(self.below, dtype=np.float64))
+        return lower @ lower.T
 
     def __call__(self, X: Float[Array, "n 1"], Z: Float[Array, "m 1"]) -> Float[Array, "n m"]:
         i, j = X[:, 0].astype(jnp.int32), Z[:, 0].astype(jnp.int32)
@@ -70,9 +76,9 @@ class Coregionalisation(Kernel):
 
     def total_variance(self) -> Any:
         """Return the mean variance of the outputs."""
-        return (jnp.sum(jnp.asarray(self.diagonal) ** 2) + jnp.sum(jnp.log(self.below) ** 2)) / (
-            np.shape(self.diagonal)[0]
-        )
+        xp = np if isinstance(self.diagonal, np.ndarray) else jnp
+        squares = xp.sum(self.diagonal**2) + xp.sum(xp.log(self.below) ** 2)
+        return squares / np.shape(self.diagonal)[0]
 
     def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
         raise ValueError("Coregionalisation is no function of distance. Use it with GridGP.")

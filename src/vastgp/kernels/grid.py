@@ -117,7 +117,7 @@ class GridKernel(Kernel):
         variance = float(self.variance)
         for part in self.parts:
             if isinstance(part, Coregionalisation):
-                B = np.asarray(part.matrix()) / float(part.total_variance())
+                B = part.to_numpy() / float(part.total_variance())
                 scales = np.ones(len(B)) if output_scales is None else output_scales
                 B = B * np.outer(scales, scales)
                 mean = float(np.mean(np.diagonal(B)))

@@ -25,7 +25,7 @@ from vastgp.linalg.selected_spectrum import (
 
 SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
-MOST_FILLED = 0.7
+MOST_FILLED = 0.8
 # A preconditioner of eigenvectors pays from this many points on, and up to this rank.
 _LEAST_PRECONDITIONED, _MOST_RANK = 2000, 512
 

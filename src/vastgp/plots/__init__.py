@@ -11,6 +11,7 @@ from vastgp.plots.calibration import (
     pit_histogram,
     save_calibration_plot,
 )
+from vastgp.plots.fields import field_map, series_plot
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
 from vastgp.plots.reliability import reliability_plot
@@ -19,11 +20,13 @@ from vastgp.plots.training import training_trace
 __all__ = [
     "calibration_plot",
     "coverage_curve",
+    "field_map",
     "function_plot",
     "observed_plot",
     "pit_histogram",
     "reliability_plot",
     "residual_plot",
     "save_calibration_plot",
+    "series_plot",
     "training_trace",
 ]

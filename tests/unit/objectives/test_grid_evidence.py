@@ -1,5 +1,7 @@
 """Criteria of grids with gaps: derivatives against differences."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -62,8 +64,6 @@ def test_derivatives_by_probes_are_unbiased(gaps):
     mean, error = np.mean(draws, axis=0), np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
 
     def dense(kernel, likelihood):
-        from dataclasses import replace
-
         other = replace(case, kernel=kernel)
         X, y = case.rows[observed], case.values[observed]
         A = other.covariance(X, X) + float(likelihood.noise_variance) * np.eye(len(X))
@@ -112,8 +112,6 @@ def test_parts_of_unit_variance_make_the_same_kernel():
     in_units = kernel.normalised(scales)
     by_output = scales[rows[:, -1].astype(int)]
     expected = case.covariance(rows, rows) * np.outer(by_output, by_output)
-    from dataclasses import replace
-
     np.testing.assert_allclose(
         replace(case, kernel=in_units).covariance(rows, rows), expected, rtol=1e-10, atol=1e-12
     )

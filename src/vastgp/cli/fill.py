@@ -1,0 +1,198 @@
+"""`vastgp fill`: a gridded file with gaps, filled, with the uncertainty of every value."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vastgp.cli._errors import BadInput, close_match, explained
+from vastgp.cli._options import Debug, Force
+
+SUFFIXES = (".nc", ".nc4", ".zarr")
+
+
+def fill(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="IN", help="A NetCDF file, or a Zarr folder, with gaps as NaN."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .nc or .zarr.")
+    ],
+    var: Annotated[
+        str | None,
+        typer.Option(
+            "--var", metavar="NAME", help="Variable to fill; may be left out if there is one."
+        ),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kernel",
+            "-k",
+            metavar="DIMS=KERNEL",
+            help="Kernel of a dimension, or of a group of them: time=matern32, lat,lon=rbf. May be repeated; "
+            "matern52 elsewhere.",
+        ),
+    ] = None,
+    solver: Annotated[
+        str, typer.Option("--solver", help="auto, fill-gaps, ignore-gaps or penalize-gaps.")
+    ] = "auto",
+    criterion: Annotated[str, typer.Option("--criterion", help="evidence or gcv.")] = "evidence",
+    dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="S", help="Budget of learning.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
+    model_out: Annotated[
+        Path | None,
+        typer.Option("--save-model", metavar="FILE", help="Also write the fitted model."),
+    ] = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Fill the gaps of a variable on a grid.
+
+    The output has variables mean and std on the same grid, with the coordinates and attributes of the input; std is
+    that of a new observation, noise included. It appears whole or not at all.
+    """
+    with explained(debug):
+        from vastgp.cli._console import duration, facts, heading, plural
+        from vastgp.cli._files import existing, writable
+        from vastgp.estimators import GridGP
+
+        existing(source, "The grid")
+        _check_out(out, force)
+        if model_out is not None:
+            writable(model_out, "--save-model", force=force)
+        model = GridGP(
+            _kernels(kernel or []),
+            solver=solver,
+            criterion=criterion,
+            dtype=dtype,
+            max_seconds=max_seconds,
+            random_state=seed,
+            verbose=True,
+        )
+        with _opened(source) as dataset:
+            model.fit(_chosen(dataset, var, source))
+        filled = model.predict()
+        filled.attrs["history"] = "gaps filled by vastgp fill"
+        _write(filled, out)
+        if model_out is not None:
+            model.save(model_out)
+        gaps = round(model.gap_share_ * filled["mean"].size)
+        heading(str(out))
+        facts(
+            [
+                ("filled", f"{plural(gaps, 'gap')} of {plural(filled['mean'].size, 'point')}"),
+                ("kernel", str(model.kernel_)),
+                ("noise", f"{_noise(model)}, in units of {model.name_ or 'the variable'}"),
+                ("log evidence", f"{model.log_evidence_:.6g}"),
+                ("ended", f"{model.stop_reason_}, {duration(model.fit_seconds_)}"),
+            ]
+        )
+
+
+def _noise(model: Any) -> str:
+    import numpy as np
+
+    return ", ".join(f"{value:.4g}" for value in np.ravel(model.likelihood_.noise_std))
+
+
+def _kernels(given: list[str]) -> dict[Any, str] | None:
+    """Read ``lat,lon=rbf``."""
+    kernels: dict[Any, str] = {}
+    for text in given:
+        names, sign, kernel = text.partition("=")
+        dims = tuple(name.strip() for name in names.split(","))
+        if not sign or not kernel.strip() or not all(dims):
+            raise BadInput(
+                f"--kernel {text!r}: expected DIMS=KERNEL, such as time=matern32 or lat,lon=rbf."
+            )
+        kernels[dims[0] if len(dims) == 1 else dims] = kernel.strip()
+    return kernels or None
+
+
+def _check_out(out: Path, force: bool) -> None:
+    from vastgp.cli._files import require_folder
+
+    if out.suffix.lower() not in SUFFIXES:
+        raise BadInput(
+            f"--out {str(out)!r}: the ending names the format, one of {', '.join(SUFFIXES)}; got "
+            f"{out.suffix or 'none'!r}."
+        )
+    if out.exists() and not force:
+        raise BadInput(
+            f"--out {str(out)!r} exists; choose another name, or replace it with --force."
+        )
+    if out.is_dir() != (out.suffix.lower() == ".zarr") and out.exists():
+        raise BadInput(f"--out {str(out)!r} is there and of another kind; choose another name.")
+    require_folder(out.parent, f"--out {str(out)!r} cannot be written")
+
+
+@contextlib.contextmanager
+def _opened(source: Path) -> Iterator[Any]:
+    import xarray as xr
+
+    try:
+        dataset = (
+            xr.open_zarr(source)
+            if source.is_dir()
+            else xr.open_dataset(source, engine="h5netcdf", chunks={})
+        )
+    except (ImportError, ModuleNotFoundError) as error:
+        raise BadInput(f"{error} NetCDF and Zarr need pip install 'vastgp[grid]'.") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(
+            f"{str(source)!r} is no NetCDF 4 file and no Zarr folder that can be read: {error}"
+        ) from error
+    with dataset:
+        yield dataset
+
+
+def _chosen(dataset: Any, var: str | None, source: Path) -> Any:
+    names = [str(name) for name in dataset.data_vars]
+    if var is None:
+        if len(names) != 1:
+            raise BadInput(
+                f"{str(source)!r} has {len(names)} variables ({', '.join(map(repr, names))}); choose one with --var."
+            )
+        (var,) = names
+    if var not in names:
+        raise BadInput(
+            f"{str(source)!r} has no variable {var!r}.{close_match(var, names)} It has "
+            f"{', '.join(map(repr, names))}."
+        )
+    return dataset[var]
+
+
+def _write(filled: Any, out: Path) -> None:
+    """Write beside the place, then take it."""
+    from vastgp.cli._files import written_whole
+
+    filled = filled.drop_encoding()  # how the input was packed is no business of the output
+    if out.suffix.lower() != ".zarr":
+        with written_whole(out) as partial:
+            filled.to_netcdf(partial, engine="h5netcdf")
+        return
+    partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    old = out.with_name(f".{out.name}.{os.getpid()}.old")
+    try:
+        filled.to_zarr(partial, mode="w")
+        if out.exists():
+            os.replace(out, old)
+        os.replace(partial, out)
+    except BaseException:
+        if old.exists() and not out.exists():
+            os.replace(old, out)
+        raise
+    finally:
+        for folder in (partial, old):
+            shutil.rmtree(folder, ignore_errors=True)
