@@ -255,3 +255,21 @@ def test_without_gaps_variances_are_exact_by_any_method():
     posterior = posterior_of(case, observed, "fill-gaps")
     for how in ("auto", "samples", "exact", "low-rank"):
         np.testing.assert_allclose(posterior.variance(case.axes, how), exact, atol=1e-9)
+
+
+def test_low_rank_variances_are_positive_where_the_printed_ones_are_not(monkeypatch):
+    """Section 3.4 puts the low-rank matrix into equation (3.2) alone (docs/errata.md)."""
+    case = CASES["two dimensions"]
+    observed = case.observed(0.3)
+    monkeypatch.setattr("vastgp.posteriors.grid._LOW_RANK", 10)
+    posterior = posterior_of(case, observed, "fill-gaps")
+    ours = posterior.variance(case.axes, "low-rank")
+    K = case.covariance(case.rows, case.rows)
+    values, vectors = np.linalg.eigh(K)
+    low = (vectors[:, -10:] * values[-10:]) @ vectors[:, -10:].T
+    inverse = np.linalg.inv(low[np.ix_(observed, observed)] + NOISE * np.eye(observed.sum()))
+    printed = np.diagonal(K - K[:, observed] @ inverse @ K[observed])
+    assert printed.min() < -0.1
+    exact = posterior.variance(case.axes, "exact")
+    assert ours.min() > 0.0
+    assert np.sqrt(np.mean(np.log(ours / exact) ** 2)) < 1.0

@@ -35,7 +35,7 @@ def blocks_of_the_readme() -> list[str]:
 
 
 def test_the_quick_start_of_the_readme_runs(tmp_path):
-    quick_start, from_files, _ = blocks_of_the_readme()
+    quick_start, from_files, *_ = blocks_of_the_readme()
     # The second block needs the files that it names: a table and new rows without its target.
     files = """
 import pandas as pd
@@ -59,7 +59,7 @@ np.testing.assert_array_equal(again, model_predictions)
 
 
 def test_the_other_likelihoods_of_the_readme_run(tmp_path):
-    quick_start, _, others = (
+    quick_start, _, others, _ = (
         block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()
     )
     check = """
@@ -67,6 +67,13 @@ assert classifier.score(X[500:], label[500:]) > 0.85
 assert classifier.classes_.tolist() == ["dry", "wet"]
 """
     run(quick_start + others + check, tmp_path)
+
+
+def test_the_grid_of_the_readme_is_filled(tmp_path):
+    *_, grid = blocks_of_the_readme()
+    head = "import numpy as np\nimport vastgp\nrng = np.random.default_rng(0)\n"
+    check = "\nassert float(np.sqrt(((filled['mean'] - field) ** 2).mean())) < 0.06\n"
+    run(head + grid + check, tmp_path)
 
 
 def test_there_are_tutorials():
@@ -90,7 +97,9 @@ def test_the_readme_calls_here_only_what_is_here():
         if state == "planned"
         for name in re.findall(r"`(\w+)[`(]", cell)
     }
-    assert here == {name for name in vastgp.__all__ if name.endswith(("Regressor", "Classifier"))}
+    assert here == {
+        name for name in vastgp.__all__ if name.endswith(("Regressor", "Classifier", "GP"))
+    }
     assert planned
     assert not planned & set(vastgp.__all__)
 
@@ -99,6 +108,8 @@ def test_the_changelog_and_the_reference_name_every_estimator():
     for document in ("CHANGELOG.md", "docs/reference.md"):
         text = (ROOT / document).read_text()
         missing = [
-            name for name in vastgp.__all__ if name.endswith("Regressor") and name not in text
+            name
+            for name in vastgp.__all__
+            if name.endswith(("Regressor", "GP")) and name not in text
         ]
         assert not missing, f"{document} does not mention {missing}"

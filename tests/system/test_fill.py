@@ -1,0 +1,86 @@
+"""`vastgp fill`: gridded files in and out, whole or not at all."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import vastgp
+
+FAST = ("--kernel", "x=rbf", "--kernel", "t=rbf")
+
+
+@pytest.fixture(scope="module")
+def field():
+    t, x = np.arange(12.0), np.linspace(0.0, 1.0, 9)
+    values = 20.0 + np.sin(t / 3)[:, None] * np.cos(2 * x)
+    values = values + 0.05 * np.random.default_rng(0).normal(size=values.shape)
+    values[4:6, 3:7] = np.nan
+    return xr.DataArray(
+        values, dims=("t", "x"), coords={"t": t, "x": x}, name="sst", attrs={"units": "degC"}
+    )
+
+
+@pytest.fixture(scope="module")
+def files(field, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fill")
+    both = xr.Dataset({"sst": field, "depth": ("x", np.arange(9.0))})
+    both.to_netcdf(folder / "in.nc", engine="h5netcdf")
+    field.to_dataset().chunk({"t": 4}).to_zarr(folder / "in.zarr")
+    (folder / "broken.nc").write_text("no file of this kind")
+    return folder
+
+
+def test_netcdf_and_zarr_are_filled_alike(run, files, field):
+    result = run("fill", files / "in.nc", "--var", "sst", "--out", files / "out.nc", *FAST)
+    assert "8 gaps of 108 points" in result.out
+    assert "noise" in result.out and "log evidence" in result.out
+    with xr.open_dataset(files / "out.nc", engine="h5netcdf") as filled:
+        assert set(filled.data_vars) == {"mean", "std"}
+        assert filled["mean"].dims == ("t", "x")
+        assert filled["std"].attrs["units"] == "degC"
+        assert np.isfinite(filled["mean"]).all()
+        np.testing.assert_array_equal(filled["x"], field["x"])
+        near = np.abs(filled["mean"] - field) < 4 * filled["std"]
+        assert bool(near.where(field.notnull(), True).all())
+        run(
+            "fill", files / "in.zarr", "--out", files / "out.zarr", *FAST,
+            "--save-model", files / "m.vastgp",
+        )  # fmt: skip
+        with xr.open_zarr(files / "out.zarr") as other:
+            xr.testing.assert_allclose(other.load(), filled.load(), rtol=1e-10)
+    model = vastgp.load(files / "m.vastgp")
+    assert model.predict({"t": [12.0]}).sizes == {"t": 1, "x": 9}
+    leftovers = [path.name for path in files.iterdir() if path.name.startswith(".")]
+    assert leftovers == []
+    again = run("fill", files / "in.zarr", "--out", files / "out.zarr", *FAST, code=2)
+    assert "exists; choose another name, or replace it with --force" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("in.nc", "--out", "x.nc"), "has 2 variables ('sst', 'depth'); choose one with --var"),
+        (("in.nc", "--var", "sts", "--out", "x.nc"), "no variable 'sts'. Did you mean 'sst'?"),
+        (("in.nc", "--var", "sst", "--out", "x.csv"), "one of .nc, .nc4, .zarr; got '.csv'"),
+        (("im.nc", "--out", "x.nc"), "does not exist. Did you mean 'in.nc'?"),
+        (("broken.nc", "--out", "x.nc"), "is no NetCDF 4 file and no Zarr folder"),
+        (("in.nc", "--var", "sst", "--out", "no/x.nc"), "does not exist. Make it first"),
+        (
+            ("in.nc", "--var", "sst", "--out", "x.nc", "--kernel", "rbf"),
+            "--kernel 'rbf': expected DIMS=KERNEL",
+        ),
+        (
+            ("in.nc", "--var", "sst", "--out", "x.nc", "--kernel", "y=rbf"),
+            "no dimension or coordinate 'y'",
+        ),
+        (
+            ("in.nc", "--var", "sst", "--out", "x.nc", "--solver", "fast"),
+            "solver must be one of",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_written(run, files, arguments, message):
+    given = [files / a if "." in a and "=" not in a else a for a in arguments]
+    result = run("fill", *given, code=2)
+    assert message in " ".join(result.err.split())
+    assert not (files / "x.nc").exists()

@@ -1,0 +1,66 @@
+"""Maps and series of predicted fields: what is drawn where."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+from vastgp.plots import field_map, series_plot
+
+
+@pytest.fixture
+def predicted():
+    rng = np.random.default_rng(0)
+    dims, shape = ("t", "y", "x"), (5, 4, 6)
+    coords = {"t": np.arange(5.0), "y": np.arange(4.0), "x": np.linspace(0, 1, 6)}
+    mean = xr.DataArray(rng.normal(size=shape), dims=dims, coords=coords, attrs={"units": "K"})
+    std = xr.full_like(mean, 0.5)
+    yield xr.Dataset({"mean": mean, "std": std})
+    plt.close("all")
+
+
+def test_a_map_shows_the_slice_it_was_asked_for_and_its_gaps(predicted):
+    observed = predicted["mean"].copy()
+    observed[2, 1, :3] = np.nan
+    axes = field_map(predicted, observed, at={"t": 2})
+    assert [ax.get_title(loc="left") for ax in axes] == [
+        "observed, 12.5 % gaps", "mean", "standard deviation",
+    ]  # fmt: skip
+    drawn = [ax.collections[0].get_array() for ax in axes]
+    np.testing.assert_array_equal(drawn[1].reshape(4, 6), predicted["mean"][2])
+    assert drawn[0].mask.reshape(4, 6)[1].tolist() == [True] * 3 + [False] * 3
+    # observed and mean are comparable: one scale for both
+    assert axes[0].collections[0].get_clim() == axes[1].collections[0].get_clim()
+    assert axes[0].get_xlabel() == "x" and axes[0].get_ylabel() == "y"
+
+
+def test_a_series_has_its_band_and_observations(predicted):
+    observed = predicted["mean"].isel(t=slice(0, 3)).copy()
+    observed[1, 0, 2] = np.nan
+    ax = series_plot(predicted, observed, at={"x": 2})
+    line = next(line for line in ax.lines if line.get_label() == "mean")
+    np.testing.assert_array_equal(line.get_ydata(), predicted["mean"][:, 0, 2])
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx(
+        float(predicted["mean"][:, 0, 2].max()) + 1.959964 * 0.5
+    )
+    gaps = next(line for line in ax.lines if line.get_label() == "gaps")
+    assert gaps.get_xdata().tolist() == [1.0]
+    assert ax.get_ylabel() == "K"
+
+
+def test_what_cannot_be_drawn_is_said(predicted):
+    with pytest.raises(ValueError, match="predicted: expected a Dataset with 'mean'"):
+        field_map(predicted["mean"])
+    with pytest.raises(
+        ValueError, match=r"at: expected names among \('t', 'y', 'x'\), got \['z'\]"
+    ):
+        field_map(predicted, at={"z": 0})
+    with pytest.raises(ValueError, match="at: expected to leave 2 dimensions to draw, left 1"):
+        field_map(predicted, at={"t": 0, "y": 0})
+    with pytest.raises(ValueError, match="observed: expected the grid of predicted"):
+        field_map(predicted, predicted["mean"][:2])
+    with pytest.raises(ValueError, match="along: expected one of"):
+        series_plot(predicted, along="time")
+    with pytest.raises(ValueError, match="axes: expected 2, one for each map, got 1"):
+        field_map(predicted, axes=[plt.gca()])
