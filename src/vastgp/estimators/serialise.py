@@ -48,7 +48,8 @@ def encode_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.
             return {"dict": [encode(f"{name}/{i}", pair) for i, pair in enumerate(pairs)]}
         raise ValueError(
             f"{name}={value!r} cannot be stored in a file: only numbers and arrays of them, strings, None, "
-            f"kernels, and lists or dictionaries of these can. Set it to one of them first, for example model.set_params({name}=...)."
+            "kernels, and lists or dictionaries of these can. Set it to one of them first, for example "
+            f"model.set_params({name}=...)."
         )
 
     return {name: encode(name, value) for name, value in params.items()}, arrays
