@@ -1,5 +1,8 @@
 """`GridGP`: an xarray.DataArray with gaps in, the same filled out."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,6 +184,11 @@ def test_a_file_brings_back_every_bit(model, tmp_path):
     assert str(again.kernel_) == str(model.kernel_)
     assert again.log_evidence_ == model.log_evidence_ and again.stop_reason_ == model.stop_reason_
     assert again.history_.to_dict() == model.history_.to_dict()
+
+
+def test_pickles_and_copies_keep_every_bit(model):
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        xr.testing.assert_identical(again.predict(), model.predict())
 
 
 def test_criteria_solvers_and_precisions_meet(field, hidden, model):

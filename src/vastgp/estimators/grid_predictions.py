@@ -49,6 +49,18 @@ class GridPredictions(BaseEstimator, abc.ABC):
     likelihood_: Any
     history_: History
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: the posterior as plain arrays, in all their digits."""
+        state = dict(super().__getstate__())
+        if "posterior_" in state:
+            state["posterior_"] = self.posterior_.to_state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "posterior_" in state:
+            self.posterior_ = GridPosterior.from_state(*state["posterior_"])
+
     # ------------------------------------------------------------ predictions
 
     def predict(self, coords: Any = None, return_std: Any = True, variance: Any = None) -> Any:
