@@ -158,7 +158,7 @@ def main() -> None:
         more = {
             "fit_seconds": round(fit_seconds, 2),
             "kernel": str(model.kernel_),
-            "noise_std": np.ravel(model.likelihood_.noise_std).tolist(),
+            "noise_std": np.ravel(model.noise_std_).tolist(),
             "log_evidence": model.log_evidence_,
             "log_evidence_unbiased": model.log_evidence_unbiased_,
             "log_evidence_se": model.log_evidence_se_,

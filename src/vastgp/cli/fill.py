@@ -103,7 +103,7 @@ def fill(
 def _noise(model: Any) -> str:
     import numpy as np
 
-    return ", ".join(f"{value:.4g}" for value in np.ravel(model.likelihood_.noise_std))
+    return ", ".join(f"{value:.4g}" for value in np.ravel(model.noise_std_))
 
 
 def _kernels(given: list[str]) -> dict[Any, str] | None:

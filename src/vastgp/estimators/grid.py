@@ -61,7 +61,8 @@ class GridGP(GridPredictions):
         How the log-determinant of the evidence (the trace of cross validation) is computed while learning: from the
         eigenvalues of the whole grid, or without bias by random probes, which takes ``num_probes`` more solves a step.
     noise_std : float, optional
-        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise.
+        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise. Of several outputs,
+        each of which has noise in proportion to its scale, the root of the mean square.
     hyperparameters : {"learn", "fixed"}, default "learn"
         With ``"fixed"`` every dimension needs a kernel, and variances are those given: of the product of all.
     noise_floor : float, default 1e-6
@@ -100,7 +101,9 @@ class GridGP(GridPredictions):
     kernel_ : GridKernel
         Learned kernel, in units of coordinates and values.
     likelihood_ : Gaussian
-        Noise in units of the values; one variance an output where there are several.
+        Noise in units of the values: of the mean output, where there are several.
+    noise_std_ : float or ndarray of shape (k,)
+        Standard deviation of the noise, of every output where there are several.
     solver_ : str
         What ``"auto"`` chose.
     gap_share_ : float
@@ -351,7 +354,7 @@ class GridGP(GridPredictions):
         if not found.converged:
             warnings.warn(
                 f"GridGP: conjugate gradients ended with a relative residual of {found.residual:.1e}, above "
-                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol or noise_floor"
+                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol, noise_floor or max_seconds"
                 f"{', or use dtype=' + repr('float64') if self.dtype == 'float32' else ''}.",
                 ConvergenceWarning,
                 stacklevel=4,
@@ -364,7 +367,7 @@ class GridGP(GridPredictions):
         self.kernel_ = (
             kernel.normalised(scale) if len(scale) > 1 else kernel.in_units(1.0, float(scale[0]))
         )
-        self.likelihood_ = Gaussian(noise * (scale**2 if len(scale) > 1 else float(scale[0]) ** 2))
+        self.likelihood_ = Gaussian(noise * float(np.mean(scale**2)))
         solver.deadline = None
         self.posterior_ = GridPosterior(
             kernel,
@@ -406,7 +409,7 @@ def _scaling(values: np.ndarray, groups: tuple[Group, ...]) -> tuple[np.ndarray,
     counts = np.sum(~np.isnan(values), axis=axes, keepdims=True)
     if np.any(counts == 0):
         labels = next(group for group in groups if group.is_labels).coordinates[0]
-        empty = labels.values[int(np.argmin(counts))]
+        empty = labels.values.tolist()[int(np.argmin(counts))]
         raise ValueError(
             f"data_array has no observed value with {labels.name}={empty!r}: all are NaN. Leave that output out."
         )

@@ -60,6 +60,11 @@ class GridPredictions(BaseEstimator, abc.ABC):
         super().__setstate__(state)
         if "posterior_" in state:
             self.posterior_ = GridPosterior.from_state(*state["posterior_"])
+    @property
+    def noise_std_(self) -> Any:
+        """Standard deviation of the noise, in units of the values: one for each output where there are several."""
+        each = self.posterior_.noise_variance**0.5 * np.ravel(self.value_scale_)
+        return each if len(each) > 1 else float(each[0])
 
     # ------------------------------------------------------------ predictions
 
