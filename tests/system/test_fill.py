@@ -50,6 +50,10 @@ def test_netcdf_and_zarr_are_filled_alike(run, files, field):
             xr.testing.assert_allclose(other.load(), filled.load(), rtol=1e-10)
     model = vastgp.load(files / "m.vastgp")
     assert model.predict({"t": [12.0]}).sizes == {"t": 1, "x": 9}
+    shown = run("info", files / "m.vastgp").out
+    assert "GridGP" in shown and "x: RBF" in shown and "t: 12, x: 9" in shown
+    refused = run("predict", files / "m.vastgp", files / "in.nc", "--out", files / "p.csv", code=2)
+    assert "holds a GridGP, whose data are a grid and not rows" in refused.err
     leftovers = [path.name for path in files.iterdir() if path.name.startswith(".")]
     assert leftovers == []
     again = run("fill", files / "in.zarr", "--out", files / "out.zarr", *FAST, code=2)

@@ -22,6 +22,11 @@ def load_regressor(path: Path) -> Any:
             f"{str(path)!r} holds a {type(model).__name__}, and this command is for regressors. In Python, "
             "vastgp.load(path).predict_proba(X) predicts its classes."
         )
+    if not hasattr(model, "n_features_in_"):
+        raise BadInput(
+            f"{str(path)!r} holds a {type(model).__name__}, whose data are a grid and not rows. In Python, "
+            "vastgp.load(path).predict(coords) predicts; vastgp fill fills the gaps of a file."
+        )
     return model
 
 

@@ -26,12 +26,56 @@ def info(
         from vastgp.cli._console import say
         from vastgp.cli._model import load_model, written_by
 
-        found = summary(load_model(model))
+        fitted = load_model(model)
+        if not hasattr(fitted, "standardizer_"):
+            _show_grid(grid_summary(fitted), str(model), as_json)
+            return
+        found = summary(fitted)
         found |= {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
         if as_json:
             say(json.dumps(found, indent=2, allow_nan=True))
         else:
             show(found, str(model))
+
+
+def grid_summary(model: Any) -> dict[str, Any]:
+    """What a model of a grid learned, as plain data."""
+    import numpy as np
+
+    return {
+        "method": type(model).__name__,
+        "solver": model.solver_,
+        "values": None if model.name_ is None else str(model.name_),
+        "dimensions": dict(model.template_.sizes),
+        "gap_share": model.gap_share_,
+        "kernel": str(model.kernel_),
+        "noise_std": np.ravel(model.noise_std_).tolist(),
+        "log_evidence": model.log_evidence_,
+        "log_evidence_unbiased": model.log_evidence_unbiased_,
+        "log_evidence_se": model.log_evidence_se_,
+        "converged": model.converged_,
+        "stop_reason": model.stop_reason_,
+        "steps": model.n_iter_,
+        "seconds": model.fit_seconds_,
+    }
+
+
+def _show_grid(found: dict[str, Any], title: str, as_json: bool) -> None:
+    from vastgp.cli._console import facts, heading, number, say
+
+    if as_json:
+        say(json.dumps(found, indent=2, allow_nan=True))
+        return
+    heading(title)
+
+    def text(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{name}: {size}" for name, size in value.items())
+        if isinstance(value, list):
+            return ", ".join(number(entry) for entry in value)
+        return number(value) if isinstance(value, float) else str(value)
+
+    facts([(name.replace("_", " "), text(value)) for name, value in found.items()])
 
 
 def summary(model: Any) -> dict[str, Any]:

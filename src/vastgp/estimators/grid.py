@@ -369,6 +369,7 @@ class GridGP(GridPredictions):
         )
         self.likelihood_ = Gaussian(noise * float(np.mean(scale**2)))
         solver.deadline = None
+        solver.forget()
         self.posterior_ = GridPosterior(
             kernel,
             noise,

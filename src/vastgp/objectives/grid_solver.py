@@ -132,6 +132,10 @@ class GridSolver:
         self.solves += 1
         return found
 
+    def forget(self) -> None:
+        """Let go of the vectors that later solves would start from."""
+        self._last.clear()
+
     def _rank(self, kind: str, eigen: KroneckerEigen, noise: float) -> int:
         if kind == "penalize-gaps" or self.observed.all():
             return 0
