@@ -82,6 +82,10 @@ def best_posterior(
         Full columns; None: all, which is the exact posterior.
     """
     k = len(precision)
+    if k == 0:
+        bound = data.square / noise_variance + data.num_rows * np.log(2.0 * np.pi * noise_variance)
+        nothing = np.zeros(0)
+        return BestPosterior(nothing, np.zeros((0, 0)), nothing, data.square, -0.5 * bound)
     A = data.gram / noise_variance + np.diag(precision)
     # turned around, the usual factor of A is the one that starts at the last row
     turned = factorize(A[::-1, ::-1], what="the precision of the weights")

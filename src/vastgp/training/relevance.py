@@ -41,6 +41,8 @@ _ROUGH, _MOST_ROUGH = 0.1, 60
 # New functions in a set are at least this share of it, however many are left of earlier ones.
 _LEAST_NEW = 4
 _ORDER = 5  # purpose of random numbers
+# Precisions start at most at this share of the largest one.
+_START = 0.1
 # Logarithms of precisions move at most this far in one iteration.
 _MOST_MOVE = 3.0
 # and at least this far where the bound grows with the precision without end.
@@ -233,6 +235,7 @@ class _Search:
         self.data = self.statistics_of_all(active) if last else self._of_sample(active, seen)
         # the prior variance of the function is that of the target, were all functions alike
         alike = np.trace(self.data.gram) / self.data.num_rows
+        alike = min(alike, _START * self.options.max_precision)
         known = np.concatenate(
             [state.log_precision, np.full(len(added), np.log(max(alike, 1e-12)))]
         )
@@ -246,7 +249,7 @@ class _Search:
         target = np.log(best.determined) - np.log(np.maximum(best.mean**2, 1e-300))
         move = np.clip(target - state.log_precision, -_MOST_MOVE, _MOST_MOVE)
         least_useful = None
-        if self.options.dense_columns is None and len(precision) > 1:
+        if self.options.dense_columns is None and len(precision):
             gain, unsupported = gains(best, precision)
             move = np.where(unsupported, np.maximum(move, _LEAST_MOVE), move)
             # one at a time, so that the others take over
