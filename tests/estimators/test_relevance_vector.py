@@ -5,6 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
@@ -24,6 +27,14 @@ class TestRelevanceVector(RegressorConformance):
 
     def make(self, **params):
         return RelevanceVectorRegressor(**({"kernel": "rbf"} | params))
+
+    def test_pipelines_cross_validation_and_grid_search(self, data):
+        """As for all, but for the choice: which kernel wins on 30 rows is open where the amplitudes are free."""
+        X, y = data
+        scores = cross_val_score(make_pipeline(StandardScaler(), self.make()), X, y, cv=2)
+        assert np.all(scores > 0.6)
+        search = GridSearchCV(self.make(), {"max_precision": [1e-3, 1e4]}, cv=2).fit(X, y)
+        assert search.best_params_["max_precision"] == 1e4
 
 
 @pytest.fixture(scope="module")
