@@ -28,8 +28,7 @@ class InducingOptions:
         Exponent of the average of iterates, see `vastgp.training.stochastic_setup.StochasticOptions`.
     most_direct : int, default 4000
         Up to so many inducing inputs other than the training rows, the weights are solved for directly, from one pass
-        over the rows: to the same error in less time than stochastic gradients (kin40k, 2000 of them: seconds against
-        hours).
+        over the rows, which reaches the same error in less time than stochastic gradients.
     """
 
     row_batch: int = 500
