@@ -354,8 +354,8 @@ class GridGP(GridPredictions):
         if not found.converged:
             warnings.warn(
                 f"GridGP: conjugate gradients ended with a relative residual of {found.residual:.1e}, above "
-                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol, noise_floor or max_seconds"
-                f"{', or use dtype=' + repr('float64') if self.dtype == 'float32' else ''}.",
+                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol, noise_floor or "
+                f"max_seconds{', or use dtype=' + repr('float64') if self.dtype == 'float32' else ''}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

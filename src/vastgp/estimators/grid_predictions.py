@@ -60,6 +60,7 @@ class GridPredictions(BaseEstimator, abc.ABC):
         super().__setstate__(state)
         if "posterior_" in state:
             self.posterior_ = GridPosterior.from_state(*state["posterior_"])
+
     @property
     def noise_std_(self) -> Any:
         """Standard deviation of the noise, in units of the values: one for each output where there are several."""
