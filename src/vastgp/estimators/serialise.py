@@ -46,8 +46,9 @@ def encode_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         if isinstance(value, dict):
             pairs = [[key, entry] for key, entry in value.items()]
             return {"dict": [encode(f"{name}/{i}", pair) for i, pair in enumerate(pairs)]}
+        name = name.partition("/")[0]
         raise ValueError(
-            f"{name}={value!r} cannot be stored in a file: only numbers and arrays of them, strings, None, "
+            f"{name}={params[name]!r} cannot be stored in a file: only numbers and arrays of them, strings, None, "
             "kernels, and lists or dictionaries of these can. Set it to one of them first, for example "
             f"model.set_params({name}=...)."
         )
