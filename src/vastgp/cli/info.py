@@ -89,7 +89,7 @@ def summary(model: Any) -> dict[str, Any]:
         ``training_rows``, ``kernel``, ``components`` (one dict a kernel part: ``name``, ``variance``,
         ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
         standard deviations), ``likelihood``, ``noise_std`` in target units where it is Gaussian, ``signal_std`` (prior
-        standard deviation of the function), ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
+        standard deviation of the function) with ``signal_units``, ``converged``, ``stop_reason``, ``steps``, ``seconds``.
     """
     import numpy as np
 
@@ -128,6 +128,10 @@ def summary(model: Any) -> dict[str, Any]:
         "likelihood": repr(model.likelihood_),
         "noise_std": _noise_std(model),
         "signal_std": float(model.kernel_.total_variance()) ** 0.5,
+        # counts and classes have a function of their own scale
+        "signal_units": "in target units"
+        if model.likelihood_.scales_target
+        else "in units of the function",
         "converged": bool(model.converged_),
         "stop_reason": model.stop_reason_,
         "steps": int(model.n_iter_),
@@ -155,8 +159,8 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
             f"{plural(found['training_rows'], 'row')}, {plural(len(found['features']), 'feature')}",
         ),
         ("kernel", " with ".join(part["name"] for part in found["components"])),
-        ("signal", f"standard deviation {number(found['signal_std'])}, in target units"),
-        ("noise", _noise(found)),
+        ("signal", f"standard deviation {number(found['signal_std'])}, {found['signal_units']}"),
+        _noise(found),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
     ]
     if found["solver"] == "block" and "residual" in found["diagnosis"]:
@@ -184,12 +188,12 @@ def _noise_std(model: Any) -> float | None:
     return None if noise_std is None else float(noise_std)
 
 
-def _noise(found: dict[str, Any]) -> str:
+def _noise(found: dict[str, Any]) -> tuple[str, str]:
     from vastgp.cli._console import number
 
     if found["noise_std"] is None:
-        return str(found["likelihood"])
-    return f"standard deviation {number(found['noise_std'])}, in target units"
+        return "likelihood", str(found["likelihood"])
+    return "noise", f"standard deviation {number(found['noise_std'])}, in target units"
 
 
 def _method(found: dict[str, Any]) -> str:

@@ -250,3 +250,17 @@ def _is_running(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays whose names start with ``prefix``, without it."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def above(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays with ``prefix`` before their names."""
+    return {f"{prefix}{name}": array for name, array in arrays.items()}

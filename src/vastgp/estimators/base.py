@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 import vastgp
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows, write_archive
+from vastgp.data.archive import above, below
 from vastgp.data.tables import is_table, open_table
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
-from vastgp.estimators.serialise import above, below, decode_params, encode_params
+from vastgp.estimators.serialise import decode_params, encode_params
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods import from_spec as likelihood_from_spec

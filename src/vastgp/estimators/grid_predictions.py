@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 import vastgp
 from vastgp.data import write_archive
+from vastgp.data.archive import above, below
 from vastgp.data.grid import Coordinate, Group
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.grid_files import decode_coords, encode_coords, plain_attrs
-from vastgp.estimators.serialise import above, below, decode_params, encode_params
+from vastgp.estimators.serialise import decode_params, encode_params
 from vastgp.kernels import from_spec, to_spec
 from vastgp.likelihoods import from_spec as likelihood_from_spec
 from vastgp.likelihoods import to_spec as likelihood_to_spec

@@ -11,6 +11,7 @@ import numpy as np
 
 import vastgp
 from vastgp.data import Rows
+from vastgp.data.archive import below
 from vastgp.kernels import Kernel, from_spec, to_spec
 
 _SAMPLED_ROWS = 1024
@@ -75,20 +76,6 @@ def decode_params(plain: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
         return tuple(entries) if kind == "tuple" else entries
 
     return {name: decode(name, value) for name, value in plain.items()}
-
-
-def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the arrays whose names start with ``prefix``, without it."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
-
-
-def above(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the arrays with ``prefix`` before their names."""
-    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def fit_fingerprint(

@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel
+from vastgp.kernels.matrices import grid_factors
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
 from vastgp.objectives.grid_probes import GridProbes, PairTerm
@@ -92,7 +93,7 @@ class GridObjective:
         """Return the eigendecomposition of the kernel matrix of the whole grid."""
         began = time.perf_counter()
         with precision("float64"):
-            factors = [np.asarray(factor) for factor in _factors(kernel, self.axes)]
+            factors = [np.asarray(factor) for factor in grid_factors(kernel, self.axes)]
         result = kron_eigen(factors, float(kernel.variance))
         self.eigen_seconds += time.perf_counter() - began
         return result
@@ -219,11 +220,6 @@ def _dot(left: Array, right: Array) -> float:
 @jax.jit
 def _sum_of_products(left: Array, right: Array) -> Array:
     return jnp.sum(left * right, dtype=jnp.float64)
-
-
-@jax.jit
-def _factors(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
-    return kernel.factors(axes)
 
 
 @jax.jit

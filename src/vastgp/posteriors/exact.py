@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cholesky import Cholesky, factorize
 from vastgp.objectives.evidence import ExactEvidence, pad_rows
 
@@ -136,11 +135,4 @@ def _covariance(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Return the kernel matrix, padded while it is made so that compiled code is shared between sizes."""
     X, Z = np.asarray(X, dtype=np.float64), np.asarray(Z, dtype=np.float64)
     with precision("float64"):
-        return np.asarray(_kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]
-
-
-@jax.jit
-def _kernel_matrix(
-    kernel: Kernel, X: Float[Array, "n d"], Z: Float[Array, "m d"]
-) -> Float[Array, "n m"]:
-    return kernel(X, Z)
+        return np.asarray(kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]

@@ -14,6 +14,7 @@ from jaxtyping import Array
 
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel, from_spec, to_spec
+from vastgp.kernels.matrices import grid_cross_factors, grid_factors
 from vastgp.linalg.gaps import GapSystem
 from vastgp.linalg.kronecker import (
     KroneckerEigen,
@@ -311,7 +312,7 @@ class GridPosterior:
         """Return the eigendecomposition of the grid's kernel matrix, float64, made once."""
         if self._eigen is None:
             with precision("float64"):
-                factors = [np.asarray(factor) for factor in _factors(self.kernel, self.axes)]
+                factors = [np.asarray(factor) for factor in grid_factors(self.kernel, self.axes)]
             self._eigen = kron_eigen(factors, float(self.kernel.variance))
         return self._eigen
 
@@ -328,7 +329,7 @@ class GridPosterior:
     def cross(self, points: Sequence[np.ndarray]) -> tuple[Array, ...]:
         """Return the covariances between points and the grid, factor by factor, the variance in the first."""
         with precision("float64"):
-            first, *rest = _cross(self.kernel, tuple(points), self.axes)
+            first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
             first = np.asarray(first) * float(self.kernel.variance)
         return tuple(jnp.asarray(np.asarray(G), self.dtype) for G in (first, *rest))
 
@@ -362,16 +363,6 @@ def _all_rows(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the inputs of every group at every point of a grid, in the order of its flat vectors."""
     index = np.meshgrid(*[np.arange(len(axis)) for axis in axes], indexing="ij")
     return [axis[i.ravel()] for axis, i in zip(axes, index, strict=True)]
-
-
-@jax.jit
-def _factors(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
-    return kernel.factors(axes)
-
-
-@jax.jit
-def _cross(kernel: GridKernel, points: Any, axes: Any) -> tuple[Array, ...]:
-    return kernel.factors(points, axes)
 
 
 @jax.jit

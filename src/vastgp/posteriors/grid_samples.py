@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel
+from vastgp.kernels.matrices import grid_cross_factors, grid_factors
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_rows
 from vastgp.posteriors.grid import GridPosterior
 
@@ -39,7 +40,7 @@ def grid_samples(
             "fewer new coordinates at a time, or for scattered points."
         )
     with precision("float64"):
-        factors = [np.asarray(factor) for factor in _factors(posterior.kernel, tuple(union))]
+        factors = [np.asarray(factor) for factor in grid_factors(posterior.kernel, tuple(union))]
     root = kron_eigen(factors, float(posterior.kernel.variance))
     train = np.ix_(*[np.arange(len(axis)) for axis in posterior.axes])
     new = np.ix_(*[index for _, index in joined])
@@ -73,7 +74,9 @@ def point_samples(
         )
     eigen = posterior.eigen()
     with precision("float64"):
-        cross = [np.asarray(G) for G in _cross(posterior.kernel, tuple(rows), posterior.axes)]
+        cross = [
+            np.asarray(G) for G in grid_cross_factors(posterior.kernel, tuple(rows), posterior.axes)
+        ]
         covariance = np.asarray(_rows_covariance(posterior.kernel, tuple(rows)))
     halves = []
     for G, Q, t in zip(cross, eigen.vectors, eigen.values, strict=True):
@@ -133,13 +136,3 @@ def _rows_covariance(kernel: GridKernel, rows: Any) -> Array:
 @jax.jit
 def _prior_draw(eigen: KroneckerEigen, normals: Array) -> Array:
     return eigen.rotate_back(jnp.sqrt(eigen.spectrum()) * normals)
-
-
-@jax.jit
-def _factors(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
-    return kernel.factors(axes)
-
-
-@jax.jit
-def _cross(kernel: GridKernel, points: Any, axes: Any) -> tuple[Array, ...]:
-    return kernel.factors(points, axes)

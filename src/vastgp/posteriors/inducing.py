@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.bases import InducingBasis, RandomFourierBasis, seed_key
+from vastgp.data.archive import above, below
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.inducing import BlockedInputs, function_values, moments
 from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
@@ -140,7 +141,7 @@ class InducingPosterior:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays; the inducing inputs are among them."""
         kernel, arrays = to_spec(self.basis.kernel)
-        arrays = {f"basis/{name}": array for name, array in arrays.items()}
+        arrays = above("basis/", arrays)
         arrays |= {
             "basis/inputs": np.asarray(self.basis.inputs),
             "mean": np.asarray(self.mean_weights),
@@ -159,11 +160,7 @@ class InducingPosterior:
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> InducingPosterior:
         """Return the posterior that `to_state` described."""
-        own = {
-            name.removeprefix("basis/"): array
-            for name, array in arrays.items()
-            if name.startswith("basis/")
-        }
+        own = below("basis/", arrays)
         kernel: Any = jax.tree.map(jnp.asarray, from_spec(state["kernel"], own))
         return cls(
             InducingBasis(kernel, jnp.asarray(own["inputs"])),

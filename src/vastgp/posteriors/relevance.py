@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp.data.archive import above, below
 from vastgp.kernels import Kernel, from_spec, to_spec
 
 _TILE = 2048
@@ -75,7 +76,7 @@ class RelevancePosterior:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
         kernel, arrays = to_spec(self.kernel)
-        arrays = {f"basis/{name}": array for name, array in arrays.items()}
+        arrays = above("basis/", arrays)
         arrays |= {
             "inputs": self.inputs,
             "mean": self.mean_weights,
@@ -87,11 +88,7 @@ class RelevancePosterior:
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> RelevancePosterior:
         """Return the posterior that `to_state` described."""
-        own = {
-            name.removeprefix("basis/"): array
-            for name, array in arrays.items()
-            if name.startswith("basis/")
-        }
+        own = below("basis/", arrays)
         parts = (arrays[name] for name in ("inputs", "mean", "factor", "precision"))
         return cls(from_spec(state["kernel"], own), *parts)
 

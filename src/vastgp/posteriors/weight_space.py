@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.data.archive import above, below
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
 
@@ -107,7 +108,7 @@ class SampledPosterior:
 def basis_to_state(basis: RandomFourierBasis) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a basis as JSON-able data and arrays: its seed and its kernel, whatever its size."""
     kernel, arrays = to_spec(basis.kernel)
-    arrays = {f"basis/{name}": array for name, array in arrays.items()}
+    arrays = above("basis/", arrays)
     arrays["basis/key"] = np.asarray(basis.key_data)
     state = {
         "kernel": kernel, "num_basis": basis.num_basis, "frequencies": basis.frequencies
@@ -118,10 +119,6 @@ def basis_to_state(basis: RandomFourierBasis) -> tuple[dict[str, Any], dict[str,
 def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> RandomFourierBasis:
     """Return the basis that `basis_to_state` described."""
     described = state["basis"]
-    own = {
-        name.removeprefix("basis/"): array
-        for name, array in arrays.items()
-        if name.startswith("basis/")
-    }
+    own = below("basis/", arrays)
     kernel: Any = jax.tree.map(jnp.asarray, from_spec(described["kernel"], own))
     return RandomFourierBasis(kernel, own["key"], described["num_basis"], described["frequencies"])

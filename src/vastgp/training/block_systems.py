@@ -21,7 +21,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cg import CGState
 from vastgp.linalg.preconditioners import (
     NarrowPreconditioner,
@@ -186,7 +186,7 @@ class RowSystem:
         landmarks = generator.choice(len(self.X), rank, replace=False)
 
         def make(landmarks: np.ndarray) -> np.ndarray:
-            factor = landmark_factor(partial(_covariance, kernel), variance, self.X, landmarks)
+            factor = landmark_factor(partial(kernel_matrix, kernel), variance, self.X, landmarks)
             factor *= scale
             return factor
 
@@ -355,11 +355,6 @@ def _block_size(basis: RandomFourierBasis, num_rows: int) -> int:
 
 def _prior_weights(blocks: BlockedBasis, seed: int, num_samples: int, dtype: Any) -> Array:
     return prior_weights(blocks, _stream(seed, _PRIOR), num_samples, dtype)
-
-
-@jax.jit
-def _covariance(kernel: Kernel, X: Array, Z: Array) -> Array:
-    return kernel(X, Z)
 
 
 @jax.jit

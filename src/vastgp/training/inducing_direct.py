@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 from scipy.linalg import blas, cho_solve, solve_triangular
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.training.history import History
 from vastgp.training.loop import LoopResult
@@ -74,9 +72,4 @@ def solve_directly(
 
 def _kernel(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:
     with precision("float64"):
-        return np.array(_kernel_matrix(kernel, np.asarray(Z), np.asarray(X)))
-
-
-@jax.jit
-def _kernel_matrix(kernel: Any, Z: Float[Array, "m d"], X: Float[Array, "n d"]) -> Array:
-    return kernel(Z, X)
+        return np.array(kernel_matrix(kernel, np.asarray(Z), np.asarray(X)))

@@ -21,16 +21,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from scipy.linalg import blas
 
 from vastgp._precision import precision as in_precision
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import generator, minibatch_indices
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
 from vastgp.objectives.relevance import BestPosterior, Statistics, best_posterior
 from vastgp.training.loop import LoopResult, Stop, run_chunks
 
@@ -353,10 +352,5 @@ def kernel_values(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:
         return np.pad(rows, ((0, size - len(rows)), (0, 0)))
 
     with in_precision("float64"):
-        made = _kernel_matrix(kernel, jnp.asarray(padded(Z)), jnp.asarray(padded(X)))
+        made = kernel_matrix(kernel, jnp.asarray(padded(Z)), jnp.asarray(padded(X)))
         return np.asarray(made)[: len(Z), : len(X)]
-
-
-@jax.jit
-def _kernel_matrix(kernel: Any, Z: Float[Array, "m d"], X: Float[Array, "n d"]) -> Array:
-    return kernel(Z, X)
