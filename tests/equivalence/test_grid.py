@@ -272,4 +272,5 @@ def test_low_rank_variances_are_positive_where_the_printed_ones_are_not(monkeypa
     assert printed.min() < -0.1
     exact = posterior.variance(case.axes, "exact")
     assert ours.min() > 0.0
-    assert np.sqrt(np.mean(np.log(ours / exact) ** 2)) < 1.0
+    # ten of 108 eigenvectors: what the others could have told is left open
+    assert np.all(ours > exact)

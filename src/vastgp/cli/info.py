@@ -46,7 +46,11 @@ def grid_summary(model: Any) -> dict[str, Any]:
         "method": type(model).__name__,
         "solver": model.solver_,
         "values": None if model.name_ is None else str(model.name_),
-        "dimensions": dict(model.template_.sizes),
+        "dimensions": {
+            dim: size
+            for group in model.groups_
+            for dim, size in zip(group.dims, group.sizes, strict=True)
+        },
         "gap_share": model.gap_share_,
         "kernel": str(model.kernel_),
         "noise_std": np.ravel(model.noise_std_).tolist(),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.validate import warn_constant_target
+
 # One day: the unit of dates unless another is asked for.
 _SECONDS = {
     "seconds": 1.0,
@@ -221,6 +223,28 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
             f"data_array has {count} observed values of {values.size}: all others are NaN. A fit needs two at least."
         )
     return values.reshape([len(group.points) for group in groups])
+
+
+def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the observed values: of every output, where there are several.
+
+    Arrays of the values' dimensions, of length 1 along all but that of the outputs.
+    """
+    axes = tuple(i for i, group in enumerate(groups) if not group.is_labels)
+    counts = np.sum(~np.isnan(values), axis=axes, keepdims=True)
+    if np.any(counts == 0):
+        labels = next(group for group in groups if group.is_labels).coordinates[0]
+        empty = labels.values.tolist()[int(np.argmin(counts))]
+        raise ValueError(
+            f"data_array has no observed value with {labels.name}={empty!r}: all are NaN. Leave that output out."
+        )
+    mean = np.asarray(np.nanmean(values, axis=axes, keepdims=True, dtype=np.float64))
+    scale = np.asarray(np.nanstd(values, axis=axes, keepdims=True, dtype=np.float64))
+    largest = np.maximum(np.abs(mean), 1e-300)
+    if np.any(scale <= 1e-14 * largest):
+        warn_constant_target(float(np.ravel(mean)[int(np.argmin(scale / largest))]))
+        scale = np.where(scale <= 1e-14 * largest, 1.0, scale)
+    return mean, scale
 
 
 def _coordinate(name: str, values: np.ndarray, time_unit: str, *, ordered: bool) -> Coordinate:

@@ -12,15 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._memory import available_bytes
 from vastgp._precision import precision
-from vastgp.data.grid import Group, check_array, group_keys, make_group, ordered_values
-from vastgp.data.validate import warn_constant_target
+from vastgp.data.grid import check_array, group_keys, make_group, ordered_values, value_scaling
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.grid_arguments import check_grid_params, factor_specs
 from vastgp.estimators.grid_predictions import GridPredictions
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.grid_evidence import GridFit, GridObjective, best_amplitude
-from vastgp.objectives.grid_probes import GridProbes
+from vastgp.objectives.grid_probes import GridProbes, probe_batch
 from vastgp.objectives.grid_solver import GridSolver, choose_solver
 from vastgp.objectives.grid_spectrum import nystrom_log_determinant
 from vastgp.posteriors.grid import GridPosterior
@@ -31,8 +30,8 @@ from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.progress import Progress
 
 _MOST_NOISE = 10.0
-# Vectors of the grid's length that a fit holds at its peak, beside the values: measured, with some room.
-_VECTORS = 14
+# Arrays of the grid's size that a fit holds at its peak, counted: vectors, those of a probe, spectra in float64.
+_VECTORS, _VECTORS_A_PROBE, _SPECTRA = 14, 6, 6
 _LANCZOS_STEPS = 60
 _DEFAULT_CG_TOL = {"float32": 1e-3, "float64": 1e-6}
 
@@ -226,20 +225,13 @@ class GridGP(GridPredictions):
     def _check_memory(self, array: Any) -> None:
         """Refuse what will not fit into memory before anything is read."""
         itemsize = 4 if self.dtype == "float32" else 8
-        vectors = array.size * (itemsize * _VECTORS + 8)
-        widest = [
-            int(
-                np.prod(
-                    [
-                        array.sizes[d]
-                        for d in (k if isinstance(k, tuple) else (k,))
-                        if d in array.dims
-                    ]
-                )
-            )
-            for k in (self.kernels or {})
-        ] + list(array.sizes.values())
-        needed = vectors + 32 * max(widest) ** 2
+        probes = int(self.num_probes)
+        if self.log_determinant == "nystrom":
+            probes = probe_batch(probes, max(array.size, 1)) if probes else 0
+        vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
+        groups = [key if isinstance(key, tuple) else (key,) for key in self.kernels or {}]
+        widest = [math.prod(array.sizes[d] for d in group if d in array.dims) for group in groups]
+        needed = array.size * vectors + 32 * max([*widest, *array.sizes.values()]) ** 2
         available = available_bytes()
         if available is not None and needed > available:
             raise ValueError(
@@ -250,7 +242,7 @@ class GridGP(GridPredictions):
 
     def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
         observed = ~np.isnan(values)
-        self.value_mean_, self.value_scale_ = _scaling(values, self.groups_)
+        self.value_mean_, self.value_scale_ = value_scaling(values, self.groups_)
         tensor = (values - self.value_mean_) / self.value_scale_
         axes = tuple(group.points for group in self.groups_)
         self.gap_share_ = 1.0 - float(observed.mean())
@@ -399,25 +391,3 @@ class GridGP(GridPredictions):
 
     def _cg_tol(self) -> float:
         return float(_DEFAULT_CG_TOL[self.dtype] if self.cg_tol is None else self.cg_tol)
-
-
-def _scaling(values: np.ndarray, groups: tuple[Group, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of the observed values: of every output, where there are several.
-
-    Arrays of the values' dimensions, of length 1 along all but that of the outputs.
-    """
-    axes = tuple(i for i, group in enumerate(groups) if not group.is_labels)
-    counts = np.sum(~np.isnan(values), axis=axes, keepdims=True)
-    if np.any(counts == 0):
-        labels = next(group for group in groups if group.is_labels).coordinates[0]
-        empty = labels.values.tolist()[int(np.argmin(counts))]
-        raise ValueError(
-            f"data_array has no observed value with {labels.name}={empty!r}: all are NaN. Leave that output out."
-        )
-    mean = np.asarray(np.nanmean(values, axis=axes, keepdims=True, dtype=np.float64))
-    scale = np.asarray(np.nanstd(values, axis=axes, keepdims=True, dtype=np.float64))
-    largest = np.maximum(np.abs(mean), 1e-300)
-    if np.any(scale <= 1e-14 * largest):
-        warn_constant_target(float(np.ravel(mean)[int(np.argmin(scale / largest))]))
-        scale = np.where(scale <= 1e-14 * largest, 1.0, scale)
-    return mean, scale

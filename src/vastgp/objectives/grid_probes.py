@@ -14,6 +14,9 @@ from vastgp.linalg.lanczos import quadrature_of
 from vastgp.linalg.selected_spectrum import spectrum_of
 from vastgp.objectives.grid_solver import GridSolver
 
+# Numbers in the probes of one product.
+_BATCH_ENTRIES = 1 << 25
+
 
 class ProbeEstimate(NamedTuple):
     """An unbiased estimate.
@@ -45,6 +48,11 @@ class PairTerm(NamedTuple):
     full_spectrum: np.ndarray | None
 
 
+def probe_batch(num_probes: int, num_points: int) -> int:
+    """Return how many probes go through a product together: vectors of the grid's length are what memory is for."""
+    return max(1, min(num_probes, _BATCH_ENTRIES // num_points))
+
+
 class GridProbes:
     """Random signs on the smaller of the two parts of a grid, the same in every call.
 
@@ -70,12 +78,15 @@ class GridProbes:
         self.num_steps = min(num_steps, max(int(self._mask.sum()), 1))
         self._seed = seed
 
-    def _probes(self) -> jax.Array:
-        # one bit a point, drawn anew where they are needed: they are as long as the grid
-        generator = np.random.default_rng(self._seed)
-        signs = generator.integers(0, 2, size=(self.num_probes, self._mask.size), dtype=np.int8)
-        signs = np.where(self._mask, 2 * signs - 1, 0)
-        return jnp.asarray(signs, self.solver.dtype)
+    def _signs(self, numbers: range, mask: np.ndarray) -> jax.Array:
+        # drawn anew where they are needed, as they are as long as the grid; each by its own number
+        signs = np.stack(
+            [
+                np.random.default_rng([self._seed, number]).integers(0, 2, mask.size, np.int8)
+                for number in numbers
+            ]
+        )
+        return jnp.asarray(np.where(mask, 2 * signs - 1, 0), self.solver.dtype)
 
     def log_determinant(self, eigen: KroneckerEigen, noise: float) -> ProbeEstimate:
         """Return an unbiased estimate of ``log |K_XX + noise I|`` by stochastic Lanczos quadrature."""
@@ -84,13 +95,25 @@ class GridProbes:
             return ProbeEstimate(whole, 0.0)
         kind = "fill-gaps" if self.on_gaps else "ignore-gaps"
         system = _plain(self.solver, eigen, noise, kind)
-        each = quadrature_of(np.log, system, self._probes(), self.num_steps)
+        size = probe_batch(self.num_probes, self._mask.size)
+        every = range(self.num_probes)
+        each = np.concatenate(
+            [
+                quadrature_of(
+                    np.log,
+                    system,
+                    self._signs(every[start : start + size], self._mask),
+                    self.num_steps,
+                )
+                for start in range(0, self.num_probes, size)
+            ]
+        )
         return ProbeEstimate(whole + float(np.mean(each)), _standard_error(each))
 
     def log_determinant_pairs(self, eigen: KroneckerEigen, noise: float) -> PairTerm:
         """Return unbiased derivatives of the log-determinant, ``tr((K_XX + noise I)^-1 dA)``."""
         spectral = 1.0 / (spectrum_of(eigen) + noise) if self.on_gaps else None
-        probes = self._probes()
+        probes = self._signs(range(self.num_probes), self._mask)
         if self.on_gaps:
             # d log|B_ZZ| = tr(B_ZZ^-1 V dB V^T), dB = -B dA B, B = (K + noise I)^-1; the solution alpha of
             # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
@@ -106,12 +129,7 @@ class GridProbes:
 
     def inverse_trace(self, eigen: KroneckerEigen, noise: float) -> tuple[ProbeEstimate, PairTerm]:
         """Return an unbiased estimate of ``tr (K_XX + noise I)^-1`` and its derivatives (Hutchinson)."""
-        generator = np.random.default_rng(self._seed)
-        observed = self.solver.observed
-        signs = (
-            2 * generator.integers(0, 2, size=(self.num_probes, observed.size), dtype=np.int8) - 1
-        )
-        probes = jnp.asarray(np.where(observed, signs, 0), self.solver.dtype)
+        probes = self._signs(range(self.num_probes), self.solver.observed)
         system = self.solver.system(eigen, noise)
         solution = self.solver.solve(system, probes, remember="trace").weights
         each = np.asarray(jnp.sum(solution * probes, axis=1), dtype=np.float64)
