@@ -43,7 +43,7 @@ def test_the_period_is_no_hyperparameter_and_follows_the_units():
     assert repr(kernel) == "Periodic(lengthscales=0.8, variance=2, period=7)"
     with pytest.raises(ValueError, match=r"one period for all inputs, and these have scales \[1"):
         kernel.in_units([1.0, 2.0], 1.0)
-    with pytest.raises(ValueError, match="spectrum of lines, not a density.*GridGP or ExactGP"):
+    with pytest.raises(ValueError, match=r"spectrum of lines, not a density.*GridGP or ExactGP"):
         kernel.spectral_terms()
     with pytest.raises(ValueError, match="period must be positive"):
         Periodic(0.0)
