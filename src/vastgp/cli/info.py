@@ -93,7 +93,8 @@ def summary(model: Any) -> dict[str, Any]:
         ``training_rows``, ``kernel``, ``components`` (one dict a kernel part: ``name``, ``variance``,
         ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
         standard deviations), ``likelihood``, ``noise_std`` in target units where it is Gaussian, ``signal_std`` (prior
-        standard deviation of the function) with ``signal_units``, ``converged``, ``stop_reason``, ``steps``, ``seconds``.
+        standard deviation of the function) with ``signal_units``, ``converged``, ``stop_reason``, ``steps`` and
+        ``seconds``.
     """
     import numpy as np
 
