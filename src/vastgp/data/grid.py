@@ -10,7 +10,7 @@ import numpy as np
 
 from vastgp.data.validate import warn_constant_target
 
-# One day: the unit of dates unless another is asked for.
+# Seconds in every unit that lengthscales along times may have.
 _SECONDS = {
     "seconds": 1.0,
     "minutes": 60.0,
@@ -110,11 +110,6 @@ class Group:
     def is_labels(self) -> bool:
         """Whether its points are labels, not numbers."""
         return self.coordinates[0].kind == "label"
-
-    @property
-    def along_one(self) -> bool:
-        """Whether several coordinates run along one dimension (stations), or it is a plain dimension."""
-        return len(self.dims) == 1
 
 
 def group_keys(array: Any, kernels: Mapping[Any, Any] | None) -> list[tuple[str, ...]]:
