@@ -2,7 +2,7 @@
 A function told by a few vectors
 ================================
 
-Five hundred noisy measurements, five hundred candidate functions, one at each: the evidence says that a dozen of them
+Five hundred noisy measurements, five hundred candidate functions, one at each: the evidence says that a handful of them
 are enough. This is Figure 3 of the QSGP paper.
 """
 
