@@ -41,7 +41,8 @@ print(model.kernel_)
 print("noise:", round(float(model.likelihood_.noise_std), 3), " converged:", model.converged_)
 
 # %%
-# The standard deviation is largest where nothing was seen, and its 95 % intervals hold.
+# The standard deviation of a new observation is that of the noise, and a little more in the gaps and towards the edges;
+# the 95 % intervals hold.
 
 error = (filled["mean"] - truth).values[hidden]
 inside = np.abs(error) < 1.96 * model.predict(return_std="latent")["std"].values[hidden]

@@ -22,8 +22,9 @@ from vastgp.linalg.selected_spectrum import LowRankPlusDiagonal
 
 # Steps between two looks at clock and true residual.
 _CHUNK = 50
-# A pass that leaves more than this share of the true residual has met the limit of the precision.
-_NO_PROGRESS = 0.7
+# Passes, each to a tenth of the last one's goal or less, that leave more than this share of the true residual: after
+# so many in a row the limit of the precision is met.
+_NO_PROGRESS, _MOST_WITHOUT = 0.7, 3
 
 
 class IgnoreGaps(eqx.Module):
@@ -198,7 +199,7 @@ def solve_gaps(
     else:
         state = _begin(system, right, jnp.where(_unknowns(system), start, 0.0))
     goal = tol * np.where(scale > 0, scale, 1.0)
-    done, last = 0, np.inf
+    done, last, without = 0, np.inf, 0
     while True:
         steps = min(_CHUNK, max_iter - done)
         state, taken = _advance(system, state, jnp.asarray(goal, right.dtype), steps)
@@ -208,13 +209,14 @@ def solve_gaps(
             continue
         weights, errors = _finish(system, state.solution, targets)
         residual = float(np.max(np.asarray(errors)))
-        stuck = residual > _NO_PROGRESS * last
-        if residual <= tol or out or stuck:
+        without = without + 1 if residual > _NO_PROGRESS * last else 0
+        if residual <= tol or out or without == _MOST_WITHOUT:
             return GapSolution(weights, state.solution, residual, done, residual <= tol)
         last = residual
-        goal = goal * max(0.5 * tol / residual, 1e-3)
-        # the recurrence's residual drifts from the true one: begin again from the solution
-        state = _begin(system, right, state.solution)
+        goal = goal * float(np.clip(0.1 * tol / residual, 1e-3, 0.1))
+        if without:
+            # the recurrence's residual may have drifted from the true one: begin again from the solution
+            state = _begin(system, right, state.solution)
 
 
 def solve_right_side(
