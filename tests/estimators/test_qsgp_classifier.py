@@ -139,3 +139,42 @@ def test_a_search_that_ran_out_of_time_leaves_its_record(monkeypatch):
     complete = QSGPClassifier(RBF([8.0, 400.0], 4.0), 400, hyperparameters="fixed").fit(X, y)
     assert complete.n_iter_ > complete.diagnosis_["site_updates"] > 1
     assert len(complete.history_["change"]) == complete.diagnosis_["site_updates"]
+
+
+def test_dense_columns_come_near_the_exact_covariance():
+    """All rows and functions in a step and all but two columns dense: the posterior of the block solver."""
+    X, y = small_classes(60)
+    kernel = RBF([8.0, 400.0], 4.0)
+    common = {"hyperparameters": "fixed", "dtype": "float64"}
+    exact = QSGPClassifier(kernel, 40, num_samples=2000, **common).fit(X, y)
+    options = {"row_batch": 60, "basis_batch": 40, "control_rank": 60, "max_iter": 6000}
+    options |= common | {"solver": "stochastic"}
+    chevron = QSGPClassifier(kernel, 40, dense_columns=38, **options).fit(X, y)
+    diagonal = QSGPClassifier(kernel, 40, **options).fit(X, y)
+    assert chevron.diagnosis_["dense_columns"] == 38
+    new = small_classes(40, seed=5)[0]
+    mean, std = exact.latent(new)
+    found, its_std = chevron.latent(new)
+    assert np.max(np.abs(found - mean) / std) < 0.1
+    # 2000 samples know a standard deviation to 1.6 %
+    assert np.mean(np.abs(its_std / std - 1.0)) < 0.1
+    assert np.mean(np.abs(diagonal.latent(new)[1] / std - 1.0)) > 0.2
+    # ten of the dense columns are in a draw
+    assert abs(chevron.diagnosis_["sampling_gap"]) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, received -1"),
+        (
+            {"dense_columns": 4, "bound": "strict", "solver": "stochastic"},
+            "dense_columns = 4 needs bound='plug-in'",
+        ),
+    ],
+)
+def test_dense_columns_that_cannot_be(params, message):
+    with pytest.raises(ValueError, match=message):
+        QSGPClassifier(RBF([8.0, 400.0], 4.0), 40, hyperparameters="fixed", **params).fit(
+            *small_classes(60)
+        )

@@ -20,7 +20,7 @@ def check_arguments(model: Any) -> None:
     for name in ("start_rows", "num_samples", "row_batch"):
         check_positive(name, getattr(model, name), integer=True)
     check_positive("basis_batch", model.basis_batch, integer=True, none="chosen by the basis")
-    _check_count("control_rank", model.control_rank)
+    check_count("control_rank", model.control_rank)
     check_positive("num_basis", model.num_basis, integer=True, none="chosen by the number of rows")
     check_positive("rank", model.rank, integer=True, none="chosen by cost")
     check_positive("max_iter", model.max_iter, integer=True, none="the solver's own")
@@ -45,7 +45,7 @@ def check_training(model: Any) -> None:
     """Raise ValueError for the first argument that cannot work, of those that the regressor alone has."""
     check_positive("noise_floor", model.noise_floor)
     check_positive("learning_steps", model.learning_steps, integer=True)
-    _check_count("dense_columns", model.dense_columns)
+    check_count("dense_columns", model.dense_columns)
     share = model.validation_fraction
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(
@@ -53,7 +53,8 @@ def check_training(model: Any) -> None:
         )
 
 
-def _check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: Any) -> None:
+    """Raise ValueError for what is no integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise ValueError(f"{name} must be an integer of at least 0, received {value!r}.")
 

@@ -11,7 +11,7 @@ from vastgp.estimators.arguments import check_choice, check_fixed
 from vastgp.estimators.base import Fit
 from vastgp.estimators.class_weight import check_class_weight, weights_by_class
 from vastgp.estimators.classifier import BaseGPClassifier
-from vastgp.estimators.qsgp_arguments import check_arguments, refuse_learning
+from vastgp.estimators.qsgp_arguments import check_arguments, check_count, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
 from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
 from vastgp.likelihoods.bernoulli import LINKS
@@ -28,8 +28,9 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
     - ``"block"``: Gaussian sites, one for each row (the dual parameters of t-SVGP), turn the problem into regression
       with weighted rows, whose mean and ``num_samples`` samples the block solver of `QSGPRegressor` finds.
     - ``"stochastic"``: the quadruply stochastic variational inference of Evans and Nair, whose steps cost the same
-      whatever n and m are, with a diagonal covariance. Its latent variance is too large where there are far more basis
-      functions than rows: ``predict_proba(X, method="median")`` does without it, as in the paper.
+      whatever n and m are, with a diagonal covariance, or a chevron of ``dense_columns`` for two classes. The latent
+      variance of a diagonal one is too large where there are far more basis functions than rows:
+      ``predict_proba(X, method="median")`` does without it, as in the paper.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         on from there with all rows (stochastic solver). ``"fixed"``: the one given, in the units of the inputs.
     start_rows, frequencies, num_samples, rank, row_batch, basis_batch, control_rank
         As in `QSGPRegressor`.
+    dense_columns : int, default 0
+        Stochastic solver, two classes: dense columns of the chevron covariance; 0 is mean-field.
     bound : {"plug-in", "strict"}, default "plug-in"
         Stochastic solver: how the likelihood is estimated from sampled basis functions. ``"strict"`` is a lower bound
         of the evidence whatever the sample, and far from tight unless ``basis_batch`` is near ``num_basis``.
@@ -109,6 +112,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         row_batch: Any = 500,
         basis_batch: Any = 10_000,
         control_rank: Any = 1000,
+        dense_columns: Any = 0,
         bound: Any = "plug-in",
         max_iter: Any = None,
         tol: Any = 0.1,
@@ -133,6 +137,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         self.row_batch = row_batch
         self.basis_batch = basis_batch
         self.control_rank = control_rank
+        self.dense_columns = dense_columns
         self.bound = bound
         self.max_iter = max_iter
         self.tol = tol
@@ -147,6 +152,7 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         check_choice("link", self.link, LINKS)
         check_choice("bound", self.bound, BOUNDS)
         check_arguments(self)
+        check_count("dense_columns", self.dense_columns)
         check_fixed(self, needs_noise=False)
         check_class_weight(self.class_weight)
         refuse_learning(self, Bernoulli(self.link))

@@ -33,6 +33,7 @@ from vastgp.objectives.sampled_likelihood import SamplingGap
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, ShouldStop, run_chunks
 from vastgp.training.stochastic_likelihood import (
+    add_dense,
     isotropic_covariance,
     latent_values,
     likelihood_residual,
@@ -142,10 +143,11 @@ def fit_stochastic(
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
     plan = make_plan(options or StochasticOptions(), rows.n, basis, likelihood)
     noise_variance = 1.0 / likelihood.most_curvature()
-    if plan.dense_columns and not plan.gaussian:
+    if plan.dense_columns and (plan.functions > 1 or plan.strict):
+        reason = "bound='plug-in'" if plan.strict else "two classes"
         raise ValueError(
-            f"dense_columns = {plan.dense_columns} needs the Gaussian likelihood: with the {likelihood.name} one the "
-            "covariance is diagonal. Set dense_columns=0, or use solver='block', whose samples have all correlations."
+            f"dense_columns = {plan.dense_columns} needs {reason} where the likelihood is the {likelihood.name} one. "
+            "Set dense_columns=0, or use solver='block', whose samples have all correlations."
         )
     if plan.strict and not likelihood.log_concave:
         raise ValueError(
@@ -228,6 +230,7 @@ def _support_residual(plan: StepPlan, problem: Problem, state: State) -> Array:
     F = plan.functions
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     _, variance = isotropic_covariance(plan, basis, state.curvature)
+    variance = add_dense(plan, variance, state.support[:, F:] ** 2)
     residual = likelihood_residual(
         plan, problem.likelihood, problem.support_y, state.support[:, :F], noise_variance, variance
     )
@@ -253,6 +256,9 @@ def _finish(
     blocks = BlockedBasis.cut(basis)
     likelihood: Likelihood = Gaussian(noise) if plan.gaussian else problem.likelihood
     variance = isotropic_covariance(plan, basis, state.curvature)[1]
+    if plan.dense_columns and not plan.gaussian:
+        columns = blocks.pad(state.columns_average)
+        variance = add_dense(plan, variance, evaluate(blocks, X[:_JUDGE_ROWS], columns).T ** 2)
 
     def judge(mean: Array) -> float:
         """Return what the mean takes from the bound, per row, from some rows (eq. (2))."""

@@ -17,8 +17,8 @@ from vastgp.objectives.sampled_elbo import mean_gradient
 from vastgp.training.index_sets import stratified_indices
 from vastgp.training.stochastic_likelihood import (
     estimate_likelihood_bound,
-    isotropic_covariance,
     latent_values,
+    latent_variance,
     likelihood_residual,
 )
 from vastgp.training.stochastic_sample import (
@@ -55,14 +55,12 @@ def _half_gradient(
     alpha: Float[Array, ""],
     seen: FittedCoefficient,
     noise_variance: Float[Array, ""],
-    latent_variance: Float[Array, ""],
+    variance: Float[Array, "*n"],
 ) -> tuple[Float[Array, "r c"], FittedCoefficient]:
     """Return half the gradient of ``L_mu`` and ``L_Sigma`` at one set, and the moments of its control variate."""
     n = plan.num_rows
     estimate = other.product - alpha * other.error
-    residual = likelihood_residual(
-        plan, problem.likelihood, y, estimate, noise_variance, latent_variance
-    )
+    residual = likelihood_residual(plan, problem.likelihood, y, estimate, noise_variance, variance)
     gradient = mean_gradient(
         own.phi,
         residual.T,
@@ -222,15 +220,17 @@ def step(
     i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
     alpha = state.coefficient.value
     rate = plan.learning_rate / (1.0 + plan.decay * t.astype(X.dtype))
-    _, latent_variance = isotropic_covariance(plan, basis, state.curvature)
-    new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, latent_variance, rate)
+    variance = latent_variance(plan, basis, state, i, j)
+    new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, variance, rate)
 
     def bound(hyper: Any) -> Array:
         if plan.gaussian:
             return estimate_bound(
                 plan, problem, hyper, X, y, i, j, chosen, alpha, state.target_product
             )
-        return estimate_likelihood_bound(plan, problem, hyper, X, y, i, j, alpha, state.curvature)
+        return estimate_likelihood_bound(
+            plan, problem, hyper, X, y, i, j, chosen, alpha, state.curvature
+        )
 
     missing = jnp.full((), jnp.nan, X.dtype)
     objective = jax.lax.cond(t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing)
@@ -238,13 +238,13 @@ def step(
         new = _learn(plan, new, state, bound)
     estimate = i.product - alpha * i.error
     missing_of = likelihood_residual(
-        plan, problem.likelihood, y, estimate, noise_variance, latent_variance
+        plan, problem.likelihood, y, estimate, noise_variance, variance
     )
     F = plan.functions
     residual = jnp.mean(missing_of[:, :F] ** 2)
     if not plan.gaussian:
         latent = latent_values(plan, estimate)
-        seen = jnp.mean(problem.likelihood.sites(y, latent, latent_variance)[1])
+        seen = jnp.mean(problem.likelihood.sites(y, latent, variance)[1])
         new = new._replace(curvature=state.curvature + _FORGET * (seen - state.curvature))
     error = jnp.mean(i.support_error[:, :F] ** 2) if plan.support_rows else missing
     return new._replace(iteration=t + 1), (objective, residual, error)
@@ -259,7 +259,7 @@ def _apply(
     chosen: Int[Array, " k"],
     y: Float[Array, " n"],
     noise_variance: Float[Array, ""],
-    latent_variance: Float[Array, ""],
+    variance: Float[Array, "*n"],
     rate: Float[Array, ""],
 ) -> State:
     """Return the state after the step on mean and dense columns."""
@@ -271,7 +271,7 @@ def _apply(
     F, which = plan.functions, vector_columns(plan, chosen)
     for own, other in ((i, j), (j, i)):
         gradient, coefficient = _half_gradient(
-            plan, problem, own, other, y, alpha, coefficient, noise_variance, latent_variance
+            plan, problem, own, other, y, alpha, coefficient, noise_variance, variance
         )
         old = jnp.zeros_like(gradient)
         if plan.optimizer == "adagrad":
