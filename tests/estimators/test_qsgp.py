@@ -293,13 +293,16 @@ def test_killed_and_resumed_is_the_same_to_the_bit(solver, hyperparameters, tmp_
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     X, y = data
     path = tmp_path / "fit.checkpoint"
+    # nothing learned first: that would take of the time that a slow machine needs for the first product
     arguments = {"rank": 3, "tol": 1e-30, "dtype": "float64", "checkpoint": path}
+    arguments |= {"hyperparameters": "fixed", "noise_std": 0.7}
+    kernel = RBF([1.0, 20.0], 50.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        QSGPRegressor("rbf", 20_000, max_seconds=6.0, **arguments).fit(X, y)
+        QSGPRegressor(kernel, 20_000, max_seconds=6.0, **arguments).fit(X, y)
     assert path.exists()
     with pytest.raises(ValueError, match=r"written by another fit: .*data"):
-        QSGPRegressor("rbf", 20_000, **arguments).fit(X, y + 1.0)
+        QSGPRegressor(kernel, 20_000, **arguments).fit(X, y + 1.0)
 
 
 def test_num_basis_left_open_grows_with_the_rows():

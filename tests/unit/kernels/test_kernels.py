@@ -167,7 +167,7 @@ def test_bad_hyperparameters_are_named():
     with pytest.raises(ValueError, match="kernel must be one of 'rbf', 'matern12'"):
         kernels.from_name("gaussian")
     with pytest.raises(ValueError, match="does not know"):
-        kernels.from_spec({"kind": "periodic"}, {})
+        kernels.from_spec({"kind": "wavelet"}, {})
 
 
 def test_bad_bases_are_named():
