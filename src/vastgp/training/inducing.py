@@ -194,8 +194,9 @@ def _diagnostics(records: np.ndarray, done: int) -> dict[str, float]:
     """Return what a chunk adds to the history."""
     if not np.all(np.isfinite(records)):
         raise FloatingPointError(
-            f"the stochastic solver diverged before step {done}: the residual is no longer finite. Give a larger "
-            "basis_batch or control_rank, or a larger noise_floor."
+            f"the stochastic solver diverged before step {done}: the residual is no longer finite. Set "
+            "dtype='float64' where the function varies far more than the noise, or give a larger noise_floor, "
+            "basis_batch or control_rank."
         )
     spread = np.std(records[:, 0], ddof=1) if len(records) > 1 else np.nan
     return {
