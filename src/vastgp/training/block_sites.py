@@ -154,11 +154,15 @@ def find_sites(
             verbose=verbose,
         )
         sites = Sites(state.linear, state.precision)
-        if search.system is None:  # a fit that resumed at its end, or had no time
-            search.system = site_system(search.basis, search.X, sites, search.draws, **options)
+        system = search.system
+        # None: a fit that resumed at its end, or had no time. With several functions centring moved the sites since.
+        if system is None or likelihood.num_latent > 1:
+            system = site_system(
+                search.basis, search.X, sites, search.draws, like=system, **options
+            )
     if likelihood.num_latent == 1:
         sites = Sites(*(part[0] for part in sites))
-    return SiteFit(sites, state.dual, search.system, loop)
+    return SiteFit(sites, state.dual, system, loop)
 
 
 def most_rows(rows: int, likelihood: Likelihood) -> int:
@@ -311,9 +315,6 @@ class _Search:
         image = gram_product(system.blocks, self.X, dual)
         if self._functions > 1:
             sites, dual, image = self._centred(sites, dual, image)
-            system = site_system(
-                self.basis, self.X, sites, self.draws, like=system, **self._options
-            )
         self.system = system
         # in posterior standard deviations, and as a whole step would move it
         mean, variance = self._moments(state)
