@@ -103,8 +103,10 @@ def _precondition(
     if plan.exact_curvature and G.shape[1] <= p:
         curvature = (G.T @ G / p) * keep[:, :, None] * keep[:, None, :]
         curvature = curvature + d * jnp.eye(G.shape[1], dtype=G.dtype)
-        return jax.vmap(lambda A, g: jsp.linalg.cho_solve(jsp.linalg.cho_factor(A), g))(
-            curvature, gradient
+        # one after the other: XLA's CPU executor can wait for itself within a batch of factorisations
+        return jax.lax.map(
+            lambda pair: jsp.linalg.cho_solve(jsp.linalg.cho_factor(pair[0]), pair[1]),
+            (curvature, gradient),
         )
     if plan.exact_curvature:
         # by substitution: rounding of an explicit inverse would be multiplied by the largest eigenvalue

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiled_programs import batched_factorisations
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
@@ -13,7 +14,7 @@ from vastgp.likelihoods import Gaussian
 from vastgp.training.stochastic import StochasticOptions, fit_stochastic
 from vastgp.training.stochastic_sample import draw_samples, function_order
 from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
-from vastgp.training.stochastic_step import _precondition
+from vastgp.training.stochastic_step import _precondition, step
 
 
 def few_rows(num_basis, noise=0.0):
@@ -88,6 +89,23 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
         curvature = d * np.eye(len(mine)) + G[:, mine].T @ G[:, mine] / p
         expected = np.linalg.solve(curvature, gradient[r, mine])
         np.testing.assert_allclose(found[r, mine], expected, rtol=1e-6, atol=1e-8 / d)
+
+
+@pytest.mark.parametrize("support", [300, 100], ids=["functions", "rows"])
+def test_steps_with_dense_columns_hold_no_batch_of_factorisations(support):
+    """With fewer functions in a set than support rows they did, and a fit on two cores hung."""
+    rows, standardizer, basis = few_rows(600, noise=0.1)
+    options = StochasticOptions(
+        dense_columns=7, column_batch=3, row_batch=50, basis_batch=200, control_rank=support
+    )
+    plan = make_plan(options, rows.n, basis, Gaussian(0.01))
+    with precision("float32"):
+        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float32")
+        state = start_state(plan, problem, 0.01, "float32")
+        X, y = problem.support_X[:50], problem.support_X[:50, 0]
+        assert batched_factorisations(lambda s: step(plan, problem, s, X, y), state) == []
+        batch = jnp.broadcast_to(jnp.eye(3), (2, 3, 3))
+        assert batched_factorisations(jax.jit(jnp.linalg.cholesky), batch) != []
 
 
 def test_expected_matrix_counts_the_functions_that_are_in_every_set():
