@@ -1,6 +1,13 @@
-"""Finite bases: random Fourier features, whose weights have a standard normal prior, and inducing inputs."""
+"""Finite bases: random Fourier features, inducing inputs, and eigenfunctions on a grid."""
 
+from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis, grid_axes
 from vastgp.bases.inducing import InducingBasis
 from vastgp.bases.random_fourier import RandomFourierBasis, seed_key
 
-__all__ = ["InducingBasis", "RandomFourierBasis", "seed_key"]
+__all__ = [
+    "GridEigenfunctionBasis",
+    "InducingBasis",
+    "RandomFourierBasis",
+    "grid_axes",
+    "seed_key",
+]

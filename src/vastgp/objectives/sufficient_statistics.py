@@ -1,8 +1,8 @@
 """What a linear model needs of its data: sums over rows that add up whatever the parts were.
 
-For features ``Phi`` and targets ``y`` these are ``n``, ``sum y``, ``y^T y``, ``Phi^T 1``, ``Phi^T y`` and ``Phi^T Phi``:
-all of them blocks of one matrix of moments, ``[Phi y 1]^T [Phi y 1]``. Objectives that use nothing else cost the same
-whatever n is (Evans 2022, section 5.2).
+For features ``Phi`` and targets ``y``: ``n``, ``sum y``, ``y^T y``, ``Phi^T 1``, ``Phi^T y`` and ``Phi^T Phi``, all of
+them blocks of one matrix of moments, ``[Phi y 1]^T [Phi y 1]``. Objectives that use nothing else cost the same whatever
+n is (section 5.2 of the thesis).
 """
 
 from __future__ import annotations

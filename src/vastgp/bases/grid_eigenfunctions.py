@@ -1,0 +1,349 @@
+"""Eigenfunctions of a product kernel, from a grid of more inducing points than could ever be stored (GRIEF).
+
+With inducing points on a grid ``U`` of ``m_1 x ... x m_d`` points and a kernel that is a product over the inputs,
+``K_UU`` is a Kronecker product, and so are its eigenvectors. An eigenfunction is therefore a product of one
+eigenfunction of one input each, and the search for the largest eigenvalues goes input by input: neither costs more than
+time linear in d (Evans and Nair 2018; chapter 4 of the thesis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.linalg import eigh
+
+from vastgp._precision import precision
+from vastgp.kernels import RBF, GridKernel, Kernel, Product
+
+# Added to the diagonal of the kernel matrix of every axis, relative to its variance.
+_JITTER = 1e-12
+# Eigenvalues of one axis below this share of its largest are rounding errors, and their functions are left out.
+_NEGLIGIBLE = 1e-11
+# Eigenvalues of one axis closer than this, relative to the largest, are taken as one where eigenvectors move.
+_DEGENERATE = 1e-9
+
+
+class GridEigenfunctionBasis(eqx.Module):
+    """The ``p`` leading eigenfunctions of a product kernel on a grid of inducing points.
+
+    ``phi_i(x) = lambda_i^-1/2 K_xU q_i`` (eq. (4.1)), so that ``phi(x)^T phi(z)`` is the Nystrom approximation of
+    the kernel and the weights have a standard normal prior (``S = I``). Each is a product over the inputs,
+
+        phi_i(x) = prod_l psi_l,i(l) (x_l),     psi_l,j (x) = (lambda_j^(l))^-1/2 k_l(x, U_l) q_j^(l),
+
+    which is Theorem 4.2 with (4.9). As ``sum_j psi_l,j(x)^2`` is at most ``k_l(x, x) = 1``, no factor exceeds one:
+    dividing by the eigenvalue factor by factor is as stable as the logarithms of (4.9), and costs none.
+
+    Make one with `build`. Hyperparameters move the functions smoothly while the selection is held (`with_kernel`).
+
+    Attributes
+    ----------
+    kernel : Kernel
+        A product over the inputs, see `axis_kernels`.
+    grid : Array of shape (d, g)
+        Points of every axis, in the units of the kernel; axes with fewer points repeat their last one.
+    selection : Array of int, shape (p, d)
+        Which eigenfunction of every axis, from the leading one: ``S_p`` of the thesis.
+    transforms : Array of shape (d, g, g)
+        ``Q^(l) (Lambda^(l))^-1/2`` of every axis, zero where there is no point.
+    log_eigenvalues : Array of shape (p,)
+        Of ``K_UU``, the kernel's variance included, in descending order.
+    sizes : tuple of int
+        Points of every axis.
+    """
+
+    kernel: Kernel
+    grid: Any
+    selection: Any
+    transforms: Any
+    log_eigenvalues: Any
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    @classmethod
+    def build(
+        cls, kernel: Kernel, axes: Sequence[np.ndarray], num_basis: int
+    ) -> GridEigenfunctionBasis:
+        """Return the eigenfunctions of the ``num_basis`` largest eigenvalues.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        axes : sequence of ndarray of shape (m_l,)
+            Points of every axis, distinct, in the units of the kernel: one axis for every input.
+        num_basis : int
+            ``p``. Eigenvalues that are rounding errors are left out, so there may be fewer.
+
+        Raises
+        ------
+        ValueError
+            For a kernel that is no product over the inputs, an axis with repeated points, or more functions than the
+            grid has points.
+        """
+        axes = [np.unique(np.asarray(axis, dtype=np.float64)) for axis in _checked_axes(axes)]
+        axis_kernels(kernel, len(axes))  # refuses what does not factor
+        sizes = tuple(len(axis) for axis in axes)
+        check_num_basis(num_basis, sizes)
+        grid = np.stack([np.pad(axis, (0, max(sizes) - len(axis)), mode="edge") for axis in axes])
+        with precision("float64"):
+            factors = np.asarray(_axis_matrices(kernel, grid, grid))
+        transforms = np.zeros_like(factors)
+        logs = []
+        for position, size in enumerate(sizes):
+            values, vectors = _eigen(factors[position, :size, :size])
+            transforms[position, :size, :size] = vectors / np.sqrt(values)
+            kept = values > _NEGLIGIBLE * values[0]
+            logs.append(np.log(values[kept]))
+        selection, log_values = largest_products(logs, num_basis)
+        log_values = log_values + float(np.log(np.asarray(kernel.total_variance())))
+        return cls(kernel, grid, selection, transforms, log_values, sizes)
+
+    @property
+    def num_basis(self) -> int:
+        """Number of eigenfunctions ``p``."""
+        return int(self.selection.shape[0])
+
+    def with_kernel(self, kernel: Kernel) -> GridEigenfunctionBasis:
+        """Return the same selection of eigenfunctions under other hyperparameters, differentiable in them."""
+        grid = jnp.asarray(self.grid)
+        factors = _axis_matrices(kernel, grid, grid)
+        inside = np.arange(grid.shape[1]) < np.asarray(self.sizes)[:, None]
+        both = jnp.asarray(inside[:, :, None] & inside[:, None, :])
+        # points that are none get eigenvalues that come last and eigenvectors of their own
+        own = jnp.asarray(_JITTER * 1e-3 * np.eye(grid.shape[1]), grid.dtype)
+        values, vectors = _smooth_eigen(jnp.where(both, factors, own))
+        transforms = jnp.where(inside[:, None, :], vectors / jnp.sqrt(values)[:, None, :], 0.0)
+        chosen = jnp.take_along_axis(jnp.log(values).T, jnp.asarray(self.selection), axis=0)
+        log_values = jnp.sum(chosen, axis=1) + jnp.log(
+            jnp.asarray(kernel.total_variance(), grid.dtype)
+        )
+        return GridEigenfunctionBasis(
+            kernel, self.grid, self.selection, transforms, log_values, self.sizes
+        )
+
+    def features(self, X: Float[Array, "n d"], indices: Int[Array, " b"]) -> Float[Array, "n b"]:
+        """Return chosen eigenfunctions at the rows of ``X``."""
+        axis_functions = self._axis_functions(X)
+        chosen = jnp.asarray(self.selection)[indices]
+
+        def times(product: Array, axis: tuple[Array, Array]) -> tuple[Array, None]:
+            functions, which = axis
+            return product * functions[which], None
+
+        scale = jnp.sqrt(jnp.asarray(self.kernel.total_variance(), X.dtype))
+        start = jnp.full((indices.shape[0], X.shape[0]), scale, X.dtype)
+        # rows last: a function of an axis is one contiguous line
+        return jax.lax.scan(times, start, (axis_functions, chosen.T))[0].T
+
+    def _axis_functions(self, X: Float[Array, "n d"]) -> Float[Array, "d g n"]:
+        """Return ``psi_l,j (x)`` of every axis."""
+        transforms = jnp.asarray(self.transforms, X.dtype)
+        cross = _axis_matrices(self.kernel, jnp.asarray(self.grid, X.dtype), X.T)
+        return jnp.einsum("dgj,dgn->djn", transforms, cross, precision="highest")
+
+
+# ---------------------------------------------------------------- kernels of one input
+
+
+def axis_kernels(kernel: Kernel, num_features: int) -> list[Kernel]:
+    """Return the kernel of every input, of unit variance, whose product the kernel is.
+
+    Raises
+    ------
+    ValueError
+        When it does not factor over the inputs, or has another number of them.
+    """
+    if isinstance(kernel, RBF):
+        scales = np.shape(kernel.lengthscales)
+        if scales not in ((), (1,), (num_features,)):
+            raise ValueError(
+                f"kernel has {scales[0]} lengthscales but the data have {num_features} features; give one "
+                "lengthscale, or one for each feature."
+            )
+        each = jnp.broadcast_to(jnp.asarray(kernel.lengthscales), (num_features,))
+        return [RBF(each[i : i + 1], 1.0) for i in range(num_features)]
+    if isinstance(kernel, GridKernel) and all(len(group) == 1 for group in kernel.groups):
+        if len(kernel.parts) != num_features:
+            raise ValueError(
+                f"kernel has {len(kernel.parts)} parts but the data have {num_features} features; give one part for "
+                "each feature."
+            )
+        return list(kernel.parts)
+    if isinstance(kernel, Product) and all(isinstance(part, RBF) for part in kernel.parts):
+        columns = [axis_kernels(part, num_features) for part in kernel.parts]
+        return [Product(tuple(parts)) for parts in zip(*columns, strict=True)]
+    raise ValueError(
+        f"kernel={kernel!r} does not factor over the inputs, so its matrix on a grid is no Kronecker product: its "
+        "eigenfunctions cannot be found input by input. Use RBF, whose product is one, a name such as 'matern32' (a "
+        "product of one such kernel for each input), or a GridKernel with one part for each input."
+    )
+
+
+def _axis_matrices(kernel: Kernel, A: Any, B: Any) -> Float[Array, "d a b"]:
+    """Return ``k_l(a, b)`` of unit variance between the points of every axis: rows of A and of B."""
+    A, B = jnp.asarray(A), jnp.asarray(B)
+    if isinstance(kernel, RBF):
+        scales = jnp.asarray(kernel.lengthscales, A.dtype).reshape(-1, 1)
+        left, right = A / scales, B / scales
+        return kernel.correlation((left[:, :, None] - right[:, None, :]) ** 2)
+    parts = axis_kernels(kernel, A.shape[0])
+    return jnp.stack(
+        [
+            part(a[:, None], b[:, None]) / jnp.asarray(part.total_variance(), A.dtype)
+            for part, a, b in zip(parts, A, B, strict=True)
+        ]
+    )
+
+
+def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvalues of one axis, all positive and in descending order, and eigenvectors."""
+    values, vectors = eigh(matrix + _JITTER * np.eye(len(matrix)))
+    return np.maximum(values[::-1], _JITTER * 1e-3), vectors[:, ::-1]
+
+
+@jax.custom_jvp
+def _smooth_eigen(matrices: Float[Array, "d g g"]) -> tuple[Array, Array]:
+    """Return eigenvalues (descending, positive) and eigenvectors, with derivatives that stay finite.
+
+    ``dq_i = sum_j q_j q_j^T dK q_i / (lambda_i - lambda_j)``; where two eigenvalues agree to rounding the vectors may
+    turn into each other freely, the span of the two does not move by that, and the term is left out.
+    """
+    jitter = _JITTER * jnp.eye(matrices.shape[-1], dtype=matrices.dtype)
+    values, vectors = jnp.linalg.eigh(matrices + jitter)
+    return jnp.maximum(values[:, ::-1], _JITTER * 1e-3), vectors[:, :, ::-1]
+
+
+@_smooth_eigen.defjvp
+def _smooth_eigen_jvp(primals: tuple, tangents: tuple) -> tuple:
+    ((matrices,), (moved,)) = primals, tangents
+    values, vectors = _smooth_eigen(matrices)
+    turned = jnp.einsum("dai,dab,dbj->dij", vectors, moved, vectors, precision="highest")
+    gaps = values[:, None, :] - values[:, :, None]  # lambda_j - lambda_i for column j
+    near = jnp.abs(gaps) <= _DEGENERATE * values[:, :1, None]
+    mixing = jnp.where(near, 0.0, turned / jnp.where(near, 1.0, gaps))
+    by_values = jnp.diagonal(turned, axis1=1, axis2=2)
+    by_vectors = jnp.einsum("dai,dij->daj", vectors, mixing, precision="highest")
+    return (values, vectors), (by_values, by_vectors)
+
+
+# ---------------------------------------------------------------- selection
+
+
+def largest_products(logs: Sequence[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest entries of a Kronecker product of positive vectors, found factor by factor.
+
+    Whatever is not among the ``count`` largest products of the first factors cannot be part of one of the largest of
+    all: keeping as many after every factor is enough (Algorithm 4.1). Time ``O(d m count)``.
+
+    Parameters
+    ----------
+    logs : sequence of ndarray of shape (m_l,)
+        Logarithms of the factors.
+    count : int
+        How many; all, where there are fewer.
+
+    Returns
+    -------
+    indices : ndarray of int, shape (p, d)
+    values : ndarray of shape (p,)
+        Logarithms, in descending order. Ties are broken by the indices.
+    """
+    values = np.zeros(1)
+    indices = np.zeros((1, 0), dtype=np.int64)
+    for factor in logs:
+        sums = (values[:, None] + np.asarray(factor)[None, :]).ravel()
+        keep = np.argsort(-sums, kind="stable")[:count]
+        values = sums[keep]
+        which, own = np.divmod(keep, len(factor))
+        indices = np.column_stack([indices[which], own])
+    return indices, values
+
+
+def check_num_basis(num_basis: int, sizes: Sequence[int], name: str = "num_basis") -> None:
+    """Raise ``ValueError`` for more eigenfunctions than the grid has points.
+
+    Parameters
+    ----------
+    num_basis : int
+    sizes : sequence of int
+        Points of every axis.
+    name : str
+        Of the argument.
+    """
+    points = np.prod([float(size) for size in sizes])
+    if num_basis > points:
+        raise ValueError(
+            f"{name}={num_basis} is more than the {int(points)} points of the grid ({' x '.join(map(str, sizes))}): "
+            f"there are only so many eigenfunctions. Lower {name}, or raise grid_size."
+        )
+
+
+def _checked_axes(axes: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    for position, axis in enumerate(axes):
+        axis = np.asarray(axis)
+        if axis.ndim != 1 or axis.size == 0 or not np.all(np.isfinite(axis)):
+            raise ValueError(
+                f"axes[{position}] has shape {axis.shape}. Expected at least one finite point, in one dimension."
+            )
+        if len(np.unique(axis)) < axis.size:
+            raise ValueError(
+                f"axes[{position}] repeats points ({len(np.unique(axis))} of {axis.size} are distinct): its kernel "
+                "matrix would be singular. Give each point once; a constant input has one point."
+            )
+    return axes
+
+
+# ---------------------------------------------------------------- grids
+
+
+def grid_axes(
+    X: np.ndarray, grid_size: int, placement: str = "even", limits: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """Return the inducing points of every input.
+
+    Inputs with at most ``grid_size`` different values have these as points; a constant one has one point.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        Some rows.
+    grid_size : int
+        Points of an axis, at least 2.
+    placement : {"even", "k-means"}, default "even"
+        Evenly spaced from the least to the largest value; or centres of clusters of the values, and both extremes.
+    limits : ndarray of shape (2, d), optional
+        Least and largest values, where they are known of more rows than these.
+    """
+    if placement not in ("even", "k-means"):
+        raise ValueError(f"placement must be 'even' or 'k-means', received {placement!r}.")
+    if grid_size < 2:
+        raise ValueError(f"grid_size must be at least 2, received {grid_size}.")
+    low, high = (X.min(axis=0), X.max(axis=0)) if limits is None else limits
+    axes = []
+    for column, least, most in zip(X.T, low, high, strict=True):
+        distinct = np.unique(np.concatenate([column, [least, most]]))
+        if len(distinct) <= grid_size:
+            axes.append(distinct)
+        elif placement == "even":
+            axes.append(np.linspace(least, most, grid_size))
+        else:
+            axes.append(_cluster_centres(column, distinct, grid_size))
+    return axes
+
+
+def _cluster_centres(column: np.ndarray, distinct: np.ndarray, size: int) -> np.ndarray:
+    """Return both extremes, and centres of clusters of the values between them."""
+    extremes = distinct[[0, -1]]
+    if size == 2:
+        return extremes
+    from sklearn.cluster import KMeans
+
+    # quantiles as first centres: nothing is random
+    start = np.quantile(distinct, (np.arange(size - 2) + 0.5) / (size - 2))
+    found = KMeans(size - 2, init=start[:, None], n_init=1).fit(column[:, None])
+    return np.unique(np.concatenate([extremes, found.cluster_centers_[:, 0]]))

@@ -1,0 +1,424 @@
+"""Priors of the weights of a fixed basis, their hyperparameters, and the hyper-priors on these.
+
+Hyperparameters are one vector ``theta`` whose entries have independent normal hyper-priors: logarithms of positive
+numbers (log-normal hyper-priors: the normal density of the logarithm holds the Jacobian) and mirrors, which have
+standard normals. Entry 0 is the logarithm of the noise variance (section 5.2.4). Units are standardised.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.linalg import cho_solve, solve_triangular
+
+from vastgp._precision import precision
+from vastgp.kernels import Kernel
+from vastgp.kernels.spectral import log_spectral_density
+from vastgp.linalg.cholesky import factorize
+from vastgp.objectives.reweighted_evidence import (
+    EvidenceData,
+    covariance_evidence,
+    diagonal_evidence,
+    orthogonal_evidence,
+    reflect,
+    spectral_evidence,
+)
+
+# Hyper-prior variance of a kernel's hyperparameters, relative to their squared mode: within a factor of two or so.
+_KERNEL_VARIANCE = 4.0
+_HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+
+
+def log_normal(mode: Any, variance: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the logarithm of a log-normal variable, from its mode and variance.
+
+    With ``x = exp(s^2)`` mode and variance are ``exp(mu) / x`` and ``(x - 1) x exp(2 mu)``: ``x^4 - x^3 = variance /
+    mode^2``, whose root above 1 is found by Newton steps from above.
+
+    Parameters
+    ----------
+    mode, variance : float or ndarray
+        Positive.
+    """
+    mode = np.asarray(mode, dtype=np.float64)
+    ratio = np.asarray(variance, dtype=np.float64) / mode**2
+    x = 1.0 + np.minimum(ratio, ratio**0.25)
+    for _ in range(60):
+        x = x - (x**4 - x**3 - ratio) / (4.0 * x**3 - 3.0 * x**2)
+    # near 1 the difference from it is what counts: (x - 1) x^3 = ratio
+    squared = np.log1p(ratio / x**3)
+    return np.log(mode) + squared, np.sqrt(squared)
+
+
+class WeightPrior(eqx.Module):
+    """A family of priors ``w ~ N(0, C(theta))`` of the weights.
+
+    Attributes
+    ----------
+    centre, spread : ndarray of shape (D,)
+        Means and standard deviations of the hyper-prior of ``theta``.
+    """
+
+    centre: Any
+    spread: Any
+
+    @property
+    def size(self) -> int:
+        """Number of hyperparameters."""
+        return int(self.centre.shape[0])
+
+    @abc.abstractmethod
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        """Return ``log p(y | theta)``."""
+
+    @abc.abstractmethod
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and covariance of the weights given ``theta``, on the host."""
+
+    @abc.abstractmethod
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Return hyperparameters by name from vectors of shape (..., D), positive ones as they are."""
+
+    def log_hyper_prior(self, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        """Return the log density of ``theta``."""
+        scaled = (theta - jnp.asarray(self.centre)) / jnp.asarray(self.spread)
+        constant = jnp.sum(jnp.log(jnp.asarray(self.spread))) + self.size * _HALF_LOG_2PI
+        return -0.5 * jnp.sum(scaled**2) - constant
+
+    def start(self) -> np.ndarray:
+        """Return where the hyper-prior of the positive numbers, and not of their logarithms, is highest."""
+        centre = np.array(self.centre)
+        positive = self.positive
+        centre[positive] -= np.asarray(self.spread)[positive] ** 2
+        return centre
+
+    @property
+    def positive(self) -> np.ndarray:
+        """Which entries are logarithms, shape (D,)."""
+        return np.ones(self.size, dtype=bool)
+
+    def scale(self, data: EvidenceData) -> np.ndarray:
+        """Return roughly how far entries of ``theta`` may move given the data: where adaptation begins."""
+        precision_of_noise = 1.0 / self.spread[0] ** 2 + 0.5 * float(data.num_rows)
+        return np.concatenate([[precision_of_noise**-0.5], self.spread[1:]])
+
+    def kernel_at(self, theta: np.ndarray) -> Kernel | None:
+        """Return the kernel at these hyperparameters, for priors that have one."""
+        return None
+
+
+class DiagonalPrior(WeightPrior):
+    """``C = diag(gamma)``, one variance for each weight or for each group of them; O(m^3).
+
+    Attributes
+    ----------
+    groups : ndarray of int, shape (m,)
+        Which variance a weight has.
+    """
+
+    groups: Any
+
+    @classmethod
+    def make(
+        cls,
+        num_basis: int,
+        noise: float,
+        *,
+        noise_variance: float = 0.04,
+        mode: float = 1.0,
+        variance: float = 100.0,
+        groups: np.ndarray | None = None,
+    ) -> DiagonalPrior:
+        """Return the prior whose log-normal hyper-priors have these modes and variances (section 5.4.2)."""
+        groups = np.arange(num_basis) if groups is None else np.asarray(groups)
+        centre, spread = _noise_and(noise, noise_variance, mode, variance, int(groups.max()) + 1)
+        return cls(centre, spread, groups)
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        return diagonal_evidence(data, theta[1:][jnp.asarray(self.groups)], theta[0])
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return diagonal_weights(data, theta[1:][np.asarray(self.groups)], theta[0])
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            "noise_variance": np.exp(theta[..., 0]),
+            "weight_variances": np.exp(theta[..., 1:]),
+        }
+
+
+class OrthogonalPrior(WeightPrior):
+    """Independent weights of the functions that are orthogonal on the data; O(m).
+
+    Variance ``s_i^2 g_i`` of the weight of an orthonormal function, ``s_i`` its singular value: with ``g = 1`` that is
+    the prior of the basis itself. Weights of what is orthogonal to the data keep that prior.
+    """
+
+    @classmethod
+    def make(
+        cls,
+        rank: int,
+        noise: float,
+        *,
+        noise_variance: float = 0.04,
+        mode: float = 1.0,
+        variance: float = 100.0,
+    ) -> OrthogonalPrior:
+        """Return the prior whose log-normal hyper-priors have these modes and variances."""
+        return cls(*_noise_and(noise, noise_variance, mode, variance, rank))
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        return orthogonal_evidence(data, theta[1:], theta[0])
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return orthonormal_weights(data, theta[1:], theta[0], np.zeros((0, data.rank)))
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            "noise_variance": np.exp(theta[..., 0]),
+            "relative_variances": np.exp(theta[..., 1:]),
+        }
+
+
+class SpectralPrior(WeightPrior):
+    """Any covariance of the orthogonal functions' weights: variances, turned by Householder reflections; O(h m).
+
+    Attributes
+    ----------
+    num_reflections : int
+        ``h``. All ``h = rank`` reach every covariance, in O(m^2).
+    """
+
+    num_reflections: int = eqx.field(static=True)
+
+    @classmethod
+    def make(
+        cls,
+        rank: int,
+        noise: float,
+        num_reflections: int,
+        *,
+        noise_variance: float = 0.04,
+        mode: float = 1.0,
+        variance: float = 100.0,
+    ) -> SpectralPrior:
+        """Return the prior with log-normal variances and mirrors that face any way with equal probability."""
+        centre, spread = _noise_and(noise, noise_variance, mode, variance, rank)
+        count = num_reflections * rank
+        centre = np.concatenate([centre, np.zeros(count)])
+        return cls(centre, np.concatenate([spread, np.ones(count)]), num_reflections)
+
+    def _split(self, theta: Any) -> tuple[Any, Any]:
+        rank = (self.size - 1) // (1 + self.num_reflections)
+        mirrors = theta[..., 1 + rank :]
+        return theta[..., 1 : 1 + rank], mirrors.reshape(
+            *theta.shape[:-1], self.num_reflections, rank
+        )
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        scales, mirrors = self._split(theta)
+        return spectral_evidence(data, mirrors, scales, theta[0])
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scales, mirrors = self._split(theta)
+        return orthonormal_weights(data, scales, theta[0], mirrors)
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        scales, mirrors = self._split(theta)
+        return {
+            "noise_variance": np.exp(theta[..., 0]),
+            "relative_variances": np.exp(scales),
+            "reflections": mirrors,
+        }
+
+    @property
+    def positive(self) -> np.ndarray:
+        mirrors = self.num_reflections * ((self.size - 1) // (1 + self.num_reflections))
+        return np.arange(self.size) < self.size - mirrors
+
+    def start(self) -> np.ndarray:
+        """Return the mode, with mirrors in pairs that undo each other."""
+        theta = super().start()
+        rank = (self.size - 1) // (1 + self.num_reflections)
+        pairs = -(-self.num_reflections // 2)
+        mirrors = np.random.default_rng(0).standard_normal((pairs, rank)).repeat(2, axis=0)
+        theta[1 + rank :] = mirrors[: self.num_reflections].ravel()
+        return theta
+
+
+class KernelPrior(WeightPrior):
+    """The weights' prior is a kernel's: its hyperparameters are learned, and the functions stay.
+
+    For waves (random Fourier features, Laplace eigenfunctions) made for a kernel ``k_1``, weights of variance
+    ``s_2(omega_i) / s_1(omega_i)`` make the kernel ``k_2`` instead (Theorem 5.1): ``C`` is diagonal. For an
+    interpolant between points, ``C = L^-1 K_2(Z, Z) L^-T`` (section 5.3.3). Either is O(m^3).
+
+    Attributes
+    ----------
+    kernel : Kernel
+        ``k_1``, for which ``C = I``.
+    places : ndarray
+        Frequencies of shape (m, d), or points ``Z`` of shape (m, d).
+    whitening : ndarray of shape (m, m), or None
+        ``L^-T`` for an interpolant; None for waves.
+    """
+
+    kernel: Kernel
+    places: Any
+    whitening: Any
+
+    @classmethod
+    def make(
+        cls,
+        kernel: Kernel,
+        noise: float,
+        places: np.ndarray,
+        whitening: np.ndarray | None = None,
+        *,
+        noise_variance: float = 0.04,
+    ) -> KernelPrior:
+        """Return the prior whose hyper-priors have their modes at the kernel's own hyperparameters."""
+        leaves = _flat_logs(kernel)
+        noise_centre, noise_spread = log_normal(noise, noise_variance)
+        _, spread = log_normal(1.0, _KERNEL_VARIANCE)
+        centre = np.concatenate([[noise_centre], leaves + spread**2])
+        spreads = np.concatenate([[noise_spread], np.full(len(leaves), spread)])
+        if whitening is None:  # refuses kernels without a density
+            with precision("float64"):
+                log_spectral_density(kernel, jnp.asarray(places[:1]))
+        kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
+        return cls(centre, spreads, kernel, places, whitening)
+
+    def _kernel(self, theta: Any) -> Kernel:
+        leaves, structure = jax.tree.flatten(self.kernel)
+        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+        parts = jnp.split(jnp.exp(theta[1:]), ends)
+        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, shaped)
+
+    def _log_variances(self, theta: Any) -> Array:
+        places = jnp.asarray(self.places)
+        own = log_spectral_density(self.kernel, places)
+        return log_spectral_density(self._kernel(theta), places) - own
+
+    def _covariance(self, theta: Any) -> Array:
+        places, whitening = jnp.asarray(self.places), jnp.asarray(self.whitening)
+        return whitening.T @ self._kernel(theta)(places, places) @ whitening
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        if self.whitening is None:
+            return diagonal_evidence(data, self._log_variances(theta), theta[0])
+        return covariance_evidence(data, self._covariance(theta), theta[0])
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with precision("float64"):
+            given = jnp.asarray(theta)
+            if self.whitening is None:
+                log_variances = np.asarray(self._log_variances(given))
+                return diagonal_weights(data, log_variances, theta[0])
+            return covariance_weights(data, np.asarray(self._covariance(given)), theta[0])
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        names = _leaf_names(self.kernel)
+        found = {"noise_variance": np.exp(theta[..., 0])}
+        first = 1
+        for name, leaf in zip(names, jax.tree.leaves(self.kernel), strict=True):
+            values = np.exp(theta[..., first : first + leaf.size])
+            found[name] = values.reshape(*theta.shape[:-1], *leaf.shape)
+            first += leaf.size
+        return found
+
+    def scale(self, data: EvidenceData) -> np.ndarray:
+        rough = super().scale(data)
+        return np.concatenate([rough[:1], 0.3 * rough[1:]])
+
+    def kernel_at(self, theta: np.ndarray) -> Kernel:
+        with precision("float64"):
+            return jax.tree.map(np.asarray, self._kernel(jnp.asarray(theta)))
+
+
+def _noise_and(
+    noise: float, noise_variance: float, mode: float, variance: float, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    noise_centre, noise_spread = log_normal(noise, noise_variance)
+    centre, spread = log_normal(mode, variance)
+    return (
+        np.concatenate([[noise_centre], np.full(count, centre)]),
+        np.concatenate([[noise_spread], np.full(count, spread)]),
+    )
+
+
+def _flat_logs(kernel: Kernel) -> np.ndarray:
+    return np.concatenate(
+        [np.log(np.asarray(leaf, np.float64)).ravel() for leaf in jax.tree.leaves(kernel)]
+    )
+
+
+def _leaf_names(kernel: Kernel) -> list[str]:
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
+    return [jax.tree_util.keystr(path).lstrip(".") for path in paths]
+
+
+# ---------------------------------------------------------------- posteriors of the weights
+
+
+def diagonal_weights(
+    data: EvidenceData, log_variances: np.ndarray, log_noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and covariance of the weights with ``C = diag(gamma)``: ``gamma^1/2 B^-1 gamma^1/2``."""
+    root, noise = np.exp(0.5 * log_variances), float(np.exp(log_noise))
+    B = np.asarray(data.gram) * np.outer(root, root) / noise
+    factor = factorize(B, 1.0, what="the posterior precision of the weights")
+    mean = root * factor.solve(root * np.asarray(data.target)) / noise
+    inverse = factor.into_inverse()
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    return mean, inverse * np.outer(root, root)
+
+
+def covariance_weights(
+    data: EvidenceData, covariance: np.ndarray, log_noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and covariance of the weights with any ``C``: ``C - C F M^-1 F^T C``."""
+    F = np.asarray(data.factor)
+    cross = covariance @ F
+    M = F.T @ cross
+    factor = factorize(0.5 * (M + M.T), float(np.exp(log_noise)), what="the covariance of the data")
+    lower = (np.tril(factor.lower), True)
+    mean = cross @ cho_solve(lower, np.asarray(data.projected))
+    half = solve_triangular(lower[0], cross.T, lower=True)
+    return mean, covariance - half.T @ half
+
+
+def orthonormal_weights(
+    data: EvidenceData, log_scales: np.ndarray, log_noise: float, reflections: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and covariance of the weights with the prior of `spectral_evidence`.
+
+    Weights ``w~`` of the orthonormal functions have the mean ``U (b - 1) / b U^T q`` and the covariance
+    ``U diag(s^2 g / b) U^T``. Those of the basis are ``w = V s^-1 w~`` and what is orthogonal to the data: the remark
+    in section 5.2.2 wants the latter in predictions, as it is all that is uncertain far from the data.
+    """
+    values, V = np.asarray(data.values), np.asarray(data.vectors)
+    rank = len(values)
+    own = values**2 * np.exp(log_scales)
+    b = 1.0 + own * np.exp(-log_noise)
+    turned = np.asarray(data.projected)
+    with precision("float64"):
+        if len(reflections):
+            turned = np.asarray(reflect(jnp.asarray(reflections), jnp.asarray(turned)))
+            columns = jax.vmap(lambda v: reflect(jnp.asarray(reflections[::-1]), v))
+            # rows of the result are U e_i
+            U = np.asarray(columns(jnp.eye(rank))).T
+        else:
+            U = np.eye(rank)
+    into = (V[:, :rank] / values) @ U
+    mean = into @ ((b - 1.0) / b * turned)
+    half = into * np.sqrt(own / b)
+    outside = V[:, rank:]
+    return mean, half @ half.T + outside @ outside.T
