@@ -5,7 +5,16 @@ import warnings
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from vastgp import ExactGPRegressor, QSGPClassifier
+from vastgp import (
+    ExactGPRegressor,
+    QSGPClassifier,
+    SVGPClassifier,
+    SVGPRegressor,
+    TSVGPClassifier,
+    TSVGPRegressor,
+)
+
+QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
 
 # The order of averaged probabilities is not that of the functions' means where the variances differ.
 AVERAGED = {"check_decision_proba_consistency": "probabilities average over the function"}
@@ -22,6 +31,18 @@ def test_scikit_learn_check(estimator, check):
     expected_failed_checks=lambda _: AVERAGED,
 )
 def test_scikit_learn_check_of_a_classifier(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+@parametrize_with_checks(
+    [kind(**QUICK) for kind in (TSVGPRegressor, SVGPRegressor, TSVGPClassifier, SVGPClassifier)],
+    expected_failed_checks=lambda estimator: (
+        AVERAGED if hasattr(estimator, "predict_proba") else {}
+    ),
+)
+def test_scikit_learn_check_of_inducing_points(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)

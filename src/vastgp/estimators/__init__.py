@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from vastgp.estimators.qsgp import QSGPRegressor
     from vastgp.estimators.qsgp_classifier import QSGPClassifier
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
+    from vastgp.estimators.svgp import SVGPClassifier, SVGPRegressor
+    from vastgp.estimators.tsvgp import TSVGPClassifier, TSVGPRegressor
 
 __all__ = [
     "ExactGPRegressor",
@@ -20,6 +22,10 @@ __all__ = [
     "QSGPClassifier",
     "QSGPRegressor",
     "RelevanceVectorRegressor",
+    "SVGPClassifier",
+    "SVGPRegressor",
+    "TSVGPClassifier",
+    "TSVGPRegressor",
     "load",
 ]
 

@@ -67,7 +67,7 @@ def check_likelihood(model: Any) -> Likelihood:
     if not isinstance(chosen, Likelihood) or isinstance(chosen, (Bernoulli, Softmax)):
         raise ValueError(
             f"likelihood must be one of {REGRESSION}, or a vastgp.likelihoods object of one of these; received "
-            f"{model.likelihood!r}. For classes, use QSGPClassifier."
+            f"{model.likelihood!r}. For classes, use {type(model).__name__.replace('Regressor', 'Classifier')}."
         )
     return chosen
 

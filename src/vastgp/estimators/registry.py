@@ -11,6 +11,10 @@ ESTIMATORS = {
     "QSGPClassifier": "vastgp.estimators.qsgp_classifier",
     "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
     "GridGP": "vastgp.estimators.grid",
+    "TSVGPRegressor": "vastgp.estimators.tsvgp",
+    "TSVGPClassifier": "vastgp.estimators.tsvgp",
+    "SVGPRegressor": "vastgp.estimators.svgp",
+    "SVGPClassifier": "vastgp.estimators.svgp",
 }
 
 

@@ -30,7 +30,7 @@ class Sites(NamedTuple):
     linear : Array of shape (n,), or (C, n) for a likelihood of C functions
         ``lambda_1`` of Chang et al. (t-SVGP).
     precision : Array of the same shape
-        ``lambda_2 = beta >= 0`` (erratum 8).
+        ``lambda_2 = beta >= 0`` (erratum 11).
     """
 
     linear: Any
@@ -82,7 +82,7 @@ def local_sites(
 
     With ``alpha = d/dmean`` and ``beta = -2 d/dvariance`` of the bound (Bonnet, Price), the natural gradient of the
     evidence bound has the fixed point ``lambda_2 = beta``, ``lambda_1 = beta mean + alpha`` (eqs. (12)-(13) of t-SVGP
-    with the sign of erratum 7).
+    with the sign of erratum 11).
     """
 
     def total(mean: Array, variance: Array) -> tuple[Array, Array]:
