@@ -33,10 +33,10 @@ from vastgp.objectives.svgp_bound import SiteSums, posterior_of, prior_factor
 from vastgp.posteriors.svgp import InducingPosterior
 from vastgp.training.block_sites import most_rows
 from vastgp.training.dual_start import start_from_dual_evidence
-from vastgp.training.svgp import fit_inducing
-from vastgp.training.svgp_passes import InducingFit, InducingOptions
 from vastgp.training.inducing_points import METHODS, select_inducing
 from vastgp.training.start import start_from_exact_gp
+from vastgp.training.svgp import fit_inducing
+from vastgp.training.svgp_passes import InducingFit, InducingOptions
 
 # Inducing points where `num_inducing` is left open, and rows that they are chosen from.
 _MOST_INDUCING, _CHOSEN_FROM = 512, 20_000

@@ -17,8 +17,8 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.linalg.cholesky import factorize
 from vastgp.objectives.evidence import pad_rows
-from vastgp.objectives.svgp_bound import Whitened, whitened_features
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
+from vastgp.objectives.svgp_bound import Whitened, whitened_features
 
 # Up to this many rows a joint sample factorises their covariance; beyond, it is a function made of waves.
 _MOST_DENSE = 2000

@@ -24,6 +24,8 @@ from vastgp.likelihoods import Likelihood
 from vastgp.objectives.dual_evidence import most_rate
 from vastgp.objectives.svgp_bound import Rows, SiteSums, prior_factor
 from vastgp.training.history import History
+from vastgp.training.loop import LoopResult, Stop, run_chunks
+from vastgp.training.start import bounds_of
 from vastgp.training.svgp_passes import (
     InducingFit,
     InducingOptions,
@@ -42,8 +44,6 @@ from vastgp.training.svgp_steps import (
     untied_e_step,
     untied_m_step,
 )
-from vastgp.training.loop import LoopResult, Stop, run_chunks
-from vastgp.training.start import bounds_of
 
 _CHUNK = 10
 # Records whose mean is compared with that of as many before.

@@ -17,8 +17,8 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.dual_evidence import most_rate
 from vastgp.objectives.svgp_bound import Rows, SiteSums, posterior_of, prior_factor
-from vastgp.training.svgp_steps import Params, tile_sums
 from vastgp.training.loop import OUT_OF_TIME, LoopResult
+from vastgp.training.svgp_steps import Params, tile_sums
 
 # Rows of a tile of a pass; batches are padded to a multiple of _PAD, so that sizes share compiled code.
 _TILE, _PAD = 4096, 64
