@@ -19,8 +19,10 @@ from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh
 
 from vastgp._precision import precision
-from vastgp.kernels import RBF, GridKernel, Kernel, Product
+from vastgp.kernels import RBF, GridKernel, Kernel, Matern12, Matern32, Matern52, Product
 
+# Kernels whose form has no hyperparameter but the lengthscale.
+_ALIKE = (RBF, Matern12, Matern32, Matern52)
 # Added to the diagonal of the kernel matrix of every axis, relative to its variance.
 _JITTER = 1e-12
 # Eigenvalues of one axis below this share of its largest are rounding errors, and their functions are left out.
@@ -184,14 +186,19 @@ def axis_kernels(kernel: Kernel, num_features: int) -> list[Kernel]:
     )
 
 
+@eqx.filter_jit
 def _axis_matrices(kernel: Kernel, A: Any, B: Any) -> Float[Array, "d a b"]:
     """Return ``k_l(a, b)`` of unit variance between the points of every axis: rows of A and of B."""
     A, B = jnp.asarray(A), jnp.asarray(B)
+    parts: list[Any]
+    parts = list(axis_kernels(kernel, A.shape[0]))
     if isinstance(kernel, RBF):
-        scales = jnp.asarray(kernel.lengthscales, A.dtype).reshape(-1, 1)
-        left, right = A / scales, B / scales
-        return kernel.correlation((left[:, :, None] - right[:, None, :]) ** 2)
-    parts = axis_kernels(kernel, A.shape[0])
+        parts = [kernel]
+    if len({type(part) for part in parts}) == 1 and type(parts[0]) in _ALIKE:
+        # all axes at once, whatever their number
+        scales = jnp.stack([jnp.asarray(part.lengthscales, A.dtype).ravel() for part in parts])
+        left, right = A / scales.reshape(-1, 1), B / scales.reshape(-1, 1)
+        return parts[0].correlation((left[:, :, None] - right[:, None, :]) ** 2)
     return jnp.stack(
         [
             part(a[:, None], b[:, None]) / jnp.asarray(part.total_variance(), A.dtype)

@@ -179,6 +179,11 @@ class Standardizer:
         return 1.0 if self._y is None else float(_scale(self._y, lambda _: "y")[0])
 
     @property
+    def x_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least and largest values of the inputs."""
+        return self._inputs.low, self._inputs.high
+
+    @property
     def constant_features_(self) -> np.ndarray:
         """Columns of the inputs that do not vary."""
         return np.flatnonzero(_is_constant(self._inputs))

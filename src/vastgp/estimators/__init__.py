@@ -10,18 +10,22 @@ from vastgp.estimators.registry import ESTIMATORS, estimator_class
 if TYPE_CHECKING:
     from vastgp.estimators.exact import ExactGPRegressor
     from vastgp.estimators.grid import GridGP
+    from vastgp.estimators.grief import GriefRegressor
     from vastgp.estimators.qsgp import QSGPRegressor
     from vastgp.estimators.qsgp_classifier import QSGPClassifier
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
+    from vastgp.estimators.reweighted import ReweightedBasisRegressor
     from vastgp.estimators.svgp import SVGPClassifier, SVGPRegressor
     from vastgp.estimators.tsvgp import TSVGPClassifier, TSVGPRegressor
 
 __all__ = [
     "ExactGPRegressor",
     "GridGP",
+    "GriefRegressor",
     "QSGPClassifier",
     "QSGPRegressor",
     "RelevanceVectorRegressor",
+    "ReweightedBasisRegressor",
     "SVGPClassifier",
     "SVGPRegressor",
     "TSVGPClassifier",

@@ -10,6 +10,8 @@ ESTIMATORS = {
     "QSGPRegressor": "vastgp.estimators.qsgp",
     "QSGPClassifier": "vastgp.estimators.qsgp_classifier",
     "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
+    "GriefRegressor": "vastgp.estimators.grief",
+    "ReweightedBasisRegressor": "vastgp.estimators.reweighted",
     "GridGP": "vastgp.estimators.grid",
     "TSVGPRegressor": "vastgp.estimators.tsvgp",
     "TSVGPClassifier": "vastgp.estimators.tsvgp",

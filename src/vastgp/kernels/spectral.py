@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from vastgp.kernels.stationary import RBF, Kernel, Matern12, Matern32, Matern52
 
-_TWICE_ORDER = {Matern12: 1, Matern32: 3, Matern52: 5}
+_TWICE_ORDER: dict[type, int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 
 
 def log_spectral_density(kernel: Kernel, frequencies: Float[Array, "b d"]) -> Float[Array, " b"]:
@@ -24,7 +24,7 @@ def log_spectral_density(kernel: Kernel, frequencies: Float[Array, "b d"]) -> Fl
     ValueError
         For a kernel whose density has no closed form here.
     """
-    if not isinstance(kernel, (RBF, *_TWICE_ORDER)):
+    if not isinstance(kernel, (RBF, Matern12, Matern32, Matern52)):
         raise ValueError(
             f"kernel={kernel!r} has no spectral density in closed form. Use RBF, Matern12, Matern32 or Matern52, "
             "or another prior than 'kernel'."

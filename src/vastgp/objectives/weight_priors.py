@@ -32,6 +32,10 @@ from vastgp.objectives.reweighted_evidence import (
 
 # Hyper-prior variance of a kernel's hyperparameters, relative to their squared mode: within a factor of two or so.
 _KERNEL_VARIANCE = 4.0
+# Logarithms of a kernel's hyperparameters may move so far: a factor of about a thousand.
+_KERNEL_ROOM = 7.0
+# Largest noise variance of a search, for a target of unit variance.
+_MOST_NOISE = 10.0
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
@@ -107,6 +111,13 @@ class WeightPrior(eqx.Module):
         """Return roughly how far entries of ``theta`` may move given the data: where adaptation begins."""
         precision_of_noise = 1.0 / self.spread[0] ** 2 + 0.5 * float(data.num_rows)
         return np.concatenate([[precision_of_noise**-0.5], self.spread[1:]])
+
+    def bounds(self, noise_floor: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return least and largest ``theta`` of a search: out of the way of what data determine, and finite."""
+        room = np.where(self.positive, 14.0, 10.0)
+        lower, upper = np.asarray(self.centre) - room, np.asarray(self.centre) + room
+        lower[0], upper[0] = np.log(noise_floor), np.log(max(_MOST_NOISE, 2.0 * noise_floor))
+        return lower, upper
 
     def kernel_at(self, theta: np.ndarray) -> Kernel | None:
         """Return the kernel at these hyperparameters, for priors that have one."""
@@ -184,6 +195,28 @@ class OrthogonalPrior(WeightPrior):
             "noise_variance": np.exp(theta[..., 0]),
             "relative_variances": np.exp(theta[..., 1:]),
         }
+
+
+class ScalePrior(WeightPrior):
+    """``C = g I``: the basis's own prior up to one amplitude; O(m)."""
+
+    @classmethod
+    def make(
+        cls, noise: float, *, noise_variance: float = 0.04, variance: float = 4.0
+    ) -> ScalePrior:
+        """Return the prior whose log-normal hyper-priors have these modes and variances."""
+        return cls(*_noise_and(noise, noise_variance, 1.0, variance, 1))
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        return orthogonal_evidence(data, jnp.broadcast_to(theta[1], (data.rank,)), theta[0])
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mirrors = np.zeros((0, data.rank))
+        scales = np.full(data.rank, theta[1])
+        return orthonormal_weights(data, scales, theta[0], mirrors, outside=float(np.exp(theta[1])))
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        return {"noise_variance": np.exp(theta[..., 0]), "relative_variance": np.exp(theta[..., 1])}
 
 
 class SpectralPrior(WeightPrior):
@@ -338,6 +371,12 @@ class KernelPrior(WeightPrior):
         rough = super().scale(data)
         return np.concatenate([rough[:1], 0.3 * rough[1:]])
 
+    def bounds(self, noise_floor: float) -> tuple[np.ndarray, np.ndarray]:
+        lower, upper = super().bounds(noise_floor)
+        own = np.asarray(self.centre)[1:] - np.asarray(self.spread)[1:] ** 2
+        lower[1:], upper[1:] = own - _KERNEL_ROOM, own + _KERNEL_ROOM
+        return lower, upper
+
     def kernel_at(self, theta: np.ndarray) -> Kernel:
         with precision("float64"):
             return jax.tree.map(np.asarray, self._kernel(jnp.asarray(theta)))
@@ -396,13 +435,18 @@ def covariance_weights(
 
 
 def orthonormal_weights(
-    data: EvidenceData, log_scales: np.ndarray, log_noise: float, reflections: np.ndarray
+    data: EvidenceData,
+    log_scales: np.ndarray,
+    log_noise: float,
+    reflections: np.ndarray,
+    outside: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance of the weights with the prior of `spectral_evidence`.
 
     Weights ``w~`` of the orthonormal functions have the mean ``U (b - 1) / b U^T q`` and the covariance
     ``U diag(s^2 g / b) U^T``. Those of the basis are ``w = V s^-1 w~`` and what is orthogonal to the data: the remark
-    in section 5.2.2 wants the latter in predictions, as it is all that is uncertain far from the data.
+    in section 5.2.2 wants the latter in predictions, as it is all that is uncertain far from the data. Their prior
+    variance is ``outside``.
     """
     values, V = np.asarray(data.values), np.asarray(data.vectors)
     rank = len(values)
@@ -420,5 +464,5 @@ def orthonormal_weights(
     into = (V[:, :rank] / values) @ U
     mean = into @ ((b - 1.0) / b * turned)
     half = into * np.sqrt(own / b)
-    outside = V[:, rank:]
-    return mean, half @ half.T + outside @ outside.T
+    rest = V[:, rank:]
+    return mean, half @ half.T + outside * (rest @ rest.T)

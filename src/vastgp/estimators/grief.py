@@ -1,0 +1,294 @@
+"""Grid-structured eigenfunctions: a compact basis of a kernel from a grid too large to store."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from vastgp.bases.grid_eigenfunctions import (
+    GridEigenfunctionBasis,
+    axis_kernels,
+    check_num_basis,
+    grid_axes,
+)
+from vastgp.data import Rows
+from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.estimators.reweighted_base import BaseReweightedRegressor, Features
+from vastgp.kernels import RBF, GridKernel, Kernel, from_name
+from vastgp.kernels.stationary import Stationary
+from vastgp.likelihoods import Gaussian
+from vastgp.objectives.grief_evidence import GriefEvidence
+from vastgp.objectives.weight_priors import (
+    DiagonalPrior,
+    OrthogonalPrior,
+    ScalePrior,
+    SpectralPrior,
+    WeightPrior,
+)
+from vastgp.training.progress import Progress
+from vastgp.training.start import fit_evidence
+
+PLACEMENTS = ("even", "k-means")
+WEIGHT_PRIORS = ("diagonal", "orthogonal", "spectral")
+_MOST_FUNCTIONS = 1000
+# From so many rows on, type-I inference orthogonalises the basis (section 5.4.2).
+_MANY_ROWS = 1_000_000
+# Rows that the grid is placed on, beside the extremes of all rows.
+_GRID_ROWS = 10_000
+
+
+class GriefRegressor(BaseReweightedRegressor):
+    """Regression with the leading eigenfunctions of a product kernel, found on a grid of inducing points (GP-GRIEF).
+
+    The grid has ``grid_size`` points for every input, 10^18 of them for elevators: far too many to store, but for a
+    kernel that is a product over the inputs an eigenfunction is a product, too, and the largest eigenvalues are found
+    input by input. The functions know where there are no data as well as where there are. One pass over the rows then
+    sums up what is needed of them; after it, nothing costs more for more rows.
+
+    Parameters
+    ----------
+    kernel : Kernel, str or None, default None
+        A product over the inputs: ``RBF`` (the default), products of RBFs, or a `GridKernel` with one part for each
+        input. A name stands for the product of one kernel of that form for each input.
+    num_eigenfunctions : int, optional
+        ``p``. None: 1000, or as many as the grid has points.
+    grid_size : int, default 10
+        Inducing points of an input, or its different values where these are fewer.
+    inference : {"type-ii", "type-i"}, default "type-ii"
+        Type II learns the kernel's hyperparameters and the noise by the evidence: of ``evidence_rows`` rows while the
+        functions move, of all rows for amplitude and noise. Type I holds the functions, gives every weight a prior
+        variance of its own, and averages over these and the noise by Markov chains: better where data are few.
+        It needs ``pip install vastgp[mcmc]``.
+    grid_placement : {"even", "k-means"}, default "even"
+        Evenly spaced from the least to the largest value of an input; or centres of clusters of its values and both
+        extremes.
+    prior : {"diagonal", "orthogonal", "spectral"}, optional
+        Of type-I inference: of the weights of the eigenfunctions, O(p^3) an evaluation; of the functions made
+        orthogonal on the data, O(p); or the latter turned by reflections, see `ReweightedBasisRegressor`. None:
+        diagonal up to a million rows, then orthogonal.
+    evidence_rows : int, default 5000
+        Random rows that hyperparameters are learned on in type-II inference; time is O(evidence_rows p^2) a step.
+    sampler : {"nuts", "mala"}, default "nuts"
+        Of type-I inference, as the next five. NUTS needs few steps, each of many gradients; MALA (of the thesis) many
+        steps of one gradient.
+    num_chains : int, default 4
+    num_warmup, num_steps, thin : int, optional
+        Steps of the warm-up, steps after it, and which of these are draws. None: 400, 400, 1 for NUTS and 1000, 10,000,
+        50 for MALA.
+    num_components : int, default 50
+        Draws that predictions average over.
+    num_reflections : int, default 4
+        Of ``prior="spectral"``.
+    start_rows : int, default 1000
+        Rows of the exact Gaussian process whose hyperparameters come first.
+    noise_floor : float, default 1e-6
+        Least noise variance relative to the variance of the target.
+    max_iter : int, default 100
+        Most iterations of L-BFGS.
+    tol : float, default 1e-4
+        Learning has converged when no derivative of the log evidence per row, by the logarithm of a hyperparameter, is
+        larger.
+    max_seconds : float, optional
+        Wall-clock budget of ``fit``. The one pass over the rows is done in any case.
+    random_state : int, RandomState or None, default 0
+    dtype : {"float64", "float32"}, default "float64"
+        Of features; sums and inference are in float64.
+    verbose : bool, default False
+
+    Attributes
+    ----------
+    num_eigenfunctions_ : int
+        Eigenfunctions in use.
+    grid_shape_ : tuple of int
+        Inducing points of every input; their product is the size of the grid.
+    posterior_ : WeightMixture, or ArviZ data
+        With type-I inference all draws of the hyperparameters (``arviz.InferenceData``; ``xarray.DataTree`` from ArviZ
+        1 on).
+    r_hat_, ess_ : float
+        Type I: largest R-hat and smallest effective sample size of the hyperparameters.
+    log_evidence_ : float
+        Type II: of all rows, in nats.
+    statistics_ : SufficientStatistics
+        What was summed over the rows.
+
+    References
+    ----------
+    Evans, T. W., Nair, P. B. (2018). Scalable Gaussian processes with grid-structured eigenfunctions (GP-GRIEF). ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vastgp import GriefRegressor
+    >>> X = np.random.default_rng(0).uniform(-3, 3, size=(300, 2))
+    >>> y = np.sin(X[:, 0]) * np.cos(X[:, 1])
+    >>> model = GriefRegressor(num_eigenfunctions=50).fit(X, y)
+    >>> bool(model.score(X, y) > 0.99)
+    True
+    >>> model.grid_shape_
+    (10, 10)
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        num_eigenfunctions: Any = None,
+        *,
+        grid_size: Any = 10,
+        inference: Any = "type-ii",
+        grid_placement: Any = "even",
+        prior: Any = None,
+        evidence_rows: Any = 5000,
+        sampler: Any = "nuts",
+        num_chains: Any = 4,
+        num_warmup: Any = None,
+        num_steps: Any = None,
+        thin: Any = None,
+        num_components: Any = 50,
+        num_reflections: Any = 4,
+        start_rows: Any = 1000,
+        noise_floor: Any = 1e-6,
+        max_iter: Any = 100,
+        tol: Any = 1e-4,
+        max_seconds: Any = None,
+        random_state: Any = 0,
+        dtype: Any = "float64",
+        verbose: Any = False,
+    ) -> None:
+        self.kernel = kernel
+        self.num_eigenfunctions = num_eigenfunctions
+        self.grid_size = grid_size
+        self.inference = inference
+        self.grid_placement = grid_placement
+        self.prior = prior
+        self.evidence_rows = evidence_rows
+        self.sampler = sampler
+        self.num_chains = num_chains
+        self.num_warmup = num_warmup
+        self.num_steps = num_steps
+        self.thin = thin
+        self.num_components = num_components
+        self.num_reflections = num_reflections
+        self.start_rows = start_rows
+        self.noise_floor = noise_floor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_choice("grid_placement", self.grid_placement, PLACEMENTS)
+        if self.prior is not None:
+            check_choice("prior", self.prior, WEIGHT_PRIORS)
+        check_positive(
+            "num_eigenfunctions", self.num_eigenfunctions, integer=True, none="at most 1000"
+        )
+        for name in ("evidence_rows", "num_reflections"):
+            check_positive(name, getattr(self, name), integer=True)
+        whole = isinstance(self.grid_size, (int, np.integer))
+        if not whole or isinstance(self.grid_size, bool) or self.grid_size < 2:
+            raise ValueError(
+                f"grid_size must be an integer of at least 2, received {self.grid_size!r}."
+            )
+
+    # ------------------------------------------------------------ the basis
+
+    def _make_features(self, rows: Rows) -> Features:
+        scaling = self.standardizer_
+        check_product(self.kernel, rows.d)
+        axes = self._axes(rows)
+        sizes = [len(axis) for axis in axes]
+        count = self.num_eigenfunctions or _MOST_FUNCTIONS
+        if self.num_eigenfunctions is not None:
+            check_num_basis(count, sizes, "num_eigenfunctions")
+        count = int(min(float(count), math.prod(map(float, sizes))))
+        start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
+        kernel, noise = as_product(start.kernel, rows.d), start.noise_variance
+        found = None
+        if self.inference == "type-ii":
+            chosen = np.sort(
+                np.random.default_rng(self._seed).choice(
+                    rows.n, min(rows.n, self.evidence_rows), replace=False
+                )
+            )
+            X, y = rows.take(chosen)
+            assert y is not None
+            evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
+            with Progress("hyperparameters", bool(self.verbose)) as progress:
+                found = fit_evidence(
+                    evidence, (kernel, Gaussian(noise)),  # type: ignore[arg-type]
+                    noise_floor=self.noise_floor, max_iter=self.max_iter, tol=self.tol,
+                    max_seconds=self._seconds_left(self.max_seconds),
+                    on_iteration=lambda step, value: progress.update(
+                        step / self.max_iter, f"log evidence {value:.6g}"
+                    ),
+                )  # fmt: skip
+            kernel, noise = found.params[0], float(found.params[1].noise_variance)
+        basis = GridEigenfunctionBasis.build(kernel, axes, count)
+        self._set_grid(basis)
+        return Features(basis, kernel, noise, found)
+
+    def _axes(self, rows: Rows) -> list[np.ndarray]:
+        """Return the inducing points of every input, between the extremes of all rows."""
+        scaling = self.standardizer_
+        size = min(rows.n, _GRID_ROWS)
+        chosen = np.unique(np.linspace(0, rows.n - 1, size).astype(np.int64))
+        X = scaling.transform_X(rows.take(chosen)[0])
+        limits = scaling.transform_X(np.stack(scaling.x_range))
+        constant = scaling.constant_features_
+        # what varies by rounding alone is one point
+        X[:, constant], limits[:, constant] = 0.0, 0.0
+        return grid_axes(X, int(self.grid_size), self.grid_placement, limits)
+
+    def _set_grid(self, basis: GridEigenfunctionBasis) -> None:
+        self.num_eigenfunctions_, self.grid_shape_ = basis.num_basis, basis.sizes
+
+    # ------------------------------------------------------------ the prior
+
+    def _make_prior(self, features: Features, data: Any) -> WeightPrior:
+        noise = features.noise_variance
+        if self.inference == "type-ii":
+            return ScalePrior.make(noise)
+        kind = self.prior
+        if kind is None:
+            kind = "diagonal" if float(data.num_rows) <= _MANY_ROWS else "orthogonal"
+        if kind == "diagonal":
+            return DiagonalPrior.make(data.num_basis, noise)
+        if kind == "orthogonal":
+            return OrthogonalPrior.make(data.rank, noise)
+        return SpectralPrior.make(data.rank, noise, int(self.num_reflections))
+
+    def _kernel_of(self, theta: np.ndarray) -> Kernel:
+        kernel = self._features.kernel
+        if isinstance(self._target.prior, ScalePrior):
+            # the amplitude that all rows asked for
+            return kernel.in_units(1.0, float(np.exp(0.5 * theta[0, 1])))
+        return kernel
+
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super()._restore_state(state, arrays)
+        self._set_grid(self._features.basis)
+
+
+def check_product(kernel: Any, num_features: int) -> None:
+    """Raise ``ValueError`` for a kernel that does not factor over the inputs."""
+    if isinstance(kernel, Kernel):
+        axis_kernels(kernel, num_features)
+    elif kernel is not None:
+        from_name(kernel)  # refuses names that are none
+
+
+def as_product(kernel: Kernel, num_features: int) -> Kernel:
+    """Return the product of one kernel of the same form and lengthscale for each input; RBFs are one already."""
+    if isinstance(kernel, RBF) or not isinstance(kernel, Stationary):
+        return kernel
+    scales = np.broadcast_to(np.asarray(kernel.lengthscales), (num_features,))
+    parts = [
+        kernel._replace(scales[i : i + 1].copy(), np.float64(1.0)) for i in range(num_features)
+    ]
+    groups = [[f"x{i}"] for i in range(num_features)]
+    return GridKernel(parts, groups, kernel.variance)

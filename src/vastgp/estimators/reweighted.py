@@ -1,0 +1,265 @@
+"""Regression with any fixed basis whose weights' prior is learned, or averaged over."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp._precision import precision
+from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, grid_axes, seed_key
+from vastgp.bases.kernel_columns import KernelColumnBasis
+from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
+from vastgp.data import Rows
+from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.estimators.grief import as_product, check_product
+from vastgp.estimators.reweighted_base import BaseReweightedRegressor, Features
+from vastgp.kernels import Kernel, from_name
+from vastgp.kernels.spectral import log_spectral_density
+from vastgp.objectives.weight_priors import (
+    DiagonalPrior,
+    KernelPrior,
+    OrthogonalPrior,
+    SpectralPrior,
+    WeightPrior,
+)
+
+BASES = ("random-fourier", "laplace", "interpolation", "relevance", "grief")
+PRIORS = ("kernel", "diagonal", "orthogonal", "spectral")
+_DEFAULT_FUNCTIONS = 500
+_GRID_SIZE = 10
+
+
+class ReweightedBasisRegressor(BaseReweightedRegressor):
+    """Regression with a basis that stays fixed while the prior of its weights moves.
+
+    With fixed functions, sums over the rows are made once. After that an evaluation of the evidence and of all its
+    derivatives costs the same for a thousand rows and for a billion, so that there is time to average over
+    hyperparameters (type I) and not only to maximise over them (type II). New rows update a fitted model.
+
+    Parameters
+    ----------
+    kernel : Kernel, str or None, default None
+        What the basis is made for, at the hyperparameters of an exact Gaussian process on ``start_rows`` rows. None:
+        RBF.
+    num_basis : int, optional
+        Functions ``m``. None: 500, or fewer where there are not so many.
+    basis : {"random-fourier", "laplace", "interpolation", "relevance", "grief"}, default "random-fourier"
+        Waves with frequencies drawn from the kernel's spectrum; sines on a box around the data, eigenfunctions of the
+        Laplace operator (for few inputs); the kernel's interpolant between random training inputs; kernel functions at
+        random training inputs, as in relevance vector machines; eigenfunctions on a grid, see `GriefRegressor`.
+    prior : {"kernel", "diagonal", "orthogonal", "spectral"}, default "kernel"
+        Of the weights. ``"kernel"``: that of a kernel whose few hyperparameters are inferred, by importance weights of
+        the waves or the kernel matrix of the interpolation points (the first three bases). ``"diagonal"``: a variance
+        for each weight (both waves of a frequency share theirs). ``"orthogonal"``: a variance for each function after
+        they were made orthogonal on the data, O(m) an evaluation in place of O(m^3). ``"spectral"``: any covariance of
+        these, by ``num_reflections`` reflections.
+    inference : {"type-ii", "type-i"}, default "type-ii"
+        Highest evidence, or Markov chains (``pip install vastgp[mcmc]``). A variance for each weight is more than the
+        evidence of few rows can tell: use type I there.
+    prior_mean : ndarray of shape (m,), optional
+        Prior mean of the weights (section 5.2.5), for example ``weights_`` of an earlier fit with the same basis.
+        None: zero.
+    num_reflections : int, default 4
+        Householder reflections of ``prior="spectral"``.
+    box_margin : float, default 0.5
+        How far the box of ``basis="laplace"`` reaches beyond the data, relative to half their range.
+    sampler, num_chains, num_warmup, num_steps, thin, num_components
+        Of type-I inference, see `GriefRegressor`.
+    start_rows, noise_floor, max_iter, tol, max_seconds, random_state, dtype, verbose
+        See `GriefRegressor`.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (m,)
+        Posterior mean of the weights, standardised target.
+    posterior_, r_hat_, ess_, log_evidence_, statistics_
+        See `GriefRegressor`.
+
+    References
+    ----------
+    Evans, T. W. Scaling Gaussian processes with tensor algebra and stochastic inference. Thesis, University of Toronto,
+    chapter 5.
+    Solin, A., Sarkka, S. (2020). Hilbert space methods for reduced-rank Gaussian process regression. Statistics and
+    Computing 30.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vastgp import ReweightedBasisRegressor
+    >>> X = np.linspace(0.0, 6.0, 200)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = ReweightedBasisRegressor("rbf", 50, basis="laplace").fit(X[:100], y[:100])
+    >>> model = model.partial_fit(X[100:], y[100:])
+    >>> model.statistics_.num_rows
+    200
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        num_basis: Any = None,
+        *,
+        basis: Any = "random-fourier",
+        prior: Any = "kernel",
+        inference: Any = "type-ii",
+        prior_mean: Any = None,
+        num_reflections: Any = 4,
+        box_margin: Any = 0.5,
+        sampler: Any = "nuts",
+        num_chains: Any = 4,
+        num_warmup: Any = None,
+        num_steps: Any = None,
+        thin: Any = None,
+        num_components: Any = 50,
+        start_rows: Any = 1000,
+        noise_floor: Any = 1e-6,
+        max_iter: Any = 200,
+        tol: Any = 1e-5,
+        max_seconds: Any = None,
+        random_state: Any = 0,
+        dtype: Any = "float64",
+        verbose: Any = False,
+    ) -> None:
+        self.kernel = kernel
+        self.num_basis = num_basis
+        self.basis = basis
+        self.prior = prior
+        self.inference = inference
+        self.prior_mean = prior_mean
+        self.num_reflections = num_reflections
+        self.box_margin = box_margin
+        self.sampler = sampler
+        self.num_chains = num_chains
+        self.num_warmup = num_warmup
+        self.num_steps = num_steps
+        self.thin = thin
+        self.num_components = num_components
+        self.start_rows = start_rows
+        self.noise_floor = noise_floor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_choice("basis", self.basis, BASES)
+        check_choice("prior", self.prior, PRIORS)
+        check_positive(
+            "num_basis", self.num_basis, integer=True, none=f"at most {_DEFAULT_FUNCTIONS}"
+        )
+        check_positive("num_reflections", self.num_reflections, integer=True)
+        check_positive("box_margin", self.box_margin)
+        if self.prior == "kernel" and self.basis in ("relevance", "grief"):
+            raise ValueError(
+                f"prior='kernel' and basis={self.basis!r}: other hyperparameters are other functions there, and not "
+                "other weights. Use prior='diagonal' or 'orthogonal', or another basis."
+            )
+        if isinstance(self.kernel, str):
+            from_name(self.kernel)
+
+    # ------------------------------------------------------------ the basis
+
+    def _make_features(self, rows: Rows) -> Features:
+        if self.basis == "grief":
+            check_product(self.kernel, rows.d)
+        start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
+        kernel = start.kernel
+        if self.basis == "laplace" or (self.basis == "random-fourier" and self.prior == "kernel"):
+            with precision("float64"):  # refuses kernels without a density
+                log_spectral_density(kernel, jnp.zeros((1, rows.d)))
+        make = getattr(self, f"_{self.basis.replace('-', '_')}")
+        basis, kernel = make(kernel, rows)
+        self._check_prior_mean(basis.num_basis)
+        return Features(basis, kernel, start.noise_variance)
+
+    def _check_prior_mean(self, num_basis: int) -> None:
+        if self.prior_mean is None:
+            return
+        mean = np.asarray(self.prior_mean, dtype=np.float64)
+        if mean.shape != (num_basis,) or not np.all(np.isfinite(mean)):
+            raise ValueError(
+                f"prior_mean has shape {mean.shape}. Expected ({num_basis},): a finite number for each of the "
+                f"{num_basis} basis functions."
+            )
+
+    def _prior_mean(self, num_basis: int) -> np.ndarray:
+        if self.prior_mean is None:
+            return np.zeros(num_basis)
+        return np.asarray(self.prior_mean, dtype=np.float64)
+
+    def _count(self) -> int:
+        return int(self.num_basis or _DEFAULT_FUNCTIONS)
+
+    def _random_fourier(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
+        return RandomFourierBasis(kernel, seed_key(self._seed), self._count(), "orthogonal"), kernel
+
+    def _laplace(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
+        scaling = self.standardizer_
+        low, high = scaling.transform_X(np.stack(scaling.x_range))
+        # a constant input: a box of the width of one standard deviation
+        half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + self.box_margin)
+        basis = LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, self._count())
+        return basis, kernel
+
+    def _interpolation(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
+        return KernelColumnBasis.interpolation(kernel, self._some_inputs(rows)), kernel
+
+    def _relevance(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
+        return KernelColumnBasis.relevance(kernel, self._some_inputs(rows)), kernel
+
+    def _grief(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
+        scaling = self.standardizer_
+        X = self._some_inputs(rows, 10_000)
+        limits = scaling.transform_X(np.stack(scaling.x_range))
+        constant = scaling.constant_features_
+        X[:, constant], limits[:, constant] = 0.0, 0.0
+        axes = grid_axes(X, _GRID_SIZE, limits=limits)
+        kernel = as_product(kernel, rows.d)
+        count = int(min(float(self._count()), math.prod(float(len(axis)) for axis in axes)))
+        return GridEigenfunctionBasis.build(kernel, axes, count), kernel
+
+    def _some_inputs(self, rows: Rows, most: int | None = None) -> np.ndarray:
+        """Return distinct random training inputs, standardised."""
+        count = min(most or self._count(), rows.n)
+        generator = np.random.default_rng(self._seed)
+        chosen = np.sort(generator.choice(rows.n, count, replace=False))
+        return np.unique(self.standardizer_.transform_X(rows.take(chosen)[0]), axis=0)
+
+    # ------------------------------------------------------------ the prior
+
+    def _make_prior(self, features: Features, data: Any) -> WeightPrior:
+        basis, noise = features.basis, features.noise_variance
+        if self.prior == "kernel":
+            return self._kernel_prior(features)
+        if self.prior == "orthogonal":
+            return OrthogonalPrior.make(data.rank, noise)
+        if self.prior == "spectral":
+            return SpectralPrior.make(data.rank, noise, int(self.num_reflections))
+        pairs = isinstance(basis, RandomFourierBasis)
+        groups = np.arange(basis.num_basis) // 2 if pairs else None
+        return DiagonalPrior.make(basis.num_basis, noise, groups=groups)
+
+    def _kernel_prior(self, features: Features) -> WeightPrior:
+        basis, kernel, noise = features.basis, features.kernel, features.noise_variance
+        if isinstance(basis, KernelColumnBasis):
+            return KernelPrior.make(kernel, noise, basis.inputs, np.asarray(basis.transform))
+        if isinstance(basis, LaplaceEigenfunctionBasis):
+            return KernelPrior.make(kernel, noise, basis.frequencies)
+        # features are made in `dtype`, and their frequencies are drawn in it
+        with precision(self.dtype):
+            frequencies, _ = basis.spectrum(
+                jnp.arange(basis.num_pairs), self.standardizer_.d, np.dtype(self.dtype)
+            )
+        waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
+        return KernelPrior.make(kernel, noise, waves)
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Posterior mean of the weights."""
+        return np.asarray(self._predictor.mean_weights)

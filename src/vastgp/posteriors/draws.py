@@ -1,0 +1,42 @@
+"""Draws of hyperparameters as what ArviZ works with."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+
+def import_arviz() -> Any:
+    """Return ArviZ.
+
+    Raises
+    ------
+    ImportError
+        Saying how to get it.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of its own future
+            import arviz
+    except ImportError as error:
+        raise ImportError(
+            "inference='type-i' hands out draws as ArviZ data, and ArviZ is not installed: pip install vastgp[mcmc]"
+        ) from error
+    return arviz
+
+
+def inference_data(posterior: dict[str, np.ndarray], sample_stats: dict[str, np.ndarray]) -> Any:
+    """Return draws as ``arviz.InferenceData``, or from ArviZ 1 on as the ``xarray.DataTree`` that replaced it.
+
+    Parameters
+    ----------
+    posterior : dict of ndarray of shape (chains, draws, ...)
+    sample_stats : dict of ndarray of shape (chains, draws)
+    """
+    arviz = import_arviz()
+    groups = {"posterior": posterior, "sample_stats": sample_stats}
+    if int(str(arviz.__version__).partition(".")[0]) >= 1:
+        return arviz.from_dict(groups)
+    return arviz.from_dict(**groups)

@@ -1,0 +1,423 @@
+"""Markov chains over hyperparameters: MALA and NUTS, several chains, warm-up adaptation, diagnostics.
+
+Transitions, step-size adaptation and diagnostics are blackjax's; it is imported where it is used, as it is an optional
+dependency. The scale of every coordinate is adapted here, from all chains together.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.objectives.reweighted_evidence import EvidenceData
+from vastgp.objectives.weight_priors import OrthogonalPrior, SpectralPrior, WeightPrior
+from vastgp.training.history import History
+from vastgp.training.loop import OUT_OF_TIME
+
+SAMPLERS = ("nuts", "mala")
+# Acceptance at which each is most efficient (Roberts and Rosenthal 1998; Hoffman and Gelman 2014).
+_TARGET_ACCEPTANCE = {"mala": 0.574, "nuts": 0.8}
+# Steps of one compiled call; time budgets are checked between calls.
+CHUNK = 25
+# Shares of the warm-up: step size alone, windows of doubling length that end with another scale, step size alone.
+_FIRST, _LAST = 0.1, 0.1
+# A window's variances are drawn towards the scale before by so many draws' worth.
+_SHRINKAGE = 20.0
+_LEAST_DRAWS = 8
+# Steps of a NUTS trajectory: at most 2^7 = 128 gradients.
+_MOST_DOUBLINGS = 7
+
+
+class HyperPosterior(eqx.Module):
+    """Log density of the hyperparameters given the data, up to a constant.
+
+    Attributes
+    ----------
+    prior : WeightPrior
+    data : EvidenceData
+    """
+
+    prior: WeightPrior
+    data: EvidenceData
+
+    def __call__(self, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        value = self.prior.log_evidence(self.data, theta) + self.prior.log_hyper_prior(theta)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    @property
+    def factorises(self) -> bool:
+        """Whether an evaluation factorises a matrix; such chains run one by one and not as one batch."""
+        return not isinstance(self.prior, (OrthogonalPrior, SpectralPrior))
+
+
+@dataclass(frozen=True)
+class ChainPlan:
+    """How chains are run.
+
+    Attributes
+    ----------
+    sampler : {"nuts", "mala"}
+    num_chains : int
+    num_warmup, num_steps : int
+        Steps of every chain: of the warm-up, which are thrown away, and after it; multiples of `CHUNK`.
+    thin : int
+        Every so many steps is kept as a draw.
+    """
+
+    sampler: str
+    num_chains: int
+    num_warmup: int
+    num_steps: int
+    thin: int
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Draws of the hyperparameters, and what the chains say of themselves.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (chains, draws, D)
+    log_density : ndarray of shape (chains, draws)
+    acceptance : ndarray of shape (chains, draws)
+    diverging : ndarray of bool, shape (chains, draws)
+    r_hat, ess : ndarray of shape (D,)
+        Rank-normalised split R-hat and bulk effective sample size (Vehtari et al. 2021).
+    step_size : ndarray of shape (chains,)
+    num_steps : int
+        Steps done by every chain after the warm-up.
+    reason : str
+    history : History
+    """
+
+    theta: np.ndarray
+    log_density: np.ndarray
+    acceptance: np.ndarray
+    diverging: np.ndarray
+    r_hat: np.ndarray
+    ess: np.ndarray
+    step_size: np.ndarray
+    num_steps: int
+    reason: str
+    history: History = field(repr=False)
+
+
+def import_blackjax() -> Any:
+    """Return blackjax.
+
+    Raises
+    ------
+    ImportError
+        Saying how to get it.
+    """
+    try:
+        import blackjax
+    except ImportError as error:
+        raise ImportError(
+            "inference='type-i' draws hyperparameters with blackjax, which is not installed: pip install vastgp[mcmc]"
+        ) from error
+    return blackjax
+
+
+def run_chains(
+    target: HyperPosterior,
+    starts: np.ndarray,
+    scale: np.ndarray,
+    plan: ChainPlan,
+    *,
+    seed: int,
+    max_seconds: float | None = None,
+    on_chunk: Callable[[float], None] | None = None,
+) -> Chains:
+    """Run chains from given starts.
+
+    The warm-up follows Stan's windows: steps that adapt the step size (dual averaging), windows of doubling length
+    after each of which the scale of every coordinate is the standard deviation that all chains saw in it, and again
+    steps that adapt the step size. MALA moves in coordinates divided by that scale, NUTS has it as its mass matrix.
+
+    Parameters
+    ----------
+    target : HyperPosterior
+    starts : ndarray of shape (chains, D)
+    scale : ndarray of shape (D,)
+        First guess of the standard deviations.
+    plan : ChainPlan
+    seed : int
+    max_seconds : float, optional
+        Budget. The warm-up gets at most half of it; at least one chunk of draws is made.
+    on_chunk : callable, optional
+        Called with the share of the work that is done.
+    """
+    runner = _Runner(target, starts, np.asarray(scale, np.float64), plan, seed)
+    began = time.perf_counter()
+    chunks = [plan.num_warmup // CHUNK, plan.num_steps // CHUNK]
+    history, kept = History(), []
+
+    def late(share: float) -> bool:
+        return max_seconds is not None and time.perf_counter() - began > share * max_seconds
+
+    def record() -> None:
+        done = (len(history) + 1) * CHUNK
+        seconds = time.perf_counter() - began
+        values = {
+            "objective": runner.mean_log_density,
+            "acceptance": runner.mean_acceptance,
+        }
+        history.append(done, seconds, values)
+        if on_chunk is not None:
+            on_chunk(done / (CHUNK * sum(chunks)))
+
+    reason = "all steps were done"
+    for ends_window in _schedule(chunks[0]):
+        if late(0.5):
+            reason = OUT_OF_TIME
+            break
+        runner.advance(adapt=True)
+        record()
+        if ends_window:
+            runner.rescale()
+    runner.settle()
+    for number in range(chunks[1]):
+        if number and late(1.0):
+            reason = OUT_OF_TIME
+            break
+        kept.append(runner.advance(adapt=False))
+        record()
+    return _collect(kept, runner, reason, history)
+
+
+def _schedule(num_chunks: int) -> list[bool]:
+    """Return, for each chunk of the warm-up, whether a window ends with it."""
+    first, last = round(_FIRST * num_chunks), round(_LAST * num_chunks)
+    ends = [False] * num_chunks
+    place, length = first, 1
+    stop = num_chunks - last
+    while place + length <= stop:
+        # the last window takes what a next one of double length would not fit into
+        if place + 3 * length > stop:
+            length = stop - place
+        place += length
+        ends[place - 1] = True
+        length *= 2
+    return ends
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    theta: np.ndarray
+    log_density: np.ndarray
+    acceptance: np.ndarray
+    diverging: np.ndarray
+
+
+class _Runner:
+    """Chains between two compiled calls: positions, step sizes and the scale."""
+
+    def __init__(
+        self,
+        target: HyperPosterior,
+        starts: np.ndarray,
+        scale: np.ndarray,
+        plan: ChainPlan,
+        seed: int,
+    ) -> None:
+        import_blackjax()
+        self.target = jax.tree.map(jnp.asarray, target)
+        self.plan, self.scale = plan, scale
+        self.theta = jnp.asarray(starts)
+        init, _, self._final = _step_size_adaptation(plan.sampler)
+        first = 0.5 * len(scale) ** (-1 / 3 if plan.sampler == "mala" else -1 / 4)
+        self.steps = jax.vmap(init)(jnp.full(len(starts), first))
+        self.step_size = jnp.full(len(starts), first)
+        self.key = jax.random.key(seed, impl="threefry2x32")
+        self.done = self.kept_steps = 0
+        self._window: list[np.ndarray] = []
+
+    def advance(self, *, adapt: bool) -> _Chunk:
+        keys = jax.random.split(jax.random.fold_in(self.key, self.done), len(self.theta))
+        scale = jnp.asarray(self.scale)
+        if self.target.factorises:
+            every = [
+                _advance(
+                    self.target, self.plan.sampler, adapt, keys[i], self.theta[i], scale,
+                    jax.tree.map(lambda leaf, i=i: leaf[i], self.steps), self.step_size[i],
+                )
+                for i in range(len(self.theta))
+            ]  # fmt: skip
+            result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *every)
+        else:
+            result = _advance_all(
+                self.target, self.plan.sampler, adapt, keys, self.theta, scale, self.steps, self.step_size
+            )  # fmt: skip
+        found: list[Any]
+        self.theta, self.steps, *found = result
+        self.done += 1
+        arrays = [np.asarray(array) for array in found]
+        self.mean_log_density, self.mean_acceptance = map(float, map(np.mean, arrays[1:3]))
+        if adapt:
+            self._window.append(arrays[0])
+            return _Chunk(*arrays)
+        # of these steps, those whose number is a multiple of `thin`
+        first, self.kept_steps = self.kept_steps, self.kept_steps + CHUNK
+        keep = (first + 1 + np.arange(CHUNK)) % self.plan.thin == 0
+        return _Chunk(*(array[:, keep] for array in arrays))
+
+    def rescale(self) -> None:
+        """Take the standard deviations of the window as the scale."""
+        seen = np.concatenate(self._window, axis=1)
+        self._window = []
+        # around each chain's own mean: chains that have not met yet would blow it up
+        deviations = (seen - seen.mean(axis=1, keepdims=True)).reshape(-1, seen.shape[-1])
+        count = len(deviations)
+        variance = np.mean(deviations**2, axis=0)
+        pulled = (count * variance + _SHRINKAGE * self.scale**2 * 1e-2) / (count + _SHRINKAGE)
+        self.scale = np.sqrt(np.maximum(pulled, 1e-20))
+        init, _, final = _step_size_adaptation(self.plan.sampler)
+        self.steps = jax.vmap(lambda state: init(final(state)))(self.steps)
+
+    def last(self) -> tuple[np.ndarray, ...]:
+        """Return the state of every chain as one draw."""
+        count = len(self.theta)
+        value = np.full(count, self.mean_log_density)
+        return (
+            np.asarray(self.theta),
+            value,
+            np.full(count, self.mean_acceptance),
+            np.zeros(count, bool),
+        )
+
+    def settle(self) -> None:
+        """Keep the averaged step sizes from here on."""
+        if self.done:
+            self.step_size = jax.vmap(self._final)(self.steps)
+
+
+def _step_size_adaptation(sampler: str) -> tuple[Any, Any, Any]:
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+    return dual_averaging_adaptation(_TARGET_ACCEPTANCE[sampler])
+
+
+def _advance_chain(
+    target: HyperPosterior,
+    sampler: str,
+    adapt: bool,
+    key: Array,
+    theta: Float[Array, " D"],
+    scale: Float[Array, " D"],
+    steps: Any,
+    step_size: Array,
+) -> tuple:
+    """Do `CHUNK` steps of one chain, in coordinates divided by the scale."""
+    blackjax = import_blackjax()
+    algorithm = getattr(blackjax, sampler)
+    kernel = algorithm.build_kernel()
+    _, update, _ = _step_size_adaptation(sampler)
+
+    def log_density(z: Array) -> Array:
+        return target(z * scale)
+
+    def step(carry: tuple, key: Array) -> tuple:
+        state, steps = carry
+        size = jnp.exp(steps.log_step_size) if adapt else step_size
+        if sampler == "nuts":
+            state, info = kernel(
+                key, state, log_density, size, jnp.ones_like(theta), _MOST_DOUBLINGS
+            )
+            diverging = info.is_divergent
+        else:
+            state, info = kernel(key, state, log_density, size)
+            diverging = jnp.zeros((), bool)
+        acceptance = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
+        if adapt:
+            steps = update(steps, acceptance)
+        return (state, steps), (state.position * scale, state.logdensity, acceptance, diverging)
+
+    state = algorithm.init(theta / scale, log_density)
+    found: tuple
+    (state, steps), found = jax.lax.scan(step, (state, steps), jax.random.split(key, CHUNK))
+    return state.position * scale, steps, *found
+
+
+_advance = eqx.filter_jit(_advance_chain)
+
+
+@eqx.filter_jit
+def _advance_all(
+    target: HyperPosterior, sampler: str, adapt: bool,
+    keys: Array, theta: Array, scale: Array, steps: Any, step_size: Array,
+) -> tuple:  # fmt: skip
+    """Do `CHUNK` steps of all chains as one batch."""
+    return jax.vmap(
+        lambda key, theta, steps, size: _advance_chain(
+            target, sampler, adapt, key, theta, scale, steps, size
+        )
+    )(keys, theta, steps, step_size)
+
+
+def _collect(kept: list[_Chunk], runner: _Runner, reason: str, history: History) -> Chains:
+    joined = [
+        np.concatenate([getattr(chunk, name) for chunk in kept], axis=1)
+        for name in ("theta", "log_density", "acceptance", "diverging")
+    ]
+    if joined[0].shape[1] == 0:  # time was up before the first draw that was to be kept
+        joined = [np.asarray(array)[:, None] for array in runner.last()]
+    r_hat, ess = diagnose(joined[0])
+    step_size = np.asarray(runner.step_size)
+    theta, log_density, acceptance, diverging = joined
+    return Chains(
+        theta, log_density, acceptance, diverging, r_hat, ess, step_size, runner.kept_steps, reason, history
+    )  # fmt: skip
+
+
+def diagnose(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rank-normalised split R-hat and bulk effective sample size of every coordinate.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (chains, draws, D)
+        With fewer than eight draws neither means anything: NaN.
+    """
+    if theta.shape[1] < _LEAST_DRAWS:
+        return np.full(theta.shape[2], np.nan), np.full(theta.shape[2], np.nan)
+    import_blackjax()
+    from blackjax.diagnostics import ess_bulk, rhat
+
+    values = jnp.asarray(theta)
+    return np.asarray(rhat(values)), np.asarray(ess_bulk(values))
+
+
+def warn_of_chains(chains: Chains, estimator: str, most_r_hat: float, least_ess: float) -> bool:
+    """Warn of chains that did not mix, and return whether they did."""
+    problems = []
+    worst, fewest = float(np.max(chains.r_hat)), float(np.min(chains.ess))
+    if not worst <= most_r_hat:
+        problems.append(f"the largest R-hat is {worst:.3f} (should be below {most_r_hat:g})")
+    if not fewest >= least_ess:
+        problems.append(
+            f"the smallest effective sample size is {fewest:.0f} (should be at least {least_ess:g})"
+        )
+    divergent = int(np.sum(chains.diverging))
+    if divergent:
+        problems.append(
+            f"{divergent} of {chains.diverging.size} draws ended trajectories that diverged"
+        )
+    if problems:
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"{estimator}: the draws of the hyperparameters are not to be relied on: {'; '.join(problems)}. Raise "
+            "num_warmup and num_steps (or max_seconds), use sampler='nuts', or take fewer basis functions.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return not problems
