@@ -6,7 +6,7 @@ import pytest
 import vastgp
 from vastgp import ExactGPRegressor, SVGPRegressor, TSVGPClassifier, TSVGPRegressor
 from vastgp.kernels import RBF
-from vastgp.posteriors.svgp import InducingPosterior
+from vastgp.posteriors.svgp import SVGPPosterior
 from vastgp.training.inducing_points import greedy_variance, select_inducing
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -72,7 +72,7 @@ def test_arrays_of_inducing_points_survive_a_file(everywhere, tmp_path):
     np.testing.assert_array_equal(loaded.inducing, everywhere.inducing)
     new, _ = small(5, seed=1)
     np.testing.assert_array_equal(loaded.predict(new), everywhere.predict(new))
-    assert isinstance(loaded.posterior_, InducingPosterior)
+    assert isinstance(loaded.posterior_, SVGPPosterior)
     assert loaded.num_inducing_ == 60
 
 

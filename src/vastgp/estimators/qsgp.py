@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_fixed, fixed_noise_variance
+from vastgp.estimators.first_hyperparameters import (
+    check_all_targets,
+    check_given,
+    regression_likelihood,
+)
 from vastgp.estimators.qsgp_arguments import (
     check_arguments,
     check_likelihood,
@@ -17,10 +21,7 @@ from vastgp.estimators.qsgp_arguments import (
 from vastgp.estimators.qsgp_fits import QSGPFits
 from vastgp.estimators.qsgp_inducing import check_basis
 from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.likelihoods import Gaussian, Likelihood, Poisson
-
-# Rows whose targets are checked at a time.
-_CHECKED_ROWS = 65_536
+from vastgp.likelihoods import Gaussian, Likelihood
 
 
 class QSGPRegressor(BaseGPRegressor, QSGPFits):
@@ -206,40 +207,15 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         check_training(self)
         likelihood = check_likelihood(self)
         check_basis(self, likelihood)
-        gaussian = isinstance(likelihood, Gaussian)
-        check_fixed(self, needs_noise=gaussian)
-        if gaussian:
-            return
-        refuse_learning(self, likelihood)
-        if self.noise_std is not None:
-            raise ValueError(
-                f"noise_std={self.noise_std!r} is of the Gaussian likelihood; give the {likelihood.name} one as an "
-                "object with its own hyperparameters."
-            )
-        if self.hyperparameters == "fixed" and isinstance(self.likelihood, str):
-            raise ValueError(
-                f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
-                f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {self.likelihood!r}."
-            )
+        check_given(self, likelihood)
+        if not isinstance(likelihood, Gaussian):
+            refuse_learning(self, likelihood)
 
     def _scales_target(self) -> bool:
         return check_likelihood(self).scales_target
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        scaling = self.standardizer_
-        if self.hyperparameters == "fixed" and self.noise_std is not None:
-            return Gaussian(fixed_noise_variance(self.noise_std, scaling))
-        likelihood = check_likelihood(self)
-        if not isinstance(self.likelihood, str):
-            return likelihood.in_units(1.0 / scaling.y_scale)
-        if isinstance(likelihood, Poisson):
-            return Poisson(max(float(np.mean(y)), 1.0 / len(y)))
-        return likelihood
+        return regression_likelihood(self, y)
 
     def _open_training(self, X: Any, y: Any) -> Rows:
-        rows = super()._open_training(X, y)
-        likelihood = check_likelihood(self)
-        if not likelihood.scales_target:
-            for _, targets in rows.batches(_CHECKED_ROWS):
-                likelihood.check_targets(targets)
-        return rows
+        return check_all_targets(super()._open_training(X, y), check_likelihood(self))

@@ -8,7 +8,7 @@ import numpy as np
 
 from vastgp.bases.draws import KINDS
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.likelihoods import Bernoulli, Likelihood, Softmax, from_name
+from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, Softmax, from_name
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson")
 
@@ -64,9 +64,12 @@ def check_likelihood(model: Any) -> Likelihood:
     chosen = model.likelihood
     if isinstance(chosen, str):
         chosen = from_name(chosen)
-    if not isinstance(chosen, Likelihood) or isinstance(chosen, (Bernoulli, Softmax)):
+    several = getattr(model, "several_functions", False)
+    known = (*REGRESSION, HeteroskedasticGaussian.name) if several else REGRESSION
+    of_classes = isinstance(chosen, (Bernoulli, Softmax))
+    if not isinstance(chosen, Likelihood) or of_classes or (chosen.num_latent > 1 and not several):
         raise ValueError(
-            f"likelihood must be one of {REGRESSION}, or a vastgp.likelihoods object of one of these; received "
+            f"likelihood must be one of {known}, or a vastgp.likelihoods object of one of these; received "
             f"{model.likelihood!r}. For classes, use {type(model).__name__.replace('Regressor', 'Classifier')}."
         )
     return chosen

@@ -11,9 +11,10 @@ from vastgp.estimators.arguments import check_choice, check_fixed
 from vastgp.estimators.base import Fit
 from vastgp.estimators.class_weight import check_class_weight, weights_by_class
 from vastgp.estimators.classifier import BaseGPClassifier
+from vastgp.estimators.first_hyperparameters import check_link, class_likelihood
 from vastgp.estimators.qsgp_arguments import check_arguments, check_count, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
-from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
+from vastgp.likelihoods import Bernoulli, Likelihood
 from vastgp.likelihoods.bernoulli import LINKS
 from vastgp.training.stochastic_setup import BOUNDS
 
@@ -158,16 +159,10 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         refuse_learning(self, Bernoulli(self.link))
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        if len(self.classes_) == 2:
-            return Bernoulli(self.link, class_weights=self._class_weights)
-        return Softmax(len(self.classes_), class_weights=self._class_weights)
+        return class_likelihood(self, self._class_weights)
 
     def _fit_rows(self, rows: Rows) -> Fit:
-        if self.link == "probit" and len(self.classes_) > 2:
-            raise ValueError(
-                f"link='probit' is for two classes, and y holds {len(self.classes_)}: set link='logit', whose "
-                "generalisation is the softmax."
-            )
+        check_link(self)
         assert rows.y is not None
         self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import warnings
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,13 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
-from vastgp.data.minibatch import minibatch_indices
 from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.arguments import fixed_kernel, seed_from
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.base import BaseGP, Fit
+from vastgp.estimators.checkpoints import checkpoint_of, finish_before
+from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.qsgp_inducing import fit_inducing_basis, is_inducing
-from vastgp.estimators.serialise import fit_fingerprint
-from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.basis_evidence import BasisEvidence
 from vastgp.posteriors.chevron import ChevronPosterior
@@ -30,13 +28,11 @@ from vastgp.posteriors.weight_space import SampledPosterior
 from vastgp.training.block import BlockFit, build_system, fit_block, standardised
 from vastgp.training.block_learning import learn_block
 from vastgp.training.block_plan import Plan, plan_rows
-from vastgp.training.block_sites import find_sites, most_rows
+from vastgp.training.block_sites import find_sites
 from vastgp.training.block_systems import System
-from vastgp.training.checkpoint import Checkpoint
-from vastgp.training.dual_start import start_from_dual_evidence
 from vastgp.training.early_stopping import no_progress
 from vastgp.training.loop import LoopResult
-from vastgp.training.start import candidate_kernels, start_from_exact_gp
+from vastgp.training.start import candidate_kernels
 from vastgp.training.stochastic import fit_stochastic
 from vastgp.training.stochastic_setup import StochasticOptions
 
@@ -55,11 +51,8 @@ _NEAR_EXACT = 8.0
 # Stochastic solver: steps as in the paper; records (of 50 steps) without progress before it stops, where progress
 # is this share of `tol` noise standard deviations; rows held out at most.
 _MOST_STEPS, _PATIENCE, _LEAST_PROGRESS, _MOST_JUDGES = 100_000, 40, 0.01, 1000
-# Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much;
-# most updates of their sites.
-_DUAL_ROWS, _MOST_SITE_UPDATES = 1000, 50
-# Parameters that say how long to work and what to show, not what is computed.
-_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
+# Most updates of the sites of other likelihoods than the Gaussian.
+_MOST_SITE_UPDATES = 50
 
 
 class QSGPFits(BaseGP):
@@ -95,7 +88,10 @@ class QSGPFits(BaseGP):
         self.num_basis_, self.solver_ = (
             (rows.n, "stochastic") if inducing else self._choose_size(rows.n)
         )
-        kernel, likelihood = self._first_hyperparameters(rows, seed)
+        kernel, likelihood = first_hyperparameters(
+            self, rows, seed, self._first_likelihood,
+            None if inducing else self._model_evidence(rows.n, seed),
+        )  # fmt: skip
         if inducing:
             assert isinstance(likelihood, Gaussian)
             return fit_inducing_basis(self, rows, kernel, likelihood, seed)
@@ -107,34 +103,6 @@ class QSGPFits(BaseGP):
     @abc.abstractmethod
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
         """Return where the likelihood's hyperparameters start, or those that are fixed, in standardised units."""
-
-    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, Likelihood]:
-        """Return kernel and likelihood in standardised units."""
-        scaling = self.standardizer_
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
-        X, y = scaling.transform_X(X), scaling.transform_y(y)
-        likelihood = self._first_likelihood(y)
-        if self.hyperparameters == "fixed":
-            return fixed_kernel(self.kernel, scaling, self.isotropic), likelihood
-        options: dict[str, Any] = {
-            "seed": seed,
-            "noise_floor": self.noise_floor,
-            "isotropic": bool(self.isotropic),
-            "max_seconds": self._seconds_left(self.max_seconds),
-        }
-        if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(
-                self.kernel, X, y, max_rows=self.start_rows,
-                evidence=None if is_inducing(self) else self._model_evidence(rows.n, seed), **options,
-            )  # fmt: skip
-            return start.kernel, Gaussian(start.noise_variance)
-        most = min(self.start_rows, most_rows(_DUAL_ROWS, likelihood))
-        kernel, likelihood, _ = start_from_dual_evidence(
-            self.kernel, likelihood, X, y, max_rows=most, **options
-        )
-        return kernel, likelihood
 
     def _model_evidence(self, n: int, seed: int) -> Any:
         """Return how to make the evidence of some rows with so many basis functions that they err as the whole does."""
@@ -172,11 +140,11 @@ class QSGPFits(BaseGP):
             tol=self.tol,
             max_iter=self.max_iter or 300,
             max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=self._checkpoint(rows, seed),
+            checkpoint=checkpoint_of(self, rows, seed),
             verbose=bool(self.verbose),
             start=start,
         )
-        self._finish_before(".learning", ".sites")
+        finish_before(self, ".learning", ".sites")
         return self._of_block(fit, system, basis, likelihood, searched)
 
     def _learn_block(
@@ -194,7 +162,7 @@ class QSGPFits(BaseGP):
             noise_floor=self.noise_floor,
             rank=self.rank,
             max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=self._checkpoint(rows, seed, ".learning"),
+            checkpoint=checkpoint_of(self, rows, seed, ".learning"),
             verbose=bool(self.verbose),
         )
         return basis.with_kernel(kernel), Gaussian(noise_variance)
@@ -216,7 +184,7 @@ class QSGPFits(BaseGP):
             tol=self.tol,
             max_iter=_MOST_SITE_UPDATES,
             max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=self._checkpoint(rows, seed, ".sites"),
+            checkpoint=checkpoint_of(self, rows, seed, ".sites"),
             verbose=bool(self.verbose),
             num_samples=self.num_samples,
             seed=seed,
@@ -289,7 +257,7 @@ class QSGPFits(BaseGP):
             max_iter=self.max_iter or _MOST_STEPS,
             max_seconds=self._seconds_left(self.max_seconds),
             should_stop=no_progress(watched, patience=_PATIENCE, min_change=least),
-            checkpoint=self._checkpoint(rows, seed),
+            checkpoint=checkpoint_of(self, rows, seed),
             seed=seed,
             dtype=self.dtype,
             verbose=bool(self.verbose),
@@ -355,26 +323,6 @@ class QSGPFits(BaseGP):
             ConvergenceWarning,
             stacklevel=6,
         )
-
-    def _checkpoint(self, rows: Rows, seed: int, suffix: str = "") -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        params = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in _NOT_OF_THE_RESULT
-        }
-        return Checkpoint(
-            f"{self.checkpoint}{suffix}",
-            self.checkpoint_seconds,
-            fingerprint=fit_fingerprint(type(self).__name__, params, rows, seed),
-        )
-
-    def _finish_before(self, *suffixes: str) -> None:
-        """Remove the checkpoints of what came before the solution, once that is complete."""
-        if self.checkpoint is not None and not Path(self.checkpoint).exists():
-            for suffix in suffixes:
-                Path(f"{self.checkpoint}{suffix}").unlink(missing_ok=True)
 
     # ------------------------------------------------------------ predict
 

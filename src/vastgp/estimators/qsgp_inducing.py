@@ -13,6 +13,7 @@ from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_choice
 from vastgp.estimators.base import Fit
+from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.posteriors.inducing import InducingPosterior
@@ -117,7 +118,7 @@ def fit_inducing_basis(
         tol=model.tol,
         max_iter=model.max_iter or _MOST_STEPS,
         max_seconds=model._seconds_left(model.max_seconds),
-        checkpoint=model._checkpoint(rows, seed),
+        checkpoint=checkpoint_of(model, rows, seed),
         seed=seed,
         dtype=model.dtype,
         verbose=bool(model.verbose),

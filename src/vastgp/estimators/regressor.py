@@ -62,6 +62,8 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
                 return mean
             if return_std is True:
                 variance = np.asarray(likelihood.predictive_variance(latent, variance))
+            else:
+                variance = likelihood.location(variance)
         return mean, scaling.inverse_std(np.sqrt(variance))
 
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
@@ -101,6 +103,12 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         check_is_fitted(self, "posterior_")
         rows = self._open(X, y, require_y=True)
         return float(r2_score(_targets(rows), self.predict(rows), sample_weight=sample_weight))
+
+    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        found = super()._sample_latent(X, num_samples, seed)
+        if self.likelihood_.num_latent == 1:
+            return found
+        return np.asarray(self.likelihood_.location(np.moveaxis(found, 1, 0)))
 
     def _standardised_likelihood(self) -> Likelihood:
         """Return the likelihood of the standardised target."""

@@ -8,14 +8,14 @@ import numpy as np
 
 from vastgp.estimators.arguments import check_choice
 from vastgp.estimators.svgp_fits import (
-    InducingClassifier,
-    InducingFits,
-    InducingRegressor,
+    SparseClassifier,
+    SparseRegressor,
+    SVGPFits,
 )
-from vastgp.training.svgp_passes import InducingOptions
+from vastgp.training.svgp_passes import SVGPOptions
 
 
-class _Moments(InducingFits):
+class _Moments(SVGPFits):
     """Mean and covariance stay as they are while hyperparameters move."""
 
     optimizer: Any
@@ -27,12 +27,12 @@ class _Moments(InducingFits):
         if not isinstance(self.whiten, (bool, np.bool_)):
             raise ValueError(f"whiten must be True or False, received {self.whiten!r}.")
 
-    def _options(self) -> InducingOptions:
+    def _options(self) -> SVGPOptions:
         hold = "whitened" if self.whiten else "unwhitened"
         return self._shared_options(hold=hold, optimizer=self.optimizer)
 
 
-class SVGPRegressor(InducingRegressor, _Moments):
+class SVGPRegressor(SparseRegressor, _Moments):
     """SVGP: regression with inducing points whose mean and covariance are learned, the usual baseline.
 
     Natural gradients are those of `TSVGPRegressor`, step by step; the difference is what stays as it is while
@@ -47,8 +47,9 @@ class SVGPRegressor(InducingRegressor, _Moments):
         Number m of inducing points, at most the number of rows. None: 512, or one for each row where there are fewer.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
-        As in `QSGPRegressor`.
+    likelihood : {"gaussian", "laplace", "student-t", "poisson", "heteroskedastic"} or Likelihood, default "gaussian"
+        As in `QSGPRegressor`. ``"heteroskedastic"`` is Gaussian noise whose variance is a function of the inputs,
+        learned beside the mean with the same kernel and inducing points.
     inducing : {"kmeans", "greedy", "random"} or array of shape (m, d), default "kmeans"
         Where inducing points start: centres of k-means (k-means++), rows of largest remaining variance (pivoted
         Cholesky), random rows, or points in the units of the inputs.
@@ -80,9 +81,16 @@ class SVGPRegressor(InducingRegressor, _Moments):
     max_iter : int, optional
         Iterations at most, None: 2000.
     tol : float, default 1e-4
-        Converged when 100 iterations gain less of the bound than this for each row, or than its noise.
+        Converged when 100 iterations gain less of the bound than this for each row. With minibatches also when the gain
+        is below its standard error and that below 100 times this; not before 400 iterations and ten epochs (or 200,000
+        rows).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every ten iterations; a fifth of it is kept for passes over all rows.
+    checkpoint : path, optional
+        File to save the state of the fit to, and to go on from if it is there. Removed once the fit is complete; kept
+        when ``max_seconds`` ended it, so that the same fit with a larger budget goes on from there.
+    checkpoint_seconds : float, default 30.0
+        Time between two saves.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of steps on minibatches; passes over all rows and predictions are in float64.
@@ -137,6 +145,8 @@ class SVGPRegressor(InducingRegressor, _Moments):
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,
+        checkpoint: Any = None,
+        checkpoint_seconds: Any = 30.0,
         random_state: Any = 0,
         dtype: Any = "float64",
         verbose: Any = False,
@@ -162,12 +172,14 @@ class SVGPRegressor(InducingRegressor, _Moments):
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
 
-class SVGPClassifier(InducingClassifier, _Moments):
+class SVGPClassifier(SparseClassifier, _Moments):
     """SVGP: classification with inducing points whose mean and covariance are learned, the usual baseline.
 
     See `SVGPRegressor`, and `TSVGPClassifier` for the classes.
@@ -212,9 +224,16 @@ class SVGPClassifier(InducingClassifier, _Moments):
     max_iter : int, optional
         Iterations at most, None: 2000.
     tol : float, default 1e-4
-        Converged when 100 iterations gain less of the bound than this for each row, or than its noise.
+        Converged when 100 iterations gain less of the bound than this for each row. With minibatches also when the gain
+        is below its standard error and that below 100 times this; not before 400 iterations and ten epochs (or 200,000
+        rows).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every ten iterations; a fifth of it is kept for passes over all rows.
+    checkpoint : path, optional
+        File to save the state of the fit to, and to go on from if it is there. Removed once the fit is complete; kept
+        when ``max_seconds`` ended it, so that the same fit with a larger budget goes on from there.
+    checkpoint_seconds : float, default 30.0
+        Time between two saves.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of steps on minibatches; passes over all rows and predictions are in float64.
@@ -269,6 +288,8 @@ class SVGPClassifier(InducingClassifier, _Moments):
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,
+        checkpoint: Any = None,
+        checkpoint_seconds: Any = 30.0,
         random_state: Any = 0,
         dtype: Any = "float64",
         verbose: Any = False,
@@ -293,6 +314,8 @@ class SVGPClassifier(InducingClassifier, _Moments):
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose

@@ -13,39 +13,37 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import (
-    check_choice,
-    check_fixed,
-    check_positive,
-    fixed_kernel,
-    fixed_noise_variance,
-    seed_from,
-)
+from vastgp.estimators.arguments import check_choice, check_fixed, check_positive, seed_from
 from vastgp.estimators.base import BaseGP, Fit
+from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.class_weight import check_class_weight, weights_by_class
 from vastgp.estimators.classifier import BaseGPClassifier
+from vastgp.estimators.first_hyperparameters import (
+    check_all_targets,
+    check_given,
+    check_link,
+    class_likelihood,
+    first_hyperparameters,
+    regression_likelihood,
+)
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson, Softmax
+from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods.bernoulli import LINKS
-from vastgp.objectives.svgp_bound import SiteSums, posterior_of, prior_factor
-from vastgp.posteriors.svgp import InducingPosterior
-from vastgp.training.block_sites import most_rows
-from vastgp.training.dual_start import start_from_dual_evidence
+from vastgp.objectives.svgp_bound import SiteSums, coordinates, posterior_of
+from vastgp.posteriors.svgp import SVGPPosterior
 from vastgp.training.inducing_points import METHODS, select_inducing
-from vastgp.training.start import start_from_exact_gp
-from vastgp.training.svgp import fit_inducing
-from vastgp.training.svgp_passes import InducingFit, InducingOptions
+from vastgp.training.loop import OUT_OF_TIME
+from vastgp.training.svgp import Budget, fit_svgp
+from vastgp.training.svgp_passes import SVGPFit, SVGPOptions
 
 # Inducing points where `num_inducing` is left open, and rows that they are chosen from.
 _MOST_INDUCING, _CHOSEN_FROM = 512, 20_000
 _MOST_STEPS, _MOST_PASSES, _MOST_PASSES_ALONE = 2000, 10, 100
-_CHECKED_ROWS = 65_536
 _TILE_ENTRIES = 2**21
 
 
-class InducingFits(BaseGP):
+class SVGPFits(BaseGP):
     """Fits of the estimators with inducing points; a subclass says how by `_options`."""
 
     # constructor arguments that only some have
@@ -55,12 +53,12 @@ class InducingFits(BaseGP):
     step_rate: Any = None
 
     @abc.abstractmethod
-    def _options(self) -> InducingOptions:
+    def _options(self) -> SVGPOptions:
         """Return how to fit."""
 
-    def _shared_options(self, **of_method: Any) -> InducingOptions:
+    def _shared_options(self, **of_method: Any) -> SVGPOptions:
         learn = self.hyperparameters == "learn"
-        return InducingOptions(
+        return SVGPOptions(
             num_e_steps=self.num_e_steps,
             num_m_steps=self.num_m_steps,
             step_rate=self.step_rate,
@@ -82,7 +80,7 @@ class InducingFits(BaseGP):
 
     def _check_inducing(self) -> None:
         """Refuse bad constructor arguments of those that all have."""
-        for name in ("tol", "learning_rate", "jitter", "noise_floor"):
+        for name in ("tol", "learning_rate", "jitter", "noise_floor", "checkpoint_seconds"):
             check_positive(name, getattr(self, name))
         for name in ("row_batch", "start_rows", "num_e_steps", "num_m_steps"):
             check_positive(name, getattr(self, name), integer=True)
@@ -153,7 +151,7 @@ class InducingFits(BaseGP):
                 f"more than row_batch={options.row_batch}. Set sites='tied', or raise row_batch."
             )
         seed = seed_from(self.random_state)
-        kernel, likelihood = self._first_hyperparameters(rows, seed)
+        kernel, likelihood = first_hyperparameters(self, rows, seed, self._first_likelihood)
         if given is not None:
             Z = self.standardizer_.transform_X(given)
         else:
@@ -162,28 +160,33 @@ class InducingFits(BaseGP):
             chosen = np.sort(minibatch_indices(seed, 1, rows.n, most))
             X = self.standardizer_.transform_X(rows.take(chosen)[0])
             Z = select_inducing(self.inducing, kernel, X, count, seed)
-        fit = fit_inducing(
+        fit = fit_svgp(
             rows,
             self.standardizer_,
             kernel,
             likelihood,
             Z,
             options,
-            max_iter=self.max_iter or _MOST_STEPS,
-            tol=self.tol,
-            max_seconds=self._seconds_left(self.max_seconds),
+            Budget(
+                max_iter=self.max_iter or _MOST_STEPS,
+                tol=self.tol,
+                max_seconds=self._seconds_left(self.max_seconds),
+                checkpoints=lambda suffix: checkpoint_of(self, rows, seed, suffix),
+                verbose=bool(self.verbose),
+            ),
             seed=seed,
             dtype=self.dtype,
-            verbose=bool(self.verbose),
         )
+        if fit.loop.reason != OUT_OF_TIME:
+            finish_before(self, ".steps")
         return self._of(fit, options)
 
-    def _of(self, fit: InducingFit, options: InducingOptions) -> Fit:
+    def _of(self, fit: SVGPFit, options: SVGPOptions) -> Fit:
         with precision("float64"):
-            lower = np.asarray(prior_factor(fit.kernel, jnp.asarray(fit.Z), options.jitter))
+            here = coordinates(fit.kernel, jnp.asarray(fit.Z), options.jitter)
             q = posterior_of(SiteSums(*map(jnp.asarray, fit.sums)))
-            posterior = InducingPosterior(
-                fit.kernel, fit.Z, lower, np.asarray(q.mean), np.asarray(q.factor)
+            posterior = SVGPPosterior(
+                fit.kernel, fit.Z, *map(np.asarray, (here.inverse, q.mean, q.root))
             )
         self.diagnosis_ = {
             "bound": fit.bound,
@@ -210,31 +213,6 @@ class InducingFits(BaseGP):
         self.inducing_points_ = Z * scaling.x_scale + scaling.x_mean
         self.num_inducing_ = len(Z)
 
-    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, Likelihood]:
-        """Return kernel and likelihood in standardised units: given, or of highest evidence on some rows."""
-        scaling = self.standardizer_
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
-        X, y = scaling.transform_X(X), scaling.transform_y(y)
-        likelihood = self._first_likelihood(y)
-        if self.hyperparameters == "fixed":
-            return fixed_kernel(self.kernel, scaling, self.isotropic), likelihood
-        options: dict[str, Any] = {
-            "seed": seed,
-            "noise_floor": self.noise_floor,
-            "isotropic": bool(self.isotropic),
-            "max_seconds": self._seconds_left(self.max_seconds),
-        }
-        if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(self.kernel, X, y, max_rows=self.start_rows, **options)
-            return start.kernel, Gaussian(start.noise_variance)
-        most = min(self.start_rows, most_rows(1000, likelihood))
-        kernel, likelihood, _ = start_from_dual_evidence(
-            self.kernel, likelihood, X, y, max_rows=most, **options
-        )
-        return kernel, likelihood
-
     # ------------------------------------------------------------ predict
 
     def _tile_rows(self) -> int:
@@ -247,55 +225,31 @@ class InducingFits(BaseGP):
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.diagnosis_ = state["diagnosis"]
-        self.posterior_ = InducingPosterior.from_state(state, arrays)
+        self.posterior_ = SVGPPosterior.from_state(state, arrays)
         self._set_points(self.posterior_.Z)
 
 
-class InducingRegressor(BaseGPRegressor, InducingFits):
+class SparseRegressor(BaseGPRegressor, SVGPFits):
     """Likelihoods of targets that are numbers."""
+
+    # whether a likelihood may have more than one function
+    several_functions = True
 
     def _check_params(self) -> None:
         self._check_inducing()
-        likelihood = check_likelihood(self)
-        gaussian = isinstance(likelihood, Gaussian)
-        check_fixed(self, needs_noise=gaussian)
-        if gaussian:
-            return
-        if self.noise_std is not None:
-            raise ValueError(
-                f"noise_std={self.noise_std!r} is of the Gaussian likelihood; give the {likelihood.name} one as an "
-                "object with its own hyperparameters."
-            )
-        if self.hyperparameters == "fixed" and isinstance(self.likelihood, str):
-            raise ValueError(
-                f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
-                f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {self.likelihood!r}."
-            )
+        check_given(self, check_likelihood(self))
 
     def _scales_target(self) -> bool:
         return check_likelihood(self).scales_target
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        scaling = self.standardizer_
-        if self.hyperparameters == "fixed" and self.noise_std is not None:
-            return Gaussian(fixed_noise_variance(self.noise_std, scaling))
-        likelihood = check_likelihood(self)
-        if not isinstance(self.likelihood, str):
-            return likelihood.in_units(1.0 / scaling.y_scale)
-        if isinstance(likelihood, Poisson):
-            return Poisson(max(float(np.mean(y)), 1.0 / len(y)))
-        return likelihood
+        return regression_likelihood(self, y)
 
     def _open_training(self, X: Any, y: Any) -> Rows:
-        rows = super()._open_training(X, y)
-        likelihood = check_likelihood(self)
-        if not likelihood.scales_target:
-            for _, targets in rows.batches(_CHECKED_ROWS):
-                likelihood.check_targets(targets)
-        return rows
+        return check_all_targets(super()._open_training(X, y), check_likelihood(self))
 
 
-class InducingClassifier(BaseGPClassifier, InducingFits):
+class SparseClassifier(BaseGPClassifier, SVGPFits):
     """Likelihoods of labels."""
 
     def _check_params(self) -> None:
@@ -305,16 +259,10 @@ class InducingClassifier(BaseGPClassifier, InducingFits):
         check_class_weight(self.class_weight)
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        if len(self.classes_) == 2:
-            return Bernoulli(self.link, class_weights=self._class_weights)
-        return Softmax(len(self.classes_), class_weights=self._class_weights)
+        return class_likelihood(self, self._class_weights)
 
     def _fit_rows(self, rows: Rows) -> Fit:
-        if self.link == "probit" and len(self.classes_) > 2:
-            raise ValueError(
-                f"link='probit' is for two classes, and y holds {len(self.classes_)}: set link='logit', whose "
-                "generalisation is the softmax."
-            )
+        check_link(self)
         assert rows.y is not None
         self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
         try:

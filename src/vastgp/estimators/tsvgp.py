@@ -6,14 +6,14 @@ from typing import Any
 
 from vastgp.estimators.arguments import check_choice
 from vastgp.estimators.svgp_fits import (
-    InducingClassifier,
-    InducingFits,
-    InducingRegressor,
+    SparseClassifier,
+    SparseRegressor,
+    SVGPFits,
 )
-from vastgp.training.svgp_passes import InducingOptions
+from vastgp.training.svgp_passes import SVGPOptions
 
 
-class _Dual(InducingFits):
+class _Dual(SVGPFits):
     """The sites stay as they are while hyperparameters move."""
 
     sites: Any
@@ -22,11 +22,11 @@ class _Dual(InducingFits):
         super()._check_inducing()
         check_choice("sites", self.sites, ("tied", "full"))
 
-    def _options(self) -> InducingOptions:
+    def _options(self) -> SVGPOptions:
         return self._shared_options(hold="sites", untied=self.sites == "full")
 
 
-class TSVGPRegressor(InducingRegressor, _Dual):
+class TSVGPRegressor(SparseRegressor, _Dual):
     """t-SVGP: regression with inducing points whose approximation is held as Gaussian sites.
 
     The posterior of ``m`` inducing variables is the prior times one Gaussian site for each row, of which the sums are
@@ -43,8 +43,9 @@ class TSVGPRegressor(InducingRegressor, _Dual):
         Number m of inducing points, at most the number of rows. None: 512, or one for each row where there are fewer.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
-        As in `QSGPRegressor`.
+    likelihood : {"gaussian", "laplace", "student-t", "poisson", "heteroskedastic"} or Likelihood, default "gaussian"
+        As in `QSGPRegressor`. ``"heteroskedastic"`` is Gaussian noise whose variance is a function of the inputs,
+        learned beside the mean with the same kernel and inducing points.
     inducing : {"kmeans", "greedy", "random"} or array of shape (m, d), default "kmeans"
         Where inducing points start: centres of k-means (k-means++), rows of largest remaining variance (pivoted
         Cholesky), random rows, or points in the units of the inputs.
@@ -77,9 +78,16 @@ class TSVGPRegressor(InducingRegressor, _Dual):
     max_iter : int, optional
         Iterations at most, None: 2000.
     tol : float, default 1e-4
-        Converged when 100 iterations gain less of the bound than this for each row, or than its noise.
+        Converged when 100 iterations gain less of the bound than this for each row. With minibatches also when the gain
+        is below its standard error and that below 100 times this; not before 400 iterations and ten epochs (or 200,000
+        rows).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every ten iterations; a fifth of it is kept for passes over all rows.
+    checkpoint : path, optional
+        File to save the state of the fit to, and to go on from if it is there. Removed once the fit is complete; kept
+        when ``max_seconds`` ended it, so that the same fit with a larger budget goes on from there.
+    checkpoint_seconds : float, default 30.0
+        Time between two saves.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of steps on minibatches; passes over all rows and predictions are in float64.
@@ -133,6 +141,8 @@ class TSVGPRegressor(InducingRegressor, _Dual):
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,
+        checkpoint: Any = None,
+        checkpoint_seconds: Any = 30.0,
         random_state: Any = 0,
         dtype: Any = "float64",
         verbose: Any = False,
@@ -157,12 +167,14 @@ class TSVGPRegressor(InducingRegressor, _Dual):
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
 
-class TSVGPClassifier(InducingClassifier, _Dual):
+class TSVGPClassifier(SparseClassifier, _Dual):
     """t-SVGP: classification with inducing points whose approximation is held as Gaussian sites.
 
     See `TSVGPRegressor`. Two classes have one function, more have one for each (softmax), with one kernel and one set
@@ -209,9 +221,16 @@ class TSVGPClassifier(InducingClassifier, _Dual):
     max_iter : int, optional
         Iterations at most, None: 2000.
     tol : float, default 1e-4
-        Converged when 100 iterations gain less of the bound than this for each row, or than its noise.
+        Converged when 100 iterations gain less of the bound than this for each row. With minibatches also when the gain
+        is below its standard error and that below 100 times this; not before 400 iterations and ten epochs (or 200,000
+        rows).
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every ten iterations; a fifth of it is kept for passes over all rows.
+    checkpoint : path, optional
+        File to save the state of the fit to, and to go on from if it is there. Removed once the fit is complete; kept
+        when ``max_seconds`` ended it, so that the same fit with a larger budget goes on from there.
+    checkpoint_seconds : float, default 30.0
+        Time between two saves.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of steps on minibatches; passes over all rows and predictions are in float64.
@@ -265,6 +284,8 @@ class TSVGPClassifier(InducingClassifier, _Dual):
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,
+        checkpoint: Any = None,
+        checkpoint_seconds: Any = 30.0,
         random_state: Any = 0,
         dtype: Any = "float64",
         verbose: Any = False,
@@ -288,6 +309,8 @@ class TSVGPClassifier(InducingClassifier, _Dual):
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose

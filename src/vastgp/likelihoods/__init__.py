@@ -3,6 +3,7 @@
 from vastgp.likelihoods.base import Likelihood
 from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
+from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.softmax import Softmax
@@ -12,6 +13,7 @@ from vastgp.likelihoods.student_t import StudentT
 __all__ = [
     "Bernoulli",
     "Gaussian",
+    "HeteroskedasticGaussian",
     "Laplace",
     "Likelihood",
     "Poisson",

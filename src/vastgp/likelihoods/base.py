@@ -65,6 +65,8 @@ class Likelihood(eqx.Module):
     """Whether ``log p(y | f)`` is concave in ``f`` at every ``y``."""
     scales_target: ClassVar[bool] = True
     """Whether the target is a real number that may be standardised; not so for counts and labels."""
+    shift_invariant: ClassVar[bool] = False
+    """Whether it does not see what several latent functions have in common."""
 
     @property
     def num_latent(self) -> int:
@@ -138,6 +140,10 @@ class Likelihood(eqx.Module):
     def median(self, mean: Any) -> Any:
         """Return the observation's median given that ``f`` is its own median ``mean`` (plug-in)."""
         return mean
+
+    def location(self, values: Any) -> Any:
+        """Return, of values or variances of the latent functions, those of what observations scatter around."""
+        return values
 
     def in_units(self, y_scale: float) -> Likelihood:
         """Return a likelihood of the standardised target in the units of the target."""

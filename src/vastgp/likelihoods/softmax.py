@@ -57,6 +57,7 @@ class Softmax(Likelihood):
 
     name: ClassVar[str] = "softmax"
     scales_target: ClassVar[bool] = False
+    shift_invariant: ClassVar[bool] = True
     num_classes: int = eqx.field(static=True)
     class_weights: tuple[float, ...] | None = eqx.field(static=True)
     points: int = eqx.field(static=True)

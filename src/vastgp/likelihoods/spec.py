@@ -8,6 +8,7 @@ from typing import Any
 from vastgp.likelihoods.base import Likelihood
 from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
+from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.softmax import Softmax
@@ -21,6 +22,7 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
     Bernoulli: {},
     Poisson: {"rate": 1.0},
     Softmax: {},
+    HeteroskedasticGaussian: {"noise_variance": 0.1},
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)

@@ -197,7 +197,7 @@ class DualEvidence(RowEvidence):
         parts = [self._function(K, of_one) for of_one in _each(sites)]
         shape = np.shape(sites.linear)
         mean, variance = (np.reshape([part[k] for part in parts], shape) for k in (0, 1))
-        if likelihood.num_latent > 1:
+        if likelihood.shift_invariant:
             sites, mean = sites.centred(mean)
         # log Z = 1/2 lambda_1^T m - 1/2 log |B|, Z the integral of N(f | 0, K) prod t_i
         log_normaliser = 0.5 * (float(np.sum(sites.linear * mean)) - sum(part[2] for part in parts))

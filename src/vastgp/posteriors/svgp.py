@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
@@ -28,26 +27,26 @@ _WAVES, _TILE = 4096, 8192
 
 
 @dataclass(frozen=True)
-class InducingPosterior:
-    """``q(u) = N(L mean, L S L^T)`` with ``S = F^-T F^-1`` and the prior's conditional everywhere else, in float64.
+class SVGPPosterior:
+    """``q(u) = N(L mean, L S L^T)`` with ``S = root^T root`` and the prior's conditional everywhere else, in float64.
 
     Attributes
     ----------
     kernel : Kernel
     Z : ndarray of shape (m, d)
         Inducing points.
-    lower : ndarray of shape (m, m)
-        ``L``, the lower Cholesky factor of ``K_uu``.
+    inverse : ndarray of shape (m, m)
+        ``L^-1``, ``K_uu = L L^T``.
     whitened_mean : ndarray of shape (C, m)
-    factor : ndarray of shape (C, m, m)
-        ``F``, the lower Cholesky factor of the precision of the whitened variables.
+    root : ndarray of shape (C, m, m)
+        ``F^-1``, where ``F F^T`` is the precision of the whitened variables.
     """
 
     kernel: Kernel
     Z: np.ndarray
-    lower: np.ndarray
+    inverse: np.ndarray
     whitened_mean: np.ndarray
-    factor: np.ndarray
+    root: np.ndarray
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``, shape (n,) or (C, n) for several functions."""
@@ -96,10 +95,10 @@ class InducingPosterior:
             blocks = BlockedBasis.cut(basis)
             weights = blocks.pad(jnp.asarray(generator.standard_normal((count, 2, _WAVES))))
             at_Z = np.asarray(evaluate(blocks, jnp.asarray(self.Z), weights), np.float64)
-            # v = L^-1 u ~ N(mean, F^-T F^-1)
+            # v = L^-1 u ~ N(mean, root^T root)
             normals = generator.standard_normal((len(self.Z), count))
-            v = self.whitened_mean[c][:, None] + np.linalg.solve(self.factor[c].T, normals)
-            update = jnp.asarray(v - np.linalg.solve(self.lower, at_Z.T))
+            v = self.whitened_mean[c][:, None] + self.root[c].T @ normals
+            update = jnp.asarray(v - self.inverse @ at_Z.T)
             tiles = [pad_rows(X[k : k + _TILE]) for k in range(0, len(X), _TILE)]
             parts = [
                 np.asarray(evaluate(blocks, tile, weights)).T
@@ -110,7 +109,7 @@ class InducingPosterior:
         return np.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     def _parts(self) -> tuple[Any, ...]:
-        return self.kernel, self.Z, self.lower, Whitened(self.whitened_mean, self.factor)
+        return self.kernel, self.Z, self.inverse, Whitened(self.whitened_mean, self.root)
 
     def _evaluate(self, X: Any, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
         X = np.asarray(X, np.float64)
@@ -126,15 +125,15 @@ class InducingPosterior:
         spec, arrays = to_spec(self.kernel)
         return {"kernel": spec}, arrays | {
             "Z": self.Z,
-            "lower": self.lower,
+            "inverse": self.inverse,
             "whitened_mean": self.whitened_mean,
-            "factor": self.factor,
+            "root": self.root,
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> InducingPosterior:
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> SVGPPosterior:
         """Return the posterior that `to_state` wrote."""
-        names = ("Z", "lower", "whitened_mean", "factor")
+        names = ("Z", "inverse", "whitened_mean", "root")
         return cls(from_spec(state["kernel"], arrays), *(arrays[name] for name in names))
 
 
@@ -142,12 +141,12 @@ class InducingPosterior:
 def _moments(
     kernel: Kernel,
     Z: Float[Array, "m d"],
-    lower: Float[Array, "m m"],
+    inverse: Float[Array, "m m"],
     q: Whitened,
     X: Float[Array, "n d"],
     with_variance: bool,
 ) -> tuple[Float[Array, "C n"], Float[Array, "C n"]]:
-    psi = whitened_features(kernel, Z, lower, X)
+    psi = whitened_features(kernel, Z, inverse, X)
     if not with_variance:
         mean = q.mean @ psi
         return mean, jnp.zeros_like(mean)
@@ -158,14 +157,12 @@ def _moments(
 def _covariance(
     kernel: Kernel,
     Z: Float[Array, "m d"],
-    lower: Float[Array, "m m"],
+    inverse: Float[Array, "m m"],
     q: Whitened,
     X: Float[Array, "n d"],
 ) -> Float[Array, "C n n"]:
-    psi = whitened_features(kernel, Z, lower, X)
-    explained = solve_triangular(
-        q.factor, jnp.broadcast_to(psi, (len(q.factor), *psi.shape)), lower=True
-    )
+    psi = whitened_features(kernel, Z, inverse, X)
+    explained = q.root @ psi
     # K - psi^T psi + psi^T S psi
     return kernel(X, X) - psi.T @ psi + jnp.swapaxes(explained, 1, 2) @ explained
 
@@ -174,8 +171,8 @@ def _covariance(
 def _projection(
     kernel: Kernel,
     Z: Float[Array, "m d"],
-    lower: Float[Array, "m m"],
+    inverse: Float[Array, "m m"],
     X: Float[Array, "n d"],
     values: Float[Array, "m s"],
 ) -> Float[Array, "n s"]:
-    return whitened_features(kernel, Z, lower, X).T @ values
+    return whitened_features(kernel, Z, inverse, X).T @ values

@@ -8,8 +8,9 @@ exact, elsewhere they converge as Newton's method does.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +23,14 @@ from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 from vastgp.objectives.dual_evidence import most_rate
-from vastgp.objectives.svgp_bound import Rows, SiteSums, prior_factor
+from vastgp.objectives.svgp_bound import Coordinates, Rows, SiteSums, held
+from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
-from vastgp.training.loop import LoopResult, Stop, run_chunks
+from vastgp.training.loop import OUT_OF_TIME, LoopResult, run_chunks
 from vastgp.training.start import bounds_of
 from vastgp.training.svgp_passes import (
-    InducingFit,
-    InducingOptions,
+    SVGPFit,
+    SVGPOptions,
     finish,
     padded_rows,
     run_passes,
@@ -38,39 +40,89 @@ from vastgp.training.svgp_steps import (
     Params,
     Setting,
     adam_step,
+    coordinates_of,
     e_step,
     m_step,
     start_optimizer,
+    sums_of,
+    sums_of_rows,
     untied_e_step,
     untied_m_step,
 )
+from vastgp.training.svgp_stop import CHUNK, no_gain
 
-_CHUNK = 10
-# Records whose mean is compared with that of as many before.
-_WINDOW = 10
 # A step that ends in no posterior is tried again this often, half as long each time.
 _MOST_HALVINGS = 6
 # Natural-gradient steps on minibatches average over this many times the rows of a batch, at most and by their share.
 _LEAST_RATE, _RATE_PER_SHARE = 0.02, 5.0
 # Share of max_seconds that is kept for the passes over all rows.
 _FOR_PASSES = 0.2
+# Parameters on minibatches are averaged with weights that grow as the cube of the step, so that the last quarter of
+# the steps has two thirds of them (Shamir and Zhang 2013).
+_LATE = 3.0
 
 
-def fit_inducing(
+class State(NamedTuple):
+    """All that decides the next step.
+
+    Attributes
+    ----------
+    params : Params
+    here : Coordinates
+        Of the parameters.
+    q : SiteSums, Moments, or a pair of arrays with a site a row
+    optimizer : pytree
+        Of Adam.
+    average : Params
+        Weighted average of the parameters so far.
+    e_steps, damped : int
+        E-steps done, and steps that were shortened.
+    """
+
+    params: Params
+    here: Coordinates
+    q: Any
+    optimizer: Any
+    average: Params
+    e_steps: Any
+    damped: Any
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to work, what to show, where to save.
+
+    Attributes
+    ----------
+    max_iter : int
+        Iterations of E-steps and M-steps at most.
+    tol : float
+        See `vastgp.training.svgp_stop.no_gain`; passes over all rows end at a hundredth of it.
+    max_seconds : float or None
+    checkpoints : callable
+        ``checkpoints(suffix)`` gives where to save a part of the fit, or None.
+    verbose : bool
+    """
+
+    max_iter: int = 2000
+    tol: float = 1e-4
+    max_seconds: float | None = None
+    checkpoints: Callable[[str], Checkpoint | None] = field(default=lambda _: None)
+    verbose: bool = False
+
+
+def fit_svgp(
     rows: DataRows,
     standardizer: Standardizer,
     kernel: Kernel,
     likelihood: Likelihood,
     Z: np.ndarray,
-    options: InducingOptions,
+    options: SVGPOptions,
+    budget: Budget,
     *,
-    max_iter: int = 2000,
-    tol: float = 1e-4,
-    max_seconds: float | None = None,
     seed: int = 0,
     dtype: str = "float64",
-    verbose: bool = False,
-) -> InducingFit:
+) -> SVGPFit:
     """Fit ``q``, hyperparameters and inducing points.
 
     Parameters
@@ -83,13 +135,9 @@ def fit_inducing(
         In standardised units: where learning starts.
     Z : ndarray of shape (m, d)
         Where inducing points start, in standardised units.
-    options : InducingOptions
-    max_iter : int
-        Iterations of E-steps and M-steps at most.
-    tol : float
-        Converged when 100 iterations gain less of the bound than this, in nats per row, or than its noise; passes over
-        all rows end at the same gain.
-    max_seconds, seed, dtype, verbose
+    options : SVGPOptions
+    budget : Budget
+    seed, dtype
         As in the estimators.
 
     Raises
@@ -101,69 +149,84 @@ def fit_inducing(
     kernel, likelihood = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64), (kernel, likelihood)
     )
-    needs_steps = options.learn or options.move or options.optimizer == "adam"
+    adam = options.optimizer == "adam"
+    trained = options.learn or options.move or adam
+    limit = budget.max_seconds
     with precision(dtype):
-        trainer = _Trainer(rows, standardizer, kernel, likelihood, Z, options, seed, dtype)
+        trainer = _Trainer(rows, standardizer, likelihood, options, seed, dtype)
+        state = trainer.start(kernel, likelihood, Z)
         loop = LoopResult(0, 0.0, True, "hyperparameters were given", History())
-        if needs_steps:
-            share = 1.0 if options.optimizer == "adam" else 1.0 - _FOR_PASSES
-            _, loop = run_chunks(
-                trainer.chunk,
-                np.zeros(0),
-                max_iter=max_iter,
-                chunk=_CHUNK,
-                max_seconds=None if max_seconds is None else share * max_seconds,
-                should_stop=_no_gain(tol * rows.n),
-                label="inducing points",
-                verbose=verbose,
+        if trained:
+            stop = no_gain(
+                budget.tol,
+                rows.n,
+                rows.n if trainer.full else options.row_batch,
+                budget.max_iter,
+                resumable=not adam,
             )
-        params, sums, lower = trainer.result()
-    left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
-    if options.optimizer == "adam":
-        return finish(params, sums, lower, np.nan, loop, trainer.damped, 0)
+            state, loop = run_chunks(
+                trainer.chunk,
+                state,
+                max_iter=budget.max_iter,
+                chunk=CHUNK,
+                max_seconds=limit if adam or limit is None else (1.0 - _FOR_PASSES) * limit,
+                checkpoint=budget.checkpoints("" if adam else ".steps"),
+                should_stop=stop,
+                label="inducing points",
+                verbose=budget.verbose,
+            )
+        params, sums = trainer.result(state)
+    if adam:
+        return finish(params, sums, np.nan, loop, int(state.damped), 0)
+    # what was found in time is not the end of the fit: a larger budget goes on from the steps
+    ended = loop.reason != OUT_OF_TIME
+    left = None if limit is None else max(limit - (time.perf_counter() - began), 0.0)
     return run_passes(
-        rows, standardizer, params, sums, options, loop, tol, left, trainer.damped, needs_steps
-    )
+        rows, standardizer, params, sums, options, loop, int(state.damped), trained,
+        tol=budget.tol, max_seconds=left, checkpoint=budget.checkpoints("") if ended else None,
+        verbose=budget.verbose,
+    )  # fmt: skip
 
 
 class _Trainer:
-    """The state of a fit between chunks of iterations."""
+    """Iterations as functions of `State`; what stays the same during a fit."""
 
     def __init__(
         self,
         rows: DataRows,
         standardizer: Standardizer,
-        kernel: Kernel,
         likelihood: Likelihood,
-        Z: np.ndarray,
-        options: InducingOptions,
+        options: SVGPOptions,
         seed: int,
         dtype: str,
     ) -> None:
         self.rows, self.standardizer, self.options = rows, standardizer, options
-        self.seed, self.dtype, self.damped, self.e_steps = seed, dtype, 0, 0
-        lower, upper = bounds_of((kernel, likelihood), options.noise_floor)
-        logs = jax.tree.map(np.log, (kernel, likelihood, lower, upper))
-        start = as_dtype(Params(logs[0], logs[1], np.asarray(Z, np.float64)), dtype)
-        self.setting = Setting(
-            jnp.asarray(options.jitter, dtype), *(as_dtype(side, dtype) for side in logs[2:])
-        )
-        self.params: Params = start
+        self.seed, self.dtype = seed, dtype
         self.full = options.untied or options.row_batch >= rows.n
         self.whole = self._batch(*self._all()) if self.full else None
         self.rate = self._rate(likelihood)
-        functions = likelihood.num_latent
-        self.sums = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
-        self.optimizer: Any = start_optimizer(start)
+
+    def start(self, kernel: Kernel, likelihood: Likelihood, Z: np.ndarray) -> State:
+        """Return the state before the first step: the posterior is the prior."""
+        options, dtype, functions = self.options, self.dtype, likelihood.num_latent
+        lower, upper = bounds_of((kernel, likelihood), options.noise_floor)
+        logs = jax.tree.map(np.log, (kernel, likelihood, lower, upper))
+        params: Params = as_dtype(Params(logs[0], logs[1], np.asarray(Z, np.float64)), dtype)
+        self.setting = Setting(
+            jnp.asarray(options.jitter, dtype), *(as_dtype(side, dtype) for side in logs[2:])
+        )
+        here = coordinates_of(params, self.setting.jitter)
+        optimizer: Any = start_optimizer(params)
+        q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
         if options.untied:
             assert self.whole is not None
             nothing = jnp.zeros((functions, len(self.whole.y)), dtype)
-            self.sites = (nothing, nothing)
+            q = (nothing, nothing)
         if options.optimizer == "adam":
-            L = prior_factor(start.positive()[0], start.Z, self.setting.jitter)
             whiten = options.hold == "whitened"
-            self.q = Moments.prior(functions, jnp.eye(len(Z), dtype=L.dtype) if whiten else L)
-            self.optimizer = (start_optimizer(start), start_optimizer(self.q))
+            q = Moments.prior(functions, jnp.eye(len(Z), dtype=dtype) if whiten else here.lower)
+            optimizer = (optimizer, start_optimizer(q))
+        return State(params, here, q, optimizer, params, np.int64(0), np.int64(0))
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:
@@ -181,7 +244,7 @@ class _Trainer:
     def _batch(self, X: np.ndarray, y: np.ndarray) -> Rows:
         return padded_rows(X, y, self.rows.n / len(y), self.dtype)
 
-    def chunk(self, state: Any, first: int, count: int) -> tuple[Any, Mapping[str, Any]]:
+    def chunk(self, state: State, first: int, count: int) -> tuple[State, Mapping[str, Any]]:
         """Do iterations ``first`` to ``first + count - 1``."""
         options = self.options
         natural = options.optimizer == "natural"
@@ -195,118 +258,114 @@ class _Trainer:
             batches = [self._batch(*one) for one in zip(X, y, strict=True)]
         values = []
         for t in range(count):
-            of_iteration = batches[t * each : (t + 1) * each]
             if self.whole is not None:
                 of_iteration = [self.whole] * each
-            values.append(self._iteration(of_iteration) if natural else self._adam(of_iteration[0]))
+            else:
+                of_iteration = batches[t * each : (t + 1) * each]
+            state, value = (
+                self._iteration(state, of_iteration)
+                if natural
+                else self._adam(state, of_iteration[0])
+            )
+            values.append(value)
+            state = state._replace(average=self._averaged(state, first + t))
         spread = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
         return state, {
             "objective": float(np.mean(values)),
             "objective_se": 0.0 if self.full else spread,
-            "damped": self.damped,
+            "damped": int(state.damped),
         }
 
-    def _iteration(self, batches: list[Rows]) -> float:
+    def _averaged(self, state: State, step: int) -> Params:
+        if self.full:
+            return state.params
+        weight = (_LATE + 1.0) / (step + 1.0 + _LATE)
+        return _toward(state.average, state.params, jnp.asarray(weight, self.dtype))
+
+    def _iteration(self, state: State, batches: list[Rows]) -> tuple[State, float]:
         options, value = self.options, np.nan
         for rows in batches[: options.num_e_steps]:
-            value = self._e_step(rows)
-        if not (options.learn or options.move):
-            return value
-        values = [self._m_step(rows) for rows in batches[options.num_e_steps :]]
-        return values[-1] if values else value
+            state, value = self._e_step(state, rows)
+        if options.learn or options.move:
+            for rows in batches[options.num_e_steps :]:
+                state, value = self._m_step(state, rows)
+        return state, value
 
-    def _e_step(self, rows: Rows) -> float:
+    def _e_step(self, state: State, rows: Rows) -> tuple[State, float]:
         # the first steps average what has been seen: 1, 1/2, 1/3, ...
-        rate = max(self.rate, 1.0 / (1.0 + self.e_steps)) if not self.full else self.rate
-        self.e_steps += 1
-        for _ in range(_MOST_HALVINGS):
-            step = jnp.asarray(rate, self.dtype)
-            if self.options.untied:
-                found = untied_e_step(self.params, self.sites, rows, step, self.setting.jitter)
-                sites, sums, value, good = found
-            else:
-                sites = None
-                sums, value, good = e_step(self.params, self.sums, rows, step, self.setting.jitter)
-            if bool(good):
-                self.sums = sums
-                if sites is not None:
-                    self.sites = sites
-                return float(value)
-            self.damped += 1
-            rate *= 0.5
-        raise FloatingPointError(_NO_POSTERIOR.format(what="E-step", dtype=self.dtype))
+        rate = self.rate if self.full else max(self.rate, 1.0 / (1.0 + int(state.e_steps)))
+        step = untied_e_step if self.options.untied else e_step
 
-    def _m_step(self, rows: Rows) -> float:
-        rate, options = options_rate(self.options), self.options
-        for _ in range(_MOST_HALVINGS):
-            step = jnp.asarray(rate, self.dtype)
+        def attempt(share: float) -> tuple[State, Any, Any]:
+            q, value, good = step(
+                state.params, state.here, state.q, rows, jnp.asarray(share * rate, self.dtype)
+            )
+            return state._replace(q=q, e_steps=state.e_steps + 1), value, good
+
+        return self._shortened("E-step", attempt)
+
+    def _m_step(self, state: State, rows: Rows) -> tuple[State, float]:
+        options = self.options
+
+        def attempt(share: float) -> tuple[State, Any, Any]:
+            rate = jnp.asarray(share * options.learning_rate, self.dtype)
             if options.untied:
-                found = untied_m_step(
-                    self.params, self.optimizer, self.sites, rows, step, self.setting,
+                params, here, optimizer, value, good = untied_m_step(
+                    state.params, state.q, state.optimizer, rows, rate, self.setting,
                     move=options.move,
                 )  # fmt: skip
+                q = state.q
             else:
-                found = m_step(
-                    self.params, self.optimizer, self.sums, rows, step, self.setting,
+                params, here, q, optimizer, value, good = m_step(
+                    state.params, state.here, state.q, state.optimizer, rows, rate, self.setting,
                     hold=options.hold, move=options.move,
                 )  # fmt: skip
-            params, optimizer, sums, value, good = found
-            if bool(good):
-                self.params, self.optimizer, self.sums = params, optimizer, sums
-                return float(value)
-            self.damped += 1
-            rate *= 0.5
-        raise FloatingPointError(_NO_POSTERIOR.format(what="M-step", dtype=self.dtype))
+            moved = state._replace(params=params, here=here, q=q, optimizer=optimizer)
+            return moved, value, good
 
-    def _adam(self, rows: Rows) -> float:
-        rate, options = options_rate(self.options), self.options
-        for _ in range(_MOST_HALVINGS):
+        return self._shortened("M-step", attempt)
+
+    def _adam(self, state: State, rows: Rows) -> tuple[State, float]:
+        options = self.options
+
+        def attempt(share: float) -> tuple[State, Any, Any]:
             params, q, optimizer, value, good = adam_step(
-                self.params, self.q, self.optimizer, rows, jnp.asarray(rate, self.dtype),
-                self.setting, whiten=options.hold == "whitened", learn=options.learn,
-                move=options.move,
+                state.params, state.q, state.optimizer, rows,
+                jnp.asarray(share * options.learning_rate, self.dtype), self.setting,
+                whiten=options.hold == "whitened", learn=options.learn, move=options.move,
             )  # fmt: skip
+            return state._replace(params=params, q=q, optimizer=optimizer), value, good
+
+        return self._shortened("step of Adam", attempt)
+
+    def _shortened(
+        self, what: str, attempt: Callable[[float], tuple[State, Any, Any]]
+    ) -> tuple[State, float]:
+        """Take a step, or as much of it as leaves a posterior."""
+        for halvings in range(_MOST_HALVINGS):
+            state, value, good = attempt(0.5**halvings)
             if bool(good):
-                self.params, self.q, self.optimizer = params, q, optimizer
-                return float(value)
-            self.damped += 1
-            rate *= 0.5
-        raise FloatingPointError(_NO_POSTERIOR.format(what="step of Adam", dtype=self.dtype))
+                return state._replace(damped=state.damped + halvings), float(value)
+        raise FloatingPointError(
+            f"an {what} gave no finite posterior, however short it was made, in {self.dtype}. Raise jitter or "
+            "noise_floor, lower learning_rate, or set dtype='float64'."
+        )
 
-    def result(self) -> tuple[Params, SiteSums, Any]:
-        """Return parameters, sites and the factor of ``K_uu``."""
-        L = prior_factor(self.params.positive()[0], self.params.Z, self.setting.jitter)
+    def result(self, state: State) -> tuple[Params, SiteSums]:
+        """Return parameters and sites."""
         if self.options.optimizer == "adam":
-            self.sums = self.q.whitened(None if self.options.hold == "whitened" else L).sums()
-        return self.params, self.sums, L
+            here = coordinates_of(state.params, self.setting.jitter)
+            whiten = self.options.hold == "whitened"
+            return state.params, sums_of(state.q.whitened(None if whiten else here.inverse))
+        if self.options.untied:
+            assert self.whole is not None
+            return state.params, sums_of_rows(state.params, state.here, state.q, self.whole)
+        if self.full:
+            return state.params, state.q
+        after = coordinates_of(state.average, self.setting.jitter)
+        return state.average, held("sites", state.q, state.here, after)
 
 
-_NO_POSTERIOR = (
-    "an {what} gave no finite posterior, however short it was made, in {dtype}. Raise jitter or noise_floor, lower "
-    "learning_rate, or set dtype='float64'."
-)
-
-
-def options_rate(options: InducingOptions) -> float:
-    """Return the learning rate of Adam."""
-    return float(options.learning_rate)
-
-
-def _no_gain(least: float) -> Any:
-    """Return the rule that ends a fit when the bound no longer grows by more than ``least``, or than its noise."""
-
-    def rule(_: Mapping[str, float], history: History) -> Stop | None:
-        values = np.asarray(history.objective)
-        if len(values) < 2 * _WINDOW:
-            return None
-        last, before = values[-_WINDOW:], values[-2 * _WINDOW : -_WINDOW]
-        noise = ((np.var(last, ddof=1) + np.var(before, ddof=1)) / _WINDOW) ** 0.5
-        gain = float(np.mean(last) - np.mean(before))
-        if gain < max(least, noise):
-            return Stop(
-                f"the bound gained {gain:.3g} nats in {_WINDOW * _CHUNK} steps, which is less than tol allows or its "
-                "noise tells"
-            )
-        return None
-
-    return rule
+@jax.jit
+def _toward(average: Params, params: Params, weight: Any) -> Params:
+    return jax.tree.map(lambda a, b: (1.0 - weight) * a + weight * b, average, params)

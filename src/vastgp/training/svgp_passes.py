@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,18 @@ from vastgp.data import Standardizer
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.dual_evidence import most_rate
-from vastgp.objectives.svgp_bound import Rows, SiteSums, posterior_of, prior_factor
-from vastgp.training.loop import OUT_OF_TIME, LoopResult
-from vastgp.training.svgp_steps import Params, tile_sums
+from vastgp.objectives.svgp_bound import (
+    Rows,
+    SiteSums,
+    Whitened,
+    posterior_of,
+    posterior_under,
+    quadratic_fit,
+)
+from vastgp.training.checkpoint import Checkpoint
+from vastgp.training.history import History
+from vastgp.training.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
+from vastgp.training.svgp_steps import Params, coordinates_of, tile_sums
 
 # Rows of a tile of a pass; batches are padded to a multiple of _PAD, so that sizes share compiled code.
 _TILE, _PAD = 4096, 64
@@ -28,7 +37,7 @@ _FINER = 1e-2
 
 
 @dataclass(frozen=True)
-class InducingOptions:
+class SVGPOptions:
     """How to fit.
 
     Attributes
@@ -71,16 +80,17 @@ class InducingOptions:
 
 
 @dataclass(frozen=True)
-class InducingFit:
+class SVGPFit:
     """What was found, in float64.
 
     Attributes
     ----------
     kernel : Kernel
     likelihood : Likelihood
-    Z, lower : ndarray
-        Inducing points and the Cholesky factor of ``K_uu``.
+    Z : ndarray of shape (m, d)
+        Inducing points.
     sums : SiteSums
+        In their whitened coordinates.
     bound : float
         Lower bound of the log evidence by the last pass over all rows, NaN where there was none.
     loop : LoopResult
@@ -93,7 +103,6 @@ class InducingFit:
     kernel: Kernel
     likelihood: Likelihood
     Z: np.ndarray
-    lower: np.ndarray
     sums: SiteSums
     bound: float
     loop: LoopResult
@@ -110,93 +119,181 @@ def padded_rows(X: np.ndarray, y: np.ndarray, weight: float, dtype: Any) -> Rows
     return Rows(*(jnp.asarray(p, dtype) for p in (X, np.pad(y, (0, extra), mode="edge"), weights)))
 
 
+class PassState(NamedTuple):
+    """Sites, those that their posterior asks for, the bound, and the length of the next step.
+
+    Attributes
+    ----------
+    sums, better : SiteSums
+    bound : float
+    rate : float
+    damped : int
+    settled : bool
+    """
+
+    sums: SiteSums
+    better: SiteSums
+    bound: Any
+    rate: Any
+    damped: Any
+    settled: Any
+
+
+class _Passes:
+    """E-steps on all rows, in float64."""
+
+    def __init__(
+        self,
+        rows: DataRows,
+        standardizer: Standardizer,
+        params: Params,
+        options: SVGPOptions,
+        least: float,
+    ) -> None:
+        self.rows, self.standardizer, self.params, self.least = rows, standardizer, params, least
+        self.likelihood = params.positive()[1]
+        self.here = coordinates_of(params, options.jitter)
+        self.most = most_rate(self.likelihood)
+
+    def start(self, sums: SiteSums) -> PassState:
+        """Return the state at given sites."""
+        sums, bound, better = self._evaluate(sums)
+        start = np.float64(self.most), np.int64(0), np.bool_(False)
+        return PassState(sums, better, np.float64(bound), *start)
+
+    def _evaluate(self, sums: SiteSums) -> tuple[SiteSums, float, SiteSums]:
+        sums, q = _posterior(self.likelihood, sums)
+        total = 0.0
+        better = SiteSums(*(jnp.zeros_like(part) for part in sums))
+        for X, y in self.rows.batches(_TILE):
+            assert y is not None
+            scaled = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
+            tile = padded_rows(*scaled, 1.0, "float64")
+            fit, part = tile_sums(self.params, self.here, q, tile)
+            total, better = total + float(fit), better.plus(part)
+        return sums, total - float(q.divergence()), better
+
+    def chunk(
+        self, state: PassState, first: int, count: int
+    ) -> tuple[PassState, Mapping[str, Any]]:
+        """Do one pass."""
+        if isinstance(self.likelihood, Gaussian):
+            gain = float(_gain_of_exact_step(state.sums, state.better))
+            state = state._replace(
+                sums=state.better, bound=state.bound + gain, settled=np.bool_(True)
+            )
+        else:
+            state = self._step(state)
+        return state, {
+            "objective": state.bound,
+            "objective_se": 0.0,
+            "damped": state.damped,
+            "settled": state.settled,
+        }
+
+    def _step(self, state: PassState) -> PassState:
+        sums, bound, better = self._evaluate(state.sums.toward(state.better, float(state.rate)))
+        gain = bound - float(state.bound)
+        if np.isfinite(bound) and gain >= 0.0:
+            rate = min(self.most, 2.0 * float(state.rate))
+            settled = gain <= self.least
+            return PassState(
+                sums, better, np.float64(bound), np.float64(rate), state.damped, np.bool_(settled)
+            )
+        settled = -gain <= self.least or state.rate <= _LEAST_PASS_RATE
+        return state._replace(
+            rate=np.float64(0.5 * state.rate), damped=state.damped + 1, settled=np.bool_(settled)
+        )
+
+
+@jax.jit
+def _posterior(likelihood: Likelihood, sums: SiteSums) -> tuple[SiteSums, Whitened]:
+    return posterior_under(likelihood, sums)
+
+
+@jax.jit
+def _gain_of_exact_step(sums: SiteSums, better: SiteSums) -> Any:
+    """Return what the bound gains where the log-likelihood is that of the sites, without another pass."""
+    before, after = posterior_of(sums), posterior_of(better)
+    fit = quadratic_fit(better, after) - quadratic_fit(better, before)
+    return fit - (after.divergence() - before.divergence())
+
+
 def run_passes(
     rows: DataRows,
     standardizer: Standardizer,
     params: Params,
     sums: SiteSums,
-    options: InducingOptions,
+    options: SVGPOptions,
     loop: LoopResult,
-    tol: float,
-    max_seconds: float | None,
     damped: int,
     trained: bool,
-) -> InducingFit:
-    """Do E-steps on all rows, in float64, until the bound no longer grows."""
-    began = time.perf_counter()
+    *,
+    tol: float,
+    max_seconds: float | None,
+    checkpoint: Checkpoint | None,
+    verbose: bool,
+) -> SVGPFit:
+    """Do E-steps on all rows, in float64, until the bound no longer grows.
+
+    Parameters
+    ----------
+    params, sums
+        Where they start.
+    loop : LoopResult
+        Of the steps before; ``trained`` says whether there were any.
+    damped : int
+        Steps that were shortened so far.
+    tol, max_seconds, checkpoint, verbose
+        As in `vastgp.training.svgp.Budget`.
+    """
+    if trained and max_seconds is not None and max_seconds <= 0.0:
+        return finish(params, sums, np.nan, loop, damped, 0)
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
-        kernel, likelihood = params.positive()
-        lower = prior_factor(kernel, params.Z, options.jitter)
-
-        def evaluate(sums: SiteSums) -> tuple[float, SiteSums]:
-            total, better = 0.0, _nothing(sums)
-            for X, y in rows.batches(_TILE):
-                assert y is not None
-                tile = padded_rows(
-                    standardizer.transform_X(X), standardizer.transform_y(y), 1.0, "float64"
-                )
-                fit, part = tile_sums(params, lower, sums, tile)
-                total, better = total + float(fit), better.plus(part)
-            return total - float(posterior_of(sums).divergence()), better
-
-        def spent() -> bool:
-            return max_seconds is not None and time.perf_counter() - began >= max_seconds
-
-        history, done = loop.history, 0
-        if not options.passes or (spent() and trained):
-            return finish(params, sums, lower, np.nan, loop, damped, 0)
-        bound, better = evaluate(sums)
-        rate = most = most_rate(likelihood)
-        settled = False
-        while done < options.passes and not settled and not (done and spent()):
-            candidate = sums.toward(better, rate)
-            found, next_better = evaluate(candidate)
-            done += 1
-            gain = found - bound
-            if np.isfinite(found) and gain >= 0.0:
-                sums, bound, better, rate = candidate, found, next_better, min(most, 2.0 * rate)
-                settled = gain <= _FINER * tol * rows.n or isinstance(likelihood, Gaussian)
-            else:
-                settled = -gain <= _FINER * tol * rows.n or rate <= _LEAST_PASS_RATE
-                damped, rate = damped + 1, 0.5 * rate
-            history.append(
-                loop.num_iter + done, loop.seconds + time.perf_counter() - began,
-                {"objective": bound, "objective_se": 0.0, "damped": damped},
-            )  # fmt: skip
-        reason, converged = loop.reason, loop.converged and settled
-        if loop.converged and not settled:
-            reason = (
-                OUT_OF_TIME
-                if spent()
-                else f"stopped after {done} passes over all rows, sites still moving"
-            )
-        elif not trained:
-            reason = f"the sites settled in {done} passes over all rows"
-        loop = replace(
-            loop, num_iter=loop.num_iter + done, converged=converged, reason=reason,
-            seconds=loop.seconds + time.perf_counter() - began,
-        )  # fmt: skip
-        return finish(params, sums, lower, bound, loop, damped, done)
+        passes = _Passes(rows, standardizer, params, options, _FINER * tol * rows.n)
+        state, end = run_chunks(
+            passes.chunk,
+            passes.start(sums),
+            max_iter=options.passes,
+            chunk=1,
+            max_seconds=max_seconds,
+            checkpoint=checkpoint,
+            should_stop=lambda found, _: Stop("settled") if found["settled"] else None,
+            label="passes over all rows",
+            verbose=verbose,
+        )
+    history = History.from_dict(loop.history.to_dict())
+    for k, (step, seconds) in enumerate(zip(end.history.steps, end.history.seconds, strict=True)):
+        values = {name: column[k] for name, column in end.history.values.items()}
+        values["damped"] += damped
+        del values["settled"]
+        history.append(loop.num_iter + step, loop.seconds + seconds, values)
+    reason, converged = loop.reason, loop.converged and end.converged
+    if loop.converged and not end.converged:
+        ended = f"stopped after {end.num_iter} passes over all rows, sites still moving"
+        reason = OUT_OF_TIME if end.reason == OUT_OF_TIME else ended
+    elif not trained:
+        reason = f"the sites settled in {end.num_iter} passes over all rows"
+    loop = replace(
+        loop, num_iter=loop.num_iter + end.num_iter, converged=converged, reason=reason,
+        seconds=loop.seconds + end.seconds, history=history,
+    )  # fmt: skip
+    return finish(
+        params, state.sums, float(state.bound), loop, damped + int(state.damped), end.num_iter
+    )  # fmt: skip
 
 
 def finish(
     params: Params,
     sums: SiteSums,
-    lower: Any,
     bound: float,
     loop: LoopResult,
     damped: int,
     passes: int,
-) -> InducingFit:
+) -> SVGPFit:
     """Return what was found, in float64."""
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, sums, lower))
-    params, sums, lower = wide
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, sums))
+    params, sums = wide
     kernel, likelihood = jax.tree.map(np.exp, (params.kernel, params.likelihood))
-    return InducingFit(
-        kernel, likelihood, params.Z, lower, sums, float(bound), loop, damped, passes
-    )
-
-
-def _nothing(like: SiteSums) -> SiteSums:
-    return SiteSums(*(jnp.zeros_like(part) for part in like))
+    return SVGPFit(kernel, likelihood, params.Z, sums, float(bound), loop, damped, passes)

@@ -8,25 +8,28 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 from vastgp.objectives.dual_evidence import local_sites
 from vastgp.objectives.svgp_bound import (
+    Coordinates,
     Rows,
     SiteSums,
+    Whitened,
     better_sums,
     bound_of,
+    coordinates,
     held,
-    moved_bound,
     posterior_of,
-    prior_factor,
+    posterior_under,
     row_sums,
     untied_bound,
     whitened_features,
+    whitener,
 )
+from vastgp.objectives.svgp_slope import bound_and_slope
 
 _ADAM = optax.scale_by_adam()
 
@@ -41,6 +44,10 @@ class Params(NamedTuple):
     def positive(self) -> tuple[Kernel, Likelihood]:
         """Return kernel and likelihood."""
         return jax.tree.map(jnp.exp, (self.kernel, self.likelihood))
+
+    def coordinates(self, jitter: Any) -> Coordinates:
+        """Return the whitened coordinates here."""
+        return coordinates(self.positive()[0], self.Z, jitter)
 
 
 class Moments(NamedTuple):
@@ -63,43 +70,23 @@ class Moments(NamedTuple):
         raw = jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
         return cls(jnp.zeros((functions, m), lower.dtype), jnp.broadcast_to(raw, (functions, m, m)))
 
-    def whitened(self, lower: Float[Array, "m m"] | None) -> MomentForm:
-        """Return ``q(v)``; with ``L`` the moments are those of ``u = L v``."""
+    def whitened(self, inverse: Float[Array, "m m"] | None) -> Whitened:
+        """Return ``q(v)``; with ``L^-1`` the moments are those of ``u = L v``."""
         diagonal = jnp.exp(jnp.diagonal(self.root, axis1=1, axis2=2))
-        root = jnp.tril(self.root, -1) + diagonal[:, :, None] * jnp.eye(self.root.shape[-1])
-        root = root.astype(self.root.dtype)
-        if lower is None:
-            return MomentForm(self.mean, root)
-        mean = solve_triangular(lower, self.mean.T, lower=True).T
-        wide = jnp.broadcast_to(lower, root.shape)
-        return MomentForm(mean, solve_triangular(wide, root, lower=True))
+        eye = jnp.eye(self.root.shape[-1], dtype=self.root.dtype)
+        root = jnp.tril(self.root, -1) + diagonal[:, :, None] * eye
+        mean = self.mean
+        if inverse is not None:
+            mean, root = mean @ inverse.T, inverse @ root
+        return Whitened(mean, jnp.swapaxes(root, 1, 2))
 
 
-class MomentForm(NamedTuple):
-    """``q(v) = N(mean, G G^T)``, with what `bound_of` asks of a `Whitened`."""
-
-    mean: Any
-    root: Any
-
-    def divergence(self) -> Array:
-        """Return ``KL(q(v) || N(0, I))``."""
-        log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(self.root, axis1=1, axis2=2)))
-        total = jnp.sum(self.root**2) + jnp.sum(self.mean**2)
-        return 0.5 * (total - self.mean.size - log_det)
-
-    def moments(self, psi: Float[Array, "m n"], prior_variance: Any) -> tuple[Array, Array]:
-        """Return mean and variance of each function at rows with features ``psi``."""
-        left = jnp.maximum(prior_variance - jnp.sum(psi**2, axis=0), 0.0)
-        return self.mean @ psi, left + jnp.sum((jnp.swapaxes(self.root, 1, 2) @ psi) ** 2, axis=1)
-
-    def sums(self) -> SiteSums:
-        """Return the sites that give these moments."""
-        m = self.root.shape[-1]
-        eye = jnp.broadcast_to(jnp.eye(m, dtype=self.root.dtype), self.root.shape)
-        inverse = solve_triangular(self.root, eye, lower=True)
-        precision = jnp.swapaxes(inverse, 1, 2) @ inverse
-        linear = jnp.einsum("cij,cj->ci", precision, self.mean)
-        return SiteSums(linear, precision - eye)
+def sums_of(q: Whitened) -> SiteSums:
+    """Return the sites that give some moments."""
+    eye = jnp.eye(q.root.shape[-1], dtype=q.root.dtype)
+    _, inverse = jax.vmap(whitener)(q.covariance())
+    precision = jnp.swapaxes(inverse, 1, 2) @ inverse
+    return SiteSums((precision @ q.mean[:, :, None])[:, :, 0], precision - eye)
 
 
 class Setting(NamedTuple):
@@ -119,59 +106,63 @@ class Setting(NamedTuple):
 
 
 @jax.jit
+def coordinates_of(params: Params, jitter: Any) -> Coordinates:
+    """Return the whitened coordinates of some parameters."""
+    return params.coordinates(jitter)
+
+
+@jax.jit
 def e_step(
-    params: Params, sums: SiteSums, rows: Rows, rate: Any, jitter: Any
+    params: Params, here: Coordinates, sums: SiteSums, rows: Rows, rate: Any
 ) -> tuple[SiteSums, Array, Array]:
-    """Return the sums after a natural-gradient step, the bound before it, and whether the result is a posterior."""
+    """Return the sums after a natural-gradient step, the bound before it, and whether all is finite.
+
+    Sums with a positive semi-definite precision, which `better_sums` are, keep it: ``R`` is then no less than one.
+    """
     kernel, likelihood = params.positive()
-    lower = prior_factor(kernel, params.Z, jitter)
-    psi = whitened_features(kernel, params.Z, lower, rows.X)
-    q = posterior_of(sums)
+    psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
+    sums, q = posterior_under(likelihood, sums)
     moments = q.moments(psi, kernel.total_variance())
     fit, better = better_sums(likelihood, rows.y, rows.weights, psi, *moments)
     found = sums.toward(better, rate)
     bound = fit - q.divergence()
-    return found, bound, _finite(bound, posterior_of(found))
+    return found, bound, _finite(bound, found)
 
 
 @partial(jax.jit, static_argnames=("hold", "move"))
 def m_step(
     params: Params,
-    optimizer: Any,
+    here: Coordinates,
     sums: SiteSums,
+    optimizer: Any,
     rows: Rows,
     learning_rate: Any,
     setting: Setting,
     *,
     hold: str,
     move: bool,
-) -> tuple[Params, Any, SiteSums, Array, Array]:
+) -> tuple[Params, Coordinates, SiteSums, Any, Array, Array]:
     """Return hyperparameters and inducing points after a step of Adam on the bound of eq. (15) or (14), and the sums.
 
     The sums come in the coordinates of the new ``L``, so that what is held stays what it is (see `held`).
     """
-    kernel, _ = params.positive()
-    before = prior_factor(kernel, params.Z, setting.jitter)
-
-    def bound(params: Params) -> Array:
-        return moved_bound(*params.positive(), params.Z, setting.jitter, hold, sums, before, rows)
-
-    value, gradient = jax.value_and_grad(bound)(params)
-    params, optimizer = _ascend(params, gradient, optimizer, learning_rate, setting, move)
-    after = prior_factor(params.positive()[0], params.Z, setting.jitter)
-    sums = held(hold, sums, before, after)
-    return params, optimizer, sums, value, _finite(value, params, posterior_of(sums), optimizer)
+    sums, q = posterior_under(params.positive()[1], sums)
+    value, slope = bound_and_slope(*params, setting.jitter, hold, q, here, rows)
+    params, optimizer = _ascend(params, Params(*slope), optimizer, learning_rate, setting, move)
+    after = params.coordinates(setting.jitter)
+    sums = held(hold, sums, here, after)
+    good = _finite(value, params, after, sums, optimizer)
+    return params, after, sums, optimizer, value, good
 
 
 @jax.jit
 def untied_e_step(
-    params: Params, sites: tuple[Array, Array], rows: Rows, rate: Any, jitter: Any
-) -> tuple[tuple[Array, Array], SiteSums, Array, Array]:
-    """Return the sites of all rows after a natural-gradient step (eq. (18)), their sums, the bound before it, and
-    whether the result is a posterior."""
+    params: Params, here: Coordinates, sites: tuple[Array, Array], rows: Rows, rate: Any
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """Return the sites of all rows after a natural-gradient step (eq. (18)), the bound before it, and whether all is
+    finite."""
     kernel, likelihood = params.positive()
-    lower = prior_factor(kernel, params.Z, jitter)
-    psi = whitened_features(kernel, params.Z, lower, rows.X)
+    psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
     q = posterior_of(row_sums(psi, *sites))
     mean, variance = q.moments(psi, kernel.total_variance())
     one = likelihood.num_latent == 1
@@ -183,22 +174,21 @@ def untied_e_step(
         (1.0 - rate) * old + rate * rows.weights * new.reshape(old.shape)
         for old, new in zip(sites, better, strict=True)
     )
-    sums = row_sums(psi, *found)
     bound = jnp.sum(rows.weights * fit) - q.divergence()
-    return found, sums, bound, _finite(bound, posterior_of(sums))
+    return found, bound, _finite(bound, found)
 
 
 @partial(jax.jit, static_argnames="move")
 def untied_m_step(
     params: Params,
-    optimizer: Any,
     sites: tuple[Array, Array],
+    optimizer: Any,
     rows: Rows,
     learning_rate: Any,
     setting: Setting,
     *,
     move: bool,
-) -> tuple[Params, Any, SiteSums, Array, Array]:
+) -> tuple[Params, Coordinates, Any, Array, Array]:
     """Return what `m_step` does, with one site a row: also their features follow the hyperparameters."""
 
     def bound(params: Params) -> Array:
@@ -206,10 +196,17 @@ def untied_m_step(
 
     value, gradient = jax.value_and_grad(bound)(params)
     params, optimizer = _ascend(params, gradient, optimizer, learning_rate, setting, move)
+    after = params.coordinates(setting.jitter)
+    return params, after, optimizer, value, _finite(value, params, after, optimizer)
+
+
+@jax.jit
+def sums_of_rows(
+    params: Params, here: Coordinates, sites: tuple[Array, Array], rows: Rows
+) -> SiteSums:
+    """Return the sums of sites that are held one a row."""
     kernel, _ = params.positive()
-    lower = prior_factor(kernel, params.Z, setting.jitter)
-    sums = row_sums(whitened_features(kernel, params.Z, lower, rows.X), *sites)
-    return params, optimizer, sums, value, _finite(value, params, posterior_of(sums), optimizer)
+    return row_sums(whitened_features(kernel, params.Z, here.inverse, rows.X), *sites)
 
 
 @partial(jax.jit, static_argnames=("whiten", "learn", "move"))
@@ -230,9 +227,9 @@ def adam_step(
     def bound(everything: tuple[Params, Moments]) -> Array:
         params, q = everything
         kernel, likelihood = params.positive()
-        lower = prior_factor(kernel, params.Z, setting.jitter)
-        form = q.whitened(None if whiten else lower)
-        return bound_of(kernel, likelihood, params.Z, lower, form, rows)
+        inverse = params.coordinates(setting.jitter).inverse
+        form = q.whitened(None if whiten else inverse)
+        return bound_of(kernel, likelihood, params.Z, inverse, form, rows)
 
     value, (by_params, by_q) = jax.value_and_grad(bound)((params, q))
     (of_params, of_q) = optimizer
@@ -244,13 +241,11 @@ def adam_step(
 
 
 @jax.jit
-def tile_sums(
-    params: Params, lower: Float[Array, "m m"], sums: SiteSums, rows: Rows
-) -> tuple[Array, SiteSums]:
+def tile_sums(params: Params, here: Coordinates, q: Whitened, rows: Rows) -> tuple[Array, SiteSums]:
     """Return what a tile of rows adds to the expected log-likelihood and to the sums of better sites."""
     kernel, likelihood = params.positive()
-    psi = whitened_features(kernel, params.Z, lower, rows.X)
-    moments = posterior_of(sums).moments(psi, kernel.total_variance())
+    psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
+    moments = q.moments(psi, kernel.total_variance())
     return better_sums(likelihood, rows.y, rows.weights, psi, *moments)
 
 

@@ -7,29 +7,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.linalg import solve_triangular
 
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
-from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
+from vastgp.objectives import svgp_bound as bound
 from vastgp.objectives.dual_evidence import DualEvidence, local_sites
 from vastgp.objectives.svgp_bound import (
     HOLDS,
     Rows,
     SiteSums,
     better_sums,
-    bound_of,
-    held,
-    log_normaliser,
+    centred,
     moved_bound,
-    posterior_of,
-    prior_factor,
+    posterior_under,
     untied_bound,
-    whitened_features,
+    whitener,
 )
+from vastgp.objectives.svgp_slope import bound_and_slope
 from vastgp.posteriors.exact import ExactPosterior
 
 KERNEL = RBF(np.array([0.7, 1.3]), 1.7)
+# compiled whole: one by one, their operations take far longer to compile
+bound_of, coordinates, held, log_normaliser, posterior_of, quadratic_fit, whitened_features = (
+    jax.jit(each, static_argnames=static)
+    for each, static in [
+        (bound.bound_of, None),
+        (bound.coordinates, None),
+        (bound.held, "hold"),
+        (bound.log_normaliser, None),
+        (bound.posterior_of, None),
+        (bound.quadratic_fit, None),
+        (bound.whitened_features, None),
+    ]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +62,8 @@ def everything(X, y):
 @jax.jit
 def improved(kernel, likelihood, Z, sums, rows):
     """Return the sums of better sites on some rows, and the bound before."""
-    lower = prior_factor(kernel, Z, 0.0)
-    psi = whitened_features(kernel, Z, lower, rows.X)
-    q = posterior_of(sums)
+    psi = whitened_features(kernel, Z, coordinates(kernel, Z, 0.0).inverse, rows.X)
+    sums, q = posterior_under(likelihood, sums)
     fit, better = better_sums(
         likelihood, rows.y, rows.weights, psi, *q.moments(psi, kernel.total_variance())
     )
@@ -72,16 +82,22 @@ def test_gaussian_noise_and_points_at_the_rows_one_step_is_exact():
     likelihood, rows = Gaussian(0.2), everything(X, y)
     sums, _ = improved(KERNEL, likelihood, X, SiteSums.none(1, 30, X.dtype), rows)
     posterior, evidence = ExactPosterior.condition(KERNEL, 0.2, np.asarray(X), y)
-    lower = prior_factor(KERNEL, X, 0.0)
+    inverse = coordinates(KERNEL, X, 0.0).inverse
     q = posterior_of(sums)
-    assert float(bound_of(KERNEL, likelihood, X, lower, q, rows)) == pytest.approx(
+    assert float(bound_of(KERNEL, likelihood, X, inverse, q, rows)) == pytest.approx(
         evidence, abs=1e-8
     )
+    # the gain of that step without another pass over the rows
+    nothing = SiteSums.none(1, 30, X.dtype)
+    before = posterior_of(nothing)
+    gain = quadratic_fit(sums, q) - quadratic_fit(sums, before) - q.divergence()
+    start = bound_of(KERNEL, likelihood, X, inverse, before, rows)
+    assert float(start + gain) == pytest.approx(evidence, abs=1e-8)
     # eq. (17): log Z with unnormalised sites t_i = exp(y f / s2 - f^2 / 2 s2)
     constant = -0.5 * float(y @ y) / 0.2 - 15.0 * np.log(2.0 * np.pi * 0.2)
     assert float(log_normaliser(sums)) + constant == pytest.approx(evidence, abs=1e-8)
     new = jnp.asarray(np.random.default_rng(1).normal(size=(20, 2)))
-    mean, variance = q.moments(whitened_features(KERNEL, X, lower, new), KERNEL.total_variance())
+    mean, variance = q.moments(whitened_features(KERNEL, X, inverse, new), KERNEL.total_variance())
     right = posterior.mean_and_latent_variance(np.asarray(new))
     np.testing.assert_allclose(mean[0], right[0], atol=1e-8)
     np.testing.assert_allclose(variance[0], right[1], atol=1e-8)
@@ -93,7 +109,8 @@ def test_points_at_the_rows_give_the_dense_dual_bound(likelihood):
     y = np.where(y > 0, 1.0, -1.0) if isinstance(likelihood, Bernoulli) else np.round(np.exp(y))
     rows = everything(X, y)
     sums = optimum(KERNEL, likelihood, X, rows)
-    bound = bound_of(KERNEL, likelihood, X, prior_factor(KERNEL, X, 0.0), posterior_of(sums), rows)
+    inverse = coordinates(KERNEL, X, 0.0).inverse
+    bound = bound_of(KERNEL, likelihood, X, inverse, posterior_of(sums), rows)
     dense = DualEvidence(np.asarray(X), y).solve(KERNEL, likelihood).bound
     assert float(bound) == pytest.approx(dense, abs=1e-6)
 
@@ -134,7 +151,7 @@ def test_e_steps_are_natural_gradient_steps_of_svgp():
 
     slope = jax.jit(jax.grad(elbo))
     m, S = jnp.zeros(5), K
-    sums, lower = SiteSums.none(1, 5, Z.dtype), prior_factor(KERNEL, Z, 0.0)
+    sums, lower = SiteSums.none(1, 5, Z.dtype), coordinates(KERNEL, Z, 0.0).lower
     for _ in range(8):
         by_mean, by_second = slope((m, S + jnp.outer(m, m)))
         precision_, linear = jnp.linalg.inv(S), jnp.linalg.solve(S, m)
@@ -143,7 +160,7 @@ def test_e_steps_are_natural_gradient_steps_of_svgp():
         m = S @ linear
         sums = sums.toward(improved(KERNEL, likelihood, Z, sums, rows)[0], rate)
         q = posterior_of(sums)
-        inverse = solve_triangular(q.factor[0], lower.T, lower=True)
+        inverse = q.root[0] @ lower.T
         np.testing.assert_allclose(lower @ q.mean[0], m, atol=1e-6)
         np.testing.assert_allclose(inverse.T @ inverse, S, atol=1e-6)
 
@@ -159,15 +176,15 @@ def banana():
         Z, rows = X[rng.permutation(150)[:10]], everything(X, label)
         start, likelihood = RBF(np.ones(2), 1.0), Bernoulli("logit")
         sums = optimum(start, likelihood, Z, rows, steps=40)
-        lower = prior_factor(start, Z, 0.0)
-        psi = whitened_features(start, Z, lower, X)
+        here = coordinates(start, Z, 0.0)
+        psi = whitened_features(start, Z, here.inverse, X)
         mean, variance = posterior_of(sums).moments(psi, 1.0)
         _, sites = local_sites(likelihood, rows.y, mean[0], variance[0])
-        return Z, rows, sums, lower, tuple(part[None] for part in sites)
+        return Z, rows, sums, here, tuple(part[None] for part in sites)
 
 
 def test_the_bound_of_the_m_step_is_tighter(banana):
-    Z, rows, sums, lower, sites = banana
+    Z, rows, sums, here, sites = banana
     likelihood = Bernoulli("logit")
     moved = {hold: jax.jit(partial(moved_bound, hold=hold)) for hold in HOLDS}
     untied = jax.jit(untied_bound)
@@ -177,7 +194,7 @@ def test_the_bound_of_the_m_step_is_tighter(banana):
         kernel = RBF(np.exp(rng.uniform(-1.5, 1.5, 2)), np.exp(rng.uniform(-2.0, 3.0)))
         given = {"kernel": kernel, "likelihood": likelihood, "Z": Z, "jitter": 0.0}
         bounds = [
-            moved[hold](**given, sums=sums, before=lower, rows=rows)
+            moved[hold](**given, sums=sums, before=here, rows=rows)
             for hold in ("sites", "whitened", "unwhitened")
         ]
         found.append([*bounds, untied(**given, sites=sites, rows=rows)])
@@ -190,14 +207,14 @@ def test_the_bound_of_the_m_step_is_tighter(banana):
 
 
 def test_all_bounds_and_their_slopes_meet_where_the_sites_were_found(banana):
-    Z, rows, sums, lower, sites = banana
+    Z, rows, sums, here, sites = banana
     likelihood = Bernoulli("logit")
 
     def at(log_variance, log_scale, hold):
         kernel = RBF(jnp.exp(log_scale) * jnp.ones(2), jnp.exp(log_variance))
         if hold == "full":
             return untied_bound(kernel, likelihood, Z, 0.0, sites, rows)
-        return moved_bound(kernel, likelihood, Z, 0.0, hold, sums, lower, rows)
+        return moved_bound(kernel, likelihood, Z, 0.0, hold, sums, here, rows)
 
     values = {
         hold: jax.jit(jax.value_and_grad(partial(at, hold=hold), argnums=(0, 1)))(0.0, 0.0)
@@ -209,22 +226,54 @@ def test_all_bounds_and_their_slopes_meet_where_the_sites_were_found(banana):
         np.testing.assert_allclose(slope, (by_variance, by_scale), atol=1e-5)
 
 
-@pytest.mark.parametrize("hold", HOLDS)
-def test_gradients_by_finite_differences(banana, hold):
-    Z, rows, sums, lower, _ = banana
+def test_slopes_in_closed_form_by_finite_differences(banana):
+    Z, rows, sums, here, _ = banana
+    kernel, likelihood = Matern32(np.array([1.2, 0.9]), 1.3), StudentT(0.5, 4.0)
+    X_rows = Rows(rows.X, jnp.sin(3.0 * rows.X[:, 0]), rows.weights)
+    # sites away from their optimum, where what is held matters
+    here = coordinates(kernel, Z, 1e-8)
+    logs = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf)), (kernel, likelihood))
+    moved = jax.jit(moved_bound, static_argnames="hold")
+    q = posterior_of(sums)
+    flat, tree = jax.tree.flatten((*logs, Z))
 
-    @jax.jit
-    def bound(theta):
-        kernel = Matern32(jnp.exp(theta[:2]), jnp.exp(theta[2]))
-        moved_Z = Z.at[0, 1].add(theta[3])
-        return moved_bound(kernel, Bernoulli("logit"), moved_Z, 1e-8, hold, sums, lower, rows)
+    def bound(leaves, hold):
+        kernel, likelihood, Z = jax.tree.unflatten(tree, leaves)
+        kernel, likelihood = jax.tree.map(jnp.exp, (kernel, likelihood))
+        return float(moved(kernel, likelihood, Z, 1e-8, hold, sums, here, X_rows))
 
-    theta, step = jnp.array([0.2, -0.1, 0.3, 0.05]), 1e-5
-    slope = jax.jit(jax.grad(bound))(theta)
-    for k in range(4):
-        change = jnp.zeros(4).at[k].set(step)
-        numeric = (bound(theta + change) - bound(theta - change)) / (2.0 * step)
-        assert float(slope[k]) == pytest.approx(float(numeric), rel=1e-5, abs=1e-5)
+    rng, step = np.random.default_rng(2), 1e-5
+    for hold in HOLDS:
+        value, slope = jax.jit(bound_and_slope, static_argnames="hold")(
+            *logs, Z, 1e-8, hold, q, here, X_rows
+        )
+        assert float(value) == pytest.approx(bound(flat, hold), abs=1e-8)
+        for which in range(len(flat)):
+            along = [jnp.zeros_like(leaf) for leaf in flat]
+            along[which] = jnp.asarray(rng.normal(size=flat[which].shape))
+            sides = [
+                bound([a + sign * step * b for a, b in zip(flat, along, strict=True)], hold)
+                for sign in (1.0, -1.0)
+            ]
+            numeric = (sides[0] - sides[1]) / (2.0 * step)
+            found = jnp.sum(jax.tree.leaves(slope)[which] * along[which])
+            assert float(found) == pytest.approx(numeric, rel=1e-6, abs=1e-5)
+
+
+def test_the_slope_of_a_factor_and_its_inverse(banana):
+    Z, *_ = banana
+    K = coordinates(RBF(np.ones(2), 1.0), Z, 1e-3).lower
+    K = K @ K.T
+    rng = np.random.default_rng(3)
+    weights = [jnp.asarray(np.tril(rng.normal(size=K.shape))) for _ in range(2)]
+
+    def value(K):
+        return sum(jnp.sum(w * part) for w, part in zip(weights, whitener(K), strict=True))
+
+    change = rng.normal(size=K.shape)
+    change = jnp.asarray(change + change.T)
+    numeric = (value(K + 1e-6 * change) - value(K - 1e-6 * change)) / 2e-6
+    assert float(jnp.sum(jax.grad(value)(K) * change)) == pytest.approx(float(numeric), rel=1e-5)
 
 
 def test_what_is_held_is_held():
@@ -232,12 +281,12 @@ def test_what_is_held_is_held():
     Z, rows = X[:5], everything(X, y)
     sums = optimum(KERNEL, Gaussian(0.2), Z, rows, steps=1)
     other = RBF(np.array([1.1, 0.9]), 3.0)
-    before, after = prior_factor(KERNEL, Z, 0.0), prior_factor(other, Z, 0.0)
+    before, after = coordinates(KERNEL, Z, 0.0), coordinates(other, Z, 0.0)
 
-    def moments_of_u(sums, lower):
+    def moments_of_u(sums, there):
         q = posterior_of(sums)
-        root = solve_triangular(q.factor[0], lower.T, lower=True)
-        return lower @ q.mean[0], root.T @ root
+        root = q.root[0] @ there.lower.T
+        return there.lower @ q.mean[0], root.T @ root
 
     m, S = moments_of_u(sums, before)
     m_u, S_u = moments_of_u(held("unwhitened", sums, before, after), after)
@@ -252,7 +301,7 @@ def test_what_is_held_is_held():
         atol=1e-7,
     )
     np.testing.assert_allclose(jnp.linalg.solve(S_s, m_s), jnp.linalg.solve(S, m), atol=1e-7)
-    assert held("whitened", sums, before, after) is sums
+    assert bound.held("whitened", sums, before, after) is sums
 
 
 def test_functions_of_classes_are_solved_together():
@@ -261,11 +310,14 @@ def test_functions_of_classes_are_solved_together():
     rows = everything(X, y)
     sums = optimum(KERNEL, likelihood, Z, rows, rate=2.0 / 3.0, steps=20)
     q = posterior_of(sums)
+    # nothing common to the functions is left
+    np.testing.assert_allclose(centred(sums, q)[1].mean.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(q.mean.sum(axis=0), 0.0, atol=1e-6)
     for c in range(3):
         one = posterior_of(SiteSums(sums.linear[c : c + 1], sums.precision[c : c + 1]))
         np.testing.assert_allclose(one.mean[0], q.mean[c], atol=1e-10)
-        np.testing.assert_allclose(one.factor[0], q.factor[c], atol=1e-10)
-    psi = whitened_features(KERNEL, Z, prior_factor(KERNEL, Z, 0.0), X)
+        np.testing.assert_allclose(one.root[0], q.root[c], atol=1e-10)
+    psi = whitened_features(KERNEL, Z, coordinates(KERNEL, Z, 0.0).inverse, X)
     predicted = np.argmax(np.asarray(q.moments(psi, KERNEL.total_variance())[0]), axis=0)
     assert np.mean(predicted == y) > 0.7
 
@@ -280,11 +332,11 @@ def test_extreme_variances_and_repeated_points_leave_no_nan(dtype):
         @jax.jit
         def slope(log_variance, sums):
             kernel = RBF(np.array([0.7, 1.3]), jnp.exp(log_variance))
-            lower = prior_factor(kernel, Z, 0.0)
+            here = coordinates(kernel, Z, 0.0)
             return jax.value_and_grad(
                 lambda v: moved_bound(
                     RBF(np.array([0.7, 1.3]), jnp.exp(v)),
-                    Gaussian(1e-3), Z, 0.0, "sites", sums, lower, rows,
+                    Gaussian(1e-3), Z, 0.0, "sites", sums, here, rows,
                 )
             )(log_variance)  # fmt: skip
 

@@ -1,0 +1,125 @@
+"""What learning starts from, or what is fixed: kernel and likelihood of some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Rows
+from vastgp.data.minibatch import minibatch_indices
+from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
+from vastgp.estimators.qsgp_arguments import check_likelihood
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson, Softmax
+from vastgp.training.block_sites import most_rows
+from vastgp.training.dual_start import start_from_dual_evidence
+from vastgp.training.start import MakeEvidence, start_from_exact_gp
+
+# Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
+_DUAL_ROWS = 1000
+_CHECKED_ROWS = 65_536
+
+
+def first_hyperparameters(
+    model: Any,
+    rows: Rows,
+    seed: int,
+    likelihood_of: Callable[[np.ndarray], Likelihood],
+    evidence: MakeEvidence | None = None,
+) -> tuple[Kernel, Likelihood]:
+    """Return kernel and likelihood in standardised units: given, or of highest evidence on some rows.
+
+    Parameters
+    ----------
+    model : estimator
+        With ``standardizer_`` and the arguments ``kernel``, ``hyperparameters``, ``start_rows``, ``noise_floor``,
+        ``isotropic`` and ``max_seconds``.
+    rows : Rows
+    seed : int
+        Which rows.
+    likelihood_of : callable
+        Gives where the likelihood's hyperparameters start, or those that are fixed, for standardised targets.
+    evidence : callable, optional
+        As in `start_from_exact_gp`.
+    """
+    scaling = model.standardizer_
+    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, model.start_rows)))
+    X, y = rows.take(chosen)
+    assert y is not None
+    X, y = scaling.transform_X(X), scaling.transform_y(y)
+    likelihood = likelihood_of(y)
+    if model.hyperparameters == "fixed":
+        return fixed_kernel(model.kernel, scaling, model.isotropic), likelihood
+    options: dict[str, Any] = {
+        "seed": seed,
+        "noise_floor": model.noise_floor,
+        "isotropic": bool(model.isotropic),
+        "max_seconds": model._seconds_left(model.max_seconds),
+    }
+    if isinstance(likelihood, Gaussian):
+        start = start_from_exact_gp(
+            model.kernel, X, y, max_rows=model.start_rows, evidence=evidence, **options
+        )
+        return start.kernel, Gaussian(start.noise_variance)
+    most = min(model.start_rows, most_rows(_DUAL_ROWS, likelihood))
+    kernel, likelihood, _ = start_from_dual_evidence(
+        model.kernel, likelihood, X, y, max_rows=most, **options
+    )
+    return kernel, likelihood
+
+
+def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
+    """Return where the likelihood of a regressor starts, in standardised units, for targets ``y``."""
+    scaling = model.standardizer_
+    if model.hyperparameters == "fixed" and model.noise_std is not None:
+        return Gaussian(fixed_noise_variance(model.noise_std, scaling))
+    likelihood = check_likelihood(model)
+    if not isinstance(model.likelihood, str):
+        return likelihood.in_units(1.0 / scaling.y_scale)
+    if isinstance(likelihood, Poisson):
+        return Poisson(max(float(np.mean(y)), 1.0 / len(y)))
+    return likelihood
+
+
+def class_likelihood(model: Any, class_weights: Any) -> Likelihood:
+    """Return the likelihood of a classifier: of the second of two classes, or of all."""
+    if len(model.classes_) == 2:
+        return Bernoulli(model.link, class_weights=class_weights)
+    return Softmax(len(model.classes_), class_weights=class_weights)
+
+
+def check_given(model: Any, likelihood: Likelihood) -> None:
+    """Raise ValueError unless what a regressor is given of kernel, noise and likelihood fits together."""
+    gaussian = isinstance(likelihood, Gaussian)
+    check_fixed(model, needs_noise=gaussian)
+    if gaussian:
+        return
+    if model.noise_std is not None:
+        raise ValueError(
+            f"noise_std={model.noise_std!r} is of the Gaussian likelihood; give the {likelihood.name} one as an "
+            "object with its own hyperparameters."
+        )
+    if model.hyperparameters == "fixed" and isinstance(model.likelihood, str):
+        raise ValueError(
+            f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
+            f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {model.likelihood!r}."
+        )
+
+
+def check_link(model: Any) -> None:
+    """Raise ValueError for a link that is not for so many classes."""
+    if model.link == "probit" and len(model.classes_) > 2:
+        raise ValueError(
+            f"link='probit' is for two classes, and y holds {len(model.classes_)}: set link='logit', whose "
+            "generalisation is the softmax."
+        )
+
+
+def check_all_targets(rows: Rows, likelihood: Likelihood) -> Rows:
+    """Return rows whose targets the likelihood can produce; raise ValueError for others."""
+    if not likelihood.scales_target:
+        for _, targets in rows.batches(_CHECKED_ROWS):
+            likelihood.check_targets(targets)
+    return rows
