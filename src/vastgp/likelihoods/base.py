@@ -141,6 +141,10 @@ class Likelihood(eqx.Module):
         """Return the observation's median given that ``f`` is its own median ``mean`` (plug-in)."""
         return mean
 
+    def rough(self) -> Likelihood:
+        """Return the likelihood with quadrature that is accurate enough for minibatches, which err far more."""
+        return self
+
     def location(self, values: Any) -> Any:
         """Return, of values or variances of the latent functions, those of what observations scatter around."""
         return values

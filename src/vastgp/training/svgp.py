@@ -176,6 +176,10 @@ def fit_svgp(
                 verbose=budget.verbose,
             )
         params, sums = trainer.result(state)
+        leaves = jax.tree.leaves(params.likelihood)
+        # steps may have had a rougher one
+        accurate = jax.tree.unflatten(jax.tree.structure(likelihood), leaves)
+        params = params._replace(likelihood=accurate)
     if adam:
         return finish(params, sums, np.nan, loop, int(state.damped), 0)
     # what was found in time is not the end of the fit: a larger budget goes on from the steps
@@ -208,6 +212,7 @@ class _Trainer:
 
     def start(self, kernel: Kernel, likelihood: Likelihood, Z: np.ndarray) -> State:
         """Return the state before the first step: the posterior is the prior."""
+        likelihood = likelihood if self.full else likelihood.rough()
         options, dtype, functions = self.options, self.dtype, likelihood.num_latent
         lower, upper = bounds_of((kernel, likelihood), options.noise_floor)
         logs = jax.tree.map(np.log, (kernel, likelihood, lower, upper))

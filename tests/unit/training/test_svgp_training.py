@@ -112,7 +112,7 @@ def first_end(values, **given):
 
 def test_noise_ends_no_fit_before_ten_epochs():
     noise = np.random.default_rng(0).normal(size=150)
-    # batches of 50: 20 steps, two records, are an epoch of 1000 rows; 40 records are ten epochs and 400 steps twice over
+    # batches of 50: two records are an epoch of 1000 rows; 40 records are 400 steps and twenty epochs
     assert 40 <= first_end(noise, row_batch=50) < 60
     # batches of 10: ten records are an epoch
     assert 100 <= first_end(noise, row_batch=10) < 150
