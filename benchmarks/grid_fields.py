@@ -1,9 +1,10 @@
-"""Gridded data sets with values withheld: GridGP, its solvers, and kriging slice by slice, one JSON line each.
+"""Gridded data sets with values withheld: GridGP, its solvers, kriging slice by slice, a peer; one JSON line each.
 
 VASTGP_DATA=/path/to/npz python benchmarks/grid_fields.py --dataset sst_ostia --method fill
 
 A fifth of the observed values is withheld at random (air_temperature: 30 %); scores are those of the withheld ones, in
-units of the standard deviation of the training values and in their own.
+units of the standard deviation of the training values and in their own. ``--write`` and ``--read`` hand the values to a
+program of another environment (peers/latent_kronecker_botorch.py) and score what it predicted.
 """
 
 from __future__ import annotations
@@ -89,18 +90,24 @@ KERNELS: dict[str, dict[str, Any]] = {
 METHODS: dict[str, dict[str, Any]] = {
     "fill": {"solver": "fill-gaps"},
     "ignore": {"solver": "ignore-gaps"},
+    "penalise, 100": {"solver": "penalize-gaps", "penalty": 1e2},
     "penalise": {"solver": "penalize-gaps"},
+    "fill, probes": {"solver": "fill-gaps", "log_determinant": "probes"},
+    "fill, nystrom": {"solver": "fill-gaps", "log_determinant": "nystrom"},
     "fill, gcv": {"solver": "fill-gaps", "criterion": "gcv"},
     "fill, default kernels": {"solver": "fill-gaps", "kernels": None},
     "slices": {},
+    "botorch": {},
 }
 
 
-def slices(field: xr.DataArray, seconds: float) -> tuple[xr.Dataset, dict[str, Any]]:
-    """Krige every slice of time by itself with scikit-learn, at most 500 values each ("GP-Local" of the thesis)."""
+def slices(field: xr.DataArray) -> tuple[xr.Dataset, dict[str, Any]]:
+    """Krige every slice of time by itself with scikit-learn, at most 1500 values each ("GP-Local" of the thesis).
+
+    Hyperparameters are learned on up to 800 values of the first slice.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF as SklearnRBF
-    from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
     down, across = field.dims[-2:]
     grid = np.stack([g.ravel() for g in np.meshgrid(field[down], field[across], indexing="ij")], 1)
@@ -116,7 +123,7 @@ def slices(field: xr.DataArray, seconds: float) -> tuple[xr.Dataset, dict[str, A
         target = (values[seen] - shift) / scale
         if kernel is None:
             spread = np.ptp(grid, axis=0) / 5
-            start = ConstantKernel() * SklearnRBF(spread, (1e-3, 1e4)) + WhiteKernel(0.1)
+            start = ConstantKernel() * Matern(spread, (1e-3, 1e4), nu=2.5) + WhiteKernel(0.1)
             few = rng.choice(len(seen), min(800, len(seen)), replace=False)
             learned = GaussianProcessRegressor(start).fit(grid[seen][few], target[few])
             kernel = learned.kernel_
@@ -133,12 +140,54 @@ def slices(field: xr.DataArray, seconds: float) -> tuple[xr.Dataset, dict[str, A
     return found, {"kernel": str(kernel)}
 
 
+def written(field: xr.DataArray, path: str) -> None:
+    """Write values and coordinates for a program of another environment."""
+    axes = [field[dim].values for dim in field.dims if field[dim].dtype.kind in "fiu"]
+    named = {f"axis{i}": axis for i, axis in enumerate(axes)}
+    np.savez(path, values=field.values, num_axes=len(axes), **named)
+
+
+def read(field: xr.DataArray, path: str) -> tuple[xr.Dataset, dict[str, Any]]:
+    """Return what such a program predicted."""
+    with np.load(path) as stored:
+        fields = {name: (field.dims, stored[name]) for name in ("mean", "std")}
+        more = {"seconds": round(float(stored["seconds"]), 2), "more": str(stored["more"])}
+    return xr.Dataset(fields), more
+
+
+def with_model(
+    training: xr.DataArray, args: argparse.Namespace
+) -> tuple[xr.Dataset, dict[str, Any]]:
+    """Fit GridGP and predict."""
+    began = time.perf_counter()
+    options = {"kernels": KERNELS.get(args.dataset)} | METHODS[args.method]
+    model = GridGP(max_seconds=args.seconds, tol=args.tol, **options).fit(training)
+    fit_seconds = time.perf_counter() - began
+    predicted = model.predict()
+    return predicted, {
+        "fit_seconds": round(fit_seconds, 2),
+        "tol": args.tol,
+        "kernel": str(model.kernel_),
+        "noise_std": np.ravel(model.noise_std_).tolist(),
+        "log_evidence": model.log_evidence_,
+        "log_evidence_unbiased": model.log_evidence_unbiased_,
+        "log_evidence_se": model.log_evidence_se_,
+        "iterations": model.n_iter_,
+        "cg_iterations": model.posterior_.solver.iterations,
+        "converged": model.converged_,
+        "stop_reason": model.stop_reason_,
+    }
+
+
 def main() -> None:
     """Run one method on one data set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", choices=FIELDS, required=True)
-    parser.add_argument("--method", choices=METHODS, required=True)
+    parser.add_argument("--method", choices=METHODS, default="fill")
     parser.add_argument("--seconds", type=float, default=200.0, help="budget of learning")
+    parser.add_argument("--tol", type=float, default=1e-3)
+    parser.add_argument("--write", help="write the training values, and do nothing else")
+    parser.add_argument("--read", help="score what another program predicted")
     args = parser.parse_args()
     make, share = FIELDS[args.dataset]
     whole = make()
@@ -146,27 +195,17 @@ def main() -> None:
         np.random.default_rng(0).uniform(size=whole.shape) < share
     )
     training = whole.where(~hidden)
+    if args.write:
+        written(training, args.write)
+        return
     rates = machine_rates()
     began = time.perf_counter()
-    if args.method == "slices":
-        predicted, more = slices(training, args.seconds)
+    if args.read:
+        predicted, more = read(training, args.read)
+    elif args.method == "slices":
+        predicted, more = slices(training)
     else:
-        options = {"kernels": KERNELS.get(args.dataset)} | METHODS[args.method]
-        model = GridGP(max_seconds=args.seconds, tol=1e-3, **options).fit(training)
-        fit_seconds = time.perf_counter() - began
-        predicted = model.predict()
-        more = {
-            "fit_seconds": round(fit_seconds, 2),
-            "kernel": str(model.kernel_),
-            "noise_std": np.ravel(model.noise_std_).tolist(),
-            "log_evidence": model.log_evidence_,
-            "log_evidence_unbiased": model.log_evidence_unbiased_,
-            "log_evidence_se": model.log_evidence_se_,
-            "iterations": model.n_iter_,
-            "cg_iterations": model.posterior_.solver.iterations,
-            "converged": model.converged_,
-            "stop_reason": model.stop_reason_,
-        }
+        predicted, more = with_model(training, args)
     seconds = time.perf_counter() - began
     report = regression_report(
         whole.values[hidden],

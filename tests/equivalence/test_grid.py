@@ -10,11 +10,17 @@ from grid_cases import CASES, GAPS, NOISE, rows_of
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel, Matern32
 from vastgp.linalg.gaps import FillGaps, IgnoreGaps, solve_gaps
+from vastgp.linalg.kronecker import KroneckerEigen
 from vastgp.linalg.selected_spectrum import fill_preconditioner, ignore_preconditioner
 from vastgp.objectives.grid_evidence import GridObjective
 from vastgp.objectives.grid_probes import GridProbes
 from vastgp.objectives.grid_solver import GridSolver, choose_solver
-from vastgp.objectives.grid_spectrum import nystrom_inverse_trace, nystrom_log_determinant
+from vastgp.objectives.grid_spectrum import (
+    compressed_inverse_trace,
+    compressed_log_determinant,
+    nystrom_inverse_trace,
+    nystrom_log_determinant,
+)
 from vastgp.posteriors.grid import GridPosterior
 
 
@@ -28,7 +34,7 @@ def posterior_of(case, observed, kind):
     objective = GridObjective(case.axes, case.values, solver)
     found = objective.solve(case.kernel, NOISE)
     assert found.converged
-    return GridPosterior(case.kernel, NOISE, case.axes, np.asarray(found.weights[0]), solver)
+    return GridPosterior(case.kernel, NOISE, case.axes, np.asarray(found.coefficients[0]), solver)
 
 
 @pytest.mark.parametrize("kind", ["fill-gaps", "ignore-gaps"])
@@ -98,6 +104,50 @@ def test_nystrom_is_near_for_random_gaps(case):
     assert abs(got - exact) < 0.35 * abs(np.linalg.slogdet(whole)[1] - exact) + 5.0
     trace = nystrom_inverse_trace(eigen, NOISE, int(observed.sum())).value
     assert trace == pytest.approx(np.trace(np.linalg.inv(A)), rel=0.25)
+
+
+def test_free_compression_is_exact_for_multiples_of_the_identity_and_without_gaps(case):
+    observed = case.observed(0.3)
+    count = int(observed.sum())
+    identity = KroneckerEigen(
+        tuple(np.eye(len(axis)) for axis in case.axes),
+        tuple(np.ones(len(axis)) for axis in case.axes),
+        np.float64(1.7),
+    )
+    got = compressed_log_determinant(identity, NOISE, count).value
+    assert got == pytest.approx(count * np.log(1.7 + NOISE), rel=1e-12)
+    got = compressed_inverse_trace(identity, NOISE, count).value
+    assert got == pytest.approx(count / (1.7 + NOISE), rel=1e-10)
+    eigen = GridObjective(case.axes, case.values, case.solver(observed)).eigen(case.kernel)
+    A = case.dense(case.observed(0.0))[0]
+    whole = compressed_log_determinant(eigen, NOISE, observed.size).value
+    assert whole == pytest.approx(np.linalg.slogdet(A)[1], abs=1e-9)
+    # its derivative by the noise is the trace
+    trace = compressed_inverse_trace(eigen, NOISE, count).value
+    assert compressed_log_determinant(eigen, NOISE, count).by_noise == pytest.approx(trace)
+
+
+def test_free_compression_is_what_random_gaps_come_near_to_as_grids_grow():
+    """Mean over random gaps, per observed value: the error shrinks with the grid, and Nystrom's does not."""
+    kernel = GridKernel((Matern32(4.0), Matern32(4.0)), (("t",), ("x",)))
+    errors = {"free": [], "nystrom": []}
+    for side in (8, 16, 32):
+        axes = (np.arange(float(side))[:, None],) * 2
+        rng = np.random.default_rng(side)
+        draws = {name: [] for name in errors}
+        for _ in range(5):
+            observed = rng.uniform(size=side**2) > 0.3
+            solver = GridSolver(observed, "fill-gaps")
+            eigen = GridObjective(axes, np.zeros(side**2), solver).eigen(kernel)
+            K = np.kron(*[np.asarray(factor) for factor in eigen.factors()])
+            n = int(observed.sum())
+            exact = np.linalg.slogdet(K[np.ix_(observed, observed)] + NOISE * np.eye(n))[1]
+            draws["free"].append((compressed_log_determinant(eigen, NOISE, n).value - exact) / n)
+            draws["nystrom"].append((nystrom_log_determinant(eigen, NOISE, n).value - exact) / n)
+        for name, each in draws.items():
+            errors[name].append(abs(np.mean(each)))
+    assert errors["free"][2] < 0.01
+    assert errors["nystrom"][2] > 5.0 * errors["free"][2]
 
 
 @pytest.mark.parametrize("gaps", [0.3, 0.9])
@@ -211,6 +261,40 @@ def test_single_precision_reaches_its_own_tolerance():
     np.testing.assert_allclose(
         np.asarray(found.weights[0])[observed], alpha, atol=2e-3 * np.abs(alpha).max()
     )
+
+
+def test_predictions_in_single_precision_bear_a_condition_that_its_weights_do_not():
+    """Noise a billionth of the largest eigenvalue: K alpha is lost in rounding, the coefficients of filled gaps not."""
+    kernel = GridKernel((RBF(8.0), RBF(8.0)), (("t",), ("x",)), 50.0)
+    axes = (np.arange(40.0)[:, None],) * 2
+    rng = np.random.default_rng(0)
+    values = (np.sin(axes[0] / 6) * np.cos(axes[1].T / 7)).ravel()
+    values += 1e-2 * rng.standard_normal(values.size)
+    observed = rng.uniform(size=values.size) > 0.3
+    answers = {}
+    for dtype, tol in (("float64", 1e-9), ("float32", 1e-5)):
+        solver = GridSolver(observed, "fill-gaps", dtype=dtype, tol=tol, max_iter=2000)
+        found = GridObjective(axes, values, solver).solve(kernel, 1e-4)
+        assert found.converged
+        posterior = GridPosterior(kernel, 1e-4, axes, np.asarray(found.coefficients[0]), solver)
+        answers[dtype] = (
+            posterior.mean(axes),
+            posterior.mean([axes[0][::3] + 0.4, axes[1]]),
+            posterior.variance(axes, "samples"),
+            posterior.variance([axes[0][:3], axes[1][:4]], "exact"),
+        )
+    eigen = posterior.eigen()
+    assert eigen.spectrum().max() > 1e8 * 1e-4
+    weights = np.asarray(found.weights, np.float64)
+    by_weights = np.kron(*[np.asarray(factor) for factor in eigen.factors()]) @ weights[0]
+    mean, *others = answers["float64"]
+    single, *other_singles = answers["float32"]
+    assert np.sqrt(np.mean((by_weights - mean) ** 2)) > 1e-3
+    np.testing.assert_allclose(single, mean, atol=1e-4)
+    np.testing.assert_allclose(other_singles[0], others[0], atol=1e-4)
+    # of an observation with noise 1e-4
+    for one, other in zip(other_singles[1:], others[1:], strict=True):
+        np.testing.assert_allclose(one, other, atol=3e-5)
 
 
 def test_new_grids_and_scattered_points_are_predicted_as_by_the_dense_one():

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-import vastgp
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer, as_rows, write_archive
-from vastgp.data.archive import above, below
+from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.tables import is_table, open_table
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
-from vastgp.estimators.serialise import decode_params, encode_params
-from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.estimators.saved import SavedModel
+from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
-from vastgp.likelihoods import from_spec as likelihood_from_spec
-from vastgp.likelihoods import to_spec as likelihood_to_spec
 from vastgp.training.history import History
 from vastgp.training.progress import Progress
 
@@ -55,7 +49,7 @@ class Fit:
     history: History = field(default_factory=History)
 
 
-class BaseGP(BaseEstimator, abc.ABC):
+class BaseGP(SavedModel, abc.ABC):
     """Base of the estimators: a subclass says how to fit standardised rows and how to predict them.
 
     A subclass stores its constructor arguments untouched (``dtype`` and ``verbose`` among them) and has
@@ -119,14 +113,6 @@ class BaseGP(BaseEstimator, abc.ABC):
     def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function at standardised inputs."""
         return self.posterior_.samples(X, num_samples, seed)
-
-    @abc.abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the posterior as JSON-able data and arrays."""
-
-    @abc.abstractmethod
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Set ``posterior_`` from what `_state` returned."""
 
     def _tile_rows(self) -> int:
         """Return how many rows to predict at a time."""
@@ -280,91 +266,21 @@ class BaseGP(BaseEstimator, abc.ABC):
 
     # ------------------------------------------------------------ files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, whole or not at all; `vastgp.load` reads it.
-
-        The file holds numbers and plain text (safetensors with a JSON header): no pickle, nothing that runs on loading.
-
-        Parameters
-        ----------
-        path : str or path
-            Replaced if it exists. ``.vastgp`` is the customary ending.
-
-        Raises
-        ------
-        NotFittedError
-            Before ``fit``.
-        ValueError
-            When a constructor argument cannot be stored; the message says which and what to do.
-        """
-        check_is_fitted(self, "posterior_")
-        params, param_arrays = encode_params(self.get_params(deep=False))
-        kernel, kernel_arrays = to_spec(self.kernel_)
-        state, state_arrays = self._state()
+    def _data_header(self) -> dict[str, Any]:
         names = getattr(self, "feature_names_in_", None)
-        header = {
-            "kind": "model",
-            "vastgp": vastgp.__version__,
-            "estimator": type(self).__name__,
-            "params": params,
+        return {
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
             "target_name": self.target_name_,
             "standardizer": self.standardizer_.to_dict(),
-            "kernel": kernel,
-            "likelihood": likelihood_to_spec(self.likelihood_),
-            "n_iter": self.n_iter_,
-            "converged": self.converged_,
-            "stop_reason": self.stop_reason_,
-            "fit_seconds": self.fit_seconds_,
-            "state": state,
-        } | self._more_header()
-        write_archive(
-            path,
-            header,
-            above("params/", param_arrays)
-            | above("kernel/", kernel_arrays)
-            | above("history/", self.history_.to_arrays())
-            | above("state/", state_arrays),
-        )
+        }
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle and copy keep: the posterior as plain arrays.
-
-        Arrays of JAX lose their digits where they are loaded outside of ``precision("float64")``.
-        """
-        state = dict(super().__getstate__())
-        if "posterior_" in state:
-            state["posterior_"] = self._state()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "posterior_" in state:
-            with precision(self.dtype):
-                self._restore_state(*state["posterior_"])
-
-    def _more_header(self) -> dict[str, Any]:
-        """Return what a kind of estimator adds to the header of a file."""
-        return {}
-
-    @classmethod
-    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-        """Return the model that `save` wrote."""
-        model = cls(**decode_params(header["params"], below("params/", arrays)))
-        model.n_features_in_ = header["n_features_in"]
+    def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"] is not None:
-            model.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-        model.target_name_ = header["target_name"]
-        model.standardizer_ = Standardizer.from_dict(header["standardizer"])
-        model.kernel_ = from_spec(header["kernel"], below("kernel/", arrays))
-        model.likelihood_ = likelihood_from_spec(header["likelihood"])
-        model.n_iter_, model.converged_ = header["n_iter"], header["converged"]
-        model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
-        model.history_ = History.from_dict(below("history/", arrays))
-        with precision(model.dtype):
-            model._restore_state(header["state"], below("state/", arrays))
-        return model
+            self.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
+        self.target_name_ = header["target_name"]
+        self.standardizer_ = Standardizer.from_dict(header["standardizer"])
 
 
 def _refuse_other_order(received: list[str], expected: list[str]) -> None:

@@ -19,9 +19,10 @@ from vastgp.estimators.grid_predictions import GridPredictions
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.grid_evidence import GridFit, GridObjective, best_amplitude
+from vastgp.objectives.grid_noise import common_noise
 from vastgp.objectives.grid_probes import GridProbes, probe_batch
 from vastgp.objectives.grid_solver import GridSolver, choose_solver
-from vastgp.objectives.grid_spectrum import nystrom_log_determinant
+from vastgp.objectives.grid_spectrum import SPECTRAL_TERMS
 from vastgp.posteriors.grid import GridPosterior
 from vastgp.training.grid_start import bounds, kernel_from, start_values
 from vastgp.training.history import History
@@ -33,6 +34,8 @@ _MOST_NOISE = 10.0
 # Arrays of the grid's size that a fit holds at its peak, counted: vectors, those of a probe, spectra in float64.
 _VECTORS, _VECTORS_A_PROBE, _SPECTRA = 14, 6, 6
 _LANCZOS_STEPS = 60
+# The log evidence is called off from the unbiased one by more than this many standard errors, and nats a value.
+_MOST_STANDARD_ERRORS, _MOST_OFF = 4.0, 0.02
 _DEFAULT_CG_TOL = {"float32": 1e-3, "float64": 1e-6}
 
 
@@ -56,12 +59,14 @@ class GridGP(GridPredictions):
         grid and ignores them beyond (docs/methods/grid_gp.md has the measurements).
     criterion : {"evidence", "gcv"}, default "evidence"
         What chooses the hyperparameters: the log evidence, or generalised cross validation.
-    log_determinant : {"nystrom", "probes"}, default "nystrom"
+    log_determinant : {"free-compression", "nystrom", "probes"}, default "free-compression"
         How the log-determinant of the evidence (the trace of cross validation) is computed while learning: from the
-        eigenvalues of the whole grid, or without bias by random probes, which takes ``num_probes`` more solves a step.
-    noise_std : float, optional
-        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise. Of several outputs,
-        each of which has noise in proportion to its scale, the root of the mean square.
+        eigenvalues of the whole grid, as if gaps were independent of the eigenvectors (``"free-compression"``) or by
+        the largest of them (``"nystrom"``), or without bias by random probes, which takes ``num_probes`` more solves a
+        step.
+    noise_std : float or sequence of float, optional
+        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise. One for each output
+        where there are several, or one number for all.
     hyperparameters : {"learn", "fixed"}, default "learn"
         With ``"fixed"`` every dimension needs a kernel, and variances are those given: of the product of all.
     noise_floor : float, default 1e-6
@@ -108,7 +113,7 @@ class GridGP(GridPredictions):
     gap_share_ : float
         Share of the grid that was not observed.
     log_evidence_ : float
-        Log evidence in nats, the log-determinant by Nystrom's approximation.
+        Log evidence in nats, the log-determinant as ``log_determinant`` says (by free compression for ``"probes"``).
     log_evidence_unbiased_, log_evidence_se_ : float
         The same with a log-determinant by random probes, and its standard error.
     residual_ : float
@@ -140,7 +145,7 @@ class GridGP(GridPredictions):
         *,
         solver: Any = "auto",
         criterion: Any = "evidence",
-        log_determinant: Any = "nystrom",
+        log_determinant: Any = "free-compression",
         noise_std: Any = None,
         hyperparameters: Any = "learn",
         noise_floor: Any = 1e-6,
@@ -226,7 +231,7 @@ class GridGP(GridPredictions):
         """Refuse what will not fit into memory before anything is read."""
         itemsize = 4 if self.dtype == "float32" else 8
         probes = int(self.num_probes)
-        if self.log_determinant == "nystrom":
+        if self.log_determinant != "probes":
             probes = probe_batch(probes, max(array.size, 1)) if probes else 0
         vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
         groups = [key if isinstance(key, tuple) else (key,) for key in self.kernels or {}]
@@ -265,15 +270,16 @@ class GridGP(GridPredictions):
             solver,
             self.criterion,
             probes if self.log_determinant == "probes" else None,
+            self.log_determinant if self.log_determinant in SPECTRAL_TERMS else "free-compression",
+            next((i for i, group in enumerate(self.groups_) if group.is_labels), None),
         )
         if self.hyperparameters == "fixed":
             learned = self._given(specs)
         else:
             learned = self._learn(objective, tensor, specs)
-        kernel, likelihood = learned.params
-        noise = float(likelihood.noise_variance)
+        kernel, noise = learned.params
         if self.criterion == "gcv" and self.hyperparameters != "fixed":
-            factor = best_amplitude(objective, kernel, noise)
+            factor = best_amplitude(objective, kernel, float(noise))
             kernel, noise = kernel.in_units(1.0, factor**0.5), noise * factor
         self._finish(objective, probes, kernel.normalised(), noise, learned, seed)
 
@@ -288,10 +294,15 @@ class GridGP(GridPredictions):
             if len(scale) > 1
             else given.normalised().in_units(1.0, 1.0 / float(scale[0]))
         )
-        # several outputs have one noise variance in standardised units: that of their mean scale
-        noise = float((self.noise_std / math.sqrt(float(np.mean(scale**2)))) ** 2)
+        given_noise = np.asarray(self.noise_std, dtype=np.float64)
+        if given_noise.size not in (1, len(scale)):
+            raise ValueError(
+                f"noise_std has {given_noise.size} values, and the data have {len(scale)} "
+                f"{'outputs' if len(scale) > 1 else 'output'}. Give one number, or one for each output."
+            )
+        noise = (given_noise.ravel() / scale) ** 2
         return LbfgsResult(
-            (kernel, Gaussian(noise)),
+            (kernel, noise if len(scale) > 1 else noise.reshape(())),
             math.nan,
             0,
             0,
@@ -308,13 +319,16 @@ class GridGP(GridPredictions):
         counts = [len(group.points) if group.is_labels else None for group in self.groups_]
         kernel = kernel_from(specs, names, scales, counts)
         low, high = bounds(kernel, axes)
+        # cross validation does not tell one noise from another
+        each = objective.outputs is not None and self.criterion == "evidence"
+        one = np.ones(len(np.ravel(self.value_scale_))) if each else np.array(1.0)
         left = None if self._deadline is None else self._deadline - time.perf_counter()
         with Progress("grid GP", bool(self.verbose)) as progress:
             best = maximise(
                 objective.objective,
-                (kernel, Gaussian(noise)),
-                lower=(low, Gaussian(float(self.noise_floor))),
-                upper=(high, Gaussian(_MOST_NOISE)),
+                (kernel, noise * one),
+                lower=(low, float(self.noise_floor) * one),
+                upper=(high, _MOST_NOISE * one),
                 max_iter=int(self.max_iter),
                 tol=float(self.tol),
                 scale=objective.num_observed,
@@ -337,7 +351,7 @@ class GridGP(GridPredictions):
         objective: GridObjective,
         probes: GridProbes,
         kernel: GridKernel,
-        noise: float,
+        noise: Any,
         learned: LbfgsResult,
         seed: int,
     ) -> None:
@@ -351,7 +365,13 @@ class GridGP(GridPredictions):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self._evidences(objective, probes, found, noise)
+        if np.ndim(noise):
+            # from here on values are in units in which all outputs have one noise variance
+            _, ratios = common_noise(np.asarray(noise))
+            self.value_scale_ = self.value_scale_ * ratios.reshape(self.value_scale_.shape)
+            kernel = kernel.normalised(1.0 / ratios)
+        noise = found.noise
+        self._evidences(objective, probes, found)
         self.residual_ = found.residual
         self.n_iter_, self.converged_ = learned.num_iter, learned.converged and found.converged
         self.stop_reason_, self.history_ = learned.message, learned.history
@@ -366,28 +386,39 @@ class GridGP(GridPredictions):
             kernel,
             noise,
             objective.axes,
-            np.asarray(found.weights[0]),
+            np.asarray(found.coefficients[0]),
             solver,
             int(self.num_samples),
             seed,
         )
 
-    def _evidences(
-        self, objective: GridObjective, probes: GridProbes, found: GridFit, noise: float
-    ) -> None:
+    def _evidences(self, objective: GridObjective, probes: GridProbes, found: GridFit) -> None:
         """Set the log evidence, with both log-determinants, in the units of the values."""
         n = objective.num_observed
         counts = objective.solver.observed.reshape([len(axis) for axis in objective.axes])
         jacobian = float(np.sum(counts * np.log(self.value_scale_)))
         fit = -0.5 * (objective.misfit(found) + n * math.log(2.0 * math.pi)) - jacobian
-        nystrom = nystrom_log_determinant(found.eigen, noise, n).value
-        self.log_evidence_ = fit - 0.5 * nystrom
+        determinant, _ = SPECTRAL_TERMS[objective.spectrum]
+        self.log_evidence_ = fit - 0.5 * determinant(found.eigen, found.noise, n).value
         self.log_evidence_unbiased_ = self.log_evidence_se_ = math.nan
-        if self.num_probes:
-            with precision(self.dtype):
-                estimate = probes.log_determinant(found.eigen, noise)
-            self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
-            self.log_evidence_se_ = 0.5 * estimate.standard_error
+        if not self.num_probes:
+            return
+        with precision(self.dtype):
+            estimate = probes.log_determinant(found.eigen, found.noise)
+        self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
+        self.log_evidence_se_ = 0.5 * estimate.standard_error
+        off = abs(self.log_evidence_ - self.log_evidence_unbiased_)
+        if self.log_determinant == "probes" or off <= max(
+            _MOST_STANDARD_ERRORS * self.log_evidence_se_, _MOST_OFF * n
+        ):
+            return
+        warnings.warn(
+            f"GridGP: the log evidence by log_determinant={self.log_determinant!r} is {off:.3g} nats from the unbiased "
+            f"one ({off / n:.2g} for each value), so that the hyperparameters may be off too. That happens where gaps "
+            "are in large blocks. Use log_determinant='probes'.",
+            UserWarning,
+            stacklevel=5,
+        )
 
     def _cg_tol(self) -> float:
         return float(_DEFAULT_CG_TOL[self.dtype] if self.cg_tol is None else self.cg_tol)

@@ -11,6 +11,7 @@ from vastgp.data.grid import TIME_UNITS, Group
 from vastgp.estimators.arguments import check_choice, check_positive
 from vastgp.kernels import Coregionalisation, Kernel, from_name
 from vastgp.objectives.grid_solver import SOLVERS
+from vastgp.objectives.grid_spectrum import SPECTRAL_TERMS
 from vastgp.posteriors.grid import VARIANCES
 
 OUTPUTS = "coregionalisation"
@@ -20,7 +21,7 @@ def check_grid_params(model: Any) -> None:
     """Refuse bad constructor arguments, before any work."""
     check_choice("solver", model.solver, ("auto", *SOLVERS))
     check_choice("criterion", model.criterion, ("evidence", "gcv"))
-    check_choice("log_determinant", model.log_determinant, ("nystrom", "probes"))
+    check_choice("log_determinant", model.log_determinant, (*SPECTRAL_TERMS, "probes"))
     check_choice("hyperparameters", model.hyperparameters, ("learn", "fixed"))
     check_choice("variance", model.variance, VARIANCES)
     check_choice("time_unit", model.time_unit, TIME_UNITS)
@@ -41,7 +42,8 @@ def check_grid_params(model: Any) -> None:
     for key, spec in (model.kernels or {}).items():
         _check_spec(key, spec)
     if model.hyperparameters == "fixed":
-        check_positive("noise_std", model.noise_std)
+        for each in np.ravel(np.asarray(model.noise_std, dtype=object)):
+            check_positive("noise_std", each)
     elif model.noise_std is not None:
         raise ValueError(
             f"noise_std={model.noise_std!r} was given, but the noise is learned. Leave it out, or set "

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.grid import Coordinate, Group
+
 
 def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the coordinates of a dataset as JSON-able data and arrays.
@@ -90,3 +92,28 @@ def _cftime_dates(numbers: np.ndarray, calendar: str) -> np.ndarray:
     import cftime
 
     return np.asarray(cftime.num2date(numbers, _CF_UNITS, calendar=calendar))
+
+
+def describe_group(group: Group) -> dict[str, Any]:
+    """Return a group of dimensions as JSON-able data, all but its points."""
+    return {
+        "dims": list(group.dims),
+        "sizes": list(group.sizes),
+        "coordinates": [
+            {"name": c.name, "kind": c.kind, "unit": c.unit} for c in group.coordinates
+        ],
+    }
+
+
+def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
+    """Return the group that `describe_group` described."""
+    dims, sizes = tuple(entry["dims"]), tuple(entry["sizes"])
+    coordinates = []
+    for described in entry["coordinates"]:
+        name, kind = described["name"], described["kind"]
+        # a dimension without coordinates counts from 0
+        size = sizes[dims.index(name)] if name in dims else sizes[0]
+        values = template.coords[name].values if name in template.coords else np.arange(size)
+        origin = 0 if kind == "label" else values[0]
+        coordinates.append(Coordinate(name, kind, values, origin, described["unit"]))
+    return Group(tuple(coordinates), dims, sizes, points)

@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-import vastgp
-from vastgp.data import write_archive
 from vastgp.data.archive import above, below
-from vastgp.data.grid import Coordinate, Group
+from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.grid_files import decode_coords, encode_coords, plain_attrs
-from vastgp.estimators.serialise import decode_params, encode_params
-from vastgp.kernels import from_spec, to_spec
-from vastgp.likelihoods import from_spec as likelihood_from_spec
-from vastgp.likelihoods import to_spec as likelihood_to_spec
+from vastgp.estimators.grid_files import (
+    decode_coords,
+    describe_group,
+    encode_coords,
+    plain_attrs,
+    restore_group,
+)
+from vastgp.estimators.saved import SavedModel
 from vastgp.posteriors.grid import VARIANCES, GridPosterior
 from vastgp.posteriors.grid_samples import grid_samples, point_samples
-from vastgp.training.history import History
 
 _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
-    "n_iter_", "converged_", "fit_seconds_",
 )  # fmt: skip
 
 
-class GridPredictions(BaseEstimator, abc.ABC):
+class GridPredictions(SavedModel, abc.ABC):
     """Predictions of `vastgp.GridGP`, which fits."""
 
     variance: Any
     solver_: str
-    stop_reason_: str
     groups_: tuple[Group, ...]
     dims_: tuple[str, ...]
     template_: Any
@@ -46,21 +42,6 @@ class GridPredictions(BaseEstimator, abc.ABC):
     value_mean_: np.ndarray
     value_scale_: np.ndarray
     posterior_: GridPosterior
-    kernel_: Any
-    likelihood_: Any
-    history_: History
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle and copy keep: the posterior as plain arrays, in all their digits."""
-        state = dict(super().__getstate__())
-        if "posterior_" in state:
-            state["posterior_"] = self.posterior_.to_state()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "posterior_" in state:
-            self.posterior_ = GridPosterior.from_state(*state["posterior_"])
 
     @property
     def noise_std_(self) -> Any:
@@ -161,6 +142,8 @@ class GridPredictions(BaseEstimator, abc.ABC):
         xarray.DataArray
             In nats; a density per unit of the values. Minus its mean is the NLPD.
         """
+        check_is_fitted(self, "posterior_")
+        check_array(data_array)
         same = dict(data_array.sizes) == dict(self.template_.sizes) and all(
             data_array.coords[name].equals(self.template_.coords[name])
             for name in self.template_.coords
@@ -210,90 +193,40 @@ class GridPredictions(BaseEstimator, abc.ABC):
 
     # ------------------------------------------------------------ files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, whole or not at all; `vastgp.load` reads it.
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.posterior_.to_state()
 
-        The file holds numbers and plain text (safetensors with a JSON header): no pickle, nothing that runs on loading.
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.posterior_ = GridPosterior.from_state(state, arrays)
 
-        Parameters
-        ----------
-        path : str or path
-        """
-        check_is_fitted(self, "posterior_")
-        params, param_arrays = encode_params(self.get_params(deep=False))
-        kernel, kernel_arrays = to_spec(self.kernel_)
-        state, state_arrays = self.posterior_.to_state()
-        coords, coord_arrays = encode_coords(self.template_)
-        header = {
-            "kind": "model",
-            "vastgp": vastgp.__version__,
-            "estimator": type(self).__name__,
-            "params": params,
-            "kernel": kernel,
-            "likelihood": likelihood_to_spec(self.likelihood_),
+    def _data_header(self) -> dict[str, Any]:
+        coords, _ = encode_coords(self.template_)
+        return {
             "solver": self.solver_,
-            "stop_reason": self.stop_reason_,
             "numbers": {name: getattr(self, name) for name in _NUMBERS},
-            "groups": [_describe(group) for group in self.groups_],
+            "groups": [describe_group(group) for group in self.groups_],
             "dims": list(self.dims_),
             "name": None if self.name_ is None else str(self.name_),
             "attrs": plain_attrs(self.attrs_),
             "coords": coords,
-            "state": state,
         }
+
+    def _data_arrays(self) -> dict[str, np.ndarray]:
+        _, arrays = encode_coords(self.template_)
+        points = {f"points.{i}": group.points for i, group in enumerate(self.groups_)}
         scaling = {"mean": self.value_mean_, "scale": self.value_scale_}
-        write_archive(
-            path,
-            header,
-            above("params/", param_arrays)
-            | above("kernel/", kernel_arrays)
-            | above("history/", self.history_.to_arrays())
-            | above("scaling/", scaling)
-            | above("coords/", coord_arrays)
-            | above("state/", state_arrays),
-        )
+        return above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
 
-    @classmethod
-    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-        """Return the model that `save` wrote."""
-        model = cls(**decode_params(header["params"], below("params/", arrays)))
-        model.kernel_ = from_spec(header["kernel"], below("kernel/", arrays))
-        model.likelihood_ = likelihood_from_spec(header["likelihood"])
-        model.history_ = History.from_dict(below("history/", arrays))
-        model.solver_, model.stop_reason_ = header["solver"], header["stop_reason"]
+    def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.solver_ = header["solver"]
         for name, value in header["numbers"].items():
-            setattr(model, name, value)
-        model.template_ = decode_coords(header["coords"], below("coords/", arrays))
-        model.dims_, model.name_ = tuple(header["dims"]), header["name"]
-        model.attrs_ = header["attrs"]
-        scaling = below("scaling/", arrays)
-        model.value_mean_, model.value_scale_ = scaling["mean"], scaling["scale"]
-        model.posterior_ = GridPosterior.from_state(header["state"], below("state/", arrays))
-        model.groups_ = tuple(
-            _restore(entry, model.template_, points)
-            for entry, points in zip(header["groups"], model.posterior_.axes, strict=True)
+            setattr(self, name, value)
+        self.template_ = decode_coords(header["coords"], below("coords/", arrays))
+        self.dims_, self.name_ = tuple(header["dims"]), header["name"]
+        self.attrs_ = header["attrs"]
+        scaling, points = below("scaling/", arrays), below("groups/", arrays)
+        self.value_mean_, self.value_scale_ = scaling["mean"], scaling["scale"]
+        self.groups_ = tuple(
+            restore_group(entry, self.template_, points[f"points.{i}"])
+            for i, entry in enumerate(header["groups"])
         )
-        return model
-
-
-def _describe(group: Group) -> dict[str, Any]:
-    return {
-        "dims": list(group.dims),
-        "sizes": list(group.sizes),
-        "coordinates": [
-            {"name": c.name, "kind": c.kind, "unit": c.unit} for c in group.coordinates
-        ],
-    }
-
-
-def _restore(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
-    dims, sizes = tuple(entry["dims"]), tuple(entry["sizes"])
-    coordinates = []
-    for described in entry["coordinates"]:
-        name, kind = described["name"], described["kind"]
-        # a dimension without coordinates counts from 0
-        size = sizes[dims.index(name)] if name in dims else sizes[0]
-        values = template.coords[name].values if name in template.coords else np.arange(size)
-        origin = 0 if kind == "label" else values[0]
-        coordinates.append(Coordinate(name, kind, values, origin, described["unit"]))
-    return Group(tuple(coordinates), dims, sizes, points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -12,8 +13,8 @@ from jaxtyping import Array, Bool, Float
 from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.kronecker import KroneckerEigen, kron_product, outer_product
 
-# Numbers in a block of columns while the Gram matrix of eigenvectors is made.
-_BLOCK_ENTRIES = 1 << 24
+# Numbers in a block of columns (of pairs of columns) while the Gram matrix of eigenvectors is made, and held meanwhile.
+_BLOCK_ENTRIES, _MOST_HELD = 1 << 24, 1 << 27
 
 
 class SelectedEigenvectors(eqx.Module):
@@ -52,7 +53,33 @@ class SelectedEigenvectors(eqx.Module):
         return jnp.where(self.mask, full, 0.0)
 
     def gram(self) -> np.ndarray:
-        """Return ``U^T U``, block by block, in float64."""
+        """Return ``U^T U`` in float64: ``sum_x mask(x) prod_l q_l,a(x_l) q_l,b(x_l)`` for all pairs ``a, b``.
+
+        Sums over the points are Kronecker products too, of the mask with the products of any two columns of a factor.
+        Where those would be too many numbers, columns are made one by one.
+        """
+        factors = [np.asarray(factor, dtype=np.float64) for factor in self.factors]
+        widths = [factor.shape[1] for factor in factors]
+        index = np.unravel_index(np.asarray(self.where), widths)
+        used = [np.unique(part, return_inverse=True) for part in index]
+        factors = [factor[:, columns] for factor, (columns, _) in zip(factors, used, strict=True)]
+        positions = [position for _, position in used]
+        # the factor with the most pairs for its points comes last: what is held is as small as can be
+        order = sorted(
+            range(len(factors)), key=lambda i: -(factors[i].shape[1] ** 2) / len(factors[i])
+        )
+        outer, inner = order[0], sorted(order[1:])
+        held = len(factors[outer]) * math.prod(_num_pairs(factors[i].shape[1]) for i in inner)
+        if held > _MOST_HELD:
+            return self._gram_by_columns()
+        mask = np.asarray(self.mask).reshape([len(factor) for factor in factors])
+        return _gram_by_pairs(
+            np.moveaxis(mask, outer, 0),
+            [factors[i] for i in (outer, *inner)],
+            [positions[i] for i in (outer, *inner)],
+        )
+
+    def _gram_by_columns(self) -> np.ndarray:
         block = max(1, min(self.rank, _BLOCK_ENTRIES // self.mask.shape[0]))
         result = np.empty((self.rank, self.rank))
         for start in range(0, self.rank, block):
@@ -66,6 +93,50 @@ class SelectedEigenvectors(eqx.Module):
 @eqx.filter_jit
 def _gram_rows(selected: SelectedEigenvectors, units: Array) -> Array:
     return selected.project(selected.expand(units))
+
+
+def _num_pairs(count: int) -> int:
+    return count * (count + 1) // 2
+
+
+def _gram_by_pairs(
+    mask: np.ndarray, factors: list[np.ndarray], positions: list[np.ndarray]
+) -> np.ndarray:
+    """Return `SelectedEigenvectors.gram` by products of pairs of columns, the first factor's last, in batches."""
+    pairs = [np.triu_indices(factor.shape[1]) for factor in factors]
+    products = [factor[:, i] * factor[:, j] for factor, (i, j) in zip(factors, pairs, strict=True)]
+    tensor = mask.astype(np.float64)
+    for product in products[1:]:
+        # every dimension that is summed over leaves a dimension of pairs at the end
+        tensor = np.tensordot(tensor, product, axes=(1, 0))
+    tensor = tensor.reshape(len(factors[0]), -1)
+    tables = [
+        _pair_table(factor.shape[1], pair) for factor, pair in zip(factors, pairs, strict=True)
+    ]
+    first = [np.flatnonzero(positions[0] == a) for a in range(factors[0].shape[1])]
+    rank = len(positions[0])
+    result = np.empty((rank, rank))
+    batch = max(1, _BLOCK_ENTRIES // tensor.shape[1])
+    for start in range(0, products[0].shape[1], batch):
+        here = slice(start, start + batch)
+        sums = products[0][:, here].T @ tensor
+        for row, a, b in zip(sums, pairs[0][0][here], pairs[0][1][here], strict=True):
+            rows, columns = first[a], first[b]
+            where = np.zeros((len(rows), len(columns)), dtype=np.intp)
+            for table, position, pair in zip(tables[1:], positions[1:], pairs[1:], strict=True):
+                where *= len(pair[0])
+                where += table[position[rows][:, None], position[columns]]
+            block = row[where]
+            result[np.ix_(rows, columns)] = block
+            result[np.ix_(columns, rows)] = block.T
+    return result
+
+
+def _pair_table(count: int, pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return where ``(i, j)`` is among the pairs ``i <= j``."""
+    table = np.empty((count, count), dtype=np.intp)
+    table[pair] = table[pair[::-1]] = np.arange(len(pair[0]))
+    return table
 
 
 def select_eigenvectors(

@@ -16,18 +16,14 @@ from jaxtyping import Array
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_factors
-from vastgp.likelihoods import Gaussian
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
+from vastgp.objectives.grid_noise import OutputNoise, common_noise
 from vastgp.objectives.grid_probes import GridProbes, PairTerm
 from vastgp.objectives.grid_solver import GridSolver
-from vastgp.objectives.grid_spectrum import (
-    SpectralTerm,
-    along_factors,
-    nystrom_inverse_trace,
-    nystrom_log_determinant,
-)
+from vastgp.objectives.grid_spectrum import SPECTRAL_TERMS, SpectralTerm, along_factors
 
-Params = tuple[GridKernel, Gaussian]
+# Kernel, and the noise variance: one, or one for each output.
+Params = tuple[GridKernel, Any]
 
 
 class GridFit(NamedTuple):
@@ -37,16 +33,24 @@ class GridFit(NamedTuple):
     ----------
     eigen : KroneckerEigen
         Of the kernel matrix, float64.
-    weights : Array of shape (1, M)
-        ``alpha``.
+    noise : float
+        That of all outputs, where they were brought to one.
+    targets, weights, coefficients : Array of shape (1, M)
+        Values, ``alpha`` and ``Q^T alpha``.
     residual : float
     converged : bool
+    log_units : float
+        What the units of the values take from the log evidence.
     """
 
     eigen: KroneckerEigen
+    noise: float
+    targets: Array
     weights: Array
+    coefficients: Array
     residual: float
     converged: bool
+    log_units: float = 0.0
 
 
 class GridObjective:
@@ -67,7 +71,11 @@ class GridObjective:
     solver : GridSolver
     criterion : {"evidence", "gcv"}
     probes : GridProbes, optional
-        Unbiased log-determinants (traces) by these instead of Nystrom's.
+        Unbiased log-determinants (traces) by these.
+    spectrum : {"free-compression", "nystrom"}, default "free-compression"
+        From which eigenvalues they are computed without probes.
+    outputs : int, optional
+        Which group is that of outputs, where each has a noise variance of its own.
     """
 
     def __init__(
@@ -77,11 +85,16 @@ class GridObjective:
         solver: GridSolver,
         criterion: str = "evidence",
         probes: GridProbes | None = None,
+        spectrum: str = "free-compression",
+        outputs: int | None = None,
     ) -> None:
         self.axes = tuple(np.asarray(axis, dtype=np.float64) for axis in axes)
         self.solver = solver
         self.criterion = criterion
         self.probes = probes
+        self.spectrum = spectrum
+        shape = tuple(len(axis) for axis in self.axes)
+        self.outputs = None if outputs is None else OutputNoise.of(outputs, shape, solver.observed)
         self.num_observed = solver.num_observed
         with precision(solver.dtype):
             self.y = jnp.asarray(np.where(solver.observed, y, 0.0)[None, :], solver.dtype)
@@ -89,31 +102,59 @@ class GridObjective:
 
     # ------------------------------------------------------------ pieces
 
-    def eigen(self, kernel: GridKernel) -> KroneckerEigen:
-        """Return the eigendecomposition of the kernel matrix of the whole grid."""
+    def eigen(self, kernel: GridKernel, ratios: np.ndarray | None = None) -> KroneckerEigen:
+        """Return the eigendecomposition of the kernel matrix of the whole grid.
+
+        Parameters
+        ----------
+        kernel : GridKernel
+        ratios : ndarray of shape (k,), optional
+            Units of the outputs.
+        """
         began = time.perf_counter()
         with precision("float64"):
             factors = [np.asarray(factor) for factor in grid_factors(kernel, self.axes)]
+        if ratios is not None and self.outputs is not None:
+            position = self.outputs.position
+            factors[position] = self.outputs.factor(factors[position], ratios)
         result = kron_eigen(factors, float(kernel.variance))
         self.eigen_seconds += time.perf_counter() - began
         return result
 
-    def solve(self, kernel: GridKernel, noise: float) -> GridFit:
-        """Return ``alpha`` at given hyperparameters."""
-        eigen = self.eigen(kernel)
+    def solve(self, kernel: GridKernel, noise: Any) -> GridFit:
+        """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output."""
+        ratios, log_units = None, 0.0
+        if np.ndim(noise) and self.outputs is not None:
+            noise, ratios = common_noise(np.asarray(noise))
+            log_units = self.outputs.log_units(ratios)
+        noise = float(noise)
+        eigen = self.eigen(kernel, ratios)
         began = time.perf_counter()
         with precision(self.solver.dtype):
+            targets = self.y
+            if ratios is not None and self.outputs is not None:
+                targets = self.outputs.scaled(self.y, ratios.astype(self.solver.dtype))
             system = self.solver.system(eigen, noise)
-            found = self.solver.solve(system, self.y, remember="targets")
+            found = self.solver.solve(system, targets, remember="targets")
+            coefficients = self.solver.coefficients(eigen, system, targets, found)
         self.solve_seconds += time.perf_counter() - began
-        return GridFit(eigen, found.weights, found.residual, found.converged)
+        return GridFit(
+            eigen,
+            noise,
+            targets,
+            found.weights,
+            coefficients,
+            found.residual,
+            found.converged,
+            log_units,
+        )
 
     def spectral_term(self, eigen: KroneckerEigen, noise: float) -> SpectralTerm:
         """Return the log-determinant (evidence) or the trace of the inverse (GCV)."""
         evidence = self.criterion == "evidence"
         if self.probes is None:
-            nystrom = nystrom_log_determinant if evidence else nystrom_inverse_trace
-            return nystrom(eigen, noise, self.num_observed)
+            term = SPECTRAL_TERMS[self.spectrum][0 if evidence else 1]
+            return term(eigen, noise, self.num_observed)
         with precision(self.solver.dtype):
             if evidence:
                 estimate = self.probes.log_determinant(eigen, noise)
@@ -125,44 +166,59 @@ class GridObjective:
 
     def misfit(self, fit: GridFit) -> float:
         """Return ``y^T alpha``."""
-        return _dot(self.y, fit.weights)
+        return _dot(fit.targets, fit.weights)
 
     # ------------------------------------------------------------ value and gradient
 
-    def __call__(self, kernel: GridKernel, noise: float) -> float:
+    def __call__(self, kernel: GridKernel, noise: Any) -> float:
         """Return the criterion."""
         fit = self.solve(kernel, noise)
-        return self.value(fit, self.spectral_term(fit.eigen, noise).value)
+        return self.value(fit, self.spectral_term(fit.eigen, fit.noise).value)
 
     def value(self, fit: GridFit, spectral: float) -> float:
         """Return the criterion from a solve and the log-determinant (evidence) or the trace (GCV)."""
         n = self.num_observed
         if self.criterion == "evidence":
-            return -0.5 * (self.misfit(fit) + spectral + n * math.log(2.0 * math.pi))
+            evidence = -0.5 * (self.misfit(fit) + spectral + n * math.log(2.0 * math.pi))
+            return evidence - fit.log_units
         squares = _dot(fit.weights, fit.weights)
         return -0.5 * n * math.log(n * squares / spectral**2)
 
-    def objective(self, params: Params) -> tuple[float, tuple[GridKernel, Gaussian]]:
+    def objective(self, params: Params) -> tuple[float, Params]:
         """Return the criterion and its derivatives by every hyperparameter, a pytree like ``params``."""
-        kernel, likelihood = params
-        noise = float(likelihood.noise_variance)
-        fit = self.solve(kernel, noise)
-        spectral = self.spectral_term(fit.eigen, noise)
+        kernel, noises = params[0], np.asarray(params[1], dtype=np.float64)
+        fit = self.solve(kernel, noises)
+        spectral = self.spectral_term(fit.eigen, fit.noise)
         value = self.value(fit, spectral.value)
         with precision(self.solver.dtype):
-            pairs, of_spectral = self._data_pairs(fit, noise, spectral.value)
+            pairs, of_spectral = self._data_pairs(fit, fit.noise, spectral.value)
             by_factors, by_scale, by_noise = self._from_pairs(fit.eigen, pairs)
-        by_factors = tuple(
+        each = [
             data + of_spectral * other
             for data, other in zip(by_factors, spectral.by_factors, strict=True)
-        )
+        ]
         by_scale += of_spectral * spectral.by_scale
-        by_noise += of_spectral * spectral.by_noise
+        by_noises = np.asarray(by_noise + of_spectral * spectral.by_noise)
+        if noises.ndim and self.outputs is not None:
+            by_noises = self._by_noises(fit, noises, float(by_noises), each)
         with precision("float64"):
-            by_kernel = _pull_back(kernel, self.axes, by_factors)
+            by_kernel = _pull_back(kernel, self.axes, tuple(each))
         by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), by_kernel)
         by_kernel = _with_variance(by_kernel, by_scale)
-        return value, (by_kernel, _gaussian(by_noise))
+        return value, (by_kernel, by_noises)
+
+    def _by_noises(
+        self, fit: GridFit, noises: np.ndarray, by_common: float, by_factors: list[np.ndarray]
+    ) -> np.ndarray:
+        """Return derivatives by the noise of every output; that by their factor becomes one in the values' units."""
+        assert self.outputs is not None
+        position = self.outputs.position
+        Q, t = (np.asarray(part[position]) for part in fit.eigen[:2])
+        _, ratios = common_noise(noises)
+        products = np.asarray(fit.targets, np.float64) * np.asarray(fit.weights, np.float64)
+        factor, by_factor = (Q * t) @ Q.T, by_factors[position]
+        by_factors[position] = self.outputs.factor(by_factor, ratios)
+        return self.outputs.by_each(noises, ratios, by_common, by_factor, factor, products)
 
     def _data_pairs(self, fit: GridFit, noise: float, spectral: float) -> tuple[PairTerm, float]:
         """Return the derivative of what depends on the data, and the factor of the spectral term's."""
@@ -240,9 +296,3 @@ def _pull_back(kernel: GridKernel, axes: Any, slopes: Any) -> GridKernel:
 
 def _with_variance(by_kernel: GridKernel, by_scale: float) -> GridKernel:
     return eqx.tree_at(lambda k: k.variance, by_kernel, np.float64(by_scale))
-
-
-def _gaussian(by_noise: float) -> Gaussian:
-    """Return a likelihood that holds a derivative, which may be negative, in its leaf's place."""
-    _, structure = jax.tree.flatten(Gaussian(1.0))
-    return jax.tree.unflatten(structure, [np.float64(by_noise)])

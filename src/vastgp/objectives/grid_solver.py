@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import jax
@@ -16,7 +17,7 @@ from vastgp.linalg.gaps import (
     PenaliseGaps,
     solve_gaps,
 )
-from vastgp.linalg.kronecker import KroneckerEigen
+from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
 from vastgp.linalg.selected_spectrum import (
     fill_preconditioner,
     ignore_preconditioner,
@@ -26,8 +27,9 @@ from vastgp.linalg.selected_spectrum import (
 SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
 MOST_FILLED = 0.8
-# A preconditioner of eigenvectors pays from this many points on, and up to this rank.
-_LEAST_PRECONDITIONED, _MOST_RANK = 2000, 512
+# A preconditioner of eigenvectors pays from this many points on. Its factorisation may take as long as this many
+# products of the system, and its rank be no more than that.
+_LEAST_PRECONDITIONED, _PRODUCTS_A_FACTOR, _MOST_RANK = 2000, 50, 4096
 
 
 def choose_solver(solver: str, gap_share: float) -> str:
@@ -52,8 +54,8 @@ class GridSolver:
     max_iter : int
         Most iterations of a solve.
     rank : int or None
-        Eigenvectors in the preconditioner, 0 for none. None: as many as have eigenvalues above the noise, at most 512,
-        for ``"ignore-gaps"``, and none for the others.
+        Eigenvectors in the preconditioner, 0 for none. None: for ``"ignore-gaps"`` as many as have eigenvalues above
+        the noise, at most 4096 and no more than are factorised in the time of 50 products; none for the others.
     penalty : float
         Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
     deadline : float or None
@@ -132,6 +134,18 @@ class GridSolver:
         self.solves += 1
         return found
 
+    def coefficients(
+        self, eigen: KroneckerEigen, system: GapSystem, targets: jax.Array, found: GapSolution
+    ) -> jax.Array:
+        """Return ``Q^T alpha`` of a solution.
+
+        Predictions are made of these and not of ``alpha``: the parts along the eigenvectors of the largest eigenvalues
+        are small, and in single precision they would drown in the rounding of the others.
+        """
+        if isinstance(system, FillGaps):
+            return _filled_coefficients(system, found.unknown, targets)
+        return _rotated(eigen.astype(self.dtype), found.weights)
+
     def forget(self) -> None:
         """Let go of the vectors that later solves would start from."""
         self._last.clear()
@@ -146,4 +160,16 @@ class GridSolver:
         share = self.num_observed / self.observed.size
         above = int(np.count_nonzero(share * spectrum_of(eigen) > noise))
         # powers of two: hyperparameters change, and compiled programs stay
-        return min(1 << max(above - 1, 15).bit_length(), _MOST_RANK, self.num_observed)
+        most = (_PRODUCTS_A_FACTOR * kron_flops(eigen.shape)) ** (1 / 3)
+        most = min(1 << int(math.log2(most)), _MOST_RANK)
+        return min(1 << max(above - 1, 15).bit_length(), most, self.num_observed)
+
+
+@jax.jit
+def _filled_coefficients(system: FillGaps, unknown: jax.Array, targets: jax.Array) -> jax.Array:
+    return system.coefficients(unknown, targets)
+
+
+@jax.jit
+def _rotated(eigen: KroneckerEigen, vectors: jax.Array) -> jax.Array:
+    return eigen.rotate(vectors)

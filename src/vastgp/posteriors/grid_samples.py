@@ -52,7 +52,9 @@ def grid_samples(
             draws = np.random.default_rng([seed, i])
             normals = jnp.asarray(draws.standard_normal((1, size)), posterior.dtype)
             prior = np.asarray(_prior_draw(cast, normals)).reshape(shape)
-            noise = posterior.noise_variance**0.5 * draws.standard_normal(posterior.weights.shape)
+            noise = posterior.noise_variance**0.5 * draws.standard_normal(
+                posterior.coefficients.shape
+            )
             weights = _update(posterior, prior[train].ravel() + noise)
             result.append(prior[new].ravel() + posterior.shift(new_axes, weights[None])[0])
     return np.stack(result)
@@ -92,26 +94,28 @@ def point_samples(
     scale = float(posterior.kernel.variance) ** 0.5
     with precision(posterior.dtype):
         half = [jnp.asarray(part, posterior.dtype) for part in halves]
-        rows_cross = posterior.cross(rows)
+        rows_cross = posterior.cross_eigen(rows)
         for i in range(num_samples):
             draws = np.random.default_rng([seed, i])
             normals = jnp.asarray(
-                draws.standard_normal((1, posterior.weights.size)), posterior.dtype
+                draws.standard_normal((1, posterior.coefficients.size)), posterior.dtype
             )
             on_grid = np.asarray(_prior_draw(posterior.eigen_cast(), normals))[0]
             prior = scale * np.asarray(kron_rows(half, normals[0]), float)
             prior += root @ draws.standard_normal(count)
-            noise = posterior.noise_variance**0.5 * draws.standard_normal(posterior.weights.shape)
+            noise = posterior.noise_variance**0.5 * draws.standard_normal(
+                posterior.coefficients.shape
+            )
             weights = jnp.asarray(_update(posterior, on_grid + noise), posterior.dtype)
             result.append(prior + np.asarray(kron_rows(rows_cross, weights), float))
     return np.stack(result)
 
 
 def _update(posterior: GridPosterior, draw: np.ndarray) -> np.ndarray:
-    """Return ``alpha - (K_XX + noise I)^-1 (f_X + e)`` for a prior draw with noise."""
+    """Return ``Q^T (alpha - (K_XX + noise I)^-1 (f_X + e))`` for a prior draw with noise."""
     targets = np.where(posterior.solver.observed, draw, 0.0)[None]
-    solution = posterior.solver.solve(posterior.system(), jnp.asarray(targets, posterior.dtype))
-    return posterior.weights - np.asarray(solution.weights[0])
+    solution = posterior.solved(jnp.asarray(targets, posterior.dtype))
+    return posterior.coefficients - np.asarray(solution[0])
 
 
 def _join(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

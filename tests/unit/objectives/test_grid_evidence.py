@@ -8,7 +8,6 @@ import pytest
 
 from grid_cases import CASES, NOISE
 from vastgp.kernels import Coregionalisation, GridKernel
-from vastgp.likelihoods import Gaussian
 from vastgp.objectives.grid_evidence import GridObjective, best_amplitude
 from vastgp.objectives.grid_probes import GridProbes
 
@@ -34,17 +33,16 @@ def flat(tree):
 
 
 @pytest.mark.parametrize("criterion", ["evidence", "gcv"])
-def test_derivatives_are_those_of_the_value(criterion):
+@pytest.mark.parametrize("spectrum", ["free-compression", "nystrom"])
+def test_derivatives_are_those_of_the_value(criterion, spectrum):
     case = CASES["a group and outputs"]
     for gaps in (0.0, 0.3):
         solver = case.solver(case.observed(gaps))
-        objective = GridObjective(case.axes, case.values, solver, criterion)
-        params = (case.kernel, Gaussian(NOISE))
+        objective = GridObjective(case.axes, case.values, solver, criterion, None, spectrum)
+        params = (case.kernel, np.array(NOISE))
         value, gradient = objective.objective(params)
         assert value == pytest.approx(objective(case.kernel, NOISE), abs=1e-9)
-        numerical = differences(
-            lambda k, g, value=objective: value(k, float(g.noise_variance)), params
-        )
+        numerical = differences(lambda k, noise, value=objective: value(k, noise), params)
         np.testing.assert_allclose(
             flat(gradient), numerical, rtol=1e-5, atol=1e-5 * np.abs(numerical).max()
         )
@@ -60,16 +58,16 @@ def test_derivatives_by_probes_are_unbiased(gaps):
     for seed in range(12):
         probes = GridProbes(solver, 8, 10, seed)
         objective = GridObjective(case.axes, case.values, solver, "evidence", probes)
-        draws.append(flat(objective.objective((case.kernel, Gaussian(NOISE)))[1]))
+        draws.append(flat(objective.objective((case.kernel, np.array(NOISE)))[1]))
     mean, error = np.mean(draws, axis=0), np.std(draws, axis=0, ddof=1) / np.sqrt(len(draws))
 
-    def dense(kernel, likelihood):
+    def dense(kernel, noise):
         other = replace(case, kernel=kernel)
         X, y = case.rows[observed], case.values[observed]
-        A = other.covariance(X, X) + float(likelihood.noise_variance) * np.eye(len(X))
+        A = other.covariance(X, X) + float(noise) * np.eye(len(X))
         return -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(A)[1])
 
-    exact = differences(dense, (case.kernel, Gaussian(NOISE)))
+    exact = differences(dense, (case.kernel, np.array(NOISE)))
     # parts are divided by their own variance, on which nothing depends: differences and draws are rounding there
     free = np.abs(exact) > 1e-6 * np.abs(exact).max()
     assert free.sum() == 4
@@ -119,3 +117,43 @@ def test_parts_of_unit_variance_make_the_same_kernel():
     coregionalisation = in_units.parts[-1]
     assert isinstance(coregionalisation, Coregionalisation)
     assert float(coregionalisation.total_variance()) == pytest.approx(1.0)
+
+
+def test_derivatives_by_the_noise_of_every_output_are_those_of_the_value():
+    case = CASES["a group and outputs"]
+    solver = case.solver(case.observed(0.3))
+    objective = GridObjective(case.axes, case.values, solver, outputs=2)
+    params = (case.kernel, np.array([0.02, 0.3, 0.005]))
+    value, gradient = objective.objective(params)
+    assert value == pytest.approx(objective(*params), abs=1e-9)
+    numerical = differences(objective, params)
+    np.testing.assert_allclose(
+        flat(gradient), numerical, rtol=1e-5, atol=1e-5 * np.abs(numerical).max()
+    )
+
+
+def test_noise_of_every_output_is_that_of_the_dense_gaussian_process():
+    """The log evidence in units of the noise, its Jacobian, and the solution, against a diagonal of three values."""
+    case = CASES["a group and outputs"]
+    noises = np.array([0.02, 0.3, 0.005])
+    for gaps in (0.0, 0.3):
+        observed = case.observed(gaps)
+        objective = GridObjective(case.axes, case.values, case.solver(observed), outputs=2)
+        fit = objective.solve(case.kernel, noises)
+        X, y = case.rows[observed], case.values[observed]
+        each = noises[X[:, -1].astype(int)]
+        A = case.covariance(X, X) + np.diag(each)
+        ratios = np.sqrt(each / fit.noise)
+        alpha = np.linalg.solve(A, y)
+        np.testing.assert_allclose(np.asarray(fit.weights[0])[observed], alpha * ratios, atol=1e-8)
+        exact = -0.5 * (y @ alpha + np.linalg.slogdet(A)[1] + len(y) * np.log(2 * np.pi))
+        determinant = np.linalg.slogdet(A / np.outer(ratios, ratios))[1]
+        assert objective.value(fit, determinant) == pytest.approx(exact, abs=1e-8)
+
+
+def test_one_noise_for_each_output_that_is_the_same_for_all_is_one_noise():
+    case = CASES["a group and outputs"]
+    solver = case.solver(case.observed(0.3))
+    one = GridObjective(case.axes, case.values, solver)
+    each = GridObjective(case.axes, case.values, solver, outputs=2)
+    assert each(case.kernel, np.full(3, NOISE)) == pytest.approx(one(case.kernel, NOISE), abs=1e-8)

@@ -1,0 +1,147 @@
+"""Fitted models in files and pickles: what estimators of rows and of grids share."""
+
+from __future__ import annotations
+
+import abc
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import vastgp
+from vastgp._precision import precision
+from vastgp.data import write_archive
+from vastgp.data.archive import above, below
+from vastgp.estimators.serialise import decode_params, encode_params
+from vastgp.kernels import from_spec, to_spec
+from vastgp.likelihoods import from_spec as likelihood_from_spec
+from vastgp.likelihoods import to_spec as likelihood_to_spec
+from vastgp.training.history import History
+
+
+class SavedModel(BaseEstimator, abc.ABC):
+    """A model that is written to a file of numbers, and pickled as plain arrays.
+
+    A subclass has ``_state()`` and ``_restore_state()`` for its posterior, ``_data_header()``, ``_data_arrays()`` and
+    ``_restore_data()`` for what it remembers of the data, which comes first, and may add to the header of the file.
+
+    Attributes
+    ----------
+    kernel_ : Kernel or None
+        None where the method has none.
+    likelihood_, posterior_, n_iter_, converged_, stop_reason_, history_, fit_seconds_
+        As of every estimator.
+    """
+
+    dtype: Any
+    kernel_: Any
+    likelihood_: Any
+    posterior_: Any
+    history_: History
+    n_iter_: int
+    converged_: bool
+    stop_reason_: str
+    fit_seconds_: float
+
+    @abc.abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+
+    @abc.abstractmethod
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Set ``posterior_`` from what `_state` returned."""
+
+    @abc.abstractmethod
+    def _data_header(self) -> dict[str, Any]:
+        """Return what the model remembers of its data, as JSON-able data."""
+
+    def _data_arrays(self) -> dict[str, np.ndarray]:
+        """Return what of it are arrays."""
+        return {}
+
+    @abc.abstractmethod
+    def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Set what these two returned, from the whole header and all arrays."""
+
+    def _more_header(self) -> dict[str, Any]:
+        """Return what a kind of estimator adds to the header of a file."""
+        return {}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, whole or not at all; `vastgp.load` reads it.
+
+        The file holds numbers and plain text (safetensors with a JSON header): no pickle, nothing that runs on loading.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced if it exists. ``.vastgp`` is the customary ending.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        ValueError
+            When a constructor argument cannot be stored; the message says which and what to do.
+        """
+        check_is_fitted(self, "posterior_")
+        params, param_arrays = encode_params(self.get_params(deep=False))
+        kernel, kernel_arrays = (None, {}) if self.kernel_ is None else to_spec(self.kernel_)
+        state, state_arrays = self._state()
+        header = {
+            "kind": "model",
+            "vastgp": vastgp.__version__,
+            "estimator": type(self).__name__,
+            "params": params,
+            "kernel": kernel,
+            "likelihood": likelihood_to_spec(self.likelihood_),
+            "n_iter": self.n_iter_,
+            "converged": self.converged_,
+            "stop_reason": self.stop_reason_,
+            "fit_seconds": self.fit_seconds_,
+            "state": state,
+        }
+        header = header | self._data_header() | self._more_header()
+        write_archive(
+            path,
+            header,
+            above("params/", param_arrays)
+            | above("kernel/", kernel_arrays)
+            | above("history/", self.history_.to_arrays())
+            | above("state/", state_arrays)
+            | self._data_arrays(),
+        )
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        """Return the model that `save` wrote."""
+        model = cls(**decode_params(header["params"], below("params/", arrays)))
+        model.kernel_ = None
+        if header["kernel"] is not None:
+            model.kernel_ = from_spec(header["kernel"], below("kernel/", arrays))
+        model.likelihood_ = likelihood_from_spec(header["likelihood"])
+        model.n_iter_, model.converged_ = header["n_iter"], header["converged"]
+        model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
+        model.history_ = History.from_dict(below("history/", arrays))
+        model._restore_data(header, arrays)
+        with precision(model.dtype):
+            model._restore_state(header["state"], below("state/", arrays))
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: the posterior as plain arrays.
+
+        Arrays of JAX lose their digits where they are loaded outside of ``precision("float64")``.
+        """
+        state = dict(super().__getstate__())
+        if "posterior_" in state:
+            state["posterior_"] = self._state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "posterior_" in state:
+            with precision(self.dtype):
+                self._restore_state(*state["posterior_"])
