@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from vastgp.estimators.exact import ExactGPRegressor
     from vastgp.estimators.grid import GridGP
     from vastgp.estimators.grief import GriefRegressor
+    from vastgp.estimators.iterative import IterativeGPRegressor
     from vastgp.estimators.qsgp import QSGPRegressor
     from vastgp.estimators.qsgp_classifier import QSGPClassifier
+    from vastgp.estimators.random_feature import RandomFeatureGPRegressor
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
     from vastgp.estimators.reweighted import ReweightedBasisRegressor
     from vastgp.estimators.svgp import SVGPClassifier, SVGPRegressor
@@ -22,8 +24,10 @@ __all__ = [
     "ExactGPRegressor",
     "GridGP",
     "GriefRegressor",
+    "IterativeGPRegressor",
     "QSGPClassifier",
     "QSGPRegressor",
+    "RandomFeatureGPRegressor",
     "RelevanceVectorRegressor",
     "ReweightedBasisRegressor",
     "SVGPClassifier",

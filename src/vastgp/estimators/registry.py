@@ -12,6 +12,8 @@ ESTIMATORS = {
     "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
     "GriefRegressor": "vastgp.estimators.grief",
     "ReweightedBasisRegressor": "vastgp.estimators.reweighted",
+    "IterativeGPRegressor": "vastgp.estimators.iterative",
+    "RandomFeatureGPRegressor": "vastgp.estimators.random_feature",
     "GridGP": "vastgp.estimators.grid",
     "TSVGPRegressor": "vastgp.estimators.tsvgp",
     "TSVGPClassifier": "vastgp.estimators.tsvgp",

@@ -24,10 +24,34 @@ _MOST_ROUNDING = 0.03
 _SUBSPACE_STEPS = 3
 
 
+class NoPreconditioner(eqx.Module):
+    """The identity."""
+
+    def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        return V
+
+    def draw(self, key: Array, count: int, like: Float[Array, " n"]) -> Float[Array, "C n"]:
+        """Return draws from ``N(0, P)``, of the shape and precision of ``like``."""
+        return jax.random.normal(key, (count, like.shape[0]), like.dtype)
+
+    def log_determinant(self) -> float:
+        """``log |P|``."""
+        return 0.0
+
+
 class DensePreconditioner(eqx.Module):
-    """The inverse of an explicitly formed matrix, through its Cholesky factor."""
+    """The inverse of an explicitly formed matrix ``P``, through its Cholesky factor."""
 
     factor: Float[Array, "p p"]
+
+    def draw(self, key: Array, count: int, like: Float[Array, " n"]) -> Float[Array, "C n"]:
+        """Return draws from ``N(0, P)``, in the precision of ``like``."""
+        normals = jax.random.normal(key, (count, like.shape[0]), like.dtype)
+        return normals @ self.factor.T.astype(like.dtype)
+
+    def log_determinant(self) -> float:
+        """``log |P|``."""
+        return 2.0 * float(np.sum(np.log(np.diagonal(self.factor).astype(np.float64))))
 
     def __call__(self, V: Float[Array, "C p"]) -> Float[Array, "C p"]:
         half = jax.scipy.linalg.solve_triangular(self.factor, V.T, lower=True)
@@ -43,6 +67,18 @@ class LowRankPreconditioner(eqx.Module):
     scaled: Float[Array, "n k"]
     root: Float[Array, " n"]
     inner: Float[Array, "k k"]
+
+    def draw(self, key: Array, count: int, like: Float[Array, " n"]) -> Float[Array, "C n"]:
+        """Return draws from ``N(0, D + U^T U)``, in the precision of ``like``."""
+        of_rows, of_rank = jax.random.split(key)
+        normals = jax.random.normal(of_rows, (count, len(self.root)), like.dtype)
+        loads = jax.random.normal(of_rank, (count, self.scaled.shape[1]), like.dtype)
+        return (normals + loads @ self.scaled.T.astype(like.dtype)) * self.root.astype(like.dtype)
+
+    def log_determinant(self) -> float:
+        """``log |D + U^T U| = log |D| + log |I + Us Us^T|``."""
+        root, inner = np.asarray(self.root, np.float64), np.asarray(self.inner, np.float64)
+        return 2.0 * float(np.sum(np.log(root)) + np.sum(np.log(np.diagonal(inner))))
 
     def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         V = V / self.root
@@ -93,7 +129,8 @@ class JointPreconditioner(eqx.Module):
 
 
 Preconditioner = (
-    DensePreconditioner
+    NoPreconditioner
+    | DensePreconditioner
     | LowRankPreconditioner
     | BalancedPreconditioner
     | NarrowPreconditioner

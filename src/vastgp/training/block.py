@@ -26,7 +26,7 @@ from vastgp.data.scaling import Standardizer
 from vastgp.linalg.cg import CGState, cg_start, cg_update
 from vastgp.linalg.preconditioners import Preconditioner
 from vastgp.training.block_plan import Plan, plan, plan_rows
-from vastgp.training.block_systems import BasisSystem, RowSystem, Solution, System
+from vastgp.training.block_systems import BasisSystem, LinearSystem, RowSystem, Solution, System
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.distinct_rows import DistinctRows, merge_repeated
 from vastgp.training.history import History
@@ -159,6 +159,37 @@ def fit_block(
         Called with the system and the state after every product; what it returns joins the record.
     """
     with precision(system.vector_dtype):
+        state, residuals, loop = solve_system(
+            system,
+            tol=tol,
+            max_iter=max_iter,
+            max_seconds=max_seconds,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            start=start,
+            on_product=on_product,
+            label=f"posterior ({chosen.space})",
+        )
+        return BlockFit(system.weights(state.solution), chosen, residuals, loop)
+
+
+def solve_system(
+    system: LinearSystem,
+    *,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    verbose: bool = False,
+    start: Array | None = None,
+    on_product: Callable[[Any, CGState], Mapping[str, float]] | None = None,
+    label: str = "posterior",
+) -> tuple[CGState, np.ndarray, LoopResult]:
+    """Return the state of conjugate gradients when they have converged or must stop, and the errors of its columns.
+
+    Parameters as in `fit_block`.
+    """
+    with precision(system.vector_dtype):
         state = begin(system, start)
 
         def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
@@ -184,14 +215,15 @@ def fit_block(
             max_seconds=max_seconds,
             checkpoint=checkpoint,
             should_stop=lambda now, history: _decide(now, history, tol),
-            label=f"posterior ({chosen.space})",
+            label=label,
             verbose=verbose,
         )
-        residuals = np.asarray(system.errors(state))
-        return BlockFit(system.weights(state.solution), chosen, residuals, loop)
+        return state, np.asarray(system.errors(state)), loop
 
 
-def begin(system: System, solution: Array | None = None, product: Array | None = None) -> CGState:
+def begin(
+    system: LinearSystem, solution: Array | None = None, product: Array | None = None
+) -> CGState:
     """Start conjugate gradients from a solution (one product, unless it is given), or from zero (none)."""
     if solution is None:
         return _start(jnp.zeros_like(system.right), system.right, system.precondition)
@@ -199,7 +231,7 @@ def begin(system: System, solution: Array | None = None, product: Array | None =
     return _start(solution, system.right - product, system.precondition)
 
 
-def advance(system: System, state: CGState) -> CGState:
+def advance(system: LinearSystem, state: CGState) -> CGState:
     """Take one step: one product with the system."""
     return _update(state, system.product(state.direction), system.precondition)
 
@@ -214,7 +246,7 @@ def _update(state: CGState, product: Array, precondition: Preconditioner) -> CGS
     return cg_update(state, product, precondition)
 
 
-def _replace_residual(system: System, state: CGState) -> CGState:
+def _replace_residual(system: LinearSystem, state: CGState) -> CGState:
     """Put the true residual in the place of the recurrence's, and start again where the two differ much."""
     residual = system.right - system.product(state.solution)
     fresh = _start(state.solution, residual, system.precondition)
@@ -224,7 +256,7 @@ def _replace_residual(system: System, state: CGState) -> CGState:
     return CGState(state.solution, residual, state.direction, fresh.energy)
 
 
-def worst_error(system: System, state: CGState) -> float:
+def worst_error(system: LinearSystem, state: CGState) -> float:
     """Return the larger of the errors of the mean and of the samples, see `System.errors`."""
     values = np.asarray(system.errors(state))
     return max(float(values[0]), _rms(values[1:]))

@@ -72,10 +72,9 @@ class Solution(NamedTuple):
 
 
 @runtime_checkable
-class System(Protocol):
+class LinearSystem(Protocol):
     """A symmetric positive definite system ``A x = right`` with columns [mean, samples]."""
 
-    blocks: BlockedBasis
     right: Array
     precondition: Preconditioner
     vector_dtype: str
@@ -86,6 +85,13 @@ class System(Protocol):
 
     def errors(self, state: CGState) -> Array:
         """Return how far each column's function is from solved, rms over the rows, in noise standard deviations."""
+
+
+@runtime_checkable
+class System(LinearSystem, Protocol):
+    """One whose solution stands for weights of a basis."""
+
+    blocks: BlockedBasis
 
     def weights(self, solution: Array) -> Solution:
         """Return the weights that a solution stands for."""

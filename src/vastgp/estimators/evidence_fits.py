@@ -1,0 +1,134 @@
+"""What `IterativeGPRegressor` and `RandomFeatureGPRegressor` share: first hyperparameters, and learning by Adam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Rows
+from vastgp.data.minibatch import minibatch_indices
+from vastgp.estimators.arguments import (
+    check_choice,
+    check_fixed,
+    check_positive,
+    fixed_kernel,
+    fixed_noise_variance,
+)
+from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.serialise import fit_fingerprint
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian
+from vastgp.training.checkpoint import Checkpoint
+from vastgp.training.evidence_climb import Estimator, climb_evidence
+from vastgp.training.loop import OUT_OF_TIME, LoopResult
+from vastgp.training.start import start_from_exact_gp
+
+# Parameters that say how long to work and what to show, not what is computed.
+_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
+
+
+class EvidenceFits(BaseGPRegressor):
+    """Fits whose hyperparameters come from some rows, and climb noisy slopes of the evidence of all rows from there.
+
+    A subclass has the constructor arguments named below.
+    """
+
+    kernel: Any
+    isotropic: Any
+    hyperparameters: Any
+    noise_std: Any
+    noise_floor: Any
+    start_rows: Any
+    learning_rate: Any
+    max_seconds: Any
+    checkpoint: Any
+    checkpoint_seconds: Any
+    random_state: Any
+
+    def _check_params(self) -> None:
+        check_choice("hyperparameters", self.hyperparameters, ("learn", "subset", "fixed"))
+        for name in ("noise_floor", "learning_rate", "tol", "checkpoint_seconds"):
+            check_positive(name, getattr(self, name))
+        check_positive("start_rows", self.start_rows, integer=True)
+        check_positive("max_seconds", self.max_seconds, none="no limit")
+        if not isinstance(self.isotropic, (bool, np.bool_)):
+            raise ValueError(f"isotropic must be True or False, received {self.isotropic!r}.")
+        check_fixed(self)
+
+    def _least_rows(self) -> int:
+        return 1 if self.hyperparameters == "fixed" else 2
+
+    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, Gaussian]:
+        """Return kernel and noise, in standardised units, as given or of some rows."""
+        scaling = self.standardizer_
+        if self.hyperparameters == "fixed":
+            kernel = fixed_kernel(self.kernel, scaling, bool(self.isotropic))
+            return kernel, Gaussian(fixed_noise_variance(self.noise_std, scaling))
+        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
+        X, y = rows.take(chosen)
+        assert y is not None
+        start = start_from_exact_gp(
+            self.kernel,
+            scaling.transform_X(X),
+            scaling.transform_y(y),
+            max_rows=self.start_rows,
+            seed=seed,
+            noise_floor=self.noise_floor,
+            isotropic=bool(self.isotropic),
+            max_seconds=self._seconds_left(self.max_seconds),
+        )
+        return start.kernel, Gaussian(start.noise_variance)
+
+    def _climb(
+        self,
+        estimate: Estimator,
+        kernel: Kernel,
+        likelihood: Gaussian,
+        rows: Rows,
+        seed: int,
+        *,
+        steps: int,
+        share: float,
+        tol: float | None = None,
+    ) -> tuple[Kernel, Gaussian, LoopResult]:
+        """Learn kernel and noise on all rows, in at most a share of what is left of ``max_seconds``."""
+        left = self._seconds_left(self.max_seconds)
+        kernel, noise_variance, loop = climb_evidence(
+            estimate,
+            (kernel, likelihood),
+            steps=steps,
+            rate=self.learning_rate,
+            noise_floor=self.noise_floor,
+            num_rows=rows.n,
+            dtype=self.dtype,
+            tol=tol,
+            max_seconds=None if left is None else share * left,
+            checkpoint=self._checkpoint(rows, seed, ".learning"),
+            verbose=bool(self.verbose),
+        )
+        return kernel, Gaussian(noise_variance), loop
+
+    def _unfinished_learning(self, loop: LoopResult, steps: int) -> str:
+        """Return what to say of learning that did not come to its end."""
+        again = (
+            "Give more time (max_seconds)" if loop.reason == OUT_OF_TIME else "Raise noise_floor"
+        )
+        return (
+            f"kernel and noise were learned for {loop.num_iter} of {steps} steps. {again}, or set "
+            "hyperparameters='subset'"
+        )
+
+    def _checkpoint(self, rows: Rows, seed: int, suffix: str = "") -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        params = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in _NOT_OF_THE_RESULT
+        }
+        return Checkpoint(
+            f"{self.checkpoint}{suffix}",
+            self.checkpoint_seconds,
+            fingerprint=fit_fingerprint(type(self).__name__, params, rows, seed),
+        )

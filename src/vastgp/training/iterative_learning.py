@@ -1,0 +1,152 @@
+"""Slopes of the exact log evidence of many rows by conjugate gradients, plain or with Russian roulette."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp._precision import precision
+from vastgp.bases import seed_key
+from vastgp.bases.draws import typed_key
+from vastgp.linalg.preconditioners import NarrowPreconditioner
+from vastgp.objectives.iterative_evidence import (
+    Weights,
+    evidence_slope_by_cg,
+    evidence_value,
+    plain_weights,
+    roulette_weights,
+)
+from vastgp.objectives.truncation import Roulette, roulette
+from vastgp.training.distinct_rows import DistinctRows
+from vastgp.training.evidence_climb import Estimate
+from vastgp.training.kernel_system import (
+    Drawable,
+    kernel_operator,
+    kernel_preconditioner,
+    needs_wide_vectors,
+)
+
+# Residuals at which a solution counts as complete: rounding is as large.
+_COMPLETE = {"float32": 1e-5, "float64": 1e-10}
+# The tail that the law leaves out has a probability of exp(-30).
+_TAIL = 30.0
+_PROBES, _TRUNCATIONS, _PIVOTS = 21, 22, 23
+
+
+class IterativeEvidence:
+    """Estimates for `climb_evidence`.
+
+    Parameters
+    ----------
+    observed : DistinctRows
+        Standardised rows in memory, repeated ones merged.
+    solver : {"cg", "rr-cg"}
+    iterations : int
+        Of conjugate gradients in a step; the mean where they are random.
+    temperature : float
+        Of the truncation.
+    num_probes : int
+    rank : int
+        Of the preconditioner.
+    seed : int
+    dtype : str
+    """
+
+    def __init__(
+        self,
+        observed: DistinctRows,
+        *,
+        solver: str,
+        iterations: int,
+        temperature: float,
+        num_probes: int,
+        rank: int,
+        seed: int,
+        dtype: str,
+    ) -> None:
+        self.observed, self.rank, self.seed, self.dtype = observed, rank, seed, dtype
+        self.num_probes = num_probes
+        n = len(observed.y)
+        self._key = typed_key(seed_key(seed))
+        self.law: Roulette | None = None
+        self._most = min(n, iterations)
+        if solver == "rr-cg":
+            self._most = min(n, iterations + math.ceil(_TAIL / temperature))
+            self.law = roulette(iterations, temperature, self._most)
+        self._iterations = iterations
+        self._kept: tuple[Any, Drawable] | None = None
+
+    def weights(self, step: int) -> Weights:
+        """Return what the terms of conjugate gradients are multiplied by in a step."""
+        if self.law is None:
+            return plain_weights(self._iterations, self._most)
+        generator = np.random.default_rng([self.seed, _TRUNCATIONS, step])
+        return roulette_weights(self.law, 1.0 - generator.random(2))
+
+    def __call__(self, params: Any, anchor: Any, step: int) -> Estimate:
+        """Return the estimate at ``(kernel, likelihood)``, preconditioned by the matrix at ``anchor``."""
+        (kernel, likelihood), observed = params, self.observed
+        noise = float(likelihood.noise_variance)
+        precondition = self._preconditioner(anchor)
+        operator = kernel_operator(kernel, noise, observed)
+        narrow = operator.X.dtype
+        # The preconditioner keeps amplitude and noise of its anchor, the vectors those of the moment.
+        wide = needs_wide_vectors(kernel, noise, observed)
+        vectors = "float64" if wide else self.dtype
+        weights = self.weights(step)
+        key = jax.random.fold_in(jax.random.fold_in(self._key, _PROBES), step)
+        y = jnp.asarray(observed.y, narrow) * operator.scale
+        probes = precondition.draw(key, self.num_probes, y)
+        with precision(vectors):
+            y, probes = (jnp.asarray(part, vectors) for part in (y, probes))
+            slope = evidence_slope_by_cg(
+                operator,
+                y,
+                probes,
+                NarrowPreconditioner(precondition) if wide else precondition,
+                jnp.asarray(np.stack(weights, axis=1), vectors),
+                _COMPLETE[self.dtype],
+            )
+            value, error = evidence_value(slope.run, weights, precondition.log_determinant())
+            by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), slope.by_kernel)
+            by_noise = float(slope.by_noise)
+        return Estimate(
+            by_kernel,
+            by_noise + observed.noise_slope(noise),
+            {
+                "objective": value + merged_term(observed, noise),
+                "objective_se": error,
+                "iterations": float(slope.run.iterations),
+                "residual": float(slope.run.residuals[0]),
+            },
+        )
+
+    def _preconditioner(self, anchor: Any) -> Drawable:
+        """Return the preconditioner of an anchor, made once: also a resumed run makes the same one."""
+        if self._kept is None or not _same(self._kept[0], anchor):
+            kernel, likelihood = anchor
+            made = kernel_preconditioner(
+                kernel, float(likelihood.noise_variance), self.observed, self.rank, self.seed
+            )
+            self._kept = (anchor, made)
+        return self._kept[1]
+
+
+def merged_term(observed: DistinctRows, noise_variance: float) -> float:
+    """Return what merging repeated rows leaves out of the log evidence of their scaled means.
+
+    A rotation of a group's ``c`` targets has ``sqrt(c) mean(y)`` as its first coordinate; the other ``c - 1`` have the
+    density ``N(0, sigma^2)``.
+    """
+    spare = observed.num_rows - len(observed.y)
+    scatter = observed.scatter / noise_variance
+    return -0.5 * (spare * math.log(2.0 * math.pi * noise_variance) + scatter)
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)

@@ -1,0 +1,181 @@
+"""The linear system of the exact Gaussian process, by products with kernel matrices that are never formed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import as_dtype, precision
+from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases.draws import typed_key
+from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.products import KernelMatrix
+from vastgp.linalg.cg import CGState
+from vastgp.linalg.pivots import pivot_rows
+from vastgp.linalg.preconditioners import (
+    DensePreconditioner,
+    LowRankPreconditioner,
+    NarrowPreconditioner,
+    NoPreconditioner,
+    Preconditioner,
+    dense_preconditioner,
+    landmark_factor,
+    low_rank_preconditioner,
+)
+from vastgp.training.block_systems import prior_draws
+from vastgp.training.distinct_rows import ObservedRows
+
+# Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
+# on a core), and a solution by products often minutes where the noise is low.
+_EXACT_ROWS = 10_000
+# Most bytes of a preconditioner's factor otherwise; twice as much may be in use while it is made.
+_MOST_BYTES = 500_000_000
+# Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
+# matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
+_PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
+# Rows among which pivots are looked for.
+_CANDIDATES = 8192
+# Rounding of float32 products, relative to the noise, from which on vectors are float64, as in `block_systems`.
+_MOST_ROUNDING = 2.0
+_NOISE, _PIVOTS = 12, 13
+
+Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
+
+
+def kernel_operator(kernel: Kernel, noise_variance: float, observed: ObservedRows) -> KernelMatrix:
+    """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights."""
+    X = jnp.asarray(observed.X)
+    weights = jnp.asarray(observed.weights, X.dtype)
+    return KernelMatrix(
+        as_dtype(kernel, X.dtype), jnp.asarray(noise_variance, X.dtype), X, jnp.sqrt(weights)
+    )
+
+
+def choose_rank(n: int, columns: int, itemsize: int) -> int:
+    """Return the rank of the preconditioner by time, or ``n`` where it is to be the matrix itself.
+
+    A rank ``k`` costs ``2 n k^2``, and the iterations that follow fall about as ``k^-0.7`` (kin40k: 297, 59 and 27 with
+    none, 200 and 600); the sum is least where ``4 n k^2 = 0.7 * iterations * n^2 c``, with ``c`` the operations of a
+    product for each pair of rows.
+    """
+    if n <= _EXACT_ROWS:
+        return n
+    per_pair = _PER_PAIR + _PER_COLUMN * columns
+    best = (0.7 / 4.0 * _PRODUCTS * per_pair * n) ** 0.5
+    return int(max(1, min(best, _MOST_BYTES / (itemsize * n), n)))
+
+
+def kernel_preconditioner(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, rank: int, seed: int
+) -> Drawable:
+    """Return an approximate inverse of `kernel_operator`, from a partial Cholesky factorisation.
+
+    Parameters
+    ----------
+    kernel, noise_variance, observed
+        As in `kernel_operator`.
+    rank : int
+        Number of pivots; 0 for no preconditioner, ``n`` or more for the matrix itself.
+    seed : int
+        Of the pivots.
+    """
+    X, scale = np.asarray(observed.X), np.sqrt(np.asarray(observed.weights, dtype=np.float64))
+    scale = scale.astype(X.dtype)
+    if rank == 0:
+        return NoPreconditioner()
+    covariance = partial(kernel_matrix, kernel)
+    if rank >= len(X):
+        gram = np.array(covariance(X, X))
+        gram *= scale
+        gram *= scale[:, None]
+        return dense_preconditioner(gram, noise_variance)
+    generator = np.random.default_rng([seed, _PIVOTS])
+    count = min(len(X), max(_CANDIDATES, 2 * rank))
+    candidates = np.sort(generator.choice(len(X), count, replace=False))
+    variance = float(kernel.total_variance())
+
+    def between(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return np.asarray(covariance(A, B))
+
+    pivots = pivot_rows(between, X[candidates], np.full(count, variance), rank, generator)
+    factor = landmark_factor(covariance, variance, jnp.asarray(X), candidates[pivots])
+    factor *= scale
+    return low_rank_preconditioner(factor, variance * scale**2, noise_variance)
+
+
+class KernelSystem:
+    """``(S K S + sigma^2 I) [a, u_1, ..., u_S] = S [y, f_s(X)] + [0, sigma eps_s]``.
+
+    The first column is that of the mean, ``f = K(x, X) S a``; the others turn draws ``f_s`` of the prior into posterior
+    samples, see `vastgp.posteriors.pathwise`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    noise_variance : float
+    observed : ObservedRows
+    basis : RandomFourierBasis
+        Of the prior draws.
+    num_samples : int
+    seed : int
+        Of the prior draws, the noise and the pivots.
+    rank : int
+        Of the preconditioner, see `kernel_preconditioner`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        noise_variance: float,
+        observed: ObservedRows,
+        basis: RandomFourierBasis,
+        *,
+        num_samples: int,
+        seed: int,
+        rank: int,
+    ) -> None:
+        self.operator = kernel_operator(kernel, noise_variance, observed)
+        X, scale = self.operator.X, self.operator.scale
+        self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
+        draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
+        key = jax.random.fold_in(typed_key(seed_key(seed)), _NOISE)
+        noise = jax.random.normal(key, (num_samples, len(X)), X.dtype) * noise_variance**0.5
+        targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
+        self.right = targets.at[1:].add(noise.astype(X.dtype))
+        self.precondition: Preconditioner = kernel_preconditioner(
+            kernel, noise_variance, observed, rank, seed
+        )
+        self.vector_dtype = str(X.dtype)
+        if needs_wide_vectors(kernel, noise_variance, observed):
+            with precision("float64"):
+                self.right = self.right.astype(jnp.float64)
+            self.precondition = NarrowPreconditioner(self.precondition)
+            self.vector_dtype = "float64"
+
+    def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        """Return ``A v``."""
+        return self.operator.product(V)
+
+    def errors(self, state: CGState) -> Float[Array, " C"]:
+        """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
+        size = jnp.linalg.norm(state.residual, axis=1)
+        return size / (self.noise_variance * self.num_rows) ** 0.5
+
+    def weights(self, solution: Float[Array, "C n"]) -> Any:
+        """Return ``S a`` and ``S u_s``, in the precision of the rows."""
+        with precision(self.vector_dtype):
+            return (solution * self.operator.scale).astype(self.operator.X.dtype)
+
+
+def needs_wide_vectors(kernel: Kernel, noise_variance: float, observed: ObservedRows) -> bool:
+    """Return whether float32 products are too coarse beside the noise: ``eps n variance / sigma^2``."""
+    dtype = np.asarray(observed.X).dtype
+    largest = float(np.sum(observed.weights)) * float(kernel.total_variance())
+    rounding = float(np.finfo(dtype).eps) * largest / noise_variance
+    return dtype == np.float32 and rounding > _MOST_ROUNDING
