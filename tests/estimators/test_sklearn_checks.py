@@ -7,7 +7,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vastgp import (
     ExactGPRegressor,
+    IterativeGPRegressor,
     QSGPClassifier,
+    RandomFeatureGPRegressor,
     SVGPClassifier,
     SVGPRegressor,
     TSVGPClassifier,
@@ -20,7 +22,13 @@ QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
 AVERAGED = {"check_decision_proba_consistency": "probabilities average over the function"}
 
 
-@parametrize_with_checks([ExactGPRegressor()])
+@parametrize_with_checks(
+    [
+        ExactGPRegressor(),
+        IterativeGPRegressor("rbf", num_samples=4),
+        RandomFeatureGPRegressor("rbf", num_basis=64, max_iter=2),
+    ]
+)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 
