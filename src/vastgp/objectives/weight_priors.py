@@ -57,7 +57,7 @@ def log_normal(mode: Any, variance: Any) -> tuple[np.ndarray, np.ndarray]:
         x = x - (x**4 - x**3 - ratio) / (4.0 * x**3 - 3.0 * x**2)
     # near 1 the difference from it is what counts: (x - 1) x^3 = ratio
     squared = np.log1p(ratio / x**3)
-    return np.log(mode) + squared, np.sqrt(squared)
+    return np.asarray(np.log(mode) + squared), np.asarray(np.sqrt(squared))
 
 
 class WeightPrior(eqx.Module):
