@@ -27,7 +27,7 @@ def main() -> None:
     with np.load(Path(os.environ["VASTGP_DATA"]) / "mnist.npz") as stored:
         X, y = stored["X"].astype(dtype) / dtype.type(255.0), stored["y"]
     C = asked.classes if asked.classes > 2 else 1
-    y = y.reshape(-1, 1).astype(dtype) if C > 1 else (y % 2).reshape(-1, 1).astype(dtype)
+    y = y.reshape(-1, 1).astype(np.int64) if C > 1 else (y % 2).reshape(-1, 1).astype(dtype)
     likelihood = (
         gpflow.likelihoods.Softmax(C) if C > 1 else gpflow.likelihoods.Bernoulli(tf.nn.sigmoid)
     )

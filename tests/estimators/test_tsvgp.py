@@ -1,6 +1,8 @@
 """`TSVGPRegressor`, `TSVGPClassifier`, `SVGPRegressor`, `SVGPClassifier`: what they find, and what they refuse."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import vastgp
@@ -55,6 +57,8 @@ def test_covariance_and_both_kinds_of_samples_are_those_of_the_posterior(everywh
     posterior = everywhere.posterior_
     mean, variance = posterior.mean_and_latent_variance(X)
     covariance = posterior.covariance(X)
+    scale = everywhere.standardizer_.y_scale
+    np.testing.assert_allclose(everywhere.covariance(new), covariance * scale**2, rtol=1e-12)
     np.testing.assert_allclose(np.diag(covariance), variance, atol=1e-10)
     for most in (2000, 1):  # dense, then pathwise
         monkeypatch.setattr("vastgp.posteriors.svgp._MOST_DENSE", most)
@@ -137,3 +141,50 @@ def test_a_missing_value_in_a_minibatch_of_a_file_is_named(tmp_path):
     np.savez(tmp_path / "rows.npz", X=X, y=y)
     with pytest.raises(ValueError, match="X contains NaN: at row 17"):
         TSVGPRegressor("rbf").fit(tmp_path / "rows.npz")
+
+
+def test_noise_that_varies_with_the_inputs_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (400, 1))
+    spread = np.exp(0.8 * X[:, 0] - 1.0)
+    y = 5.0 * np.sin(2.0 * X[:, 0]) + spread * rng.normal(size=400) + 100.0
+    model = TSVGPRegressor("rbf", 20, likelihood="heteroskedastic", max_iter=100).fit(X, y)
+    new = np.linspace(-2.5, 2.5, 40)[:, None]
+    mean, observed = model.predict(new, return_std=True)
+    _, latent = model.predict(new, return_std="latent")
+    found = (observed**2 - latent**2) ** 0.5
+    # from 0.05 to 2.7, within a factor of 1.6 everywhere
+    assert np.max(np.abs(np.log(found) - (0.8 * new[:, 0] - 1.0))) < np.log(1.6)
+    assert np.all(np.abs(mean - 100.0 - 5.0 * np.sin(2.0 * new[:, 0])) < 5.0 * latent)
+    drawn = model.sample_y(new, n_samples=300, random_state=1)
+    assert drawn.shape == (40, 300)
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5.0 * latent / 300**0.5)
+    density = model.log_predictive_density(X, y).mean()
+    plain = TSVGPRegressor("rbf", 20, max_iter=100).fit(X, y)
+    assert density > plain.log_predictive_density(X, y).mean() + 0.2
+    np.testing.assert_allclose(np.diag(model.covariance(new)), latent**2, rtol=1e-8)
+
+
+def test_a_million_rows_are_predicted_by_tiles(everywhere, monkeypatch):
+    # what a tile holds at once: features of a tile, whatever the rows are
+    sizes = []
+    evaluate = SVGPPosterior._evaluate
+
+    def watched(self, X, with_variance):
+        sizes.append(len(X))
+        return evaluate(self, X, with_variance)
+
+    monkeypatch.setattr(SVGPPosterior, "_evaluate", watched)
+    monkeypatch.setattr("vastgp.estimators.svgp_fits._TILE_ENTRIES", 60 * 256)
+    mean = everywhere.predict(np.zeros((1000, 2)))
+    assert sizes == [256, 256, 256, 232] and np.ptp(mean) < 1e-12
+
+
+def test_rows_of_a_parquet_file_give_what_rows_in_memory_give(tmp_path):
+    X, y = small(200)
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": y})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=64)
+    options = {"num_inducing": 10, "row_batch": 32, "max_iter": 20}
+    of_file = TSVGPRegressor("rbf", **options).fit(tmp_path / "rows.parquet", "y")
+    of_array = TSVGPRegressor("rbf", **options).fit(X, y)
+    np.testing.assert_allclose(of_file.predict(X), of_array.predict(X), rtol=1e-9)

@@ -24,6 +24,8 @@ class Method(StrEnum):
     qsgp = "qsgp"
     exact = "exact"
     rvm = "rvm"
+    tsvgp = "tsvgp"
+    svgp = "svgp"
 
 
 class Hyperparameters(StrEnum):
@@ -106,7 +108,8 @@ def fit(
             "--method",
             "-m",
             metavar="NAME",
-            help="qsgp: any number of rows. exact: up to a few thousand rows. rvm: a sum of few kernel functions.",
+            help="qsgp: any number of rows. exact: up to a few thousand rows. rvm: a sum of few kernel functions. "
+            "tsvgp, svgp: some hundred inducing points, any number of rows.",
             rich_help_panel=_MODEL,
         ),
     ] = Method.qsgp,
@@ -250,6 +253,8 @@ def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[
         Method.qsgp: "QSGPRegressor",
         Method.exact: "ExactGPRegressor",
         Method.rvm: "RelevanceVectorRegressor",
+        Method.tsvgp: "TSVGPRegressor",
+        Method.svgp: "SVGPRegressor",
     }[method]
     make = getattr(estimators, kind)
     known = make().get_params(deep=False)

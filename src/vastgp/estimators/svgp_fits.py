@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows
@@ -214,6 +215,24 @@ class SVGPFits(BaseGP):
         self.num_inducing_ = len(Z)
 
     # ------------------------------------------------------------ predict
+
+    def covariance(self, X: Any) -> np.ndarray:
+        """Return the posterior covariance of the function between rows, in memory quadratic in their number.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+
+        Returns
+        -------
+        ndarray of shape (n, n), or (C, n, n) with several functions
+            In squared units of the target, where it is scaled. Its diagonal is the square of the standard deviation
+            that ``return_std="latent"`` gives.
+        """
+        check_is_fitted(self, "posterior_")
+        inputs = np.concatenate([tile for tile, _ in self._tiles(self._open(X))])
+        found = self.posterior_.covariance(inputs) * self.standardizer_.y_scale**2
+        return self.likelihood_.location(found)
 
     def _tile_rows(self) -> int:
         functions = self.likelihood_.num_latent
