@@ -148,7 +148,8 @@ def test_noise_that_varies_with_the_inputs_is_found():
     X = rng.uniform(-3.0, 3.0, (400, 1))
     spread = np.exp(0.8 * X[:, 0] - 1.0)
     y = 5.0 * np.sin(2.0 * X[:, 0]) + spread * rng.normal(size=400) + 100.0
-    model = TSVGPRegressor("rbf", 20, likelihood="heteroskedastic", max_iter=100).fit(X, y)
+    options = {"max_iter": 60, "start_rows": 100}
+    model = TSVGPRegressor("rbf", 20, likelihood="heteroskedastic", **options).fit(X, y)
     new = np.linspace(-2.5, 2.5, 40)[:, None]
     mean, observed = model.predict(new, return_std=True)
     _, latent = model.predict(new, return_std="latent")
@@ -160,7 +161,7 @@ def test_noise_that_varies_with_the_inputs_is_found():
     assert drawn.shape == (40, 300)
     assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5.0 * latent / 300**0.5)
     density = model.log_predictive_density(X, y).mean()
-    plain = TSVGPRegressor("rbf", 20, max_iter=100).fit(X, y)
+    plain = TSVGPRegressor("rbf", 20, **options).fit(X, y)
     assert density > plain.log_predictive_density(X, y).mean() + 0.2
     np.testing.assert_allclose(np.diag(model.covariance(new)), latent**2, rtol=1e-8)
 
@@ -187,4 +188,5 @@ def test_rows_of_a_parquet_file_give_what_rows_in_memory_give(tmp_path):
     options = {"num_inducing": 10, "row_batch": 32, "max_iter": 20}
     of_file = TSVGPRegressor("rbf", **options).fit(tmp_path / "rows.parquet", "y")
     of_array = TSVGPRegressor("rbf", **options).fit(X, y)
-    np.testing.assert_allclose(of_file.predict(X), of_array.predict(X), rtol=1e-9)
+    named = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    np.testing.assert_allclose(of_file.predict(named), of_array.predict(X), rtol=1e-9)
