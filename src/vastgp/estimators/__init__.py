@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
     from vastgp.estimators.reweighted import ReweightedBasisRegressor
     from vastgp.estimators.svgp import SVGPClassifier, SVGPRegressor
+    from vastgp.estimators.swsgp import SWSGPClassifier, SWSGPRegressor
     from vastgp.estimators.tsvgp import TSVGPClassifier, TSVGPRegressor
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "ReweightedBasisRegressor",
     "SVGPClassifier",
     "SVGPRegressor",
+    "SWSGPClassifier",
+    "SWSGPRegressor",
     "TSVGPClassifier",
     "TSVGPRegressor",
     "load",

@@ -15,6 +15,8 @@ ESTIMATORS = {
     "IterativeGPRegressor": "vastgp.estimators.iterative",
     "RandomFeatureGPRegressor": "vastgp.estimators.random_feature",
     "GridGP": "vastgp.estimators.grid",
+    "SWSGPRegressor": "vastgp.estimators.swsgp",
+    "SWSGPClassifier": "vastgp.estimators.swsgp",
     "TSVGPRegressor": "vastgp.estimators.tsvgp",
     "TSVGPClassifier": "vastgp.estimators.tsvgp",
     "SVGPRegressor": "vastgp.estimators.svgp",
