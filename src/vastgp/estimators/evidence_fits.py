@@ -7,25 +7,19 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import Rows
-from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import (
     check_choice,
     check_fixed,
     check_positive,
-    fixed_kernel,
     fixed_noise_variance,
 )
+from vastgp.estimators.checkpoints import checkpoint_of
+from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.evidence_climb import Estimator, climb_evidence
 from vastgp.training.loop import OUT_OF_TIME, LoopResult
-from vastgp.training.start import start_from_exact_gp
-
-# Parameters that say how long to work and what to show, not what is computed.
-_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
 
 
 class EvidenceFits(BaseGPRegressor):
@@ -61,24 +55,17 @@ class EvidenceFits(BaseGPRegressor):
 
     def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, Gaussian]:
         """Return kernel and noise, in standardised units, as given or of some rows."""
-        scaling = self.standardizer_
-        if self.hyperparameters == "fixed":
-            kernel = fixed_kernel(self.kernel, scaling, bool(self.isotropic))
-            return kernel, Gaussian(fixed_noise_variance(self.noise_std, scaling))
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
-        start = start_from_exact_gp(
-            self.kernel,
-            scaling.transform_X(X),
-            scaling.transform_y(y),
-            max_rows=self.start_rows,
-            seed=seed,
-            noise_floor=self.noise_floor,
-            isotropic=bool(self.isotropic),
-            max_seconds=self._seconds_left(self.max_seconds),
-        )
-        return start.kernel, Gaussian(start.noise_variance)
+        fixed = self.hyperparameters == "fixed"
+
+        def noise(y: np.ndarray) -> Gaussian:
+            del y
+            return Gaussian(
+                fixed_noise_variance(self.noise_std, self.standardizer_) if fixed else 1.0
+            )
+
+        kernel, likelihood = first_hyperparameters(self, rows, seed, noise)
+        assert isinstance(likelihood, Gaussian)
+        return kernel, likelihood
 
     def _climb(
         self,
@@ -104,7 +91,7 @@ class EvidenceFits(BaseGPRegressor):
             dtype=self.dtype,
             tol=tol,
             max_seconds=None if left is None else share * left,
-            checkpoint=self._checkpoint(rows, seed, ".learning"),
+            checkpoint=checkpoint_of(self, rows, seed, ".learning"),
             verbose=bool(self.verbose),
         )
         return kernel, Gaussian(noise_variance), loop
@@ -117,18 +104,4 @@ class EvidenceFits(BaseGPRegressor):
         return (
             f"kernel and noise were learned for {loop.num_iter} of {steps} steps. {again}, or set "
             "hyperparameters='subset'"
-        )
-
-    def _checkpoint(self, rows: Rows, seed: int, suffix: str = "") -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        params = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in _NOT_OF_THE_RESULT
-        }
-        return Checkpoint(
-            f"{self.checkpoint}{suffix}",
-            self.checkpoint_seconds,
-            fingerprint=fit_fingerprint(type(self).__name__, params, rows, seed),
         )

@@ -44,14 +44,10 @@ def first_hyperparameters(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    scaling = model.standardizer_
-    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, model.start_rows)))
-    X, y = rows.take(chosen)
-    assert y is not None
-    X, y = scaling.transform_X(X), scaling.transform_y(y)
+    X, y = start_rows(model, rows, seed)
     likelihood = likelihood_of(y)
     if model.hyperparameters == "fixed":
-        return fixed_kernel(model.kernel, scaling, model.isotropic), likelihood
+        return fixed_kernel(model.kernel, model.standardizer_, model.isotropic), likelihood
     options: dict[str, Any] = {
         "seed": seed,
         "noise_floor": model.noise_floor,
@@ -68,6 +64,14 @@ def first_hyperparameters(
         model.kernel, likelihood, X, y, max_rows=most, **options
     )
     return kernel, likelihood
+
+
+def start_rows(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return standardised inputs and targets of ``start_rows`` rows, or of all where there are no more."""
+    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, model.start_rows)))
+    X, y = rows.take(chosen)
+    assert y is not None
+    return model.standardizer_.transform_X(X), model.standardizer_.transform_y(y)
 
 
 def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:

@@ -15,6 +15,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import Fit
+from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.evidence_fits import EvidenceFits
 from vastgp.estimators.qsgp_arguments import check_count
 from vastgp.kernels import Kernel
@@ -211,7 +212,7 @@ class IterativeGPRegressor(EvidenceFits):
             tol=self.tol,
             max_iter=self.max_iter or _MOST_PRODUCTS,
             max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=self._checkpoint(rows, seed),
+            checkpoint=checkpoint_of(self, rows, seed),
             verbose=bool(self.verbose),
         )
         if self.checkpoint is not None and not Path(self.checkpoint).exists():

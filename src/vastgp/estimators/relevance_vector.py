@@ -12,6 +12,7 @@ from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.base import Fit
+from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.estimators.qsgp_inducing import check_inputs
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.likelihoods import Gaussian
@@ -166,13 +167,10 @@ class RelevanceVectorRegressor(BaseGPRegressor):
     def _fit_rows(self, rows: Rows) -> Fit:
         seed, scaling = seed_from(self.random_state), self.standardizer_
         candidates = self._candidates(rows, seed)
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
         start = start_from_exact_gp(
-            self.kernel, scaling.transform_X(X), scaling.transform_y(y),
-            max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
-            isotropic=bool(self.isotropic), max_seconds=self._seconds_left(self.max_seconds),
+            self.kernel, *start_rows(self, rows, seed), max_rows=self.start_rows, seed=seed,
+            noise_floor=self.noise_floor, isotropic=bool(self.isotropic),
+            max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
         kernel = start.kernel.in_units(1.0, float(start.kernel.total_variance()) ** -0.5)
         fit = fit_relevance(
