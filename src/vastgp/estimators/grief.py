@@ -220,7 +220,7 @@ class GriefRegressor(BaseReweightedRegressor):
             evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
             with Progress("hyperparameters", bool(self.verbose)) as progress:
                 found = fit_evidence(
-                    evidence, (kernel, Gaussian(noise)),  # type: ignore[arg-type]
+                    evidence, (kernel, Gaussian(noise)),
                     noise_floor=self.noise_floor, max_iter=self.max_iter, tol=self.tol,
                     max_seconds=self._seconds_left(self.max_seconds),
                     on_iteration=lambda step, value: progress.update(

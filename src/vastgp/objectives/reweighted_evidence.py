@@ -14,6 +14,7 @@ for JAX, inside ``precision("float64")``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -57,14 +58,14 @@ class EvidenceData(eqx.Module):
         ``y^T y - q^T q``: what no weights explain.
     """
 
-    num_rows: Array
-    gram: Array
-    target: Array
-    square: Array
-    vectors: Array
-    values: Array
-    projected: Array
-    residual: Array
+    num_rows: Any
+    gram: Any
+    target: Any
+    square: Any
+    vectors: Any
+    values: Any
+    projected: Any
+    residual: Any
 
     @property
     def num_basis(self) -> int:
@@ -79,7 +80,7 @@ class EvidenceData(eqx.Module):
     @property
     def factor(self) -> Float[Array, "m k"]:
         """``F`` with ``A = F F^T``."""
-        return self.vectors[:, : self.rank] * self.values
+        return jnp.asarray(self.vectors)[:, : self.rank] * jnp.asarray(self.values)
 
 
 def prepare(statistics: SufficientStatistics, prior_mean: np.ndarray | None = None) -> EvidenceData:

@@ -197,7 +197,7 @@ def run_chains(
 
 def _schedule(num_chunks: int) -> list[bool]:
     """Return, for each chunk of the warm-up, whether a window ends with it."""
-    first, last = round(_FIRST * num_chunks), round(_LAST * num_chunks)
+    first, last = max(1, round(_FIRST * num_chunks)), max(1, round(_LAST * num_chunks))
     ends = [False] * num_chunks
     place, length = first, 1
     stop = num_chunks - last
@@ -240,6 +240,7 @@ class _Runner:
         self.step_size = jnp.full(len(starts), first)
         self.key = jax.random.key(seed, impl="threefry2x32")
         self.done = self.kept_steps = 0
+        self._adapted = False
         self._window: list[np.ndarray] = []
 
     def advance(self, *, adapt: bool) -> _Chunk:
@@ -264,6 +265,7 @@ class _Runner:
         arrays = [np.asarray(array) for array in found]
         self.mean_log_density, self.mean_acceptance = map(float, map(np.mean, arrays[1:3]))
         if adapt:
+            self._adapted = True
             self._window.append(arrays[0])
             return _Chunk(*arrays)
         # of these steps, those whose number is a multiple of `thin`
@@ -282,7 +284,9 @@ class _Runner:
         pulled = (count * variance + _SHRINKAGE * self.scale**2 * 1e-2) / (count + _SHRINKAGE)
         self.scale = np.sqrt(np.maximum(pulled, 1e-20))
         init, _, final = _step_size_adaptation(self.plan.sampler)
+        self.settle()
         self.steps = jax.vmap(lambda state: init(final(state)))(self.steps)
+        self._adapted = False
 
     def last(self) -> tuple[np.ndarray, ...]:
         """Return the state of every chain as one draw."""
@@ -296,8 +300,8 @@ class _Runner:
         )
 
     def settle(self) -> None:
-        """Keep the averaged step sizes from here on."""
-        if self.done:
+        """Keep the averaged step sizes from here on, where there is an average."""
+        if self._adapted:
             self.step_size = jax.vmap(self._final)(self.steps)
 
 

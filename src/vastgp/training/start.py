@@ -17,6 +17,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.objectives.dual_evidence import DualEvidence
 from vastgp.objectives.evidence import ExactEvidence, resolving_rate
+from vastgp.objectives.grief_evidence import GriefEvidence
 from vastgp.objectives.lengthscale_prior import PriorDualEvidence
 from vastgp.training.lbfgs import LbfgsResult, best_of, maximise
 
@@ -48,7 +49,7 @@ _SPREAD = 0.5
 _FAMILIES = ("rbf", "matern52", "matern32")
 
 Params = tuple[Kernel, Likelihood]
-Evidence = ExactEvidence | DualEvidence
+Evidence = ExactEvidence | DualEvidence | GriefEvidence
 MakeEvidence = Callable[[np.ndarray, np.ndarray, float], ExactEvidence | None]
 
 
