@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from vastgp._memory import available_bytes
 from vastgp._precision import precision
 from vastgp.data.grid import check_array, group_keys, make_group, ordered_values, value_scaling
 from vastgp.estimators.arguments import seed_from
-from vastgp.estimators.grid_arguments import check_grid_params, factor_specs
+from vastgp.estimators.grid_arguments import check_grid_params, check_memory, factor_specs
 from vastgp.estimators.grid_predictions import GridPredictions
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.grid_evidence import GridFit, GridObjective, best_amplitude
 from vastgp.objectives.grid_noise import common_noise
-from vastgp.objectives.grid_probes import GridProbes, probe_batch
+from vastgp.objectives.grid_probes import GridProbes
 from vastgp.objectives.grid_solver import GridSolver, choose_solver
 from vastgp.objectives.grid_spectrum import SPECTRAL_TERMS
 from vastgp.posteriors.grid import GridPosterior
@@ -31,8 +30,6 @@ from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.progress import Progress
 
 _MOST_NOISE = 10.0
-# Arrays of the grid's size that a fit holds at its peak, counted: vectors, those of a probe, spectra in float64.
-_VECTORS, _VECTORS_A_PROBE, _SPECTRA = 14, 6, 6
 _LANCZOS_STEPS = 60
 # The log evidence is called off from the unbiased one by more than this many standard errors, and nats a value.
 _MOST_STANDARD_ERRORS, _MOST_OFF = 4.0, 0.02
@@ -215,7 +212,7 @@ class GridGP(GridPredictions):
         check_array(data_array)
         self._deadline = None if self.max_seconds is None else began + float(self.max_seconds)
         keys = group_keys(data_array, self.kernels)
-        self._check_memory(data_array)
+        check_memory(self, data_array)
         groups = tuple(make_group(data_array, key, self.time_unit) for key in keys)
         specs = factor_specs(groups, self.kernels, self.hyperparameters == "fixed")
         self.groups_, self.dims_ = groups, tuple(map(str, data_array.dims))
@@ -226,24 +223,6 @@ class GridGP(GridPredictions):
         self.fit_seconds_ = time.perf_counter() - began
         del self._deadline
         return self
-
-    def _check_memory(self, array: Any) -> None:
-        """Refuse what will not fit into memory before anything is read."""
-        itemsize = 4 if self.dtype == "float32" else 8
-        probes = int(self.num_probes)
-        if self.log_determinant != "probes":
-            probes = probe_batch(probes, max(array.size, 1)) if probes else 0
-        vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
-        groups = [key if isinstance(key, tuple) else (key,) for key in self.kernels or {}]
-        widest = [math.prod(array.sizes[d] for d in group if d in array.dims) for group in groups]
-        needed = array.size * vectors + 32 * max([*widest, *array.sizes.values()]) ** 2
-        available = available_bytes()
-        if available is not None and needed > available:
-            raise ValueError(
-                f"data_array has {array.size:,} points, and a fit of it needs about {needed / 1e9:.1f} GB of memory; "
-                f"{available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid (array.coarsen), or parts of "
-                "it one at a time."
-            )
 
     def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
         observed = ~np.isnan(values)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from vastgp._memory import available_bytes
 from vastgp.data.grid import TIME_UNITS, Group
 from vastgp.estimators.arguments import check_choice, check_positive
 from vastgp.kernels import Coregionalisation, Kernel, from_name
+from vastgp.objectives.grid_probes import probe_batch
 from vastgp.objectives.grid_solver import SOLVERS
 from vastgp.objectives.grid_spectrum import SPECTRAL_TERMS
 from vastgp.posteriors.grid import VARIANCES
 
 OUTPUTS = "coregionalisation"
+# Arrays of the grid's size that a fit holds at its peak, counted: vectors, those of a probe, spectra in float64.
+_VECTORS, _VECTORS_A_PROBE, _SPECTRA = 14, 6, 6
 
 
 def check_grid_params(model: Any) -> None:
@@ -52,6 +57,25 @@ def check_grid_params(model: Any) -> None:
     if model.log_determinant == "probes" and model.num_probes < 2:
         raise ValueError(
             f"num_probes must be at least 2 with log_determinant='probes', received {model.num_probes!r}."
+        )
+
+
+def check_memory(model: Any, array: Any) -> None:
+    """Refuse what will not fit into memory before anything is read."""
+    itemsize = 4 if model.dtype == "float32" else 8
+    probes = int(model.num_probes)
+    if model.log_determinant != "probes":
+        probes = probe_batch(probes, max(array.size, 1)) if probes else 0
+    vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
+    groups = [key if isinstance(key, tuple) else (key,) for key in model.kernels or {}]
+    widest = [math.prod(array.sizes[d] for d in group if d in array.dims) for group in groups]
+    needed = array.size * vectors + 32 * max([*widest, *array.sizes.values()]) ** 2
+    available = available_bytes()
+    if available is not None and needed > available:
+        raise ValueError(
+            f"data_array has {array.size:,} points, and a fit of it needs about {needed / 1e9:.1f} GB of memory; "
+            f"{available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid (array.coarsen), or parts of "
+            "it one at a time."
         )
 
 
