@@ -1,4 +1,4 @@
-"""L-BFGS over positive hyperparameters, with restarts."""
+"""L-BFGS over positive hyperparameters, or over real parameters."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from vastgp.training.loop import OUT_OF_TIME
 # Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
 # optimum of unit curvature a gradient of size g leaves g^2 / 2 to gain.
 _VALUE_TOLERANCE = 1e-3
+_NO_SLOPE = 1e-14
 
 
 @dataclass(frozen=True)
@@ -80,17 +81,73 @@ def maximise(
     """
     flat, rebuild = _ravel(start)
     bounds = np.stack([_ravel(lower)[0], _ravel(upper)[0]], axis=1)
+    return _climb(
+        value_and_gradient,
+        np.clip(np.log(flat), *np.log(bounds).T),
+        lambda point: rebuild(np.exp(point)),
+        lambda gradient, point: _ravel(gradient)[0] * np.exp(point),
+        np.log(bounds),
+        {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
+        (scale, max_seconds, on_iteration),
+    )
+
+
+def maximise_real(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: Any,
+    *,
+    max_iter: int,
+    tol: float,
+    scale: float = 1.0,
+    max_seconds: float | None = None,
+    on_iteration: Callable[[int, float], None] | None = None,
+) -> LbfgsResult:
+    """Maximise a function of real numbers by L-BFGS, without bounds.
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+        ``value_and_gradient(params) -> (float, pytree)``.
+    start : pytree of real numbers
+    max_iter, scale, max_seconds, on_iteration
+        As in `maximise`.
+    tol : float
+        Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
+        little where there are very many parameters, and are not looked at.
+    """
+    flat, rebuild = _ravel(start)
+    return _climb(
+        value_and_gradient,
+        flat,
+        rebuild,
+        lambda gradient, point: _ravel(gradient)[0],
+        None,
+        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
+        (scale, max_seconds, on_iteration),
+    )
+
+
+def _climb(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: np.ndarray,
+    params_at: Callable[[np.ndarray], Any],
+    slope_at: Callable[[Any, np.ndarray], np.ndarray],
+    bounds: np.ndarray | None,
+    stops: dict[str, Any],
+    limits: tuple[float, float | None, Callable[[int, float], None] | None],
+) -> LbfgsResult:
+    """Run L-BFGS-B over a vector that stands for parameters."""
+    scale, max_seconds, on_iteration = limits
     began = time.perf_counter()
     history = History()
     seen = _Seen()
 
     def negated(point: np.ndarray) -> tuple[float, np.ndarray]:
-        params = rebuild(np.exp(point))
         try:
-            value, gradient = value_and_gradient(params)
+            value, gradient = value_and_gradient(params_at(point))
         except FactorizationError as error:
             return seen.instead_of(error)
-        slope = _ravel(gradient)[0] * np.exp(point)
+        slope = slope_at(gradient, point)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             return seen.instead_of(FloatingPointError(f"objective {value}, gradient {slope}"))
         return seen.note(-value / scale, -slope / scale)
@@ -106,19 +163,24 @@ def maximise(
 
     found = minimize(
         negated,
-        np.clip(np.log(flat), *np.log(bounds).T),
+        start,
         jac=True,
         method="L-BFGS-B",
-        bounds=np.log(bounds),
+        bounds=bounds,
         callback=after,
-        options={"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE, "maxcor": 20},
+        options=stops | {"maxcor": 20},
     )
-    params = rebuild(np.exp(found.x))
     message = str(found.message)
     if not found.success and found.status == 99:
         message = OUT_OF_TIME
     return LbfgsResult(
-        params, -float(found.fun) * scale, found.nit, found.nfev, found.success, message, history
+        params_at(found.x),
+        -float(found.fun) * scale,
+        found.nit,
+        found.nfev,
+        found.success,
+        message,
+        history,
     )
 
 

@@ -1,0 +1,116 @@
+"""Discrete weights: the values that they can take, their prior, their approximate posterior, and what the data say.
+
+The prior of chapter 7 of Evans (2022) gives every weight a few values. All combinations of ``b`` weights with ``k``
+values each are ``k^b`` hypotheses, a tensor grid, over which factorised distributions are Kronecker products and
+their logarithms Kronecker sums: expectations become products and sums of ``b`` short dot products (Propositions 7.1
+and 7.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class QuadraticLikelihood(NamedTuple):
+    """``log p(y | w, v) = -count/2 log(2 pi v) - (square - 2 w^T target + w^T gram w) / (2 v)``, v the noise variance.
+
+    For Gaussian noise these are the sufficient statistics of the rows, ``n``, ``y^T y``, ``Phi^T y`` and
+    ``Phi^T Phi``. A quadratic lower bound of another likelihood has ``count = square = 0`` and ``v = 1``.
+    """
+
+    count: Any
+    square: Any
+    target: Float[Any, " b"]
+    gram: Float[Any, "b b"]
+
+
+class DiscretePrior(NamedTuple):
+    """A finite mixture of factorised priors, ``p = sum_i weight_i prod_j p_j^(i)``; one part is a factorised prior.
+
+    Attributes
+    ----------
+    log_mass : Array of shape (p, b, k), or (p, 1, k) where all weights have the same
+        ``log p_j^(i)``: each sums to one over its values.
+    log_weights : Array of shape (p,)
+    """
+
+    log_mass: Float[Any, "p c k"]
+    log_weights: Float[Any, " p"]
+
+
+class DiscreteModel(eqx.Module):
+    """What is fixed while the bound is maximised.
+
+    Parameters
+    ----------
+    likelihood : QuadraticLikelihood
+    values : Array of shape (b, k)
+        What each weight can be.
+    prior : DiscretePrior
+    noise : Array of shape (s,)
+        What the noise variance can be; one value where it is known.
+    log_noise_prior : Array of shape (s,)
+    """
+
+    likelihood: QuadraticLikelihood
+    values: Float[Any, "b k"]
+    prior: DiscretePrior
+    noise: Float[Any, " s"]
+    log_noise_prior: Float[Any, " s"]
+
+
+class DiscreteLogits(NamedTuple):
+    """Parameters of the approximate posterior: softmax makes probabilities of each, over its last axis.
+
+    Attributes
+    ----------
+    weights : Array of shape (r, b, k)
+        Of the values of each weight, in each of ``r`` components; ``r = 1`` is mean-field.
+    mixture : Array of shape (r,)
+        Of the components.
+    noise : Array of shape (s,)
+        Of the values of the noise variance.
+    spacing : Array of shape (b,) or None
+        Logarithm of a factor of each weight's values, where these are learned. The prior is then the relaxed normal
+        one at the values as they are.
+    """
+
+    weights: Float[Any, "r b k"]
+    mixture: Float[Any, " r"]
+    noise: Float[Any, " s"]
+    spacing: Float[Any, " b"] | None = None
+
+
+def evenly_spaced(num_values: int, reach: float = 3.0) -> np.ndarray:
+    """Return values evenly spaced from ``-reach`` to ``reach``: standard deviations of a whitened weight."""
+    return np.linspace(-reach, reach, num_values)
+
+
+def relaxed_normal(values: Any) -> Any:
+    """Return the log masses of the standard normal density at some values, normalised over the last axis."""
+    return jax.nn.log_softmax(-0.5 * jnp.asarray(values) ** 2, axis=-1)
+
+
+def values_and_prior(
+    logits: DiscreteLogits, model: DiscreteModel
+) -> tuple[Float[Array, "b k"], DiscretePrior]:
+    """Return what the weights can be and their prior, as learned or as given."""
+    if logits.spacing is None:
+        return jnp.asarray(model.values), model.prior
+    values = jnp.exp(logits.spacing)[:, None] * model.values
+    return values, DiscretePrior(relaxed_normal(values)[None], jnp.zeros(1))
+
+
+def moments_of(
+    probabilities: Float[Any, "r b k"], values: Float[Any, "b k"]
+) -> tuple[Float[Array, "r b"], Float[Array, "r b"]]:
+    """Return mean and variance of every weight in every component."""
+    mean = jnp.sum(probabilities * values, axis=-1)
+    # around the mean: the difference of squares loses the digits of a weight that is all but certain
+    return mean, jnp.sum(probabilities * (values - mean[..., None]) ** 2, axis=-1)
