@@ -20,6 +20,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vastgp import datasets, kernels, likelihoods, metrics, plots
     from vastgp.estimators import (
+        DirectClassifier,
+        DirectNetworkRegressor,
+        DirectRegressor,
         ExactGPRegressor,
         GridGP,
         GriefRegressor,
@@ -56,6 +59,9 @@ _NAMES = {
     "SVGPClassifier": "vastgp.estimators",
     "SWSGPRegressor": "vastgp.estimators",
     "SWSGPClassifier": "vastgp.estimators",
+    "DirectRegressor": "vastgp.estimators",
+    "DirectClassifier": "vastgp.estimators",
+    "DirectNetworkRegressor": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
@@ -82,6 +88,9 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "SVGPClassifier",
     "SWSGPRegressor",
     "SWSGPClassifier",
+    "DirectRegressor",
+    "DirectClassifier",
+    "DirectNetworkRegressor",
     "load",
     "RBF",
     "Matern12",

@@ -8,6 +8,9 @@ from vastgp.estimators.load import load
 from vastgp.estimators.registry import ESTIMATORS, estimator_class
 
 if TYPE_CHECKING:
+    from vastgp.estimators.direct import DirectRegressor
+    from vastgp.estimators.direct_classifier import DirectClassifier
+    from vastgp.estimators.direct_network import DirectNetworkRegressor
     from vastgp.estimators.exact import ExactGPRegressor
     from vastgp.estimators.grid import GridGP
     from vastgp.estimators.grief import GriefRegressor
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from vastgp.estimators.tsvgp import TSVGPClassifier, TSVGPRegressor
 
 __all__ = [
+    "DirectClassifier",
+    "DirectNetworkRegressor",
+    "DirectRegressor",
     "ExactGPRegressor",
     "GridGP",
     "GriefRegressor",

@@ -29,7 +29,8 @@ class Fit:
 
     Attributes
     ----------
-    kernel : Kernel
+    kernel : Kernel or None
+        None where the method has none.
     likelihood : Likelihood
     posterior : object
         Becomes ``posterior_``.
@@ -40,7 +41,7 @@ class Fit:
     history : History
     """
 
-    kernel: Kernel
+    kernel: Any
     likelihood: Likelihood
     posterior: Any
     n_iter: int
@@ -159,16 +160,20 @@ class BaseGP(SavedModel, abc.ABC):
         self.standardizer_ = Standardizer(common=bool(self.isotropic)).fit(scaled)
         with precision(self.dtype):
             fit = self._fit_rows(rows)
+        self._take(fit)
+        self.fit_seconds_ = time.perf_counter() - began
+        del self._began
+        return self
+
+    def _take(self, fit: Fit) -> None:
+        """Set the attributes of a fit, in the units of inputs and target."""
         scaling = self.standardizer_
         units = input_units(scaling, bool(self.isotropic))
-        self.kernel_ = fit.kernel.in_units(units, scaling.y_scale)
+        self.kernel_ = None if fit.kernel is None else fit.kernel.in_units(units, scaling.y_scale)
         self.likelihood_ = fit.likelihood.in_units(scaling.y_scale)
         self.posterior_ = fit.posterior
         self.n_iter_, self.converged_ = int(fit.n_iter), bool(fit.converged)
         self.stop_reason_, self.history_ = fit.reason, fit.history
-        self.fit_seconds_ = time.perf_counter() - began
-        del self._began
-        return self
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         """Open the training data."""
@@ -178,8 +183,8 @@ class BaseGP(SavedModel, abc.ABC):
 
     def _seconds_left(self, max_seconds: float | None) -> float | None:
         """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
-        if max_seconds is None:
-            return None
+        if max_seconds is None or not hasattr(self, "_began"):
+            return max_seconds
         return max(max_seconds - (time.perf_counter() - self._began), 0.0)
 
     def _check_dtype(self) -> None:

@@ -21,6 +21,9 @@ ESTIMATORS = {
     "TSVGPClassifier": "vastgp.estimators.tsvgp",
     "SVGPRegressor": "vastgp.estimators.svgp",
     "SVGPClassifier": "vastgp.estimators.svgp",
+    "DirectRegressor": "vastgp.estimators.direct",
+    "DirectClassifier": "vastgp.estimators.direct_classifier",
+    "DirectNetworkRegressor": "vastgp.estimators.direct_network",
 }
 
 

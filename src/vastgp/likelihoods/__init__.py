@@ -5,6 +5,7 @@ from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.spec import from_name, from_spec, to_spec
@@ -16,6 +17,7 @@ __all__ = [
     "HeteroskedasticGaussian",
     "Laplace",
     "Likelihood",
+    "OneVsRest",
     "Poisson",
     "Softmax",
     "StudentT",

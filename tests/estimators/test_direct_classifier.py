@@ -1,0 +1,104 @@
+"""`DirectClassifier`: the promises of every classifier, both bounds, more than two classes."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import vastgp
+from estimators.classifier_conformance import ClassifierConformance, small_classes
+from vastgp import DirectClassifier
+from vastgp.likelihoods import OneVsRest
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+QUICK = {"kernel": "rbf", "num_basis": 60, "tol": 1e-3}
+
+
+@parametrize_with_checks(
+    [DirectClassifier("rbf", num_basis=16, dtype="float64", tol=1e-2)],
+    expected_failed_checks=lambda _: {
+        "check_decision_proba_consistency": "probabilities average over the function"
+    },
+)
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+class TestDirectClassifier(ClassifierConformance):
+    def make(self, **params):
+        return DirectClassifier(**(QUICK | params))
+
+
+def test_passes_over_the_rows_never_lower_the_bound():
+    model = DirectClassifier(**(QUICK | {"tol": 1e-5})).fit(*small_classes())
+    bounds = np.asarray(model.history_.objective)
+    assert len(bounds) > 3
+    assert np.all(np.diff(bounds) > -1e-6)
+
+
+def test_both_bounds_classify_and_the_quadratic_one_is_higher():
+    """Both are lower bounds of one evidence; labels are wrong here and there."""
+    X, y = small_classes()
+    quadratic, exponential = (
+        DirectClassifier(**QUICK, bound=bound).fit(X, y) for bound in ("quadratic", "exponential")
+    )
+    assert quadratic.elbo_ > exponential.elbo_
+    new_X, new_y = small_classes(500, seed=2)
+    scores = [
+        -model.log_predictive_density(new_X, new_y).mean() for model in (quadratic, exponential)
+    ]
+    assert scores[0] < 0.5 and scores[0] < scores[1] + 0.02
+
+
+def three(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.array(["a", "b", "c"])[
+        (np.arctan2(X[:, 1], X[:, 0]) // (2 * np.pi / 3)).astype(int) + 1
+    ]
+
+
+def test_several_classes(tmp_path):
+    X, y = three()
+    model = DirectClassifier(**QUICK).fit(X, y)
+    assert isinstance(model.likelihood_, OneVsRest)
+    new_X, new_y = three(300, seed=1)
+    assert model.score(new_X, new_y) > 0.8
+    probabilities = model.predict_proba(new_X)
+    assert probabilities.shape == (300, 3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-9)
+    column = np.searchsorted(model.classes_, new_y)
+    np.testing.assert_allclose(
+        model.log_predictive_density(new_X, new_y),
+        np.log(probabilities[np.arange(300), column]),
+        atol=1e-6,
+    )
+    model.save(tmp_path / "three.vastgp")
+    loaded = vastgp.load(tmp_path / "three.vastgp")
+    np.testing.assert_array_equal(loaded.predict_proba(new_X), probabilities)
+    mean, _ = model.to_integer(32).predict_integers(model.to_integer(32).quantise(new_X))
+    agreed = np.mean(model.classes_[np.argmax(mean, axis=1)] == model.predict(new_X))
+    assert agreed > 0.95
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"bound": "taylor"}, "bound must be one of"),
+        ({"bound": "exponential", "q": "mixture"}, "bound='exponential' is for q='mean-field'"),
+        ({"support": 1}, "a weight needs at least two values"),
+        ({"num_basis": 3}, "num_basis must be even"),
+        (
+            {"bound": "exponential", "num_basis": 600_000},
+            r"120 rows x 600000 weights x 15 values = 1.1e\+09 exponentials",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        DirectClassifier(**(QUICK | params)).fit(*small_classes())

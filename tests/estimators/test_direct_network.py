@@ -1,0 +1,100 @@
+"""`DirectNetworkRegressor`: exact bounds of small networks, and what every estimator promises."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import vastgp
+from vastgp import DirectNetworkRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@parametrize_with_checks([DirectNetworkRegressor(1, restarts=1, max_iter=50)])
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+def bowl(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [3.0, 100.0] + [1.0, 50.0]
+    a, b = (X[:, 0] - 1.0) / 3.0, (X[:, 1] - 50.0) / 100.0
+    return X, 20.0 + 5.0 * (a * b - a**2) + 0.5 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return DirectNetworkRegressor(2).fit(*bowl())
+
+
+def test_a_quadratic_function_is_found(model):
+    X, y = bowl(500, seed=1)
+    mean, std = model.predict(X, return_std=True)
+    assert np.mean((mean - y) ** 2) ** 0.5 < 1.0
+    assert 0.85 < np.mean(np.abs(mean - y) < 1.96 * std) <= 1.0
+    assert np.all(std > model.predict(X, return_std="latent")[1])
+    assert model.kernel_ is None
+    assert model.cost_ == (9, 13, 91, 6)
+    assert 0.0 <= model.sparsity() <= 1.0
+
+
+def test_samples_have_the_posterior_moments(model):
+    X, _ = bowl(5, seed=2)
+    drawn = model.sample_y(X, 4000, random_state=0)
+    mean, std = model.predict(X, return_std="latent")
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 4.5 * std / 4000**0.5 + 1e-9)
+    np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.1)
+
+
+def test_more_restarts_have_no_lower_bound(model):
+    assert DirectNetworkRegressor(2, restarts=1).fit(*bowl()).elbo_ <= model.elbo_ + 1e-6
+
+
+def test_two_hidden_layers():
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1.5, 1.5, (200, 1))
+    y = x[:, 0] ** 4 - x[:, 0] ** 2 + 0.05 * rng.normal(size=200)
+    one, two = (DirectNetworkRegressor(hidden).fit(x, y) for hidden in (2, (2, 1)))
+    assert two.score(x, y) > one.score(x, y)
+
+
+def test_files_and_pickle_keep_it(model, tmp_path):
+    X, _ = bowl(20, seed=4)
+    model.save(tmp_path / "network.vastgp")
+    for again in (vastgp.load(tmp_path / "network.vastgp"), pickle.loads(pickle.dumps(model))):
+        for mine, theirs in zip(
+            model.predict(X, return_std=True), again.predict(X, return_std=True), strict=True
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+        assert again.cost_ == model.cost_ and again.elbo_ == model.elbo_
+    with pytest.raises(NotFittedError):
+        DirectNetworkRegressor().predict(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"hidden": (4, 3, 2)}, "hidden must be the number of units"),
+        ({"hidden": 0}, "hidden must be the number of units"),
+        ({"hidden": "deep"}, "hidden must be the number of units"),
+        (
+            {"hidden": (20, 20)},
+            r"2 inputs and hidden=\(20, 20\) has 481 weights, 36,601 monomials and 669,834,901 products.*67 GB",
+        ),
+        ({"max_products": 10}, "more than max_products=10"),
+        ({"support": 1}, "a weight needs at least two values"),
+        ({"support": 3, "prior": [0.5, 0.5, 0.0]}, "prior has the mass 0"),
+        ({"support": 2, "prior": [[0.5, 0.5], [0.4, 0.6]]}, "prior must have one part"),
+        ({"dtype": "float32"}, "dtype must be one of"),
+        ({"restarts": 0}, "restarts must be a positive integer"),
+    ],
+)
+def test_bad_arguments_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        DirectNetworkRegressor(**params).fit(*bowl(20))
