@@ -17,7 +17,6 @@ from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.tables import is_table, open_table
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
 from vastgp.estimators.saved import SavedModel
-from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 from vastgp.training.history import History
 from vastgp.training.progress import Progress
