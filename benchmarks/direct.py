@@ -57,10 +57,16 @@ THESIS_MIXTURE = {
     "elevators": 0.124, "protein": 0.618, "kegg": 0.205, "houseelectric": 0.557,
 }  # fmt: skip
 METHODS: dict[str, dict[str, Any]] = {
-    "mean-field": {},
+    "mean-field": {"learn_support": False},
     "learned spacings": {"learn_support": True},
-    "mixture": {"q": "mixture", "max_iter": 100},
-    "mixture, unbiased": {"q": "mixture", "objective": "unbiased", "draws": 8, "max_iter": 100},
+    "mixture": {"q": "mixture", "max_iter": 100, "learn_support": False},
+    "mixture, unbiased": {
+        "learn_support": False,
+        "q": "mixture",
+        "objective": "unbiased",
+        "draws": 8,
+        "max_iter": 100,
+    },
 }
 
 

@@ -13,10 +13,10 @@ from vastgp import RBF, DirectRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-QUICK = {"kernel": "rbf", "num_basis": 60}
+QUICK = {"kernel": "rbf", "num_basis": 60, "learn_support": False}
 
 
-@parametrize_with_checks([DirectRegressor("rbf", num_basis=20)])
+@parametrize_with_checks([DirectRegressor("rbf", num_basis=20, learn_support=False)])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -41,7 +41,7 @@ NEW = wave(200, seed=1)
 
 def made(num_basis, **params):
     """An estimator whose hyperparameters are known, as their search is not what is tested."""
-    given = {"hyperparameters": "fixed", "noise_std": 0.1}
+    given = {"hyperparameters": "fixed", "noise_std": 0.1, "learn_support": False}
     return DirectRegressor(RBF([0.8, 2.0], 4.0), num_basis, **(given | params))
 
 

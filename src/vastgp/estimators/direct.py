@@ -45,8 +45,9 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     support : int or array-like, default 15
         What a weight can be: so many values evenly spaced over three standard deviations of its prior to either side,
         or the values themselves in these units (powers of two, for example). Up to 16 can be exported.
-    learn_support : bool, default False
-        Learn one spacing for each weight: all its values are multiplied by it. Coarse supports gain most.
+    learn_support : bool, optional
+        Learn one spacing for each weight: all its values are multiplied by it, and samples stay four-bit integers. It
+        recovers most of what rounding costs. None: with the normal prior; False: values as in the thesis.
     prior : {"gaussian", "uniform"} or array-like, default "gaussian"
         Masses of the values, ``(k,)``, or ``(p, k)`` for a mixture of ``p`` factorised priors (Theorem 7.4). The
         normal density at the values, by default.
@@ -125,7 +126,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         num_basis: Any = None,
         *,
         support: Any = 15,
-        learn_support: Any = False,
+        learn_support: Any = None,
         prior: Any = "gaussian",
         prior_weights: Any = None,
         q: Any = "mean-field",

@@ -34,6 +34,8 @@ def check_direct(model: Any) -> None:
     check_choice("frequencies", model.frequencies, KINDS)
     for name in ("isotropic", "learn_support", "keep_statistics"):
         value = getattr(model, name)
+        if name == "learn_support" and value is None:
+            continue
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, received {value!r}.")
     values = support_values(model.support)

@@ -235,7 +235,7 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
                 if logits is None:
                     normal = normal_weights(likelihood, 1.0) if self.start == "posterior" else None
                     logits, _ = start_mean_field(
-                        model, normal=normal, learn_spacing=bool(self.learn_support), tol=self.tol * rows,
+                        model, normal=normal, learn_spacing=self._learns_support(), tol=self.tol * rows,
                         deadline=deadline,
                     )  # fmt: skip
                 before = bound
@@ -274,7 +274,7 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
             model = self._discrete_model(likelihood, np.ones(1), np.zeros(1))
             normal = normal_weights(likelihood, 1.0) if self.start == "posterior" else None
             logits, _ = start_mean_field(
-                model, normal=normal, learn_spacing=bool(self.learn_support), tol=self.tol * features.num_rows,
+                model, normal=normal, learn_spacing=self._learns_support(), tol=self.tol * features.num_rows,
                 deadline=deadline,
             )  # fmt: skip
             fit = fit_exponential(

@@ -97,6 +97,12 @@ class DirectFits(BaseGP):
     def _given_kernel(self) -> Kernel:
         return fixed_kernel(self.kernel, self.standardizer_, self.isotropic)
 
+    def _learns_support(self) -> bool:
+        """Return whether each weight's spacing is learned: by default where its prior is known at any value."""
+        if self.learn_support is None:
+            return isinstance(self.prior, str) and self.prior == "gaussian"
+        return bool(self.learn_support)
+
     # ------------------------------------------------------------ the weights of one function
 
     def _discrete_model(
@@ -154,7 +160,7 @@ class DirectFits(BaseGP):
                 warm, _ = start_mean_field(
                     model,
                     normal=normal if self.start == "posterior" else None,
-                    learn_spacing=bool(self.learn_support),
+                    learn_spacing=self._learns_support(),
                     tol=max(self.tol * rows, _LEAST_GAIN),
                     deadline=deadline,
                 )

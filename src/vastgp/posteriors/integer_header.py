@@ -15,17 +15,17 @@ _MOST_SUM = 2**31 - 1
 
 _PROGRAM = """
 /* Largest integer not above value / 2^bits. */
-static int64_t @_floor_shift(int64_t value, int bits) {
+static inline int64_t @_floor_shift(int64_t value, int bits) {
     return value >= 0 ? value >> bits : -((-value + (((int64_t)1 << bits) - 1)) >> bits);
 }
 
 /* Largest integer not above value / count, count positive. */
-static int64_t @_floor_divide(int64_t value, int64_t count) {
+static inline int64_t @_floor_divide(int64_t value, int64_t count) {
     return value >= 0 ? value / count : -((-value + count - 1) / count);
 }
 
 /* 32767 sin of a fraction of a turn in 32 bits. */
-static int32_t @_sine(uint32_t phase) {
+static inline int32_t @_sine(uint32_t phase) {
     const uint32_t index = phase >> (32 - %TABLE_BITS%);
     const int32_t rest = (int32_t)((phase >> (16 - %TABLE_BITS%)) & 0xFFFFu);
     const int32_t low = @_sines[index];
@@ -38,7 +38,7 @@ static int32_t @_sine(uint32_t phase) {
  * A mean of m is @_OUTPUT_MEAN + @_OUTPUT_STEP * m in the unit of the target, a variance of v is
  * @_OUTPUT_STEP^2 * v in its square.
  */
-static void @_predict(const int16_t *x, int32_t *mean, int64_t *variance) {
+static inline void @_predict(const int16_t *x, int32_t *mean, int64_t *variance) {
     @_sum_t sums[@_OUTPUTS][@_SAMPLES] = {{0}};
     for (int pair = 0; pair < @_PAIRS; ++pair) {
         uint32_t phase = 0;
@@ -81,7 +81,7 @@ static void @_predict(const int16_t *x, int32_t *mean, int64_t *variance) {
 
 _CLASSIFY = """
 /* Number of the likeliest class. */
-static int @_classify(const int16_t *x) {
+static inline int @_classify(const int16_t *x) {
     int32_t mean[@_OUTPUTS];
     int64_t variance[@_OUTPUTS];
     int best = 0;
@@ -106,7 +106,7 @@ static const double @_input_scale[@_INPUTS] = %INPUT_SCALE%;
 #define @_OUTPUT_STEP %OUTPUT_STEP%
 
 /* For machines that have floating point numbers: inputs in the units of the data. */
-static void @_quantise(const double *raw, int16_t *x) {
+static inline void @_quantise(const double *raw, int16_t *x) {
     for (int j = 0; j < @_INPUTS; ++j) {
         const double value =
             (raw[j] - @_input_mean[j]) / @_input_scale[j] * (double)(1 << @_INPUT_BITS) + 0.5;

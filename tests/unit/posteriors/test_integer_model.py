@@ -70,7 +70,12 @@ SUPPORTS = {
 
 
 def make(num_basis=100, **params):
-    given = {"kernel": RBF([0.8, 60.0], 16.0), "hyperparameters": "fixed", "noise_std": 0.4}
+    given = {
+        "kernel": RBF([0.8, 60.0], 16.0),
+        "hyperparameters": "fixed",
+        "noise_std": 0.4,
+        "learn_support": False,
+    }
     return DirectRegressor(num_basis=num_basis, **(given | params))
 
 
