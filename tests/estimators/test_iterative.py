@@ -1,7 +1,5 @@
 """`IterativeGPRegressor`: the exact process, and what it says where it is not."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -10,6 +8,7 @@ from vastgp import ExactGPRegressor, IterativeGPRegressor
 from vastgp.kernels import RBF, Matern32
 from vastgp.objectives.evidence import ExactEvidence
 from vastgp.training.history import History
+from vastgp.training.iterative_learning import IterativeEvidence
 from vastgp.training.loop import LoopResult
 
 KERNEL, NOISE = Matern32([1.5, 1.0], 1.2), 0.2
@@ -77,24 +76,32 @@ def test_learning_on_all_rows_nears_the_evidence_of_cholesky(solver):
     assert len(model.history_) == 15 and model.converged_
     highest = ExactGPRegressor("rbf").fit(X, y).log_evidence_
     noise = float(model.likelihood_.noise_variance)
-    centred = y - y.mean()
-    assert ExactEvidence(X, centred)(model.kernel_, noise) > highest - 3.0
-    # the history holds the evidence itself, in standardised units, within its standard errors
-    value, error = model.history_.objective[-1], model.history_["objective_se"][-1]
-    assert abs(value - len(y) * np.log(y.std()) - highest) < 4.0 * error + 5.0
+    learned = ExactEvidence(X, y - y.mean())(model.kernel_, noise)
+    # the history holds the evidence itself, in standardised units: the first is that of the start
+    values = np.array(model.history_.objective) - len(y) * np.log(y.std())
+    assert learned > highest - 0.25 * (highest - values[0])
+    assert abs(values[-1] - learned) < 4.0 * model.history_["objective_se"][-1] + 2.0
 
 
-def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path):
+def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
     X, y = data(150)
     given = {
         "kernel": "rbf", "start_rows": 40, "learning_steps": 4, "iterations": 20, "rank": 10,
         "num_samples": 4, "checkpoint": tmp_path / "fit", "checkpoint_seconds": 1e-6,
     }  # fmt: skip
     whole = IterativeGPRegressor(**given | {"checkpoint": None}).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        cut = IterativeGPRegressor(**given, max_seconds=1e-6).fit(X, y)
-    assert not cut.converged_ and (tmp_path / "fit.learning").exists()
+    estimate = IterativeEvidence.__call__
+
+    def interrupted(self, params, anchor, step):
+        if step == 2:
+            raise KeyboardInterrupt
+        return estimate(self, params, anchor, step)
+
+    monkeypatch.setattr(IterativeEvidence, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        IterativeGPRegressor(**given).fit(X, y)
+    monkeypatch.undo()
+    assert (tmp_path / "fit.learning").exists()
     resumed = IterativeGPRegressor(**given).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
     assert list(tmp_path.iterdir()) == []

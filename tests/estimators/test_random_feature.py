@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 
-from vastgp import RandomFeatureGPRegressor
+from vastgp import ExactGPRegressor, RandomFeatureGPRegressor
+from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
+from vastgp.training.feature_learning import FeatureEvidence
 
 KERNEL, NOISE = RBF([0.8, 1.5]) + Matern32([1.5, 1.0], 0.5), 0.3
 
@@ -27,7 +30,8 @@ def test_posterior_and_evidence_are_those_of_the_dense_covariance():
     model = fixed().fit(X, y)
     scale = model.standardizer_.y_scale
     inputs = model.standardizer_.transform_X(np.concatenate([X, new]))
-    phi = model.posterior_._features(inputs).T * scale
+    with precision("float64"):
+        phi = model.posterior_._features(inputs).T * scale
     K = phi @ phi.T
     A = K[:150, :150] + NOISE**2 * np.eye(150)
     cross = K[150:, :150]
@@ -42,8 +46,6 @@ def test_posterior_and_evidence_are_those_of_the_dense_covariance():
 def test_many_features_are_the_exact_process():
     X, y = data()
     new, _ = data(30, seed=1)
-    from vastgp import ExactGPRegressor
-
     exact = ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
     gaps = [
         np.sqrt(np.mean((fixed(num_basis=m).fit(X, y).predict(new) - exact.predict(new)) ** 2))
@@ -60,7 +62,7 @@ def test_learning_climbs_the_evidence_of_the_features():
     assert learned.n_iter_ <= 15 and learned.converged_
 
 
-def test_debiased_learning_resumes_where_it_was(tmp_path):
+def test_debiased_learning_resumes_where_it_was(tmp_path, monkeypatch):
     X, y = data(60)
     given = {
         "kernel": "rbf", "num_basis": 24, "debias": "single-sample", "start_rows": 30, "max_iter": 4,
@@ -68,13 +70,30 @@ def test_debiased_learning_resumes_where_it_was(tmp_path):
     }  # fmt: skip
     whole = RandomFeatureGPRegressor(**given | {"checkpoint": None}).fit(X, y)
     assert len(whole.history_) == 4 and whole.converged_
-    with pytest.warns(
-        UserWarning, match=r"learned for 1 of 4 steps\. Give more time \(max_seconds\)"
-    ):
-        cut = RandomFeatureGPRegressor(**given, max_seconds=1e-6).fit(X, y)
-    assert not cut.converged_
+    estimate = FeatureEvidence.__call__
+
+    def interrupted(self, params, anchor, step):
+        if step == 2:
+            raise KeyboardInterrupt
+        return estimate(self, params, anchor, step)
+
+    monkeypatch.setattr(FeatureEvidence, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RandomFeatureGPRegressor(**given).fit(X, y)
+    monkeypatch.undo()
     resumed = RandomFeatureGPRegressor(**given).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_learning_that_time_cuts_is_said():
+    with pytest.warns(
+        ConvergenceWarning, match=r"learned for 0 of 4 steps\. Give more time \(max_sec"
+    ):
+        cut = RandomFeatureGPRegressor("rbf", 24, max_iter=4, start_rows=30, max_seconds=1e-6).fit(
+            *data(60)
+        )
+    assert not cut.converged_
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ def feature_evidence(debias):
     )
 
 
+@pytest.mark.slow
 def test_a_single_term_of_random_features_has_the_slope_of_cholesky_where_features_have_not():
     noise = 0.2
     params = (KERNEL, Gaussian(noise))

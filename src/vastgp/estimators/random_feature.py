@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class RandomFeatureGPRegressor(EvidenceFits):
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 90 % of it for learning.
     checkpoint : path, optional
-        File to save the state of learning to, and to resume from when it exists.
+        File, with ``.learning`` added to its name, to save the state of learning to and to resume from when it exists.
     checkpoint_seconds : float, default 30.0
         Time between two writes.
     random_state : int, RandomState or None, default 0
@@ -211,6 +212,8 @@ class RandomFeatureGPRegressor(EvidenceFits):
         if len(history) == 0:
             history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})
         posterior = FeaturePosterior(basis, part.solution, part.factor, noise)
+        if converged and self.checkpoint is not None:
+            Path(f"{self.checkpoint}.learning").unlink(missing_ok=True)
         return Fit(kernel, likelihood, posterior, num_iter, converged, reason, history)
 
     # ------------------------------------------------------------ files

@@ -26,9 +26,10 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.linalg.cholesky import blas_threads
 from vastgp.objectives.least_squares import BlockedBasis, slope_through_features
 
-_WHAT = "Raise noise_floor, or use dtype='float64'."
+_ADVICE = "Raise noise_floor, or use dtype='float64'."
 
 Tiles = Callable[[], Iterator[tuple[Array, Array, Array]]]
 
@@ -108,16 +109,17 @@ def evidence_of_first(
     ratios = scale_ratios(basis, num_basis)
     A = sums.gram[:num_basis, :num_basis] * ratios * ratios[:, None]
     A[np.diag_indices(num_basis)] += noise_variance
+    b = sums.projected[:num_basis] * ratios
     try:
-        factor = scipy.linalg.cholesky(A, lower=True, check_finite=False)
+        with blas_threads(num_basis):
+            factor = scipy.linalg.cholesky(A, lower=True, check_finite=False)
+            solution = scipy.linalg.cho_solve((factor, True), b, check_finite=False)
+            inverse = scipy.linalg.cho_solve((factor, True), np.eye(num_basis), check_finite=False)
     except np.linalg.LinAlgError as error:
         raise np.linalg.LinAlgError(
             f"the Gram matrix of {num_basis} random features plus a noise variance of {noise_variance:.3g} could not "
-            f"be factorised. {_WHAT}"
+            f"be factorised. {_ADVICE}"
         ) from error
-    b = sums.projected[:num_basis] * ratios
-    solution = scipy.linalg.cho_solve((factor, True), b)
-    inverse = scipy.linalg.cho_solve((factor, True), np.eye(num_basis))
     n = sums.num_rows
     misfit = (sums.square - float(b @ solution)) / noise_variance
     logs = 2.0 * float(np.sum(np.log(np.diagonal(factor))))

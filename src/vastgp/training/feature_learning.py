@@ -145,7 +145,7 @@ class FeatureEvidence:
         most = max(size for size, _ in sizes)
         # a few sizes of compiled code, whatever the sizes asked for
         if self.debias is not None:
-            most = min(max(self.num_basis, most), 2 << (most - 1).bit_length())
+            most = min(max(self.num_basis, most), 1 << (most - 1).bit_length())
         narrow = as_dtype(kernel, self.X.dtype)
         basis = RandomFourierBasis(narrow, key, most, self.frequencies)
         tiles = RowTiles(self.X, self.y, most)
