@@ -77,7 +77,7 @@ class IterativeGPRegressor(EvidenceFits):
     num_samples : int, default 64
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
-        Pivots of the preconditioner. None: chosen by time and memory; all rows up to 10,000. 0: none.
+        Pivots of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
     max_iter : int, optional
         Most iterations of the final solution; None: 500.
     tol : float, default 0.05

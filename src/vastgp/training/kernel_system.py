@@ -33,7 +33,7 @@ from vastgp.training.distinct_rows import ObservedRows
 
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
 # on a core), and a solution by products often minutes where the noise is low.
-_EXACT_ROWS = 10_000
+_EXACT_ROWS = 8_000
 # Most bytes of a preconditioner's factor otherwise; twice as much may be in use while it is made.
 _MOST_BYTES = 500_000_000
 # Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
@@ -94,7 +94,9 @@ def kernel_preconditioner(
         gram = np.array(covariance(X, X))
         gram *= scale
         gram *= scale[:, None]
-        return dense_preconditioner(gram, noise_variance)
+        return dense_preconditioner(
+            gram.T, noise_variance
+        )  # in the order of LAPACK, without a copy
     generator = np.random.default_rng([seed, _PIVOTS])
     count = min(len(X), max(_CANDIDATES, 2 * rank))
     candidates = np.sort(generator.choice(len(X), count, replace=False))
