@@ -26,16 +26,9 @@ from vastgp.objectives.weight_priors import WeightPrior
 from vastgp.posteriors.draws import import_arviz, inference_data
 from vastgp.posteriors.module_state import module_from_state, module_to_state
 from vastgp.posteriors.weight_mixture import WeightMixture
+from vastgp.training.chain_diagnosis import Chains, import_blackjax, warn_of_chains
 from vastgp.training.history import History
-from vastgp.training.hyperparameter_chains import (
-    CHUNK,
-    SAMPLERS,
-    ChainPlan,
-    Chains,
-    HyperPosterior,
-    import_blackjax,
-    warn_of_chains,
-)
+from vastgp.training.hyperparameter_chains import CHUNK, SAMPLERS, ChainPlan, HyperPosterior
 from vastgp.training.lbfgs import LbfgsResult
 from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.progress import Progress
@@ -178,17 +171,14 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        if len(found.history) == 0:  # the start was the optimum
+            found.history.append(1, 0.0, {"objective": found.value})
         self.log_evidence_ = found.value - statistics.num_rows * float(np.log(statistics.y_scale))
         posterior = WeightMixture(features.basis, prior, data, found.params[None], mean)
         self._predictor = posterior
         return self._as_fit(
-            posterior,
-            posterior,
-            max(found.num_iter, 1),
-            found.converged,
-            found.message,
-            found.history,
-        )
+            posterior, posterior, max(found.num_iter, 1), found.converged, found.message, found.history
+        )  # fmt: skip
 
     def _draw(self, target: HyperPosterior, start: np.ndarray, mean: np.ndarray) -> Fit:
         plan = self._plan()
@@ -245,8 +235,6 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
     ) -> Fit:  # fmt: skip
         theta = predictor.theta
         kernel = self._kernel_of(theta)
-        if len(history) == 0:  # time was up before the first record
-            history.append(0, 0.0, {"objective": float("nan")})
         noise = Gaussian(float(np.mean(predictor.noise_variances)))
         return Fit(kernel, noise, posterior, n_iter, converged, reason, history)
 
@@ -382,11 +370,7 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
         state["mixing"] = None if self.draws_ is None else [self.r_hat_, self.ess_]
         if self.draws_ is not None:
             arrays |= above("draws/", self.draws_)
-        return state | self._more_state(), arrays
-
-    def _more_state(self) -> dict[str, Any]:
-        """Return what a subclass remembers beside."""
-        return {}
+        return state, arrays
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         def module(name: str) -> Any:

@@ -7,9 +7,8 @@ dependency. The scale of every coordinate is adapted here, from all chains toget
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +19,7 @@ from jaxtyping import Array, Float
 
 from vastgp.objectives.reweighted_evidence import EvidenceData
 from vastgp.objectives.weight_priors import OrthogonalPrior, SpectralPrior, WeightPrior
+from vastgp.training.chain_diagnosis import Chains, diagnose, import_blackjax
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME
 
@@ -32,7 +32,6 @@ CHUNK = 25
 _FIRST, _LAST = 0.1, 0.1
 # A window's variances are drawn towards the scale before by so many draws' worth.
 _SHRINKAGE = 20.0
-_LEAST_DRAWS = 8
 # Steps of a NUTS trajectory: at most 2^7 = 128 gradients.
 _MOST_DOUBLINGS = 7
 
@@ -78,54 +77,6 @@ class ChainPlan:
     num_warmup: int
     num_steps: int
     thin: int
-
-
-@dataclass(frozen=True)
-class Chains:
-    """Draws of the hyperparameters, and what the chains say of themselves.
-
-    Attributes
-    ----------
-    theta : ndarray of shape (chains, draws, D)
-    log_density : ndarray of shape (chains, draws)
-    acceptance : ndarray of shape (chains, draws)
-    diverging : ndarray of bool, shape (chains, draws)
-    r_hat, ess : ndarray of shape (D,)
-        Rank-normalised split R-hat and bulk effective sample size (Vehtari et al. 2021).
-    step_size : ndarray of shape (chains,)
-    num_steps : int
-        Steps done by every chain after the warm-up.
-    reason : str
-    history : History
-    """
-
-    theta: np.ndarray
-    log_density: np.ndarray
-    acceptance: np.ndarray
-    diverging: np.ndarray
-    r_hat: np.ndarray
-    ess: np.ndarray
-    step_size: np.ndarray
-    num_steps: int
-    reason: str
-    history: History = field(repr=False)
-
-
-def import_blackjax() -> Any:
-    """Return blackjax.
-
-    Raises
-    ------
-    ImportError
-        Saying how to get it.
-    """
-    try:
-        import blackjax
-    except ImportError as error:
-        raise ImportError(
-            "inference='type-i' draws hyperparameters with blackjax, which is not installed: pip install vastgp[mcmc]"
-        ) from error
-    return blackjax
 
 
 def run_chains(
@@ -381,47 +332,3 @@ def _collect(kept: list[_Chunk], runner: _Runner, reason: str, history: History)
     return Chains(
         theta, log_density, acceptance, diverging, r_hat, ess, step_size, runner.kept_steps, reason, history
     )  # fmt: skip
-
-
-def diagnose(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rank-normalised split R-hat and bulk effective sample size of every coordinate.
-
-    Parameters
-    ----------
-    theta : ndarray of shape (chains, draws, D)
-        With fewer than eight draws neither means anything: NaN.
-    """
-    if theta.shape[1] < _LEAST_DRAWS:
-        return np.full(theta.shape[2], np.nan), np.full(theta.shape[2], np.nan)
-    import_blackjax()
-    from blackjax.diagnostics import ess_bulk, rhat
-
-    values = jnp.asarray(theta)
-    return np.asarray(rhat(values)), np.asarray(ess_bulk(values))
-
-
-def warn_of_chains(chains: Chains, estimator: str, most_r_hat: float, least_ess: float) -> bool:
-    """Warn of chains that did not mix, and return whether they did."""
-    problems = []
-    worst, fewest = float(np.max(chains.r_hat)), float(np.min(chains.ess))
-    if not worst <= most_r_hat:
-        problems.append(f"the largest R-hat is {worst:.3f} (should be below {most_r_hat:g})")
-    if not fewest >= least_ess:
-        problems.append(
-            f"the smallest effective sample size is {fewest:.0f} (should be at least {least_ess:g})"
-        )
-    divergent = int(np.sum(chains.diverging))
-    if divergent:
-        problems.append(
-            f"{divergent} of {chains.diverging.size} draws ended trajectories that diverged"
-        )
-    if problems:
-        from sklearn.exceptions import ConvergenceWarning
-
-        warnings.warn(
-            f"{estimator}: the draws of the hyperparameters are not to be relied on: {'; '.join(problems)}. Raise "
-            "num_warmup and num_steps (or max_seconds), use sampler='nuts', or take fewer basis functions.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    return not problems

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.training.hyperparameter_chains import ChainPlan, Chains, HyperPosterior, run_chains
+from vastgp.training.chain_diagnosis import Chains
+from vastgp.training.hyperparameter_chains import ChainPlan, HyperPosterior, run_chains
 from vastgp.training.lbfgs import LbfgsResult, maximise
 
 # Chains begin around the mode, at normal distances of so many of the prior's standard deviations: wider than the

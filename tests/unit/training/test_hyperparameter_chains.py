@@ -13,15 +13,13 @@ from vastgp._precision import precision
 from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.objectives.weight_priors import DiagonalPrior, OrthogonalPrior, ScalePrior
+from vastgp.training.chain_diagnosis import diagnose, import_blackjax, warn_of_chains
 from vastgp.training.hyperparameter_chains import (
     CHUNK,
     ChainPlan,
     HyperPosterior,
     _schedule,
-    diagnose,
-    import_blackjax,
     run_chains,
-    warn_of_chains,
 )
 from vastgp.training.reweighted import draw_hyperparameters, maximise_hyperparameters
 
