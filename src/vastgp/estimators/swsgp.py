@@ -57,8 +57,8 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
     solver : {"auto", "sparse", "stochastic"}, default "auto"
         How the inducing variables are found. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches, whose
         steps cost the same whatever the numbers of rows and inducing inputs. ``"sparse"``: the bound's maximum by
-        sparse linear algebra, for the ordered prior, a diagonal covariance, fixed inducing inputs and one latent
-        function; one pass over the rows. ``"auto"``: sparse where it can be and takes less than 6 GB.
+        sparse linear algebra, for the ordered prior, a diagonal covariance and fixed inducing inputs; one pass over
+        the rows. ``"auto"``: sparse where it can be and takes less than 6 GB.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
     likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
@@ -85,7 +85,7 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
         ``"exact"``: a k-d tree, or all distances in many dimensions. ``"approximate"``: an index of faiss (extra
         ``neighbors``) whose recall is measured, see ``diagnosis_``. ``"auto"``: approximate beyond 20,000 inducing
         inputs in more than five dimensions, if faiss is installed.
-    jitter : float, default 1e-6
+    jitter : float, default 1e-8
         On the diagonal of a neighbourhood's matrix, relative to the prior variance; never less than what rounding asks
         for.
     max_iter : int, optional
@@ -157,7 +157,7 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
         start_rows: Any = 1000,
         row_batch: Any = 64,
         neighbor_search: Any = "auto",
-        jitter: Any = 1e-6,
+        jitter: Any = 1e-8,
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,
@@ -240,8 +240,8 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
     solver : {"auto", "sparse", "stochastic"}, default "auto"
         How the inducing variables are found. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches, whose
         steps cost the same whatever the numbers of rows and inducing inputs. ``"sparse"``: the bound's maximum by
-        sparse linear algebra, for the ordered prior, a diagonal covariance, fixed inducing inputs and one latent
-        function; one pass over the rows. ``"auto"``: sparse where it can be and takes less than 6 GB.
+        sparse linear algebra, for the ordered prior, a diagonal covariance and fixed inducing inputs; one pass over
+        the rows. ``"auto"``: sparse where it can be and takes less than 6 GB.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
     link : {"logit", "probit"}, default "logit"
@@ -266,7 +266,7 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
         ``"exact"``: a k-d tree, or all distances in many dimensions. ``"approximate"``: an index of faiss (extra
         ``neighbors``) whose recall is measured, see ``diagnosis_``. ``"auto"``: approximate beyond 20,000 inducing
         inputs in more than five dimensions, if faiss is installed.
-    jitter : float, default 1e-6
+    jitter : float, default 1e-8
         On the diagonal of a neighbourhood's matrix, relative to the prior variance; never less than what rounding asks
         for.
     max_iter : int, optional
@@ -339,7 +339,7 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
         start_rows: Any = 1000,
         row_batch: Any = 64,
         neighbor_search: Any = "auto",
-        jitter: Any = 1e-6,
+        jitter: Any = 1e-8,
         max_iter: Any = None,
         tol: Any = 1e-4,
         max_seconds: Any = None,

@@ -149,7 +149,7 @@ class SwsgpFits(BaseGP):
         # the ordered prior lets each depend on those before it, and an order without pattern keeps those near
         Z = Z[generator(seed, 0, _ORDER).permutation(len(Z))]
         options = self._options(neighbors)
-        solver = self._solver(rows, len(Z), options, likelihood)
+        solver = self._solver(rows, len(Z), options)
         found = self._solve(rows, kernel, likelihood, Z, options) if solver == "sparse" else None
         if found is not None and not options.learn:
             return self._of_sparse(found, kernel, likelihood, Z, options)
@@ -171,7 +171,7 @@ class SwsgpFits(BaseGP):
         )
         if found is not None:
             found = self._solve(rows, fit.kernel, fit.likelihood, Z, options)
-            fit = replace(fit, mean=found.mean[:, None], spread=found.variances[:, None])
+            fit = replace(fit, mean=found.mean, spread=found.variances)
         return self._of(fit, options)
 
     def _options(self, neighbors: int) -> SwsgpOptions:
@@ -189,7 +189,7 @@ class SwsgpFits(BaseGP):
             noise_floor=float(self.noise_floor),
         )
 
-    def _solver(self, rows: Rows, count: int, options: SwsgpOptions, likelihood: Likelihood) -> str:
+    def _solver(self, rows: Rows, count: int, options: SwsgpOptions) -> str:
         """Return how the inducing variables are found; refuse the sparse solver for what it does not do."""
         refused = {
             "prior": (options.prior != "ordered", "prior='ordered'"),
@@ -197,21 +197,15 @@ class SwsgpFits(BaseGP):
             "inducing": (options.move, "inducing='fixed'"),
         }
         wrong = [name for name, (bad, _) in refused.items() if bad]
-        several = likelihood.num_latent > 1
         needed = _SPARSE_BYTES * (rows.n + count) * options.num_neighbors
         if self.solver == "auto":
-            fits = not wrong and not several and needed <= _MOST_SPARSE_BYTES
+            fits = not wrong and needed <= _MOST_SPARSE_BYTES
             return "sparse" if fits else "stochastic"
         if self.solver == "sparse" and wrong:
             name = wrong[0]
             raise ValueError(
                 f"{name}={getattr(self, name)!r} is not available with solver='sparse'. Set {refused[name][1]}, or use "
                 "solver='stochastic'."
-            )
-        if self.solver == "sparse" and several:
-            raise ValueError(
-                f"solver='sparse' is for one latent function, and {likelihood.num_latent} classes have one each. "
-                "Use solver='stochastic'."
             )
         return str(self.solver)
 
@@ -238,9 +232,7 @@ class SwsgpFits(BaseGP):
         options: SwsgpOptions,
     ) -> Fit:
         self.solver_ = "sparse"
-        posterior = self._posterior(
-            kernel, Z, found.mean[:, None], found.variances[:, None], options, "float64"
-        )
+        posterior = self._posterior(kernel, Z, found.mean, found.variances, options, "float64")
         self.diagnosis_ = {
             "objective": found.bound,
             "objective_se": 0.0,

@@ -111,8 +111,8 @@ def fit_swsgp(
         As in `run_chunks`.
     seed : int
     dtype : {"float32", "float64"}
-    start : tuple of ndarray of shape (M,), optional
-        Mean and variances of one function to start from. None: zero, and what the prior alone would choose.
+    start : tuple of ndarray of shape (M, C), optional
+        Mean and variances to start from. None: zero, and what the prior alone would choose.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def fit_swsgp(
         metric = metric_lengthscales(kernel, rows.d)
         start64 = start_state(kernel, likelihood, Z, options, metric, "float64")
         if start is not None:
-            mean, variances = (jnp.asarray(part)[:, None] for part in start)
+            mean, variances = (jnp.asarray(part) for part in start)
             started = start64.variables._replace(mean=mean, spread=jnp.log(variances))
             start64 = start64._replace(variables=started)
     with precision(dtype):

@@ -78,8 +78,9 @@ class SparseSystem:
         return 1.0 / self.v + self.B.power(2).T @ (1.0 / self.v)
 
     def moments(self, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of the function at all rows."""
-        return self.A @ m, self.A.power(2) @ s + self.conditional
+        """Return mean and variance at all rows: (n,), or (C, n) where there are several functions."""
+        mean, variance = self.A @ m, self.A.power(2) @ s + self.conditional[:, None]
+        return (mean[:, 0], variance[:, 0]) if m.shape[1] == 1 else (mean.T, variance.T)
 
     def bound(self, likelihood: Likelihood, m: np.ndarray, s: np.ndarray) -> float:
         """Return the bound, all rows and inducing inputs counted."""
@@ -87,7 +88,8 @@ class SparseSystem:
             fit = np.asarray(likelihood.expected_log_prob(self.y, *self.moments(m, s)))
         rest = m - self.B @ m
         spread = s + self.B.power(2) @ s
-        divergence = 0.5 * np.sum((rest**2 + spread) / self.v - 1.0 + np.log(self.v / s))
+        v = self.v[:, None]
+        divergence = 0.5 * np.sum((rest**2 + spread) / v - 1.0 + np.log(v / s))
         return float(np.sum(fit) - divergence)
 
 
@@ -97,11 +99,11 @@ class SparseFit:
 
     Attributes
     ----------
-    mean, variances : ndarray of shape (M,)
+    mean, variances : ndarray of shape (M, C)
     bound : float
         There, of all rows.
     residual : float
-        Of the last system, relative to its right-hand side.
+        Of the last systems, relative to their right-hand sides: the largest.
     num_iter : int
         Newton steps.
     converged : bool
@@ -201,7 +203,6 @@ def fit_sparse(
     *,
     tol: float,
     max_seconds: float | None = None,
-    start: np.ndarray | None = None,
 ) -> SparseFit:
     """Return the bound's maximum over mean and variances.
 
@@ -209,38 +210,43 @@ def fit_sparse(
     ----------
     system : SparseSystem
     likelihood : Likelihood
-        With one latent function.
     tol : float
         Newton steps end when one gains less than this for each row; relative residual of the systems.
     max_seconds : float, optional
-    start : ndarray of shape (M,), optional
-        First mean.
     """
     began, history = time.perf_counter(), History()
     deadline = np.inf if max_seconds is None else began + max_seconds
-    m = np.zeros(system.A.shape[1]) if start is None else np.array(start, np.float64)
-    own, squares = system.prior_diagonal(), system.A.power(2).T.tocsr()
-    s = 1.0 / own
+    own, squares = system.prior_diagonal()[:, None], system.A.power(2).T.tocsr()
+    m = np.zeros((system.A.shape[1], likelihood.num_latent))
+    s = 1.0 / own + 0.0 * m
     bound, residual, exact = -np.inf, np.nan, isinstance(likelihood, Gaussian)
 
     def found(step: int, converged: bool, reason: str) -> SparseFit:
-        solved = residual <= _LOOSEST * tol
-        if time.perf_counter() > deadline and not solved:
+        exactly = residual <= _LOOSEST * tol
+        if time.perf_counter() > deadline and not exactly:
             reason = OUT_OF_TIME
-        elif converged and not solved:
+        elif converged and not exactly:
             reason = f"stopped after {_MOST_CG} iterations of conjugate gradients"
         return SparseFit(
-            m, s, bound, residual, step, converged and solved, reason, history, system.recall
+            m, s, bound, residual, step, converged and exactly, reason, history, system.recall
         )
 
     for step in range(1, _MOST_STEPS + 1):
         mean, variance = system.moments(m, s)
         with precision("float64"):
-            alpha, beta = (np.asarray(part) for part in likelihood.sites(system.y, mean, variance))
+            sites = likelihood.sites(system.y, mean, variance)
+        # rows first, also where there is one function
+        mean, alpha, beta = (np.atleast_2d(np.asarray(part)).T for part in (mean, *sites))
         # a site of negative precision would leave no maximum: what remains is a step along the slope
         beta = np.maximum(beta, _LEAST_PRECISION)
         diagonal = squares @ beta + own
-        target, residual = _solved(system, beta, beta * mean + alpha, diagonal, m, tol, deadline)
+        right = beta * mean + alpha
+        solved = [
+            _solved(system, beta[:, c], right[:, c], diagonal[:, c], m[:, c], tol, deadline)
+            for c in range(m.shape[1])
+        ]
+        target = np.stack([one for one, _ in solved], axis=1)
+        residual = max(error for _, error in solved)
         rate = 1.0
         for _ in range(_MOST_HALVINGS):
             # variances by their inverse: natural parameters

@@ -1,0 +1,195 @@
+"""SWSGP on the data of its paper and beyond, one JSON line for each fit.
+
+    VASTGP_DATA=... python -m benchmarks.swsgp --plan protocol --out benchmarks/results/swsgp.jsonl
+
+Plans: ``protocol`` is the paper's (Matern-5/2, full covariance, learned inducing inputs, Adam with a rate of 0.001 and
+64 rows a step); ``figures`` raises H at fixed M and M at fixed H beside SVGP-M, SVGP-H and SVGP-M-H; ``sparse`` has
+many fixed inducing inputs, beside SVGP and t-SVGP of this package with a budget of seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.metrics import coverage, nlpd, rmse
+
+DATA = Path(os.environ.get("VASTGP_DATA", "data"))
+
+
+def load(name: str, split: int) -> tuple[np.ndarray, ...]:
+    """Return training and test rows of one split."""
+    with np.load(DATA / f"{name}.npz") as file:
+        X, y, n = file["X"], file["y"], int(file["n"])
+        test = np.unpackbits(file["test_mask_packed"], axis=1, count=n).astype(bool)[split]
+    return X[~test], y[~test], X[test], y[test]
+
+
+def score(model: Any, X: np.ndarray, y: np.ndarray, scale: float) -> dict[str, float]:
+    """Return scores in the target's own units and in standardised ones."""
+    began = time.perf_counter()
+    mean, std = model.predict(X, return_std=True)
+    seconds = time.perf_counter() - began
+    error, density = rmse(y, mean), nlpd(y, mean, std)
+    return {
+        "rmse": error, "nlpd": density, "coverage": coverage(y, mean, std), "rmse_standardised": error / scale,
+        "nlpd_standardised": density - float(np.log(scale)), "predict_us_per_row": 1e6 * seconds / len(y),
+    }  # fmt: skip
+
+
+def run(
+    name: str, split: int, estimator: str, params: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Fit and score one model."""
+    import vastgp
+
+    X, y, X_test, y_test = load(name, split)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(vastgp, estimator)(**params).fit(X, y)
+    seconds, history = time.perf_counter() - began, model.history_
+    line = {
+        "data": name,
+        "split": split,
+        "method": estimator,
+        "params": {k: str(v) for k, v in params.items()},
+    }
+    line |= more | {"fit_seconds": seconds, "steps": model.n_iter_, "converged": model.converged_}
+    if len(history) > 4:
+        half = len(history) // 2
+        spent = history.seconds[-1] - history.seconds[half]
+        line["steps_per_second"] = (history.steps[-1] - history.steps[half]) / max(spent, 1e-9)
+    line |= score(model, X_test, y_test, float(np.std(y)))
+    line["noise_std"] = float(model.likelihood_.noise_std)
+    if hasattr(model, "diagnosis_"):
+        line["diagnosis"] = {
+            key: value for key, value in model.diagnosis_.items() if not isinstance(value, dict)
+        }
+    if more.get("also_few"):
+        # SVGP-M-H: trained with all M inducing points, predicted from the nearest H
+        line["few"] = svgp_of_few(model, int(more["also_few"]), X_test, y_test, float(np.std(y)))
+    return line
+
+
+def svgp_of_few(
+    model: Any, count: int, X: np.ndarray, y: np.ndarray, scale: float
+) -> dict[str, float]:
+    """Return scores of an SVGP whose predictions see the nearest ``count`` of its inducing points."""
+    from vastgp.posteriors.swsgp import SwsgpPosterior
+
+    found, scaling = model.posterior_, model.standardizer_
+    Z = scaling.transform_X(model.inducing_points_)
+    S = found.covariance(Z)
+    factor = np.linalg.cholesky(S + 1e-10 * np.mean(np.diagonal(S)) * np.eye(len(Z)))
+    few = SwsgpPosterior(found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], count, 1e-8)
+    mean, variance = few.mean_and_latent_variance(scaling.transform_X(X))
+    mean = scaling.inverse_mean(mean)
+    std = scaling.inverse_std(
+        np.sqrt(variance + float(model.likelihood_.noise_variance) / scaling.y_scale**2)
+    )
+    error, density = rmse(y, mean), nlpd(y, mean, std)
+    return {"rmse": error, "nlpd": density, "rmse_standardised": error / scale,
+            "nlpd_standardised": density - float(np.log(scale)), "coverage": coverage(y, mean, std)}  # fmt: skip
+
+
+def protocol(steps: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return the paper's runs, SWSGP-64-8."""
+    return [("SWSGPRegressor", swsgp(64, 8, steps, rate=1e-3))]
+
+
+def swsgp(size: int, neighbors: int, steps: int, rate: float) -> dict[str, Any]:
+    """Return the arguments of SWSGP-M-H as in the paper."""
+    return {
+        "kernel": "matern52", "num_inducing": size, "num_neighbors": neighbors, "covariance": "full",
+        "inducing": "learned", "prior": "neighborhoods", "solver": "stochastic", "hyperparameters": "learn",
+        "row_batch": 64, "learning_rate": rate, "max_iter": steps, "tol": 1e-9, "noise_floor": 1e-6,
+    }  # fmt: skip
+
+
+def svgp(size: int) -> dict[str, Any]:
+    """Return the arguments of SVGP-M."""
+    return {"kernel": "matern52", "num_inducing": size, "max_iter": 1000, "noise_floor": 1e-6}
+
+
+def plans(
+    plan: str, steps: int, seconds: float
+) -> list[tuple[str, int, str, dict[str, Any], dict[str, Any]]]:
+    """Return what to run."""
+    small = ("powerplant", "kin8nm", "naval")
+    if plan == "protocol":
+        return [
+            (name, 0, *run, {"label": "SWSGP-64-8"}) for name in small for run in protocol(steps)
+        ]
+    if plan == "figures":
+        found: list[Any] = []
+        for name in ("powerplant", "kin8nm"):
+            for H in (4, 8, 16, 32):
+                found.append(
+                    (
+                        name,
+                        0,
+                        "SWSGPRegressor",
+                        swsgp(64, H, steps, 5e-3),
+                        {"label": f"SWSGP-64-{H}"},
+                    )
+                )
+                found.append((name, 0, "SVGPRegressor", svgp(H), {"label": f"SVGP-{H}"}))
+                found.append(
+                    (name, 0, "SVGPRegressor", svgp(64), {"label": f"SVGP-64-{H}", "also_few": H})
+                )
+            for M in (8, 16, 32):
+                found.append(
+                    (name, 0, "SWSGPRegressor", swsgp(M, 4, steps, 5e-3), {"label": f"SWSGP-{M}-4"})
+                )
+                found.append(
+                    (name, 0, "SWSGPRegressor", swsgp(M, 8, steps, 5e-3), {"label": f"SWSGP-{M}-8"})
+                )
+        return found
+    if plan == "sparse":
+        found = []
+        for name, rows in (("kin40k", 36_000), ("protein", 41_157)):
+            for share in (4, 1):
+                params = {"kernel": "matern52", "num_inducing": rows // share, "num_neighbors": 64}
+                found.append((name, 0, "SWSGPRegressor", params, {"label": f"SWSGP-n/{share}-64"}))
+            for other in ("SVGPRegressor", "TSVGPRegressor"):
+                params = {"kernel": "matern52", "num_inducing": 512, "max_seconds": seconds}
+                found.append((name, 0, other, params, {"label": f"{other[:-9]}-512"}))
+        return found
+    raise SystemExit(f"unknown plan {plan!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plan", required=True)
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=60.0, help="budget of the SVGPs")
+    parser.add_argument("--data", nargs="*", help="only these sets")
+    parser.add_argument("--only", help="only labels that contain this")
+    arguments = parser.parse_args()
+    for name, split, estimator, params, more in plans(
+        arguments.plan, arguments.steps, arguments.seconds
+    ):
+        if arguments.data and name not in arguments.data:
+            continue
+        if arguments.only and arguments.only not in more["label"]:
+            continue
+        line = run(name, split, estimator, params, **more) | {"load": os.getloadavg()[0]}
+        print(json.dumps(line), flush=True)
+        if arguments.out:
+            with arguments.out.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
