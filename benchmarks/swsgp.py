@@ -100,9 +100,9 @@ def svgp_of_few(
             "nlpd_standardised": density - float(np.log(scale)), "coverage": coverage(y, mean, std)}  # fmt: skip
 
 
-def protocol(steps: int) -> list[tuple[str, dict[str, Any]]]:
+def protocol(steps: int, rate: float) -> list[tuple[str, dict[str, Any]]]:
     """Return the paper's runs, SWSGP-64-8."""
-    return [("SWSGPRegressor", swsgp(64, 8, steps, rate=1e-3))]
+    return [("SWSGPRegressor", swsgp(64, 8, steps, rate))]
 
 
 def swsgp(size: int, neighbors: int, steps: int, rate: float) -> dict[str, Any]:
@@ -120,13 +120,15 @@ def svgp(size: int) -> dict[str, Any]:
 
 
 def plans(
-    plan: str, steps: int, seconds: float
+    plan: str, steps: int, seconds: float, rate: float
 ) -> list[tuple[str, int, str, dict[str, Any], dict[str, Any]]]:
     """Return what to run."""
     small = ("powerplant", "kin8nm", "naval")
     if plan == "protocol":
         return [
-            (name, 0, *run, {"label": "SWSGP-64-8"}) for name in small for run in protocol(steps)
+            (name, 0, *run, {"label": "SWSGP-64-8"})
+            for name in small
+            for run in protocol(steps, rate)
         ]
     if plan == "figures":
         found: list[Any] = []
@@ -173,12 +175,13 @@ def main() -> None:
     parser.add_argument("--plan", required=True)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--rate", type=float, default=1e-3, help="of Adam (protocol)")
     parser.add_argument("--seconds", type=float, default=60.0, help="budget of the SVGPs")
     parser.add_argument("--data", nargs="*", help="only these sets")
     parser.add_argument("--only", help="only labels that contain this")
     arguments = parser.parse_args()
     for name, split, estimator, params, more in plans(
-        arguments.plan, arguments.steps, arguments.seconds
+        arguments.plan, arguments.steps, arguments.seconds, arguments.rate
     ):
         if arguments.data and name not in arguments.data:
             continue

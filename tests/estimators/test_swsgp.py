@@ -18,7 +18,7 @@ AVERAGED = {"check_decision_proba_consistency": "probabilities average over the 
 
 
 @parametrize_with_checks(
-    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf", num_inducing=16)],
+    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf")],
     expected_failed_checks=lambda model: AVERAGED if isinstance(model, SWSGPClassifier) else {},
 )
 def test_scikit_learn_check(estimator, check):
