@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from run import load, machine_rates, peak_mb
+from sparse import errors
 from table import RESULTS, put
 from vastgp import TSVGPRegressor
-from vastgp.metrics import regression_report
 
 OUT = RESULTS / "sparse_large.jsonl"
 
@@ -63,15 +63,12 @@ def main() -> None:
     predicting = time.perf_counter() - began
     peak = peak_mb()
     y_test = np.asarray(pq.read_table(test, columns=["y"])["y"])
-    report = regression_report(y_test, mean, std)
-    scale = model.standardizer_.y_scale
+    found = errors(y_test, mean, std, model.standardizer_.y_scale)
     result = {
         "dataset": "houseelectric", "split": asked.split, "method": "vastgp TSVGPRegressor",
         "n": model.standardizer_.n_rows,
         "seconds": round(model.fit_seconds_, 1), "predict_seconds": round(predicting, 1), "steps": model.n_iter_,
-        "reason": model.stop_reason_, "learned": repr(model.kernel_), "rmse": float(report["rmse"]) / scale,
-        "nlpd": float(report["nlpd"]) - float(np.log(scale)),
-        "coverage": float(np.mean(np.abs(mean - y_test) < 1.96 * std)), "test_rows": len(y_test),
+        "reason": model.stop_reason_, "learned": repr(model.kernel_), **found, "test_rows": len(y_test),
         "mb_after_imports": round(before), "mb_fit_above": round(fitted - before), "mb_above": round(peak - before),
         "params": {name: str(value) for name, value in params.items()}, **machine_rates(),
     }  # fmt: skip
