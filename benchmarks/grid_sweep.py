@@ -74,6 +74,9 @@ def main() -> None:
     parser.add_argument("--gaps", type=float, nargs="*", default=GAPS)
     parser.add_argument("--systems", nargs="*", default=list(SYSTEMS))
     parser.add_argument("--seconds", type=float, default=20.0, help="most for a solve")
+    parser.add_argument(
+        "--once", action="store_true", help="no solve before, to compile: for large grids"
+    )
     args = parser.parse_args()
     kernel = kernel_of(args.points)
     dimensions = 2 if args.points <= 1e4 else 3
@@ -117,7 +120,8 @@ def timed(
         solver = GridSolver(observed, kind, dtype=args.dtype, tol=tol, max_iter=max_iter, rank=rank)
         return GridObjective(axes, values, solver)
 
-    objective(args.tol, 1).solve(kernel, args.noise)  # compiles
+    if not args.once:
+        objective(args.tol, 1).solve(kernel, args.noise)  # compiles
     run = objective(args.tol, 100_000)
     began = time.perf_counter()
     run.solver.deadline = began + args.seconds

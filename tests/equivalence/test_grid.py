@@ -292,9 +292,9 @@ def test_predictions_in_single_precision_bear_a_condition_that_its_weights_do_no
     assert np.sqrt(np.mean((by_weights - mean) ** 2)) > 1e-3
     np.testing.assert_allclose(single, mean, atol=1e-4)
     np.testing.assert_allclose(other_singles[0], others[0], atol=1e-4)
-    # of an observation with noise 1e-4
+    # variances are a prior variance of 50 less what the data explain: to some millionths of it
     for one, other in zip(other_singles[1:], others[1:], strict=True):
-        np.testing.assert_allclose(one, other, atol=3e-5)
+        np.testing.assert_allclose(one, other, atol=2e-4)
 
 
 def test_new_grids_and_scattered_points_are_predicted_as_by_the_dense_one():

@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vastgp.linalg.cg import CGState, cg_start, cg_update
-from vastgp.linalg.kronecker import KroneckerEigen, kron_product
+from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.linalg.selected_spectrum import LowRankPlusDiagonal
 
-# Steps between two looks at clock and true residual.
-_CHUNK = 50
+# Steps between two looks at clock and true residual: at most this many, and as many as take a second or so.
+_CHUNK, _CHUNK_FLOPS = 50, 1e11
 # Passes, each to a tenth of the last one's goal or less, that leave more than this share of the true residual: after
 # so many in a row the limit of the precision is met.
 _NO_PROGRESS, _MOST_WITHOUT = 0.7, 3
@@ -205,9 +205,9 @@ def solve_gaps(
     else:
         state = _begin(system, right, jnp.where(_unknowns(system), start, 0.0))
     goal = tol * np.where(scale > 0, scale, 1.0)
-    done, last, without = 0, np.inf, 0
+    chunk, done, last, without = _chunk(system), 0, np.inf, 0
     while True:
-        steps = min(_CHUNK, max_iter - done)
+        steps = min(chunk, max_iter - done)
         # an array: a number would be compiled in
         state, taken = _advance(system, state, jnp.asarray(goal, right.dtype), jnp.asarray(steps))
         done += int(taken)
@@ -237,14 +237,22 @@ def solve_right_side(
     """Return the unknowns for a right-hand side of the system itself, to a relative residual, and the iterations."""
     goal = tol * _norms(right)
     state = _begin(system, right, jnp.zeros_like(right))
-    done = 0
+    chunk, done = _chunk(system), 0
     while done < max_iter and not (deadline is not None and time.perf_counter() > deadline):
-        steps = min(_CHUNK, max_iter - done)
+        steps = min(chunk, max_iter - done)
         state, taken = _advance(system, state, goal, jnp.asarray(steps))
         done += int(taken)
         if int(taken) < steps:
             break
     return state.solution, done
+
+
+def _chunk(system: GapSystem) -> int:
+    """Return how many steps to take between two looks at the clock."""
+    filled = isinstance(system, FillGaps)
+    factors = system.eigen.vectors if filled else system.factors
+    flops = (2 if filled else 1) * kron_flops([len(factor) for factor in factors])
+    return int(np.clip(_CHUNK_FLOPS / flops, 1, _CHUNK))
 
 
 def _unknowns(system: GapSystem) -> Array:
