@@ -10,6 +10,7 @@ from vastgp._precision import precision
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.kronecker import kron_eigen, kron_flops, kron_product, kron_rows, outer_product
 from vastgp.linalg.lanczos import quadrature_of
+from vastgp.linalg.selected_spectrum import select_eigenvectors
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,21 @@ def test_lanczos_quadrature_is_exact_once_the_subspace_is_invariant():
     np.testing.assert_allclose(
         got, probes**2 @ np.log(np.asarray(_Diagonal.values, float)), rtol=1e-10
     )
+
+
+@pytest.mark.parametrize("shape", [(50,), (12, 9), (5, 4, 3, 5)])
+def test_gram_matrices_by_pairs_and_by_columns_are_those_of_the_columns(shape, monkeypatch):
+    rng = np.random.default_rng(0)
+    factors = [root @ root.T for root in (rng.normal(size=(m, m)) for m in shape)]
+    mask = rng.uniform(size=int(np.prod(shape))) < 0.6
+    with precision("float64"):
+        eigen = kron_eigen(factors).astype("float64")
+        every = np.asarray(eigen.rotate_back(jnp.eye(mask.size))).T
+        for rank in (1, 17, 30):
+            selected, values = select_eigenvectors(eigen, rank, jnp.asarray(mask))
+            chosen = np.isin(np.asarray(eigen.spectrum()), values)
+            U = every[mask][:, chosen]
+            np.testing.assert_allclose(selected.gram(), U.T @ U, atol=1e-12)
+            with monkeypatch.context() as patch:
+                patch.setattr("vastgp.linalg.selected_spectrum._MOST_HELD", 0)
+                np.testing.assert_allclose(selected.gram(), U.T @ U, atol=1e-12)
