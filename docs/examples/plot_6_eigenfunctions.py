@@ -71,7 +71,7 @@ for panel, rows, title in ((panels[0], X[seen], "rows seen"), (panels[1], X, "se
         panel.loglog(ranks, errors, marker="o", label=name)
     panel.loglog(ranks, best[np.array(ranks) - 1], "k--", label="best of that rank")
     panel.set(xlabel="functions", title=title)
-    assert curves["grid eigenfunctions"][-1] < curves["random rows (Nystrom)"][-1]
+    assert curves["grid eigenfunctions"][2] < curves["random rows (Nystrom)"][2]
 panels[0].set_ylabel("relative error of the matrix")
 panels[0].legend()
 plt.show()
