@@ -150,10 +150,16 @@ def _quadrature(diagonal: np.ndarray, below: np.ndarray) -> float:
 def evidence_value(
     run: WeightedRun, weights: Weights, log_determinant_of_P: float
 ) -> tuple[float, float]:
-    """Return the estimate of the log evidence of the scaled targets, and its standard error over probes."""
+    """Return the estimate of the log evidence of the scaled targets, and its standard error.
+
+    The error is that over probes and, of the quadratic term, between its two truncations. What the probes' one
+    truncation adds to all of them alike is not in it.
+    """
     n = run.sums.shape[1]
     logs = log_determinants(run, weights.probes)
-    fit = quadratic_term(run, weights.first)
-    value = fit + log_determinant_of_P + float(np.mean(logs)) + n * math.log(2.0 * math.pi)
-    spread = float(np.std(logs, ddof=1)) if len(logs) > 1 else math.nan
-    return -0.5 * value, 0.5 * spread / len(logs) ** 0.5
+    fits = [quadratic_term(run, part) for part in (weights.first, weights.second)]
+    value = 0.5 * sum(fits) + log_determinant_of_P + float(np.mean(logs))
+    value += n * math.log(2.0 * math.pi)
+    spread = float(np.std(logs, ddof=1)) / len(logs) ** 0.5 if len(logs) > 1 else math.nan
+    error = math.hypot(spread, 0.5 * (fits[0] - fits[1]))
+    return -0.5 * value, 0.5 * error
