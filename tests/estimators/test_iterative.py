@@ -79,7 +79,8 @@ def test_learning_on_all_rows_nears_the_evidence_of_cholesky(solver):
     learned = ExactEvidence(X, y - y.mean())(model.kernel_, noise)
     # the history holds the evidence itself, in standardised units: the first is that of the start
     values = np.array(model.history_.objective) - len(y) * np.log(y.std())
-    assert learned > highest - 0.25 * (highest - values[0])
+    # fifteen steps, none much longer than a tenth of a logarithm, along a ridge of amplitude and lengthscales
+    assert learned > highest - (highest - values[0]) / 3.0
     # (the average over the last steps is at most two nats from the last of them)
     if solver == "cg":
         assert abs(values[-1] - learned) < 4.0 * model.history_["objective_se"][-1] + 2.0
