@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vastgp import RBF, DirectRegressor
+from vastgp.posteriors.integer_header import write_header
 from vastgp.posteriors.integer_model import IntegerModel, sine_table
 
 COMPILER = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
@@ -26,16 +27,16 @@ int main(void) {
         model_predict(x, mean, variance);
         for (int j = 0; j < model_INPUTS; ++j) printf("%d ", x[j]);
         for (int o = 0; o < model_OUTPUTS; ++o) printf("%ld %lld ", (long)mean[o], (long long)variance[o]);
-        printf("\n");
+        printf("%d\n", (int)(CLASS));
     }
     return 0;
 }
 """
 
 
-def run_c(folder, X):
+def run_c(folder, X, last="0"):
     """Compile ``model.h`` strictly and return what the program prints, one row for each input."""
-    (folder / "main.c").write_text(MAIN)
+    (folder / "main.c").write_text(MAIN.replace("CLASS", last))
     command = [
         COMPILER,
         "-std=c99",
@@ -95,6 +96,42 @@ def test_the_program_and_its_twin_agree_to_the_bit(model, tmp_path):
     mean, variance = twin.predict_integers(codes)
     np.testing.assert_array_equal(printed[:, 2], mean[:, 0])
     np.testing.assert_array_equal(printed[:, 3], variance[:, 0])
+
+
+@needs_compiler
+def test_any_tables_agree_to_the_bit(tmp_path):
+    """Random tables over their whole ranges, three functions, negative sums, angles that wrap around."""
+    rng = np.random.default_rng(0)
+    tables = IntegerModel(
+        frequencies=rng.integers(-32767, 32768, (20, 2)).astype(np.int16),
+        amplitudes=rng.integers(0, 32768, (3, 40)).astype(np.uint16),
+        levels=np.array([-127, -64, -8, -1, 0, 1, 2, 4, 8, 16, 32, 64, 100, 127], np.int8),
+        codes=(rng.integers(0, 14, (3, 40, 5)) | (rng.integers(0, 14, (3, 40, 5)) << 4)).astype(
+            np.uint8
+        ),
+        multipliers=np.array([3_000_001, 2_097_153, 4_194_303]),
+        shifts=np.array([22, 30, 35]),
+        noise=123_456_789_012,
+        input_mean=np.array([0.1, -3.0]),
+        input_scale=np.array([0.5, 7.0]),
+        output_mean=0.0,
+        output_step=1.0,
+        frequency_shift=5,
+        is_classifier=True,
+    )
+    write_header(tables, tmp_path / "model.h")
+    X = rng.normal(size=(500, 2)) * [4.0, 40.0]
+    printed = run_c(tmp_path, X, "model_classify(x)")
+    codes = tables.quantise(X)
+    np.testing.assert_array_equal(printed[:, :2], codes)
+    mean, variance = tables.predict_integers(codes)
+    np.testing.assert_array_equal(printed[:, 2:8:2], mean)
+    np.testing.assert_array_equal(printed[:, 3:8:2], variance)
+    np.testing.assert_array_equal(printed[:, 8], np.argmax(mean, axis=1))
+    tables.write_npz(tmp_path / "model.npz")
+    read = IntegerModel.read(tmp_path / "model.npz")
+    np.testing.assert_array_equal(read.predict_integers(codes)[1], variance)
+    assert read.is_classifier is True and read.frequency_shift == 5
 
 
 def test_integers_predict_what_the_model_does(model):
