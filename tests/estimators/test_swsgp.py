@@ -14,13 +14,9 @@ from vastgp.posteriors.swsgp import SwsgpPosterior
 from vastgp.training.swsgp import Chunks
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-AVERAGED = {"check_decision_proba_consistency": "probabilities average over the function"}
 
 
-@parametrize_with_checks(
-    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf")],
-    expected_failed_checks=lambda model: AVERAGED if isinstance(model, SWSGPClassifier) else {},
-)
+@parametrize_with_checks([SWSGPRegressor("rbf"), SWSGPClassifier("rbf")])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
