@@ -77,8 +77,9 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
         Least noise variance relative to the variance of the target.
     learning_rate : float, default 0.01
         Of Adam, on everything that stochastic steps learn.
-    start_rows : int, default 1000
-        Rows of the first hyperparameters.
+    start_rows : int, default 2000
+        Rows of the first hyperparameters, see `QSGPRegressor`: from 2000 on three parts are fitted and compared, as
+        the evidence of 1000 rows can have several optima.
     row_batch : int, default 64
         Rows of a step; where there are no more than that, all of them.
     neighbor_search : {"auto", "exact", "approximate"}, default "auto"
@@ -154,7 +155,7 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
         noise_std: Any = None,
         noise_floor: Any = 1e-3,
         learning_rate: Any = 0.01,
-        start_rows: Any = 1000,
+        start_rows: Any = 2000,
         row_batch: Any = 64,
         neighbor_search: Any = "auto",
         jitter: Any = 1e-8,
@@ -258,8 +259,9 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
         stochastic steps. ``"fixed"``: those given, in the units of inputs and target.
     learning_rate : float, default 0.01
         Of Adam, on everything that stochastic steps learn.
-    start_rows : int, default 1000
-        Rows of the first hyperparameters.
+    start_rows : int, default 2000
+        Rows of the first hyperparameters, see `QSGPRegressor`: from 2000 on three parts are fitted and compared, as
+        the evidence of 1000 rows can have several optima.
     row_batch : int, default 64
         Rows of a step; where there are no more than that, all of them.
     neighbor_search : {"auto", "exact", "approximate"}, default "auto"
@@ -336,7 +338,7 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
         taper: Any = False,
         hyperparameters: Any = "subset",
         learning_rate: Any = 0.01,
-        start_rows: Any = 1000,
+        start_rows: Any = 2000,
         row_batch: Any = 64,
         neighbor_search: Any = "auto",
         jitter: Any = 1e-8,
