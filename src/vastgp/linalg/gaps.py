@@ -249,9 +249,10 @@ def solve_right_side(
 
 def _chunk(system: GapSystem) -> int:
     """Return how many steps to take between two looks at the clock."""
-    filled = isinstance(system, FillGaps)
-    factors = system.eigen.vectors if filled else system.factors
-    flops = (2 if filled else 1) * kron_flops([len(factor) for factor in factors])
+    if isinstance(system, FillGaps):
+        flops = 2 * kron_flops([len(vectors) for vectors in system.eigen.vectors])
+    else:
+        flops = kron_flops([len(factor) for factor in system.factors])
     return int(np.clip(_CHUNK_FLOPS / flops, 1, _CHUNK))
 
 
