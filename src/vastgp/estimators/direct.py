@@ -13,14 +13,15 @@ from vastgp.estimators.arguments import fixed_noise_variance, seed_from
 from vastgp.estimators.base import Fit
 from vastgp.estimators.direct_arguments import check_direct, check_noise
 from vastgp.estimators.direct_fits import DirectFits, FittedWeights
+from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.statistics import gather_with_progress
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.discrete_model import QuadraticLikelihood
-from vastgp.objectives.sufficient_statistics import SufficientStatistics, gather_statistics
+from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.posteriors.discrete import DiscretePosterior
 from vastgp.training.discrete_start import noise_of_highest_evidence
-from vastgp.training.progress import Progress
 from vastgp.training.start import start_from_exact_gp
 
 
@@ -185,7 +186,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         seed = seed_from(self.random_state)
         kernel, noise_variance = self._first_hyperparameters(rows, seed)
         basis = self._make_basis(kernel, rows.n, seed)
-        statistics = self._gather(rows, basis)
+        statistics = gather_with_progress(self, rows, basis)
         likelihood = _quadratic(statistics)
         if self.hyperparameters == "subset":
             noise_variance = noise_of_highest_evidence(likelihood, noise_variance, self.noise_floor)
@@ -200,26 +201,12 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         if self.hyperparameters == "fixed":
             noise_variance = fixed_noise_variance(self.noise_std, self.standardizer_)
             return self._given_kernel(), noise_variance
-        X, y = self._start_rows(rows, seed)
+        X, y = start_rows(self, rows, seed)
         start = start_from_exact_gp(
             self.kernel, X, y, max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
             isotropic=bool(self.isotropic), max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
         return start.kernel, start.noise_variance
-
-    def _gather(self, rows: Rows, basis: Any) -> SufficientStatistics:
-        """Sum over the rows, in one pass."""
-        done = 0
-        with Progress("statistics", bool(self.verbose)) as progress:
-
-            def told(count: int) -> None:
-                nonlocal done
-                done += count
-                progress.update(done / rows.n)
-
-            return gather_statistics(
-                rows, self.standardizer_, basis, dtype=self.dtype, on_block=told
-            )
 
     def _of_weights(
         self,
@@ -285,7 +272,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         rows = self._open(X, y, require_y=True)
         posterior = self.posterior_
         with precision(self.dtype):
-            statistics = statistics + self._gather(rows, posterior.basis)
+            statistics = statistics + gather_with_progress(self, rows, posterior.basis)
             noise = self.noise_values_ / self.standardizer_.y_scale**2
             variance = float(self.noise_probabilities_ @ noise)
             weights = self._fit_weights(

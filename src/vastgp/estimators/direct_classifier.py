@@ -14,6 +14,7 @@ from vastgp.estimators.base import Fit
 from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.direct_arguments import check_direct
 from vastgp.estimators.direct_fits import DirectFits, FittedWeights, left_of
+from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Bernoulli, Likelihood, OneVsRest, Softmax
 from vastgp.posteriors.discrete import DiscretePosterior
@@ -207,7 +208,7 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         if self.hyperparameters == "fixed":
             return self._given_kernel()
         likelihood: Likelihood = Bernoulli() if num_classes == 2 else Softmax(num_classes)
-        X, y = self._start_rows(rows, seed)
+        X, y = start_rows(self, rows, seed)
         return start_from_dual_evidence(
             self.kernel, likelihood, X, y, max_rows=min(self.start_rows, most_rows(self.start_rows, likelihood)),
             seed=seed, isotropic=bool(self.isotropic), noise_floor=self.noise_floor,

@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
-from vastgp.data import Rows
-from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import (
     check_choice,
     check_positive,
@@ -81,13 +79,6 @@ class DirectFits(BaseGP):
         if self.num_basis is not None:
             return int(self.num_basis)
         return max(_LEAST_BASIS, min(self._most_basis, _BASIS_PER_ROW * n))
-
-    def _start_rows(self, rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the standardised rows that hyperparameters start from."""
-        chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, self.start_rows)))
-        X, y = rows.take(chosen)
-        assert y is not None
-        return self.standardizer_.transform_X(X), self.standardizer_.transform_y(y)
 
     def _make_basis(self, kernel: Kernel, n: int, seed: int) -> RandomFourierBasis:
         basis = RandomFourierBasis(kernel, seed_key(seed), self._choose_basis(n), self.frequencies)

@@ -12,7 +12,7 @@ from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson, Softmax
+from vastgp.likelihoods import Gaussian, Likelihood, Poisson
 from vastgp.training.block_sites import most_rows
 from vastgp.training.dual_start import start_from_dual_evidence
 from vastgp.training.start import MakeEvidence, start_from_exact_gp
@@ -87,13 +87,6 @@ def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
     return likelihood
 
 
-def class_likelihood(model: Any, class_weights: Any) -> Likelihood:
-    """Return the likelihood of a classifier: of the second of two classes, or of all."""
-    if len(model.classes_) == 2:
-        return Bernoulli(model.link, class_weights=class_weights)
-    return Softmax(len(model.classes_), class_weights=class_weights)
-
-
 def check_given(model: Any, likelihood: Likelihood) -> None:
     """Raise ValueError unless what a regressor is given of kernel, noise and likelihood fits together."""
     gaussian = isinstance(likelihood, Gaussian)
@@ -109,15 +102,6 @@ def check_given(model: Any, likelihood: Likelihood) -> None:
         raise ValueError(
             f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
             f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {model.likelihood!r}."
-        )
-
-
-def check_link(model: Any) -> None:
-    """Raise ValueError for a link that is not for so many classes."""
-    if model.link == "probit" and len(model.classes_) > 2:
-        raise ValueError(
-            f"link='probit' is for two classes, and y holds {len(model.classes_)}: set link='logit', whose "
-            "generalisation is the softmax."
         )
 
 

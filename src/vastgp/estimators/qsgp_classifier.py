@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_fixed
-from vastgp.estimators.base import Fit
-from vastgp.estimators.class_weight import check_class_weight, weights_by_class
-from vastgp.estimators.classifier import BaseGPClassifier
-from vastgp.estimators.first_hyperparameters import check_link, class_likelihood
+from vastgp.estimators.arguments import check_choice
 from vastgp.estimators.qsgp_arguments import check_arguments, check_count, refuse_learning
 from vastgp.estimators.qsgp_fits import QSGPFits
-from vastgp.likelihoods import Bernoulli, Likelihood
-from vastgp.likelihoods.bernoulli import LINKS
+from vastgp.estimators.weighted_classes import WeightedClassifier
+from vastgp.likelihoods import Bernoulli
 from vastgp.training.stochastic_setup import BOUNDS
 
 
-class QSGPClassifier(BaseGPClassifier, QSGPFits):
+class QSGPClassifier(WeightedClassifier, QSGPFits):
     """Classification with Gaussian processes of random Fourier features.
 
     Two classes: ``P(second class | x) = g(f(x))`` with the logistic or the normal distribution function ``g``. More:
@@ -150,22 +143,8 @@ class QSGPClassifier(BaseGPClassifier, QSGPFits):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_choice("link", self.link, LINKS)
         check_choice("bound", self.bound, BOUNDS)
         check_arguments(self)
         check_count("dense_columns", self.dense_columns)
-        check_fixed(self, needs_noise=False)
-        check_class_weight(self.class_weight)
+        self._check_classes()
         refuse_learning(self, Bernoulli(self.link))
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return class_likelihood(self, self._class_weights)
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        check_link(self)
-        assert rows.y is not None
-        self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
-        try:
-            return super()._fit_rows(rows)
-        finally:
-            del self._class_weights

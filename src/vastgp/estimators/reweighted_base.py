@@ -17,11 +17,13 @@ from vastgp.data import Rows
 from vastgp.data.archive import above, below
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import Fit
+from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.estimators.regressor import BaseGPRegressor, _targets
+from vastgp.estimators.statistics import gather_with_progress
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.reweighted_evidence import prepare
-from vastgp.objectives.sufficient_statistics import SufficientStatistics, gather_statistics
+from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.objectives.weight_priors import WeightPrior
 from vastgp.posteriors.draws import import_arviz, inference_data
 from vastgp.posteriors.module_state import module_from_state, module_to_state
@@ -115,14 +117,9 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
 
     def _start(self, rows: Rows, kernel: Any) -> Start:
         """Return the hyperparameters of an exact Gaussian process on some rows."""
-        generator = np.random.default_rng(seed_from(self.random_state))
-        chosen = np.sort(generator.choice(rows.n, min(rows.n, self.start_rows), replace=False))
-        X, y = rows.take(chosen)
-        scaling = self.standardizer_
-        assert y is not None
+        seed = seed_from(self.random_state)
         return start_from_exact_gp(
-            kernel, scaling.transform_X(X), scaling.transform_y(y),
-            max_rows=self.start_rows, seed=seed_from(self.random_state), noise_floor=self.noise_floor,
+            kernel, *start_rows(self, rows, seed), max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
             max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
 
@@ -130,21 +127,8 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
         self._seed = seed_from(self.random_state)
         features = self._make_features(rows)
         self._learned = features.learned
-        statistics = self._gather(rows, features.basis)
+        statistics = gather_with_progress(self, rows, features.basis)
         return self._infer(features, statistics)
-
-    def _gather(self, rows: Rows, basis: Any) -> SufficientStatistics:
-        done = 0
-        with Progress("statistics", bool(self.verbose)) as progress:
-
-            def note(count: int) -> None:
-                nonlocal done
-                done += count
-                progress.update(done / rows.n)
-
-            return gather_statistics(
-                rows, self.standardizer_, basis, dtype=self.dtype, on_block=note
-            )
 
     def _infer(self, features: Features, statistics: SufficientStatistics) -> Fit:
         """Infer hyperparameters from statistics alone, and remember what new rows will need."""
@@ -255,7 +239,7 @@ class BaseReweightedRegressor(BaseGPRegressor, abc.ABC):
             As in ``fit``.
         """
         check_is_fitted(self, "posterior_")
-        return self._gather(self._open(X, y, require_y=True), self._features.basis)
+        return gather_with_progress(self, self._open(X, y, require_y=True), self._features.basis)
 
     def update(self, statistics: SufficientStatistics) -> Any:
         """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.

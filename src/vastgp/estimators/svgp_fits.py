@@ -14,23 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import check_choice, check_fixed, check_positive, seed_from
+from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of, finish_before
-from vastgp.estimators.class_weight import check_class_weight, weights_by_class
-from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.first_hyperparameters import (
     check_all_targets,
     check_given,
-    check_link,
-    class_likelihood,
     first_hyperparameters,
     regression_likelihood,
 )
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.likelihoods import Likelihood
-from vastgp.likelihoods.bernoulli import LINKS
 from vastgp.objectives.svgp_bound import SiteSums, coordinates, posterior_of
 from vastgp.posteriors.svgp import SVGPPosterior
 from vastgp.training.inducing_points import METHODS, select_inducing
@@ -268,23 +264,9 @@ class SparseRegressor(BaseGPRegressor, SVGPFits):
         return check_all_targets(super()._open_training(X, y), check_likelihood(self))
 
 
-class SparseClassifier(BaseGPClassifier, SVGPFits):
+class SparseClassifier(WeightedClassifier, SVGPFits):
     """Likelihoods of labels."""
 
     def _check_params(self) -> None:
-        check_choice("link", self.link, LINKS)
         self._check_inducing()
-        check_fixed(self, needs_noise=False)
-        check_class_weight(self.class_weight)
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return class_likelihood(self, self._class_weights)
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        check_link(self)
-        assert rows.y is not None
-        self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
-        try:
-            return super()._fit_rows(rows)
-        finally:
-            del self._class_weights
+        self._check_classes()

@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_fixed
-from vastgp.estimators.base import Fit
-from vastgp.estimators.class_weight import check_class_weight, weights_by_class
-from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.first_hyperparameters import (
     check_all_targets,
     check_given,
-    check_link,
-    class_likelihood,
     regression_likelihood,
 )
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.swsgp_fits import SwsgpFits
+from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.likelihoods import Likelihood
-from vastgp.likelihoods.bernoulli import LINKS
 
 
 class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
@@ -211,7 +205,7 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
         return check_all_targets(super()._open_training(X, y), check_likelihood(self))
 
 
-class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
+class SWSGPClassifier(WeightedClassifier, SwsgpFits):
     """Classification with up to hundreds of thousands of inducing inputs, a few of which are active at a time.
 
     See `SWSGPRegressor`. Two classes have one latent function, more have one each.
@@ -380,19 +374,5 @@ class SWSGPClassifier(BaseGPClassifier, SwsgpFits):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_choice("link", self.link, LINKS)
         self._check_neighbourhoods()
-        check_fixed(self, needs_noise=False)
-        check_class_weight(self.class_weight)
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return class_likelihood(self, self._class_weights)
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        check_link(self)
-        assert rows.y is not None
-        self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
-        try:
-            return super()._fit_rows(rows)
-        finally:
-            del self._class_weights
+        self._check_classes()

@@ -1,0 +1,51 @@
+"""What classifiers with a link and class weights share, however they are fitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Rows
+from vastgp.estimators.arguments import check_choice, check_fixed
+from vastgp.estimators.base import Fit
+from vastgp.estimators.class_weight import check_class_weight, weights_by_class
+from vastgp.estimators.classifier import BaseGPClassifier
+from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
+from vastgp.likelihoods.bernoulli import LINKS
+
+
+class WeightedClassifier(BaseGPClassifier):
+    """A classifier whose likelihood knows the weights of the classes; it comes before the class that fits.
+
+    A subclass has the constructor arguments named below.
+    """
+
+    link: Any
+    class_weight: Any
+
+    def _check_classes(self) -> None:
+        check_choice("link", self.link, LINKS)
+        check_fixed(self, needs_noise=False)
+        check_class_weight(self.class_weight)
+
+    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
+        """Return the likelihood of the second of two classes, or of all."""
+        del y
+        if len(self.classes_) == 2:
+            return Bernoulli(self.link, class_weights=self._class_weights)
+        return Softmax(len(self.classes_), class_weights=self._class_weights)
+
+    def _fit_rows(self, rows: Rows) -> Fit:
+        if self.link == "probit" and len(self.classes_) > 2:
+            raise ValueError(
+                f"link='probit' is for two classes, and y holds {len(self.classes_)}: set link='logit', whose "
+                "generalisation is the softmax."
+            )
+        assert rows.y is not None
+        self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
+        try:
+            # that of the class which fits, the next in line
+            return super()._fit_rows(rows)  # type: ignore[safe-super]
+        finally:
+            del self._class_weights
