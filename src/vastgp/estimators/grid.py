@@ -387,7 +387,8 @@ class GridGP(GridPredictions):
         self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
         self.log_evidence_se_ = 0.5 * estimate.standard_error
         off = abs(self.log_evidence_ - self.log_evidence_unbiased_)
-        if self.log_determinant == "probes" or off <= max(
+        approximate = self.criterion == "evidence" and self.log_determinant != "probes"
+        if not approximate or off <= max(
             _MOST_STANDARD_ERRORS * self.log_evidence_se_, _MOST_OFF * n
         ):
             return
