@@ -217,7 +217,7 @@ class Chunks:
         if self.index is None:
             # of the state: a resumed fit goes on with the neighbours that it had
             self.search(state)
-        elif first_iter and (self.options.learn or self.options.move):
+        if first_iter and (self.options.learn or self.options.move):
             state = self._refresh(state, first_iter // self.chunk)
         batches = self.draw(first_iter, num_iters)
         state, values = run_steps(
