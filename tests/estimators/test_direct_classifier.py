@@ -19,9 +19,6 @@ QUICK = {"kernel": "rbf", "num_basis": 60, "tol": 1e-3}
 
 @parametrize_with_checks(
     [DirectClassifier("rbf", num_basis=16, dtype="float64", tol=1e-2)],
-    expected_failed_checks=lambda _: {
-        "check_decision_proba_consistency": "probabilities average over the function"
-    },
 )
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():

@@ -37,12 +37,16 @@ from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.posteriors.discrete_network import DiscreteNetworkPosterior
 from vastgp.training.lbfgs import LbfgsResult, best_of, maximise_real
 from vastgp.training.loop import OUT_OF_TIME
+from vastgp.training.network_start import descend
 from vastgp.training.progress import Progress
 
 _BLOCK_ROWS = 16_384
 _NOISE_VALUES, _MOST_NOISE = 15, 2.0
-# Restarts begin with logits so far from those of the prior.
-_SCATTER = 1.5
+# Starts are this wide around their hypothesis, in spacings of the values: a weight that is certain has no slope. The
+# log probability of a noise variance falls so fast with the distance from the one that the hypothesis leaves.
+_WIDTH, _NOISE_SLOPE = 0.7, 4.0
+# Values that are all but impossible keep this log probability beside the likeliest.
+_LEAST_LOGIT = -40.0
 
 
 class DirectNetworkRegressor(BaseGPRegressor):
@@ -65,7 +69,8 @@ class DirectNetworkRegressor(BaseGPRegressor):
         of a unit.
     prior : {"gaussian", "uniform"} or array-like of shape (k,), default "gaussian"
     restarts : int, default 6
-        Starts of L-BFGS; the highest bound is kept.
+        Starts of L-BFGS, from the most probable ones of 128 hypotheses that no change of one weight improves; the
+        highest bound is kept.
     max_products : int, default 1,000,000
         Largest network: products of pairs of monomials, some 100 bytes and 20 operations each.
     noise_floor : float, default 1e-4
@@ -244,7 +249,6 @@ class DirectNetworkRegressor(BaseGPRegressor):
     ) -> LbfgsResult:
         """Maximise the bound from several starts and return the best end."""
         n, seed = sums.num_rows, seed_from(self.random_state)
-        generator = np.random.default_rng(seed)
         left = self._seconds_left(self.max_seconds)
         deadline = None if left is None else time.perf_counter() + left
         ends: list[LbfgsResult] = []
@@ -276,12 +280,19 @@ class DirectNetworkRegressor(BaseGPRegressor):
                 return float(value), slope
 
             log_mass = np.broadcast_to(prior.log_mass[0], values.shape)
-            for number in range(int(self.restarts)):
+            codes, variances = descend(terms, sums, values, log_mass, self.noise_floor, seed)
+            index = np.arange(len(values))
+            for number in range(min(int(self.restarts), len(codes))):
                 if ends and deadline is not None and time.perf_counter() > deadline:
                     break
-                # all weights at their prior would be a saddle: products of zero means have no slope
-                moved = log_mass + _SCATTER * generator.standard_normal(values.shape)
-                start = DiscreteLogits(moved[None], np.zeros(1), np.zeros(len(noise)))
+                spacing = np.ptp(values, axis=1, keepdims=True) / (values.shape[1] - 1)
+                away = (values - values[index, codes[number]][:, None]) / spacing
+                near = np.maximum(log_mass - 0.5 * (away / _WIDTH) ** 2, _LEAST_LOGIT)
+                start = DiscreteLogits(
+                    near[None],
+                    np.zeros(1),
+                    -_NOISE_SLOPE * np.abs(np.log(noise / variances[number])),
+                )
                 rest = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
                 end = maximise_real(
                     objective, start, max_iter=int(self.max_iter), tol=self.tol, scale=n, max_seconds=rest
