@@ -43,6 +43,12 @@ class TestGrief(RegressorConformance):
     def make(self, **params):
         return GriefRegressor(**({"kernel": "rbf", "num_eigenfunctions": 40} | params))
 
+    def test_names_and_kernels_among_the_arguments_survive_a_file(self, data, tmp_path):
+        kernel = RBF([1.0, 2.0]) * RBF(0.5)  # a sum does not factor over the inputs
+        model = self.make(kernel=kernel).fit(*data)
+        model.save(tmp_path / "model.vastgp")
+        assert repr(vastgp.load(tmp_path / "model.vastgp").kernel) == repr(kernel)
+
     def test_pipelines_cross_validation_and_grid_search(self, data):
         X, y = data
         scores = cross_val_score(make_pipeline(StandardScaler(), self.make()), X, y, cv=2)

@@ -8,7 +8,16 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from vastgp import RBF, Matern32, Matern52, SVGPRegressor, SWSGPClassifier, SWSGPRegressor, load
+from vastgp import (
+    RBF,
+    Matern12,
+    Matern32,
+    Matern52,
+    SVGPRegressor,
+    SWSGPClassifier,
+    SWSGPRegressor,
+    load,
+)
 from vastgp.estimators.swsgp_fits import _distinct
 from vastgp.posteriors.swsgp import SwsgpPosterior
 from vastgp.training.swsgp import Chunks
@@ -114,14 +123,15 @@ def test_more_neighbours_and_the_taper_lower_jumps(data):
 def test_three_classes_have_a_function_each():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (200, 1))
-    y = np.digitize(X[:, 0], [-1.0, 1.0])
-    model = SWSGPClassifier("rbf", 20, 8).fit(X, y)
-    assert model.solver_ == "sparse" and model.score(X, y) > 0.9
+    y = np.digitize(X[:, 0] + 0.7 * rng.standard_normal(200), [-1.0, 1.0])
+    # a rough kernel: variables of neighbours that a smooth one ties together take Adam thousands of steps
+    fixed = {"kernel": Matern12(1.0, 2.0), "num_inducing": 20, "num_neighbors": 8}
+    model = SWSGPClassifier(**fixed, hyperparameters="fixed").fit(X, y)
+    assert model.solver_ == "sparse" and model.score(X, y) > 0.8
     assert model.predict_proba(X).shape == (200, 3)
-    steps = {"solver": "stochastic", "learning_rate": 0.05, "max_iter": 300, "row_batch": 32}
-    other = SWSGPClassifier("rbf", 20, 8, **steps).fit(X, y)
-    assert other.score(X, y) > 0.9
-    assert np.max(np.abs(other.predict_proba(X) - model.predict_proba(X))) < 0.2
+    steps = {"solver": "stochastic", "learning_rate": 0.05, "max_iter": 300, "row_batch": 200}
+    other = SWSGPClassifier(**fixed, **steps, hyperparameters="fixed").fit(X, y)
+    assert np.max(np.abs(other.predict_proba(X) - model.predict_proba(X))) < 0.05
 
 
 @pytest.mark.parametrize("likelihood", ["student-t", "poisson"])

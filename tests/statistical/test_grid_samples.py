@@ -17,8 +17,8 @@ def setting():
     observed = case.observed(0.4)
     solver = case.solver(observed, tol=1e-10)
     found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-    weights = np.asarray(found.weights[0])
-    return case, observed, GridPosterior(case.kernel, NOISE, case.axes, weights, solver)
+    coefficients = np.asarray(found.coefficients[0])
+    return case, observed, GridPosterior(case.kernel, NOISE, case.axes, coefficients, solver)
 
 
 def check(case, observed, rows, samples):

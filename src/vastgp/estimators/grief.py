@@ -278,7 +278,7 @@ def check_product(kernel: Any, num_features: int) -> None:
     """Raise ``ValueError`` for a kernel that does not factor over the inputs."""
     if isinstance(kernel, Kernel):
         axis_kernels(kernel, num_features)
-    elif kernel is not None:
+    elif isinstance(kernel, str):
         from_name(kernel)  # refuses names that are none
 
 
