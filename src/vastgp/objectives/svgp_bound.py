@@ -175,7 +175,8 @@ def posterior_of(sums: SiteSums) -> Whitened:
     A = sums.precision
     diagonal = jnp.diagonal(A, axis1=1, axis2=2)
     least = _ROUNDINGS * jnp.finfo(A.dtype).eps * A.shape[-1] ** 0.5 * diagonal
-    _, root = jax.vmap(whitener)(A + (1.0 + least)[:, :, None] * _eye(A))
+    # one after the other: XLA's CPU executor can wait for itself within a batch of factorisations
+    _, root = jax.lax.map(whitener, A + (1.0 + least)[:, :, None] * _eye(A))
     half = root @ sums.linear[:, :, None]
     return Whitened((jnp.swapaxes(root, 1, 2) @ half)[:, :, 0], root)
 

@@ -84,7 +84,9 @@ class Moments(NamedTuple):
 def sums_of(q: Whitened) -> SiteSums:
     """Return the sites that give some moments."""
     eye = jnp.eye(q.root.shape[-1], dtype=q.root.dtype)
-    _, inverse = jax.vmap(whitener)(q.covariance())
+    _, inverse = jax.lax.map(
+        whitener, q.covariance()
+    )  # no batch of factorisations: CONTRIBUTING.md
     precision = jnp.swapaxes(inverse, 1, 2) @ inverse
     return SiteSums((precision @ q.mean[:, :, None])[:, :, 0], precision - eye)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiled_programs import batched_factorisations
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
@@ -320,6 +321,8 @@ def test_functions_of_classes_are_solved_together():
     psi = whitened_features(KERNEL, Z, coordinates(KERNEL, Z, 0.0).inverse, X)
     predicted = np.argmax(np.asarray(q.moments(psi, KERNEL.total_variance())[0]), axis=0)
     assert np.mean(predicted == y) > 0.7
+    # a batch of factorisations can hang (CONTRIBUTING.md)
+    assert batched_factorisations(posterior_of, sums) == []
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
