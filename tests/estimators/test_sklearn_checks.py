@@ -46,9 +46,6 @@ def test_scikit_learn_check_of_a_classifier(estimator, check):
 
 @parametrize_with_checks(
     [kind(**QUICK) for kind in (TSVGPRegressor, SVGPRegressor, TSVGPClassifier, SVGPClassifier)],
-    expected_failed_checks=lambda estimator: (
-        AVERAGED if hasattr(estimator, "predict_proba") else {}
-    ),
 )
 def test_scikit_learn_check_of_inducing_points(estimator, check):
     with warnings.catch_warnings():

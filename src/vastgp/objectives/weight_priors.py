@@ -340,7 +340,8 @@ class KernelPrior(WeightPrior):
     def _log_variances(self, theta: Any) -> Array:
         places = jnp.asarray(self.places)
         own = log_spectral_density(self.kernel, places)
-        return log_spectral_density(self._kernel(theta), places) - own
+        # beyond e^100 a function had no place in the first prior, and its features say nothing: more would overflow
+        return jnp.minimum(log_spectral_density(self._kernel(theta), places) - own, 100.0)
 
     def _covariance(self, theta: Any) -> Array:
         places, whitening = jnp.asarray(self.places), jnp.asarray(self.whitening)
