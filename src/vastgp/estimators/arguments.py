@@ -66,6 +66,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {choices}, received {value!r}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise ``ValueError`` unless a constructor argument is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, received {value!r}.")
+
+
 def check_fixed(model: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given just when ``hyperparameters`` is ``"fixed"``.
 

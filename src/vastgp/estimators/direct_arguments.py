@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.bases.draws import KINDS
-from vastgp.estimators.arguments import check_choice, check_fixed, check_positive
+from vastgp.estimators.arguments import check_choice, check_fixed, check_flag, check_positive
 from vastgp.objectives.discrete_model import DiscretePrior, evenly_spaced
 
 _MOST_VALUES = 256
@@ -36,8 +36,7 @@ def check_direct(model: Any) -> None:
         value = getattr(model, name)
         if name == "learn_support" and value is None:
             continue
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"{name} must be True or False, received {value!r}.")
+        check_flag(name, value)
     values = support_values(model.support)
     prior_of(model, values)
 

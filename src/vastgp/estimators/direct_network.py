@@ -282,10 +282,10 @@ class DirectNetworkRegressor(BaseGPRegressor):
             log_mass = np.broadcast_to(prior.log_mass[0], values.shape)
             codes, variances = descend(terms, sums, values, log_mass, self.noise_floor, seed)
             index = np.arange(len(values))
+            spacing = np.ptp(values, axis=1, keepdims=True) / (values.shape[1] - 1)
             for number in range(min(int(self.restarts), len(codes))):
                 if ends and deadline is not None and time.perf_counter() > deadline:
                     break
-                spacing = np.ptp(values, axis=1, keepdims=True) / (values.shape[1] - 1)
                 away = (values - values[index, codes[number]][:, None]) / spacing
                 near = np.maximum(log_mass - 0.5 * (away / _WIDTH) ** 2, _LEAST_LOGIT)
                 start = DiscreteLogits(
@@ -297,8 +297,6 @@ class DirectNetworkRegressor(BaseGPRegressor):
                 end = maximise_real(
                     objective, start, max_iter=int(self.max_iter), tol=self.tol, scale=n, max_seconds=rest
                 )  # fmt: skip
-                if not len(end.history):
-                    end.history.append(1, 0.0, {"objective": end.value})
                 ends.append(end)
                 progress.update((number + 1) / self.restarts, f"bound {best_of(ends).value:.6g}")
         return best_of(ends)

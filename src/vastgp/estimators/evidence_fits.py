@@ -10,6 +10,7 @@ from vastgp.data import Rows
 from vastgp.estimators.arguments import (
     check_choice,
     check_fixed,
+    check_flag,
     check_positive,
     fixed_noise_variance,
 )
@@ -46,8 +47,7 @@ class EvidenceFits(BaseGPRegressor):
             check_positive(name, getattr(self, name))
         check_positive("start_rows", self.start_rows, integer=True)
         check_positive("max_seconds", self.max_seconds, none="no limit")
-        if not isinstance(self.isotropic, (bool, np.bool_)):
-            raise ValueError(f"isotropic must be True or False, received {self.isotropic!r}.")
+        check_flag("isotropic", self.isotropic)
         check_fixed(self)
 
     def _least_rows(self) -> int:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from vastgp.data import Rows
 from vastgp.estimators.first_hyperparameters import (
-    check_all_targets,
     check_given,
-    regression_likelihood,
 )
+from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.qsgp_arguments import (
     check_arguments,
     check_likelihood,
@@ -20,11 +16,10 @@ from vastgp.estimators.qsgp_arguments import (
 )
 from vastgp.estimators.qsgp_fits import QSGPFits
 from vastgp.estimators.qsgp_inducing import check_basis
-from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.likelihoods import Gaussian
 
 
-class QSGPRegressor(BaseGPRegressor, QSGPFits):
+class QSGPRegressor(LikelihoodRegressor, QSGPFits):
     """Gaussian process regression with random Fourier features regenerated from (seed, index).
 
     The kernel is approximated by ``num_basis`` random features that are never stored: millions of them fit a laptop.
@@ -210,12 +205,3 @@ class QSGPRegressor(BaseGPRegressor, QSGPFits):
         check_given(self, likelihood)
         if not isinstance(likelihood, Gaussian):
             refuse_learning(self, likelihood)
-
-    def _scales_target(self) -> bool:
-        return check_likelihood(self).scales_target
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return regression_likelihood(self, y)
-
-    def _open_training(self, X: Any, y: Any) -> Rows:
-        return check_all_targets(super()._open_training(X, y), check_likelihood(self))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.bases.draws import KINDS
-from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.estimators.arguments import check_choice, check_flag, check_positive
 from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, Softmax, from_name
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson")
@@ -28,8 +28,7 @@ def check_arguments(model: Any) -> None:
     check_choice("solver", model.solver, ("auto", "block", "stochastic"))
     check_choice("hyperparameters", model.hyperparameters, ("subset", "learn", "fixed"))
     check_choice("frequencies", model.frequencies, KINDS)
-    if not isinstance(model.isotropic, (bool, np.bool_)):
-        raise ValueError(f"isotropic must be True or False, received {model.isotropic!r}.")
+    check_flag("isotropic", model.isotropic)
     in_pairs = getattr(model, "basis", "fourier") != "inducing"
     if in_pairs and model.num_basis is not None and model.num_basis % 2:
         raise ValueError(

@@ -11,7 +11,7 @@ from vastgp._precision import as_dtype
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import check_choice
+from vastgp.estimators.arguments import check_choice, check_flag
 from vastgp.estimators.base import Fit
 from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.kernels import Kernel
@@ -36,8 +36,7 @@ def is_inducing(model: Any) -> bool:
 def check_basis(model: Any, likelihood: Likelihood) -> None:
     """Raise ValueError for what the chosen basis does not go with."""
     check_choice("basis", model.basis, BASES)
-    if not isinstance(model.augment, (bool, np.bool_)):
-        raise ValueError(f"augment must be True or False, received {model.augment!r}.")
+    check_flag("augment", model.augment)
     if model.basis == "fourier":
         if model.inducing_inputs is not None:
             raise ValueError(

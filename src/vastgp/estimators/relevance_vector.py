@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.arguments import check_flag, check_positive, seed_from
 from vastgp.estimators.base import Fit
 from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.estimators.qsgp_inducing import check_inputs
@@ -142,8 +142,7 @@ class RelevanceVectorRegressor(BaseGPRegressor):
         check_positive("num_basis", self.num_basis, integer=True, none="all training rows")
         check_positive("max_iter", self.max_iter, integer=True, none=f"{_MOST_ITERATIONS}")
         check_positive("max_seconds", self.max_seconds, none="no limit")
-        if not isinstance(self.isotropic, (bool, np.bool_)):
-            raise ValueError(f"isotropic must be True or False, received {self.isotropic!r}.")
+        check_flag("isotropic", self.isotropic)
         q = self.dense_columns
         whole = isinstance(q, (int, np.integer)) and not isinstance(q, bool)
         if q is not None and (not whole or q < 0):

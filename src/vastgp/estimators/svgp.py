@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from vastgp.estimators.arguments import check_choice
+from vastgp.estimators.arguments import check_choice, check_flag
 from vastgp.estimators.svgp_fits import (
     SparseClassifier,
     SparseRegressor,
@@ -24,8 +22,7 @@ class _Moments(SVGPFits):
     def _check_inducing(self) -> None:
         super()._check_inducing()
         check_choice("optimizer", self.optimizer, ("natural", "adam"))
-        if not isinstance(self.whiten, (bool, np.bool_)):
-            raise ValueError(f"whiten must be True or False, received {self.whiten!r}.")
+        check_flag("whiten", self.whiten)
 
     def _options(self) -> SVGPOptions:
         hold = "whitened" if self.whiten else "unwhitened"

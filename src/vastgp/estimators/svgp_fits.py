@@ -14,17 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
+from vastgp.estimators.arguments import check_choice, check_flag, check_positive, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.first_hyperparameters import (
-    check_all_targets,
     check_given,
     first_hyperparameters,
-    regression_likelihood,
 )
+from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.qsgp_arguments import check_likelihood
-from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.likelihoods import Likelihood
 from vastgp.objectives.svgp_bound import SiteSums, coordinates, posterior_of
@@ -88,8 +86,7 @@ class SVGPFits(BaseGP):
         check_positive("max_seconds", self.max_seconds, none="no limit")
         check_choice("hyperparameters", self.hyperparameters, ("learn", "subset", "fixed"))
         for name in ("isotropic", "learn_inducing"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, received {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         if isinstance(self.inducing, str):
             check_choice("inducing", self.inducing, METHODS)
         rate = self.step_rate
@@ -244,7 +241,7 @@ class SVGPFits(BaseGP):
         self._set_points(self.posterior_.Z)
 
 
-class SparseRegressor(BaseGPRegressor, SVGPFits):
+class SparseRegressor(LikelihoodRegressor, SVGPFits):
     """Likelihoods of targets that are numbers."""
 
     # whether a likelihood may have more than one function
@@ -253,15 +250,6 @@ class SparseRegressor(BaseGPRegressor, SVGPFits):
     def _check_params(self) -> None:
         self._check_inducing()
         check_given(self, check_likelihood(self))
-
-    def _scales_target(self) -> bool:
-        return check_likelihood(self).scales_target
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return regression_likelihood(self, y)
-
-    def _open_training(self, X: Any, y: Any) -> Rows:
-        return check_all_targets(super()._open_training(X, y), check_likelihood(self))
 
 
 class SparseClassifier(WeightedClassifier, SVGPFits):

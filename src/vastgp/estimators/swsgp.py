@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from vastgp.data import Rows
 from vastgp.estimators.first_hyperparameters import (
-    check_all_targets,
     check_given,
-    regression_likelihood,
 )
+from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.qsgp_arguments import check_likelihood
-from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.swsgp_fits import SwsgpFits
 from vastgp.estimators.weighted_classes import WeightedClassifier
-from vastgp.likelihoods import Likelihood
 
 
-class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
+class SWSGPRegressor(LikelihoodRegressor, SwsgpFits):
     """Regression with up to hundreds of thousands of inducing inputs, a few of which are active at a time.
 
     Each row sees the ``num_neighbors`` inducing inputs nearest to it, by the kernel's own lengthscales, in training and
@@ -194,15 +188,6 @@ class SWSGPRegressor(BaseGPRegressor, SwsgpFits):
     def _check_params(self) -> None:
         self._check_neighbourhoods()
         check_given(self, check_likelihood(self))
-
-    def _scales_target(self) -> bool:
-        return check_likelihood(self).scales_target
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        return regression_likelihood(self, y)
-
-    def _open_training(self, X: Any, y: Any) -> Rows:
-        return check_all_targets(super()._open_training(X, y), check_likelihood(self))
 
 
 class SWSGPClassifier(WeightedClassifier, SwsgpFits):

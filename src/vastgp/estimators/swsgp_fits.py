@@ -14,7 +14,7 @@ from vastgp.data import Rows
 from vastgp.data.minibatch import generator, minibatch_indices
 from vastgp.data.neighbours import METHODS as SEARCHES
 from vastgp.data.neighbours import load_faiss
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
+from vastgp.estimators.arguments import check_choice, check_flag, check_positive, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
@@ -75,8 +75,7 @@ class SwsgpFits(BaseGP):
         check_choice("solver", self.solver, SOLVERS)
         check_choice("neighbor_search", self.neighbor_search, SEARCHES)
         for name in ("isotropic", "taper"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, received {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         if isinstance(self.inducing_inputs, str):
             check_choice("inducing_inputs", self.inducing_inputs, ("auto", *METHODS))
         if self.neighbor_search == "approximate":

@@ -28,7 +28,7 @@ from vastgp.objectives.discrete_model import (
 from vastgp.training.discrete_start import NormalWeights, start_logits
 from vastgp.training.early_stopping import no_progress
 from vastgp.training.history import History
-from vastgp.training.lbfgs import maximise_real
+from vastgp.training.lbfgs import LbfgsResult, maximise_real
 from vastgp.training.loop import run_chunks
 
 # Sweeps of each start before the better one is chosen, and at most of that one: L-BFGS moves all weights together and
@@ -65,6 +65,14 @@ class DiscreteFit:
     converged: bool
     reason: str
     history: History
+
+
+def fit_at_end(found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
+    """Return where L-BFGS ended, with the logits among its parameters."""
+    return DiscreteFit(
+        jax.tree.map(jnp.asarray, logits), found.value, max(found.num_iter, 1), found.converged,
+        found.message, found.history,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- coordinate sweeps
@@ -202,12 +210,7 @@ def fit_mean_field(
         objective, logits, max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
         on_iteration=on_iteration,
     )  # fmt: skip
-    if not len(found.history):
-        found.history.append(1, 0.0, {"objective": found.value})
-    return DiscreteFit(
-        jax.tree.map(jnp.asarray, found.params), found.value, max(found.num_iter, 1), found.converged,
-        found.message, found.history,
-    )  # fmt: skip
+    return fit_at_end(found, found.params)
 
 
 # ---------------------------------------------------------------- mixtures
@@ -248,12 +251,7 @@ def fit_mixture_bound(
         objective, (logits, center), max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
         on_iteration=on_iteration,
     )  # fmt: skip
-    if not len(found.history):
-        found.history.append(1, 0.0, {"objective": found.value})
-    return DiscreteFit(
-        jax.tree.map(jnp.asarray, found.params[0]), found.value, max(found.num_iter, 1), found.converged,
-        found.message, found.history,
-    )  # fmt: skip
+    return fit_at_end(found, found.params[0])
 
 
 def fit_mixture_sampled(

@@ -26,7 +26,7 @@ from vastgp.objectives.discrete_model import (
     values_and_prior,
 )
 from vastgp.objectives.sufficient_statistics import block_rows_of, feature_matrix
-from vastgp.training.discrete import DiscreteFit, coordinate_sweep
+from vastgp.training.discrete import DiscreteFit, coordinate_sweep, fit_at_end
 from vastgp.training.lbfgs import maximise_real
 
 # Features are kept between passes up to this many numbers, made again beyond.
@@ -143,9 +143,4 @@ def fit_exponential(
     found = maximise_real(
         objective, logits, max_iter=max_iter, tol=0.1 * tol, scale=features.num_rows, max_seconds=max_seconds
     )  # fmt: skip
-    if not len(found.history):
-        found.history.append(1, 0.0, {"objective": found.value})
-    return DiscreteFit(
-        jax.tree.map(jnp.asarray, found.params), found.value, max(found.num_iter, 1), found.converged,
-        found.message, found.history,
-    )  # fmt: skip
+    return fit_at_end(found, found.params)

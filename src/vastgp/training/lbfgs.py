@@ -116,7 +116,7 @@ def maximise_real(
         little where there are very many parameters, and are not looked at.
     """
     flat, rebuild = _ravel(start)
-    return _climb(
+    found = _climb(
         value_and_gradient,
         flat,
         rebuild,
@@ -125,6 +125,9 @@ def maximise_real(
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
         (scale, max_seconds, on_iteration),
     )
+    if not len(found.history):  # the start was the maximum
+        found.history.append(1, 0.0, {"objective": found.value})
+    return found
 
 
 def _climb(
