@@ -69,8 +69,9 @@ class GriefEvidence:
                 _moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks
             )
             value, by_noise, weights, inverse = self._solve(np.asarray(moments), noise)
+            sigma2 = jnp.asarray(noise)  # a number would be compiled in
             slopes = [
-                _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, noise)
+                _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, sigma2)
                 for X, y, mask in self._blocks
             ]
             slope = jax.tree.map(lambda *parts: np.asarray(sum(parts)), *slopes)
