@@ -47,7 +47,8 @@ class Case:
         return A, alpha, evidence, gcv
 
     def solver(self, observed, kind="fill-gaps", **options) -> GridSolver:
-        return GridSolver(observed, kind, **({"tol": 1e-12, "max_iter": 5000} | options))
+        """One that iterates (rank 0), as systems this small would be factorised otherwise."""
+        return GridSolver(observed, kind, **({"tol": 1e-12, "max_iter": 5000, "rank": 0} | options))
 
 
 def rows_of(axes) -> np.ndarray:

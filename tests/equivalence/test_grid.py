@@ -29,23 +29,24 @@ def case(request):
     return CASES[request.param]
 
 
-def posterior_of(case, observed, kind):
-    solver = case.solver(observed, kind)
+def posterior_of(case, observed, kind, rank=0):
+    solver = case.solver(observed, kind, rank=rank)
     objective = GridObjective(case.axes, case.values, solver)
     found = objective.solve(case.kernel, NOISE)
     assert found.converged
     return GridPosterior(case.kernel, NOISE, case.axes, np.asarray(found.coefficients[0]), solver)
 
 
+@pytest.mark.parametrize("rank", [0, None], ids=["iterated", "factorised"])
 @pytest.mark.parametrize("kind", ["fill-gaps", "ignore-gaps"])
-def test_mean_and_variance_are_those_of_the_dense_gaussian_process(case, kind):
+def test_mean_and_variance_are_those_of_the_dense_gaussian_process(case, kind, rank):
     for gaps in GAPS:
         observed = case.observed(gaps)
         A, alpha, *_ = case.dense(observed)
         cross = case.covariance(case.rows, case.rows[observed])
         explained = np.einsum("ij,ji->i", cross, np.linalg.solve(A, cross.T))
         prior = np.diagonal(case.covariance(case.rows, case.rows))
-        posterior = posterior_of(case, observed, kind)
+        posterior = posterior_of(case, observed, kind, rank)
         weights = posterior.weights
         assert np.all(weights[~observed] == 0.0)
         np.testing.assert_allclose(weights[observed], alpha, atol=1e-8)
@@ -237,7 +238,7 @@ def test_the_low_rank_inverse_is_that_of_its_matrix():
 def test_a_solve_that_may_not_iterate_enough_says_so_and_a_warm_start_goes_on():
     case = CASES["two dimensions"]
     observed = case.observed(0.3)
-    solver = GridSolver(observed, "fill-gaps", tol=1e-8, max_iter=5)
+    solver = GridSolver(observed, "fill-gaps", tol=1e-8, max_iter=5, rank=0)
     objective = GridObjective(case.axes, case.values, solver)
     residuals = []
     for _ in range(30):
@@ -250,11 +251,30 @@ def test_a_solve_that_may_not_iterate_enough_says_so_and_a_warm_start_goes_on():
     assert len(residuals) > 2
 
 
-def test_single_precision_reaches_its_own_tolerance():
+@pytest.mark.parametrize("kind", ["fill-gaps", "ignore-gaps"])
+def test_few_unknowns_are_factorised_and_need_a_step_where_iterations_need_hundreds(kind):
+    """A smooth rise with little noise and a long gap: the matrix is next to singular."""
+    kernel = GridKernel((RBF(60.0) + Matern32(1.0, 1e-3),), (("t",),), 400.0)
+    axes = (np.linspace(0.0, 50.0, 300)[:, None],)
+    values = axes[0][:, 0] ** 1.3 / 10.0
+    observed = np.ones(300, dtype=bool)
+    observed[100:160] = False
+    steps = {}
+    for rank in (0, None):
+        solver = GridSolver(observed, kind, tol=1e-8, max_iter=1000, rank=rank)
+        found = GridObjective(axes, values, solver).solve(kernel, 1e-5)
+        assert found.converged
+        steps[rank] = solver.iterations
+    assert steps[0] > 100
+    assert steps[None] <= 3
+
+
+@pytest.mark.parametrize("rank", [0, None], ids=["iterated", "factorised"])
+def test_single_precision_reaches_its_own_tolerance(rank):
     case = CASES["a group and outputs"]
     observed = case.observed(0.3)
     _, alpha, *_ = case.dense(observed)
-    solver = case.solver(observed, dtype="float32", tol=1e-4)
+    solver = case.solver(observed, dtype="float32", tol=1e-4, rank=rank)
     found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
     assert found.weights.dtype == np.float32
     assert found.converged
@@ -273,7 +293,7 @@ def test_predictions_in_single_precision_bear_a_condition_that_its_weights_do_no
     observed = rng.uniform(size=values.size) > 0.3
     answers = {}
     for dtype, tol in (("float64", 1e-7), ("float32", 1e-5)):
-        solver = GridSolver(observed, "fill-gaps", dtype=dtype, tol=tol, max_iter=2000)
+        solver = GridSolver(observed, "fill-gaps", dtype=dtype, tol=tol, max_iter=2000, rank=0)
         found = GridObjective(axes, values, solver).solve(kernel, 1e-4)
         assert found.converged
         posterior = GridPosterior(kernel, 1e-4, axes, np.asarray(found.coefficients[0]), solver)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vastgp.linalg.cg import CGState, cg_start, cg_update
+from vastgp.linalg.dense_gaps import InverseOnMask
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.linalg.selected_spectrum import LowRankPlusDiagonal
 
@@ -35,14 +36,14 @@ class IgnoreGaps(eqx.Module):
     factors : tuple of Array of shape (m_l, m_l)
     noise : scalar Array
     observed : Array of bool, shape (M,)
-    preconditioner : LowRankPlusDiagonal or None
-        Equation (3.7).
+    preconditioner : LowRankPlusDiagonal, InverseOnMask or None
+        Equation (3.7), or the system's inverse.
     """
 
     factors: tuple[Array, ...]
     noise: Array
     observed: Bool[Array, " M"]
-    preconditioner: LowRankPlusDiagonal | None = None
+    preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
 
     def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
         """Return the right-hand side for targets that are zero in the gaps."""
@@ -70,14 +71,14 @@ class FillGaps(eqx.Module):
     eigen : KroneckerEigen
     noise : scalar Array
     observed : Array of bool, shape (M,)
-    preconditioner : LowRankPlusDiagonal or None
-        Equation (3.8).
+    preconditioner : LowRankPlusDiagonal, InverseOnMask or None
+        Equation (3.8), or the system's inverse.
     """
 
     eigen: KroneckerEigen
     noise: Array
     observed: Bool[Array, " M"]
-    preconditioner: LowRankPlusDiagonal | None = None
+    preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
 
     def inverse_product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
         """Return ``(K + noise I)^-1 v`` on the whole grid."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp.linalg.dense_gaps import InverseOnMask, inverse_on_mask
 from vastgp.linalg.gaps import (
     FillGaps,
     GapSolution,
@@ -19,6 +20,7 @@ from vastgp.linalg.gaps import (
 )
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
 from vastgp.linalg.selected_spectrum import (
+    LowRankPlusDiagonal,
     fill_preconditioner,
     ignore_preconditioner,
     spectrum_of,
@@ -27,6 +29,8 @@ from vastgp.linalg.selected_spectrum import (
 SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
 MOST_FILLED = 0.8
+# A system of so few unknowns is factorised: its matrix is made by so many operations at most, half a second or so.
+_MOST_DIRECT, _DIRECT_FLOPS = 2048, 2e10
 # A preconditioner of eigenvectors pays from this many points on. Its factorisation may take as long as this many
 # products of the system, and its rank be no more than that.
 _LEAST_PRECONDITIONED, _PRODUCTS_A_FACTOR, _MOST_RANK = 2000, 50, 4096
@@ -55,7 +59,8 @@ class GridSolver:
         Most iterations of a solve.
     rank : int or None
         Eigenvectors in the preconditioner, 0 for none. None: for ``"ignore-gaps"`` as many as have eigenvalues above
-        the noise, at most 4096 and no more than are factorised in the time of 50 products; none for the others.
+        the noise, at most 4096 and no more than are factorised in the time of 50 products; none for the others. But
+        where either has few unknowns (at most 2048), their matrix is factorised and no iteration needed.
     penalty : float
         Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
     deadline : float or None
@@ -95,12 +100,10 @@ class GridSolver:
         kind = self.solver if kind is None else kind
         cast = eigen.astype(self.dtype)
         observed, sigma2 = jnp.asarray(self.observed), jnp.asarray(noise, self.dtype)
-        rank = self._rank(kind, eigen, noise)
         if kind == "fill-gaps":
-            pre = fill_preconditioner(cast, noise, observed, rank) if rank else None
-            return FillGaps(cast, sigma2, observed, pre)
+            return FillGaps(cast, sigma2, observed, self._preconditioner(kind, eigen, cast, noise))
         if kind == "ignore-gaps":
-            pre = ignore_preconditioner(cast, noise, observed, rank) if rank else None
+            pre = self._preconditioner(kind, eigen, cast, noise)
             return IgnoreGaps(cast.factors(), sigma2, observed, pre)
         penalty = jnp.asarray(self.penalty * float(eigen.scale), self.dtype)
         return PenaliseGaps(cast.factors(), sigma2, observed, penalty)
@@ -150,9 +153,24 @@ class GridSolver:
         """Let go of the vectors that later solves would start from."""
         self._last.clear()
 
+    def _preconditioner(
+        self, kind: str, eigen: KroneckerEigen, cast: KroneckerEigen, noise: float
+    ) -> LowRankPlusDiagonal | InverseOnMask | None:
+        if self.observed.all():
+            return None
+        fill = kind == "fill-gaps"
+        unknowns = ~self.observed if fill else self.observed
+        flops = 2 * int(unknowns.sum()) * kron_flops(eigen.shape)
+        if self.rank is None and unknowns.sum() <= _MOST_DIRECT and flops <= _DIRECT_FLOPS:
+            shifted = spectrum_of(eigen) + noise
+            return inverse_on_mask(eigen, 1.0 / shifted if fill else shifted, unknowns, self.dtype)
+        rank = self._rank(kind, eigen, noise)
+        if not rank:
+            return None
+        make = fill_preconditioner if fill else ignore_preconditioner
+        return make(cast, noise, jnp.asarray(self.observed), rank)
+
     def _rank(self, kind: str, eigen: KroneckerEigen, noise: float) -> int:
-        if kind == "penalize-gaps" or self.observed.all():
-            return 0
         if self.rank is not None:
             return min(self.rank, int(self.observed.sum()))
         if kind == "fill-gaps" or self.observed.size < _LEAST_PRECONDITIONED:
