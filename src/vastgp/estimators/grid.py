@@ -78,7 +78,8 @@ class GridGP(GridPredictions):
         Most iterations of a solve.
     preconditioner_rank : int, optional
         Eigenvectors in the preconditioner of ``"ignore-gaps"`` and ``"fill-gaps"``, 0 for none. By default
-        ``"ignore-gaps"`` takes those with eigenvalues above the noise, at most 512, and ``"fill-gaps"`` none.
+        ``"ignore-gaps"`` takes those with eigenvalues above the noise, at most 4096, and ``"fill-gaps"`` none; but
+        systems of few unknowns (2048 at most) are factorised, and iterations refine that.
     penalty : float, default 1e5
         Of ``"penalize-gaps"``: noise variance of the gaps, relative to the prior variance.
     num_probes : int, default 8
