@@ -19,6 +19,7 @@ from vastgp.estimators.reweighted_base import BaseReweightedRegressor, Features
 from vastgp.kernels import RBF, GridKernel, Kernel, from_name
 from vastgp.kernels.stationary import Stationary
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
 from vastgp.objectives.grief_evidence import GriefEvidence
 from vastgp.objectives.weight_priors import (
     DiagonalPrior,
@@ -27,6 +28,7 @@ from vastgp.objectives.weight_priors import (
     SpectralPrior,
     WeightPrior,
 )
+from vastgp.training.lbfgs import LbfgsResult
 from vastgp.training.progress import Progress
 from vastgp.training.start import fit_evidence
 
@@ -37,6 +39,9 @@ _MOST_FUNCTIONS = 1000
 _MANY_ROWS = 1_000_000
 # Rows that the grid is placed on, beside the extremes of all rows.
 _GRID_ROWS = 10_000
+# Lengthscales of the starts of type-II learning, relative to those of an exact process, and iterations before the best
+# is chosen: on slump, yacht and concrete the first start alone ended up to 600 nats below the best of the four.
+_LENGTHSCALES, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0), 10
 
 
 class GriefRegressor(BaseReweightedRegressor):
@@ -218,19 +223,52 @@ class GriefRegressor(BaseReweightedRegressor):
             X, y = rows.take(chosen)
             assert y is not None
             evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
-            with Progress("hyperparameters", bool(self.verbose)) as progress:
-                found = fit_evidence(
-                    evidence, (kernel, Gaussian(noise)),
-                    noise_floor=self.noise_floor, max_iter=self.max_iter, tol=self.tol,
-                    max_seconds=self._seconds_left(self.max_seconds),
-                    on_iteration=lambda step, value: progress.update(
-                        step / self.max_iter, f"log evidence {value:.6g}"
-                    ),
-                )  # fmt: skip
+            found = self._maximise(evidence, kernel, noise)
             kernel, noise = found.params[0], float(found.params[1].noise_variance)
         basis = GridEigenfunctionBasis.build(kernel, axes, count)
         self._set_grid(basis)
         return Features(basis, kernel, noise, found)
+
+    def _maximise(self, evidence: GriefEvidence, kernel: Kernel, noise: float) -> LbfgsResult:
+        """Return the hyperparameters of highest evidence: some iterations from several starts, the best to its end.
+
+        A kernel of few functions is smoother than the process with all of them, which the first start fits.
+        """
+        shared: dict[str, Any] = {"noise_floor": self.noise_floor, "tol": self.tol}
+        first = min(_FIRST_ITERATIONS, int(self.max_iter))
+        found: list[LbfgsResult] = []
+        with Progress("hyperparameters", bool(self.verbose)) as progress:
+
+            def told(step: int, value: float) -> None:
+                progress.update(step / self.max_iter, f"log evidence {value:.6g}")
+
+            for number, factor in enumerate(_LENGTHSCALES):
+                left = self._seconds_left(self.max_seconds)
+                start = kernel.in_units(factor, 1.0), Gaussian(noise)
+                if found and left is not None and left <= 0:
+                    break
+                try:
+                    found.append(
+                        fit_evidence(
+                            evidence, start, max_iter=first,
+                            max_seconds=None if left is None else left / (len(_LENGTHSCALES) - number + 1), **shared,
+                        )
+                    )  # fmt: skip
+                except FactorizationError:
+                    if not found and factor == _LENGTHSCALES[-1]:
+                        raise
+            best = max(found, key=lambda each: each.value)
+            left = self._seconds_left(self.max_seconds)
+            if left is not None and left <= 0:
+                return best
+            return fit_evidence(
+                evidence,
+                best.params,
+                max_iter=int(self.max_iter),
+                max_seconds=left,
+                on_iteration=told,
+                **shared,
+            )
 
     def _axes(self, rows: Rows) -> list[np.ndarray]:
         """Return the inducing points of every input, between the extremes of all rows."""
