@@ -187,6 +187,7 @@ def curves(
     here = slice(max(gap[0] - 30, 0), gap[-1] + 30)
     axes[2].plot(year(whole[here]), whole.values[here], ".", ms=4, color="0.3", label="observed")
     band(axes[2], filled.isel(day=here), "C2", f"the longest gap, {len(gap)} weeks, filled")
+    axes[2].locator_params(axis="x", nbins=5)
     for ax in axes:
         ax.legend(frameon=False)
         ax.set_ylabel("CO2, ppm")
