@@ -317,10 +317,16 @@ class GridGP(GridPredictions):
                     step / self.max_iter, f"{self.criterion} {value:.6g}"
                 ),
             )
-        if not best.converged and best.message != OUT_OF_TIME:
+        if not best.converged:
+            late = best.message == OUT_OF_TIME
+            advice = (
+                f"max_seconds (now {self.max_seconds})"
+                if late
+                else f"max_iter (now {self.max_iter})"
+            )
             warnings.warn(
-                f"GridGP did not converge: {best.message}, after {best.num_iter} iterations. Raise max_iter (now "
-                f"{self.max_iter}) or tol (now {self.tol:g}).",
+                f"GridGP did not converge: {best.message}, after {best.num_iter} iterations. Raise {advice} or tol "
+                f"(now {self.tol:g}).",
                 ConvergenceWarning,
                 stacklevel=4,
             )
