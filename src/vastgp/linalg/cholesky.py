@@ -84,6 +84,11 @@ class Cholesky:
         _check(info, "potri")
         return inverse
 
+    def into_whole_inverse(self) -> np.ndarray:
+        """Return ``A^-1`` with both its triangles; the factor is used up."""
+        inverse = self.into_inverse()
+        return np.tril(inverse) + np.tril(inverse, -1).T
+
 
 def factorize(
     matrix: np.ndarray,

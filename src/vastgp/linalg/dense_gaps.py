@@ -67,8 +67,9 @@ def inverse_on_mask(
             ]
         )[: len(where)]
     matrix = 0.5 * (matrix + matrix.T)
-    inverse = factorize(matrix, 0.0, what="the system of a grid with few unknowns").into_inverse()
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    inverse = factorize(
+        matrix, 0.0, what="the system of a grid with few unknowns"
+    ).into_whole_inverse()
     return InverseOnMask(jnp.asarray(where), jnp.asarray(inverse, dtype))
 
 

@@ -208,8 +208,7 @@ def low_rank_plus_diagonal(
     small = roots[:, None] * vectors.gram() * roots
     factor = factorize(small, shift, what="the inner matrix of the low-rank preconditioner")
     log_determinant = factor.log_determinant
-    inverse = factor.into_inverse()
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    inverse = factor.into_whole_inverse()
     dtype = vectors.factors[0].dtype
     return LowRankPlusDiagonal(
         vectors,

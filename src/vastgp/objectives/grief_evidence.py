@@ -94,8 +94,7 @@ class GriefEvidence:
         factor = factorize(A, noise, what="the precision of the weights")
         weights = factor.solve(r)
         log_det = factor.log_determinant + (n - m) * math.log(noise)
-        inverse = factor.into_inverse()
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        inverse = factor.into_whole_inverse()
         value = -0.5 * ((square - r @ weights) / noise + log_det + n * math.log(2.0 * math.pi))
         left = square - 2.0 * r @ weights + weights @ A @ weights
         by_noise = 0.5 * (left / noise**2 - (n - m + noise * np.trace(inverse)) / noise)

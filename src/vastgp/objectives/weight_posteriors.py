@@ -20,8 +20,7 @@ def diagonal_weights(
     B = np.asarray(data.gram) * np.outer(root, root) / noise
     factor = factorize(B, 1.0, what="the posterior precision of the weights")
     mean = root * factor.solve(root * np.asarray(data.target)) / noise
-    inverse = factor.into_inverse()
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    inverse = factor.into_whole_inverse()
     return mean, inverse * np.outer(root, root)
 
 
