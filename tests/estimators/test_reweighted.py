@@ -231,7 +231,9 @@ def test_arviz_of_both_kinds(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", new)
     assert draws.inference_data(posterior, stats) == ("new", both)
     monkeypatch.setitem(sys.modules, "arviz", None)
-    with pytest.raises(ImportError, match=r"ArviZ is not installed: pip install vastgp\[mcmc\]"):
+    with pytest.raises(
+        ImportError, match=r"ArviZ, which is not installed: pip install vastgp\[mcmc\]"
+    ):
         GriefRegressor(inference="type-i").fit(GRID, TRUTH)
 
 

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-
-def import_arviz() -> Any:
-    """Return ArviZ.
-
-    Raises
-    ------
-    ImportError
-        Saying how to get it.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of its own future
-            import arviz
-    except ImportError as error:
-        raise ImportError(
-            "inference='type-i' hands out draws as ArviZ data, and ArviZ is not installed: pip install vastgp[mcmc]"
-        ) from error
-    return arviz
+from vastgp.training.chain_diagnosis import import_arviz
 
 
 def inference_data(posterior: dict[str, np.ndarray], sample_stats: dict[str, np.ndarray]) -> Any:

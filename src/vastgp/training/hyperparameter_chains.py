@@ -1,6 +1,6 @@
 """Markov chains over hyperparameters: MALA and NUTS, several chains, warm-up adaptation, diagnostics.
 
-Transitions, step-size adaptation and diagnostics are blackjax's; it is imported where it is used, as it is an optional
+Transitions and step-size adaptation are blackjax's; it is imported where it is used, as it is an optional
 dependency. The scale of every coordinate is adapted here, from all chains together.
 """
 
@@ -9,16 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from vastgp.objectives.reweighted_evidence import EvidenceData
-from vastgp.objectives.weight_priors import OrthogonalPrior, SpectralPrior, WeightPrior
+from vastgp.objectives.weight_priors import (
+    OrthogonalPrior,
+    ScalePrior,
+    SpectralPrior,
+    WeightPrior,
+)
 from vastgp.training.chain_diagnosis import Chains, diagnose, import_blackjax
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME
@@ -55,7 +61,7 @@ class HyperPosterior(eqx.Module):
     @property
     def factorises(self) -> bool:
         """Whether an evaluation factorises a matrix; such chains run one by one and not as one batch."""
-        return not isinstance(self.prior, (OrthogonalPrior, SpectralPrior))
+        return not isinstance(self.prior, (OrthogonalPrior, ScalePrior, SpectralPrior))
 
 
 @dataclass(frozen=True)
@@ -187,8 +193,8 @@ class _Runner:
         self.theta = jnp.asarray(starts)
         init, _, self._final = _step_size_adaptation(plan.sampler)
         first = 0.5 * len(scale) ** (-1 / 3 if plan.sampler == "mala" else -1 / 4)
-        self.steps = jax.vmap(init)(jnp.full(len(starts), first))
-        self.step_size = jnp.full(len(starts), first)
+        self.steps = _strong(jax.vmap(init)(jnp.full(len(starts), first)))
+        self.step_size = _strong(jnp.full(len(starts), first))
         self.key = jax.random.key(seed, impl="threefry2x32")
         self.done = self.kept_steps = 0
         self._adapted = False
@@ -196,11 +202,11 @@ class _Runner:
 
     def advance(self, *, adapt: bool) -> _Chunk:
         keys = jax.random.split(jax.random.fold_in(self.key, self.done), len(self.theta))
-        scale = jnp.asarray(self.scale)
+        scale, adapting = jnp.asarray(self.scale), jnp.asarray(adapt)
         if self.target.factorises:
             every = [
                 _advance(
-                    self.target, self.plan.sampler, adapt, keys[i], self.theta[i], scale,
+                    self.target, self.plan.sampler, adapting, keys[i], self.theta[i], scale,
                     jax.tree.map(lambda leaf, i=i: leaf[i], self.steps), self.step_size[i],
                 )
                 for i in range(len(self.theta))
@@ -208,7 +214,7 @@ class _Runner:
             result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *every)
         else:
             result = _advance_all(
-                self.target, self.plan.sampler, adapt, keys, self.theta, scale, self.steps, self.step_size
+                self.target, self.plan.sampler, adapting, keys, self.theta, scale, self.steps, self.step_size
             )  # fmt: skip
         found: list[Any]
         self.theta, self.steps, *found = result
@@ -236,7 +242,7 @@ class _Runner:
         self.scale = np.sqrt(np.maximum(pulled, 1e-20))
         init, _, final = _step_size_adaptation(self.plan.sampler)
         self.settle()
-        self.steps = jax.vmap(lambda state: init(final(state)))(self.steps)
+        self.steps = _strong(jax.vmap(lambda state: init(final(state)))(self.steps))
         self._adapted = False
 
     def last(self) -> tuple[np.ndarray, ...]:
@@ -253,7 +259,12 @@ class _Runner:
     def settle(self) -> None:
         """Keep the averaged step sizes from here on, where there is an average."""
         if self._adapted:
-            self.step_size = jax.vmap(self._final)(self.steps)
+            self.step_size = _strong(jax.vmap(self._final)(self.steps))
+
+
+def _strong(tree: Any) -> Any:
+    """Return arrays whose type is no longer weak: with another weakness the whole transition is compiled anew."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), tree)
 
 
 def _step_size_adaptation(sampler: str) -> tuple[Any, Any, Any]:
@@ -265,7 +276,7 @@ def _step_size_adaptation(sampler: str) -> tuple[Any, Any, Any]:
 def _advance_chain(
     target: HyperPosterior,
     sampler: str,
-    adapt: bool,
+    adapt: Bool[Array, ""],
     key: Array,
     theta: Float[Array, " D"],
     scale: Float[Array, " D"],
@@ -283,7 +294,7 @@ def _advance_chain(
 
     def step(carry: tuple, key: Array) -> tuple:
         state, steps = carry
-        size = jnp.exp(steps.log_step_size) if adapt else step_size
+        size = jnp.where(adapt, jnp.exp(steps.log_step_size), step_size)
         if sampler == "nuts":
             state, info = kernel(
                 key, state, log_density, size, jnp.ones_like(theta), _MOST_DOUBLINGS
@@ -293,8 +304,7 @@ def _advance_chain(
             state, info = kernel(key, state, log_density, size)
             diverging = jnp.zeros((), bool)
         acceptance = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
-        if adapt:
-            steps = update(steps, acceptance)
+        steps = jax.tree.map(partial(jnp.where, adapt), update(steps, acceptance), steps)
         return (state, steps), (state.position * scale, state.logdensity, acceptance, diverging)
 
     state = algorithm.init(theta / scale, log_density)
@@ -308,7 +318,7 @@ _advance = eqx.filter_jit(_advance_chain)
 
 @eqx.filter_jit
 def _advance_all(
-    target: HyperPosterior, sampler: str, adapt: bool,
+    target: HyperPosterior, sampler: str, adapt: Bool[Array, ""],
     keys: Array, theta: Array, scale: Array, steps: Any, step_size: Array,
 ) -> tuple:  # fmt: skip
     """Do `CHUNK` steps of all chains as one batch."""

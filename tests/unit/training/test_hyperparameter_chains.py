@@ -13,6 +13,7 @@ from vastgp._precision import precision
 from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.objectives.weight_priors import DiagonalPrior, OrthogonalPrior, ScalePrior
+from vastgp.training import hyperparameter_chains
 from vastgp.training.chain_diagnosis import diagnose, import_blackjax, warn_of_chains
 from vastgp.training.hyperparameter_chains import (
     CHUNK,
@@ -143,6 +144,29 @@ def test_chains_apart_are_warned_of():
     with pytest.warns(ConvergenceWarning, match=r"smallest effective sample size is \d+ \(should"):
         assert not warn_of_chains(chains, "Model", 1.05, 1e6)
     assert np.all(np.isnan(diagnose(theta[:, :4])[0]))
+
+
+def test_one_chain_is_judged_by_its_halves():
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(1, 400, 2))
+    theta[0, 200:, 1] += 3.0
+    r_hat, ess = diagnose(theta)
+    assert r_hat[0] < 1.05 and r_hat[1] > 1.3 and ess[0] > 200 > ess[1]
+
+
+def test_a_transition_is_compiled_once(monkeypatch):
+    traced = []
+    one = hyperparameter_chains._advance_chain
+
+    def counted(*given):
+        traced.append(1)
+        return one(*given)
+
+    monkeypatch.setattr(hyperparameter_chains, "_advance_chain", counted)
+    target = _target(ScalePrior)
+    plan = ChainPlan("nuts", 3, 200, 50, 1)  # as many chains as nothing else has: not compiled yet
+    draw_hyperparameters(target, target.prior.start(), plan, noise_floor=1e-6, seed=0)
+    assert len(traced) == 1
 
 
 def test_without_blackjax_it_says_what_to_install(monkeypatch):
