@@ -1,5 +1,6 @@
 """`GridGP`: an xarray.DataArray with gaps in, the same filled out."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vastgp
 from grid_cases import CASES, NOISE
 from vastgp import RBF, ExactGPRegressor, GridGP, Matern32, Matern52, Periodic
+from vastgp._precision import precision
 from vastgp.kernels import Coregionalisation
 
 
@@ -81,9 +83,6 @@ def test_the_evidence_is_that_of_the_dense_one_in_units_of_the_values(field, hid
     dense = ExactGPRegressor(
         model.kernel_, hyperparameters="fixed", noise_std=model.likelihood_.noise_std
     )
-    import jax.numpy as jnp
-
-    from vastgp._precision import precision
 
     with precision("float64"):
         A = np.asarray(model.kernel_(jnp.asarray(rows), jnp.asarray(rows)))
@@ -346,6 +345,37 @@ def test_a_constant_field_is_predicted_with_a_warning():
         model = GridGP().fit(small(np.full((6, 4), 3.0)))
     filled = model.predict()
     np.testing.assert_allclose(filled["mean"], 3.0)
+
+
+def test_points_where_nothing_was_observed_are_left_out_of_the_system(tmp_path):
+    rng = np.random.default_rng(0)
+    t, lat, lon = np.arange(6.0), np.arange(5.0), np.arange(4.0)
+    values = rng.normal(size=(6, 5, 4))
+    values[2] = np.nan  # a time without any value
+    values[:, 1:3, 1:] = np.nan  # land
+    values[4, 0, 0] = np.nan
+    field = xr.DataArray(values, dims=("t", "lat", "lon"), coords={"t": t, "lat": lat, "lon": lon})
+    kernels = {"t": Matern52(2.0), ("lat", "lon"): RBF([2.0, 3.0], 0.8)}
+    fixed = {"hyperparameters": "fixed", "noise_std": 0.3, "cg_tol": 1e-12}
+    model = GridGP(kernels, **fixed).fit(field)
+    assert [len(axis) for axis in model.posterior_.axes] == [5, 14]
+    assert model.gap_share_ == pytest.approx(1.0 - np.isfinite(values).mean())
+    found = model.predict(variance="exact")
+    # the dense process, over all points
+    inputs = np.stack([g.ravel() for g in np.meshgrid(t, lat, lon, indexing="ij")], axis=1)
+    seen = np.isfinite(values).ravel()
+    with precision("float64"):
+        time = np.asarray(kernels["t"](*2 * (jnp.asarray(inputs[:, :1]),)))
+        K = time * np.asarray(kernels["lat", "lon"](*2 * (jnp.asarray(inputs[:, 1:]),)))
+    A = K[np.ix_(seen, seen)] + 0.09 * np.eye(seen.sum())
+    target = values.ravel()[seen]
+    mean = target.mean() + K[:, seen] @ np.linalg.solve(A, target - target.mean())
+    variance = np.diag(K - K[:, seen] @ np.linalg.solve(A, K[seen])) + 0.09
+    np.testing.assert_allclose(found["mean"].values.ravel(), mean, atol=1e-8)
+    np.testing.assert_allclose(found["std"].values.ravel() ** 2, variance, atol=1e-8)
+    model.save(tmp_path / "model.vastgp")
+    again = vastgp.load(tmp_path / "model.vastgp").predict(variance="exact")
+    xr.testing.assert_identical(again, found)
 
 
 def test_fixed_hyperparameters_are_the_model_in_the_units_of_the_data():

@@ -220,6 +220,26 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
     return values.reshape([len(group.points) for group in groups])
 
 
+def without_empty_points(
+    values: np.ndarray, groups: Sequence[Group]
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return the values and the points of every group, less those points of a group where nothing was observed.
+
+    A cell of land in a group ("lat", "lon"), or a day without any value: the posterior is the same without it, and it
+    is no gap any more. Outputs stay.
+    """
+    axes = []
+    for i, group in enumerate(groups):
+        others = tuple(j for j in range(len(groups)) if j != i)
+        seen = np.any(~np.isnan(values), axis=others) | group.is_labels
+        if np.count_nonzero(seen) < 2:  # nothing could be learned along a single point
+            seen[:] = True
+        if not seen.all():
+            values = np.compress(seen, values, axis=i)
+        axes.append(group.points[seen])
+    return values, tuple(axes)
+
+
 def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of the observed values: of every output, where there are several.
 

@@ -11,7 +11,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._precision import precision
-from vastgp.data.grid import check_array, group_keys, make_group, ordered_values, value_scaling
+from vastgp.data.grid import (
+    check_array,
+    group_keys,
+    make_group,
+    ordered_values,
+    value_scaling,
+    without_empty_points,
+)
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.grid_arguments import check_grid_params, check_memory, factor_specs
 from vastgp.estimators.grid_predictions import GridPredictions
@@ -48,7 +55,8 @@ class GridGP(GridPredictions):
     kernels : dict, optional
         A kernel, or its name, for a dimension (``"time"``) or a group of them (``("lat", "lon")``). A group may also be
         coordinates along one dimension, such as ``("lat", "lon", "elevation")`` of a dimension of stations, which need
-        be no grid. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
+        be no grid. Points of a group without any observation, such as land in a group ``("lat", "lon")``, are left out
+        of the system. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
         ``"coregionalisation"``, a learned covariance matrix between outputs. A kernel's hyperparameters are where
         learning starts, in the coordinates' own units; of times, in ``time_unit``.
     solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"}, default "auto"
@@ -226,12 +234,12 @@ class GridGP(GridPredictions):
         return self
 
     def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
-        observed = ~np.isnan(values)
         self.value_mean_, self.value_scale_ = value_scaling(values, self.groups_)
+        self.gap_share_ = float(np.isnan(values).mean())
+        values, axes = without_empty_points(values, self.groups_)
+        observed = ~np.isnan(values)
         tensor = (values - self.value_mean_) / self.value_scale_
-        axes = tuple(group.points for group in self.groups_)
-        self.gap_share_ = 1.0 - float(observed.mean())
-        self.solver_ = choose_solver(self.solver, self.gap_share_)
+        self.solver_ = choose_solver(self.solver, 1.0 - float(observed.mean()))
         solver = GridSolver(
             observed.ravel(),
             self.solver_,
