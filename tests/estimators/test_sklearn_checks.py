@@ -5,6 +5,7 @@ import warnings
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from estimators.classifier_conformance import AVERAGED
 from vastgp import (
     ExactGPRegressor,
     IterativeGPRegressor,
@@ -17,9 +18,6 @@ from vastgp import (
 )
 
 QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
-
-# The order of averaged probabilities is not that of the functions' means where the variances differ.
-AVERAGED = {"check_decision_proba_consistency": "probabilities average over the function"}
 
 
 @parametrize_with_checks(

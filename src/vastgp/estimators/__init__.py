@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vastgp.estimators.random_feature import RandomFeatureGPRegressor
     from vastgp.estimators.relevance_vector import RelevanceVectorRegressor
     from vastgp.estimators.reweighted import ReweightedBasisRegressor
+    from vastgp.estimators.reweighted_classifier import ReweightedBasisClassifier
     from vastgp.estimators.svgp import SVGPClassifier, SVGPRegressor
     from vastgp.estimators.swsgp import SWSGPClassifier, SWSGPRegressor
     from vastgp.estimators.tsvgp import TSVGPClassifier, TSVGPRegressor
@@ -36,6 +37,7 @@ __all__ = [
     "QSGPRegressor",
     "RandomFeatureGPRegressor",
     "RelevanceVectorRegressor",
+    "ReweightedBasisClassifier",
     "ReweightedBasisRegressor",
     "SVGPClassifier",
     "SVGPRegressor",

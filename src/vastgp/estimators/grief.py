@@ -15,7 +15,8 @@ from vastgp.bases.grid_eigenfunctions import (
 )
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.reweighted_base import BaseReweightedRegressor, Features
+from vastgp.estimators.reweighted_base import BaseReweightedRegressor
+from vastgp.estimators.reweighted_fits import Features
 from vastgp.kernels import RBF, GridKernel, Kernel, from_name
 from vastgp.kernels.stationary import Stationary
 from vastgp.likelihoods import Gaussian

@@ -12,6 +12,7 @@ ESTIMATORS = {
     "RelevanceVectorRegressor": "vastgp.estimators.relevance_vector",
     "GriefRegressor": "vastgp.estimators.grief",
     "ReweightedBasisRegressor": "vastgp.estimators.reweighted",
+    "ReweightedBasisClassifier": "vastgp.estimators.reweighted_classifier",
     "IterativeGPRegressor": "vastgp.estimators.iterative",
     "RandomFeatureGPRegressor": "vastgp.estimators.random_feature",
     "GridGP": "vastgp.estimators.grid",

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from vastgp._precision import precision
-from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, grid_axes, seed_key
-from vastgp.bases.kernel_columns import KernelColumnBasis
-from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.grief import as_product, check_product
-from vastgp.estimators.reweighted_base import BaseReweightedRegressor, Features
-from vastgp.kernels import Kernel, from_name
-from vastgp.kernels.spectral import log_spectral_density
-from vastgp.objectives.weight_priors import (
-    DiagonalPrior,
-    KernelPrior,
-    OrthogonalPrior,
-    SpectralPrior,
-    WeightPrior,
-)
-
-BASES = ("random-fourier", "laplace", "interpolation", "relevance", "grief")
-PRIORS = ("kernel", "diagonal", "orthogonal", "spectral")
-_DEFAULT_FUNCTIONS = 500
-_GRID_SIZE = 10
+from vastgp.estimators.fixed_basis import FixedBasis
+from vastgp.estimators.reweighted_base import BaseReweightedRegressor
+from vastgp.estimators.reweighted_fits import Features
 
 
-class ReweightedBasisRegressor(BaseReweightedRegressor):
+class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
     """Regression with a basis that stays fixed while the prior of its weights moves.
 
     With fixed functions, sums over the rows are made once. After that an evaluation of the evidence and of all its
@@ -148,33 +128,14 @@ class ReweightedBasisRegressor(BaseReweightedRegressor):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_choice("basis", self.basis, BASES)
-        check_choice("prior", self.prior, PRIORS)
-        check_positive(
-            "num_basis", self.num_basis, integer=True, none=f"at most {_DEFAULT_FUNCTIONS}"
-        )
-        check_positive("num_reflections", self.num_reflections, integer=True)
-        check_positive("box_margin", self.box_margin)
-        if self.prior == "kernel" and self.basis in ("relevance", "grief"):
-            raise ValueError(
-                f"prior='kernel' and basis={self.basis!r}: other hyperparameters are other functions there, and not "
-                "other weights. Use prior='diagonal' or 'orthogonal', or another basis."
-            )
-        if isinstance(self.kernel, str):
-            from_name(self.kernel)
+        self._check_basis()
 
     # ------------------------------------------------------------ the basis
 
     def _make_features(self, rows: Rows) -> Features:
-        if self.basis == "grief":
-            check_product(self.kernel, rows.d)
-        start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
-        kernel = start.kernel
-        if self.basis == "laplace" or (self.basis == "random-fourier" and self.prior == "kernel"):
-            with precision("float64"):  # refuses kernels without a density
-                log_spectral_density(kernel, jnp.zeros((1, rows.d)))
-        make = getattr(self, f"_{self.basis.replace('-', '_')}")
-        basis, kernel = make(kernel, rows)
+        self._check_inputs(rows)
+        start = self._start(rows, self._wanted_kernel())
+        basis, kernel = self._make_basis(start.kernel, rows)
         self._check_prior_mean(basis.num_basis)
         return Features(basis, kernel, start.noise_variance)
 
@@ -192,72 +153,6 @@ class ReweightedBasisRegressor(BaseReweightedRegressor):
         if self.prior_mean is None:
             return np.zeros(num_basis)
         return np.asarray(self.prior_mean, dtype=np.float64)
-
-    def _count(self) -> int:
-        return int(self.num_basis or _DEFAULT_FUNCTIONS)
-
-    def _random_fourier(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return RandomFourierBasis(kernel, seed_key(self._seed), self._count(), "orthogonal"), kernel
-
-    def _laplace(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        scaling = self.standardizer_
-        low, high = scaling.transform_X(np.stack(scaling.x_range))
-        # a constant input: a box of the width of one standard deviation
-        half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + self.box_margin)
-        basis = LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, self._count())
-        return basis, kernel
-
-    def _interpolation(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return KernelColumnBasis.interpolation(kernel, self._some_inputs(rows)), kernel
-
-    def _relevance(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return KernelColumnBasis.relevance(kernel, self._some_inputs(rows)), kernel
-
-    def _grief(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        scaling = self.standardizer_
-        X = self._some_inputs(rows, 10_000)
-        limits = scaling.transform_X(np.stack(scaling.x_range))
-        constant = scaling.constant_features_
-        X[:, constant], limits[:, constant] = 0.0, 0.0
-        axes = grid_axes(X, _GRID_SIZE, limits=limits)
-        kernel = as_product(kernel, rows.d)
-        count = int(min(float(self._count()), math.prod(float(len(axis)) for axis in axes)))
-        return GridEigenfunctionBasis.build(kernel, axes, count), kernel
-
-    def _some_inputs(self, rows: Rows, most: int | None = None) -> np.ndarray:
-        """Return distinct random training inputs, standardised."""
-        count = min(most or self._count(), rows.n)
-        generator = np.random.default_rng(self._seed)
-        chosen = np.sort(generator.choice(rows.n, count, replace=False))
-        return np.unique(self.standardizer_.transform_X(rows.take(chosen)[0]), axis=0)
-
-    # ------------------------------------------------------------ the prior
-
-    def _make_prior(self, features: Features, data: Any) -> WeightPrior:
-        basis, noise = features.basis, features.noise_variance
-        if self.prior == "kernel":
-            return self._kernel_prior(features)
-        if self.prior == "orthogonal":
-            return OrthogonalPrior.make(data.rank, noise)
-        if self.prior == "spectral":
-            return SpectralPrior.make(data.rank, noise, int(self.num_reflections))
-        pairs = isinstance(basis, RandomFourierBasis)
-        groups = np.arange(basis.num_basis) // 2 if pairs else None
-        return DiagonalPrior.make(basis.num_basis, noise, groups=groups)
-
-    def _kernel_prior(self, features: Features) -> WeightPrior:
-        basis, kernel, noise = features.basis, features.kernel, features.noise_variance
-        if isinstance(basis, KernelColumnBasis):
-            return KernelPrior.make(kernel, noise, basis.inputs, np.asarray(basis.transform))
-        if isinstance(basis, LaplaceEigenfunctionBasis):
-            return KernelPrior.make(kernel, noise, basis.frequencies)
-        # features are made in `dtype`, and their frequencies are drawn in it
-        with precision(self.dtype):
-            frequencies, _ = basis.spectrum(
-                jnp.arange(basis.num_pairs), self.standardizer_.d, np.dtype(self.dtype)
-            )
-        waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
-        return KernelPrior.make(kernel, noise, waves)
 
     @property
     def weights_(self) -> np.ndarray:

@@ -8,34 +8,27 @@ standard normals. Entry 0 is the logarithm of the noise variance (section 5.2.4)
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import precision
 from vastgp.kernels import Kernel
-from vastgp.kernels.spectral import log_spectral_density
 from vastgp.objectives.reweighted_evidence import (
     EvidenceData,
-    covariance_evidence,
     diagonal_evidence,
     orthogonal_evidence,
+    reflect,
     spectral_evidence,
 )
 from vastgp.objectives.weight_posteriors import (
-    covariance_weights,
     diagonal_weights,
     orthonormal_weights,
 )
 
-# Hyper-prior variance of a kernel's hyperparameters, relative to their squared mode: within a factor of two or so.
-_KERNEL_VARIANCE = 4.0
-# Logarithms of a kernel's hyperparameters may move so far: a factor of about a thousand.
-_KERNEL_ROOM = 7.0
 # Largest noise variance of a search, for a target of unit variance.
 _MOST_NOISE = 10.0
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -62,6 +55,31 @@ def log_normal(mode: Any, variance: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(np.log(mode) + squared), np.asarray(np.sqrt(squared))
 
 
+class OnData(NamedTuple):
+    """Prior covariance ``E diag(variances) E^T`` of the coordinates ``U^T f``, ``U`` the left singular vectors.
+
+    Attributes
+    ----------
+    variances : Array of shape (rank,)
+    into, back : callable
+        ``E^T v`` and ``E v`` of a vector.
+    """
+
+    variances: Any
+    into: Callable[[Array], Array]
+    back: Callable[[Array], Array]
+
+
+def turned_by(covariance: Float[Array, "k k"]) -> OnData:
+    """Return what a covariance matrix of the coordinates says, in O(rank^3)."""
+    variances, E = jnp.linalg.eigh(0.5 * (covariance + covariance.T))
+    return OnData(jnp.maximum(variances, 0.0), lambda v: E.T @ v, lambda v: E @ v)
+
+
+def _as_they_are(variances: Array) -> OnData:
+    return OnData(variances, lambda v: v, lambda v: v)
+
+
 class WeightPrior(eqx.Module):
     """A family of priors ``w ~ N(0, C(theta))`` of the weights.
 
@@ -82,6 +100,10 @@ class WeightPrior(eqx.Module):
     @abc.abstractmethod
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         """Return ``log p(y | theta)``."""
+
+    @abc.abstractmethod
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        """Return the prior of the function at the rows: that of its coordinates in the left singular vectors."""
 
     @abc.abstractmethod
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,6 +178,10 @@ class DiagonalPrior(WeightPrior):
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         return diagonal_evidence(data, theta[1:][jnp.asarray(self.groups)], theta[0])
 
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        half = data.factor * jnp.exp(0.5 * theta[1:][jnp.asarray(self.groups)])[:, None]
+        return turned_by(half.T @ half)
+
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return diagonal_weights(data, theta[1:][np.asarray(self.groups)], theta[0])
 
@@ -189,6 +215,9 @@ class OrthogonalPrior(WeightPrior):
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         return orthogonal_evidence(data, theta[1:], theta[0])
 
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        return _as_they_are(data.values**2 * jnp.exp(theta[1:]))
+
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return orthonormal_weights(data, theta[1:], theta[0], np.zeros((0, data.rank)))
 
@@ -211,6 +240,9 @@ class ScalePrior(WeightPrior):
 
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         return orthogonal_evidence(data, jnp.broadcast_to(theta[1], (data.rank,)), theta[0])
+
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        return _as_they_are(data.values**2 * jnp.exp(theta[1]))
 
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mirrors = np.zeros((0, data.rank))
@@ -260,6 +292,11 @@ class SpectralPrior(WeightPrior):
         scales, mirrors = self._split(theta)
         return spectral_evidence(data, mirrors, scales, theta[0])
 
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        scales, mirrors = self._split(theta)
+        variances = data.values**2 * jnp.exp(scales)
+        return OnData(variances, lambda v: reflect(mirrors, v), lambda v: reflect(mirrors[::-1], v))
+
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scales, mirrors = self._split(theta)
         return orthonormal_weights(data, scales, theta[0], mirrors)
@@ -287,104 +324,6 @@ class SpectralPrior(WeightPrior):
         return theta
 
 
-class KernelPrior(WeightPrior):
-    """The weights' prior is a kernel's: its hyperparameters are learned, and the functions stay.
-
-    For waves (random Fourier features, Laplace eigenfunctions) made for a kernel ``k_1``, weights of variance
-    ``s_2(omega_i) / s_1(omega_i)`` make the kernel ``k_2`` instead (Theorem 5.1): ``C`` is diagonal. For an
-    interpolant between points, ``C = L^-1 K_2(Z, Z) L^-T`` (section 5.3.3). Either is O(m^3).
-
-    Attributes
-    ----------
-    kernel : Kernel
-        ``k_1``, for which ``C = I``.
-    places : ndarray
-        Frequencies of shape (m, d), or points ``Z`` of shape (m, d).
-    whitening : ndarray of shape (m, m), or None
-        ``L^-T`` for an interpolant; None for waves.
-    """
-
-    kernel: Kernel
-    places: Any
-    whitening: Any
-
-    @classmethod
-    def make(
-        cls,
-        kernel: Kernel,
-        noise: float,
-        places: np.ndarray,
-        whitening: np.ndarray | None = None,
-        *,
-        noise_variance: float = 0.04,
-    ) -> KernelPrior:
-        """Return the prior whose hyper-priors have their modes at the kernel's own hyperparameters."""
-        leaves = _flat_logs(kernel)
-        noise_centre, noise_spread = log_normal(noise, noise_variance)
-        _, spread = log_normal(1.0, _KERNEL_VARIANCE)
-        centre = np.concatenate([[noise_centre], leaves + spread**2])
-        spreads = np.concatenate([[noise_spread], np.full(len(leaves), spread)])
-        if whitening is None:  # refuses kernels without a density
-            with precision("float64"):
-                log_spectral_density(kernel, jnp.asarray(places[:1]))
-        kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
-        return cls(centre, spreads, kernel, places, whitening)
-
-    def _kernel(self, theta: Any) -> Kernel:
-        leaves, structure = jax.tree.flatten(self.kernel)
-        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
-        parts = jnp.split(jnp.exp(theta[1:]), ends)
-        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-        return jax.tree.unflatten(structure, shaped)
-
-    def _log_variances(self, theta: Any) -> Array:
-        places = jnp.asarray(self.places)
-        own = log_spectral_density(self.kernel, places)
-        # beyond e^100 a function had no place in the first prior, and its features say nothing: more would overflow
-        return jnp.minimum(log_spectral_density(self._kernel(theta), places) - own, 100.0)
-
-    def _covariance(self, theta: Any) -> Array:
-        places, whitening = jnp.asarray(self.places), jnp.asarray(self.whitening)
-        return whitening.T @ self._kernel(theta)(places, places) @ whitening
-
-    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
-        if self.whitening is None:
-            return diagonal_evidence(data, self._log_variances(theta), theta[0])
-        return covariance_evidence(data, self._covariance(theta), theta[0])
-
-    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with precision("float64"):
-            given = jnp.asarray(theta)
-            if self.whitening is None:
-                log_variances = np.asarray(self._log_variances(given))
-                return diagonal_weights(data, log_variances, theta[0])
-            return covariance_weights(data, np.asarray(self._covariance(given)), theta[0])
-
-    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        names = _leaf_names(self.kernel)
-        found = {"noise_variance": np.exp(theta[..., 0])}
-        first = 1
-        for name, leaf in zip(names, jax.tree.leaves(self.kernel), strict=True):
-            values = np.exp(theta[..., first : first + leaf.size])
-            found[name] = values.reshape(*theta.shape[:-1], *leaf.shape)
-            first += leaf.size
-        return found
-
-    def scale(self, data: EvidenceData) -> np.ndarray:
-        rough = super().scale(data)
-        return np.concatenate([rough[:1], 0.3 * rough[1:]])
-
-    def bounds(self, noise_floor: float) -> tuple[np.ndarray, np.ndarray]:
-        lower, upper = super().bounds(noise_floor)
-        own = np.asarray(self.centre)[1:] - np.asarray(self.spread)[1:] ** 2
-        lower[1:], upper[1:] = own - _KERNEL_ROOM, own + _KERNEL_ROOM
-        return lower, upper
-
-    def kernel_at(self, theta: np.ndarray) -> Kernel:
-        with precision("float64"):
-            return jax.tree.map(np.asarray, self._kernel(jnp.asarray(theta)))
-
-
 def _noise_and(
     noise: float, noise_variance: float, mode: float, variance: float, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -394,14 +333,3 @@ def _noise_and(
         np.concatenate([[noise_centre], np.full(count, centre)]),
         np.concatenate([[noise_spread], np.full(count, spread)]),
     )
-
-
-def _flat_logs(kernel: Kernel) -> np.ndarray:
-    return np.concatenate(
-        [np.log(np.asarray(leaf, np.float64)).ravel() for leaf in jax.tree.leaves(kernel)]
-    )
-
-
-def _leaf_names(kernel: Kernel) -> list[str]:
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
-    return [jax.tree_util.keystr(path).lstrip(".") for path in paths]

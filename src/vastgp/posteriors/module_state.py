@@ -12,10 +12,10 @@ from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.data.archive import above, below
 from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.objectives.kernel_weight_prior import KernelPrior
 from vastgp.objectives.reweighted_evidence import EvidenceData
 from vastgp.objectives.weight_priors import (
     DiagonalPrior,
-    KernelPrior,
     OrthogonalPrior,
     ScalePrior,
     SpectralPrior,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -39,6 +40,8 @@ class WeightMixture:
         Of the weights.
     moments : (ndarray of shape (m,), ndarray of shape (m, k)), optional
         Mean and a factor of the covariance of the mixture, where they are known.
+    coordinates : ndarray of shape (T, rank), optional
+        ``U^T z`` of the latent values of every component, where each has its own.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class WeightMixture:
         theta: np.ndarray,
         prior_mean: np.ndarray,
         moments: tuple[np.ndarray, np.ndarray] | None = None,
+        coordinates: np.ndarray | None = None,
     ) -> None:
         self.basis, self.prior, self.data = basis, prior, data
+        self.coordinates = coordinates
         self.theta, self.prior_mean = theta, prior_mean
         self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(theta)
         self.mean_weights, self.factor = moments or self._moments()
@@ -69,11 +74,19 @@ class WeightMixture:
         """Return mean and covariance of the weights given one draw of the hyperparameters."""
         found = self._kept[number]
         if found is None:
-            mean, covariance = self.prior.weights(self.data, self.theta[number])
+            mean, covariance = self.prior.weights(self._data_of(number), self.theta[number])
             found = (mean + self.prior_mean, covariance)
             if covariance.size * self.num_components <= _MOST_KEPT:
                 self._kept[number] = found
         return found
+
+    def _data_of(self, number: int) -> EvidenceData:
+        if self.coordinates is None:
+            return self.data
+        q = self.coordinates[number]
+        # weights do not depend on what no weights explain
+        target = np.asarray(self.data.factor) @ q
+        return replace(self.data, projected=q, target=target)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         means, total = [], np.zeros(())

@@ -32,6 +32,8 @@ class Chains:
         Steps done by every chain after the warm-up.
     reason : str
     history : History
+    coordinates : ndarray of shape (chains, draws, rank), optional
+        ``U^T z`` of latent values ``z``, where these are drawn too.
     """
 
     theta: np.ndarray
@@ -44,6 +46,7 @@ class Chains:
     num_steps: int
     reason: str
     history: History = field(repr=False)
+    coordinates: np.ndarray | None = field(default=None, repr=False)
 
 
 def import_blackjax() -> Any:

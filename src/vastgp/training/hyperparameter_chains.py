@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -114,7 +114,14 @@ def run_chains(
     on_chunk : callable, optional
         Called with the share of the work that is done.
     """
-    runner = _Runner(target, starts, np.asarray(scale, np.float64), plan, seed)
+    return run_steps(Runner(target, starts, scale, plan, seed), max_seconds, on_chunk)
+
+
+def run_steps(
+    runner: Runner, max_seconds: float | None, on_chunk: Callable[[float], None] | None
+) -> Chains:
+    """Do the warm-up and the steps of some chains; see `run_chains`."""
+    plan = runner.plan
     began = time.perf_counter()
     chunks = [plan.num_warmup // CHUNK, plan.num_steps // CHUNK]
     history, kept = History(), []
@@ -174,10 +181,11 @@ class _Chunk:
     log_density: np.ndarray
     acceptance: np.ndarray
     diverging: np.ndarray
+    coordinates: np.ndarray | None = None
 
 
-class _Runner:
-    """Chains between two compiled calls: positions, step sizes and the scale."""
+class Runner:
+    """Chains between two compiled calls: positions, step sizes and the scale; see `run_chains` for the arguments."""
 
     def __init__(
         self,
@@ -189,7 +197,7 @@ class _Runner:
     ) -> None:
         import_blackjax()
         self.target = jax.tree.map(jnp.asarray, target)
-        self.plan, self.scale = plan, scale
+        self.plan, self.scale = plan, np.asarray(scale, np.float64)
         self.theta = jnp.asarray(starts)
         init, _, self._final = _step_size_adaptation(plan.sampler)
         first = 0.5 * len(scale) ** (-1 / 3 if plan.sampler == "mala" else -1 / 4)
@@ -200,24 +208,24 @@ class _Runner:
         self._adapted = False
         self._window: list[np.ndarray] = []
 
+    def chunk(self, keys: Array, scale: Array, adapt: Array) -> tuple:
+        """Do `CHUNK` steps of all chains: positions, step-size states, and the fields of a `_Chunk`."""
+        shared = self.target, self.plan.sampler, adapt, scale
+        own = keys, self.theta, self.steps, self.step_size
+        if not self.target.factorises:
+            return _advance_all(*shared, own)
+        every = [
+            _advance(*shared, jax.tree.map(lambda leaf, i=i: leaf[i], own))
+            for i in range(len(self.theta))
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *every)
+
     def advance(self, *, adapt: bool) -> _Chunk:
         keys = jax.random.split(jax.random.fold_in(self.key, self.done), len(self.theta))
-        scale, adapting = jnp.asarray(self.scale), jnp.asarray(adapt)
-        if self.target.factorises:
-            every = [
-                _advance(
-                    self.target, self.plan.sampler, adapting, keys[i], self.theta[i], scale,
-                    jax.tree.map(lambda leaf, i=i: leaf[i], self.steps), self.step_size[i],
-                )
-                for i in range(len(self.theta))
-            ]  # fmt: skip
-            result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *every)
-        else:
-            result = _advance_all(
-                self.target, self.plan.sampler, adapting, keys, self.theta, scale, self.steps, self.step_size
-            )  # fmt: skip
         found: list[Any]
-        self.theta, self.steps, *found = result
+        self.theta, self.steps, *found = self.chunk(
+            keys, jnp.asarray(self.scale), jnp.asarray(adapt)
+        )
         self.done += 1
         arrays = [np.asarray(array) for array in found]
         self.mean_log_density, self.mean_acceptance = map(float, map(np.mean, arrays[1:3]))
@@ -273,41 +281,56 @@ def _step_size_adaptation(sampler: str) -> tuple[Any, Any, Any]:
     return dual_averaging_adaptation(_TARGET_ACCEPTANCE[sampler])
 
 
-def _advance_chain(
-    target: HyperPosterior,
-    sampler: str,
-    adapt: Bool[Array, ""],
-    key: Array,
-    theta: Float[Array, " D"],
-    scale: Float[Array, " D"],
-    steps: Any,
-    step_size: Array,
-) -> tuple:
-    """Do `CHUNK` steps of one chain, in coordinates divided by the scale."""
-    blackjax = import_blackjax()
-    algorithm = getattr(blackjax, sampler)
-    kernel = algorithm.build_kernel()
+def transition(
+    sampler: str, log_density: Callable[[Array], Array], key: Array, state: Any, size: Array
+) -> tuple[Any, Array, Array]:
+    """Do one step: the state after it, how likely it was to be accepted, and whether its trajectory diverged."""
+    kernel = getattr(import_blackjax(), sampler).build_kernel()
+    if sampler == "nuts":
+        mass = jnp.ones_like(state.position)
+        state, info = kernel(key, state, log_density, size, mass, _MOST_DOUBLINGS)
+        diverging = info.is_divergent
+    else:
+        state, info = kernel(key, state, log_density, size)
+        diverging = jnp.zeros((), bool)
+    acceptance = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
+    return state, acceptance, diverging
+
+
+def begin(sampler: str, log_density: Callable[[Array], Array], position: Array) -> Any:
+    """Return a sampler's state at a position."""
+    return getattr(import_blackjax(), sampler).init(position, log_density)
+
+
+def adapted(
+    sampler: str, adapt: Bool[Array, ""], steps: Any, step_size: Array
+) -> tuple[Array, Callable[[Any, Array], Any]]:
+    """Return the size of the next step, and what updates the states of the adaptation after it."""
     _, update, _ = _step_size_adaptation(sampler)
+
+    def after(steps: Any, acceptance: Array) -> Any:
+        return jax.tree.map(partial(jnp.where, adapt), update(steps, acceptance), steps)
+
+    return jnp.where(adapt, jnp.exp(steps.log_step_size), step_size), after
+
+
+def _advance_chain(
+    target: HyperPosterior, sampler: str, adapt: Bool[Array, ""], scale: Float[Array, " D"], own: tuple
+) -> tuple:  # fmt: skip
+    """Do `CHUNK` steps of one chain, in coordinates divided by the scale."""
+    key, theta, steps, step_size = own
 
     def log_density(z: Array) -> Array:
         return target(z * scale)
 
     def step(carry: tuple, key: Array) -> tuple:
         state, steps = carry
-        size = jnp.where(adapt, jnp.exp(steps.log_step_size), step_size)
-        if sampler == "nuts":
-            state, info = kernel(
-                key, state, log_density, size, jnp.ones_like(theta), _MOST_DOUBLINGS
-            )
-            diverging = info.is_divergent
-        else:
-            state, info = kernel(key, state, log_density, size)
-            diverging = jnp.zeros((), bool)
-        acceptance = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
-        steps = jax.tree.map(partial(jnp.where, adapt), update(steps, acceptance), steps)
-        return (state, steps), (state.position * scale, state.logdensity, acceptance, diverging)
+        size, after = adapted(sampler, adapt, steps, step_size)
+        state, acceptance, diverging = transition(sampler, log_density, key, state, size)
+        seen = state.position * scale, state.logdensity, acceptance, diverging
+        return (state, after(steps, acceptance)), seen
 
-    state = algorithm.init(theta / scale, log_density)
+    state = begin(sampler, log_density, theta / scale)
     found: tuple
     (state, steps), found = jax.lax.scan(step, (state, steps), jax.random.split(key, CHUNK))
     return state.position * scale, steps, *found
@@ -318,27 +341,21 @@ _advance = eqx.filter_jit(_advance_chain)
 
 @eqx.filter_jit
 def _advance_all(
-    target: HyperPosterior, sampler: str, adapt: Bool[Array, ""],
-    keys: Array, theta: Array, scale: Array, steps: Any, step_size: Array,
+    target: HyperPosterior, sampler: str, adapt: Bool[Array, ""], scale: Array, own: tuple
 ) -> tuple:  # fmt: skip
     """Do `CHUNK` steps of all chains as one batch."""
-    return jax.vmap(
-        lambda key, theta, steps, size: _advance_chain(
-            target, sampler, adapt, key, theta, scale, steps, size
-        )
-    )(keys, theta, steps, step_size)
+    return jax.vmap(lambda own: _advance_chain(target, sampler, adapt, scale, own))(own)
 
 
-def _collect(kept: list[_Chunk], runner: _Runner, reason: str, history: History) -> Chains:
-    joined = [
-        np.concatenate([getattr(chunk, name) for chunk in kept], axis=1)
-        for name in ("theta", "log_density", "acceptance", "diverging")
-    ]
+def _collect(kept: list[_Chunk], runner: Runner, reason: str, history: History) -> Chains:
+    names = [field.name for field in fields(_Chunk) if getattr(kept[0], field.name) is not None]
+    joined = [np.concatenate([getattr(chunk, name) for chunk in kept], axis=1) for name in names]
     if joined[0].shape[1] == 0:  # time was up before the first draw that was to be kept
         joined = [np.asarray(array)[:, None] for array in runner.last()]
     r_hat, ess = diagnose(joined[0])
     step_size = np.asarray(runner.step_size)
-    theta, log_density, acceptance, diverging = joined
+    theta, log_density, acceptance, diverging, *rest = joined
     return Chains(
-        theta, log_density, acceptance, diverging, r_hat, ess, step_size, runner.kept_steps, reason, history
+        theta, log_density, acceptance, diverging, r_hat, ess, step_size, runner.kept_steps, reason, history,
+        *rest,
     )  # fmt: skip

@@ -12,11 +12,11 @@ from scipy.stats import lognorm
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.kernels import RBF, Matern32, RationalQuadratic
+from vastgp.objectives.kernel_weight_prior import KernelPrior
 from vastgp.objectives.reweighted_evidence import prepare, reflect
 from vastgp.objectives.sufficient_statistics import SufficientStatistics, feature_matrix
 from vastgp.objectives.weight_priors import (
     DiagonalPrior,
-    KernelPrior,
     OrthogonalPrior,
     ScalePrior,
     SpectralPrior,

@@ -1,0 +1,93 @@
+"""`ReweightedBasisClassifier`: promises of every classifier, beside another method, latent values in the file."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import vastgp
+from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
+from vastgp import ReweightedBasisClassifier, TSVGPClassifier
+
+# few functions, a draw in ten kept: an answer of a few seconds that has mixed
+QUICK = {"kernel": "rbf", "num_basis": 15, "num_warmup": 500, "num_steps": 8000, "thin": 20}
+
+
+@parametrize_with_checks(
+    [ReweightedBasisClassifier("rbf", 10, num_chains=2, num_warmup=100, num_steps=400, thin=2)],
+    expected_failed_checks=lambda _: AVERAGED,
+)
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+class TestReweightedClassifier(ClassifierConformance):
+    # chains end after so many steps
+    lacks = ("max_iter", "tol")
+
+    def make(self, **params):
+        return ReweightedBasisClassifier(**(QUICK | params))
+
+    def test_order_of_the_rows_and_of_the_labels(self, data, new_X):
+        # chains see other random numbers then: equal within their error
+        X, y = data
+        model = self.make().fit(X, y)
+        swapped = self.make().fit(X, np.where(y == "wet", "a dry", "b wet"))
+        error = model.predict_proba(new_X)[:, 1] - swapped.predict_proba(new_X)[:, 0]
+        assert np.max(np.abs(error)) < 0.05
+
+
+@pytest.mark.parametrize("prior", ["orthogonal", "spectral", "diagonal", "kernel"])
+def test_probabilities_are_near_those_of_the_variational_approximation(prior):
+    X, y = small_classes(150)
+    params = QUICK | {"num_basis": 25, "num_steps": 4000, "thin": 10}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = ReweightedBasisClassifier(**params, prior=prior).fit(X, y)
+    other = TSVGPClassifier("rbf", 25, link="probit").fit(X, y)
+    new_X, new_y = small_classes(400, seed=5)
+    difference = model.predict_proba(new_X) - other.predict_proba(new_X)
+    assert np.mean(np.abs(difference)) < 0.07
+    ours, theirs = (-each.log_predictive_density(new_X, new_y).mean() for each in (model, other))
+    assert ours < theirs + 0.05
+
+
+def test_draws_come_back_from_a_file_with_their_latent_values(tmp_path):
+    X, y = small_classes(80)
+    model = ReweightedBasisClassifier(**QUICK, basis="laplace").fit(X, y)
+    assert model._predictor.coordinates.shape == (50, model._target.data.rank)
+    assert np.all(model.draws_["theta"][..., 0] == 0.0)
+    model.save(tmp_path / "model.vastgp")
+    again = vastgp.load(tmp_path / "model.vastgp")
+    np.testing.assert_array_equal(
+        again.sample_y(X, 20, random_state=3), model.sample_y(X, 20, random_state=3)
+    )
+    assert again.r_hat_ == model.r_hat_ and again.ess_ == model.ess_
+
+
+def test_few_rows_a_step_reach_the_same_posterior():
+    X, y = small_classes(200)
+    few = ReweightedBasisClassifier(**(QUICK | {"num_steps": 20_000}), rows_per_step=20).fit(X, y)
+    every = ReweightedBasisClassifier(**QUICK).fit(X, y)
+    new_X, _ = small_classes(100, seed=5)
+    assert np.mean(np.abs(few.predict_proba(new_X) - every.predict_proba(new_X))) < 0.02
+
+
+def test_bad_requests_are_named(monkeypatch):
+    X, y = small_classes(30)
+    with pytest.raises(ValueError, match=r"y holds 3 classes. Wrap .*OneVsRestClassifier"):
+        ReweightedBasisClassifier().fit(X, np.arange(30) % 3)
+    with pytest.raises(ValueError, match=r"rows_per_step must be .*received 0"):
+        ReweightedBasisClassifier(rows_per_step=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"prior='kernel' and basis='relevance'"):
+        ReweightedBasisClassifier(basis="relevance", prior="kernel").fit(X, y)
+    monkeypatch.setitem(sys.modules, "blackjax", None)
+    with pytest.raises(ImportError, match=r"pip install vastgp\[mcmc\]"):
+        ReweightedBasisClassifier().fit(X, y)
