@@ -19,7 +19,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from table import RESULTS, put, rows
-from vastgp import QSGPClassifier
+from vastgp import QSGPClassifier, ReweightedBasisClassifier
 from vastgp.metrics import classification_report
 
 OUT = RESULTS / "classification.jsonl"
@@ -55,6 +55,7 @@ def scikit_learn(X: np.ndarray, y: np.ndarray, ard: bool) -> Any:
 METHODS: dict[str, Any] = {
     "vastgp": lambda X, y: QSGPClassifier().fit(X, y),
     "vastgp-rbf": lambda X, y: QSGPClassifier("rbf").fit(X, y),
+    "chains": lambda X, y: ReweightedBasisClassifier().fit(X, y),
     "scikit-learn": lambda X, y: scikit_learn(X, y, ard=False),
     "scikit-learn-ard": lambda X, y: scikit_learn(X, y, ard=True),
 }
