@@ -24,6 +24,7 @@ from vastgp.posteriors.pathwise import PathwisePosterior
 from vastgp.training.block import solve_system, standardised
 from vastgp.training.distinct_rows import DistinctRows, merge_repeated
 from vastgp.training.iterative_learning import IterativeEvidence
+from vastgp.training.kernel_factors import FACTORS
 from vastgp.training.kernel_system import KernelSystem, choose_rank
 from vastgp.training.loop import LoopResult
 
@@ -77,7 +78,11 @@ class IterativeGPRegressor(EvidenceFits):
     num_samples : int, default 64
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
-        Pivots of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
+        Of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
+    preconditioner : {"auto", "pivots", "grid"}, default "auto"
+        What it is made of: kernel functions at rows that randomly pivoted Cholesky picks, or the leading eigenfunctions
+        of the kernel on a grid (Evans, section 4.3.3), for RBF and products of them. ``"auto"``: what leaves less of
+        the prior variance.
     max_iter : int, optional
         Most iterations of the final solution; None: 500.
     tol : float, default 0.05
@@ -139,6 +144,7 @@ class IterativeGPRegressor(EvidenceFits):
         num_probes: Any = 8,
         num_samples: Any = 64,
         rank: Any = None,
+        preconditioner: Any = "auto",
         max_iter: Any = None,
         tol: Any = 0.05,
         max_seconds: Any = None,
@@ -162,6 +168,7 @@ class IterativeGPRegressor(EvidenceFits):
         self.num_probes = num_probes
         self.num_samples = num_samples
         self.rank = rank
+        self.preconditioner = preconditioner
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
@@ -174,6 +181,7 @@ class IterativeGPRegressor(EvidenceFits):
     def _check_params(self) -> None:
         super()._check_params()
         check_choice("solver", self.solver, ("rr-cg", "cg"))
+        check_choice("preconditioner", self.preconditioner, FACTORS)
         check_positive("temperature", self.temperature)
         for name in ("learning_steps", "iterations", "num_probes", "num_samples"):
             check_positive(name, getattr(self, name), integer=True)
@@ -205,7 +213,7 @@ class IterativeGPRegressor(EvidenceFits):
         return_freed_memory()
         system = KernelSystem(
             kernel, float(likelihood.noise_variance), observed, basis,
-            num_samples=self.num_samples, seed=seed, rank=min(rank, n),
+            num_samples=self.num_samples, seed=seed, rank=min(rank, n), kind=self.preconditioner,
         )  # fmt: skip
         state, residuals, solved = solve_system(
             system,
@@ -244,6 +252,7 @@ class IterativeGPRegressor(EvidenceFits):
             rank=min(rank, n),
             seed=seed,
             dtype=self.dtype,
+            kind=self.preconditioner,
         )
         if estimate.law is not None:
             self.diagnosis_["truncation"] = {

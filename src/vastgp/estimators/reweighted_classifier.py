@@ -46,8 +46,8 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
     prior : {"kernel", "diagonal", "orthogonal", "spectral"}, default "orthogonal"
         See `ReweightedBasisRegressor`; a step takes O(m) with ``"orthogonal"``, O(m^3) with the first two.
     rows_per_step : int, default 500
-        Rows whose latent values a step renews, at most all. With ten times as many rows or more raise ``num_steps`` too,
-        so that all are renewed some thousand times.
+        Rows whose latent values a step renews, at most all. With ten times as many rows or more raise ``num_steps``,
+        too, so that all are renewed some thousand times.
     num_reflections, box_margin
         See `ReweightedBasisRegressor`.
     sampler : {"mala", "nuts"}, default "mala"

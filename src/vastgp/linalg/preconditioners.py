@@ -165,7 +165,7 @@ def landmark_factor(
     covariance: Callable[[Array, Array], Array],
     variance: float,
     X: Float[Array, "n d"],
-    landmarks: np.ndarray,
+    Z: Float[Array, "k d"],
 ) -> np.ndarray:
     """Return ``U`` of shape (k, n) with ``U^T U = K(X, Z) K(Z, Z)^-1 K(Z, X)`` for landmarks ``Z``.
 
@@ -176,11 +176,9 @@ def landmark_factor(
     variance : float
         Prior variance ``k(x, x)``.
     X : Array of shape (n, d)
-    landmarks : ndarray of int, shape (k,)
-        Row numbers.
+    Z : Array of shape (k, d)
     """
     dtype = np.dtype(X.dtype)
-    Z = X[landmarks]
     # In float64: the rounding of float32 alone would make this matrix indefinite. Landmarks may
     # coincide; a relative 1e-6 keeps the factor's inverse within what float32 rows can bear.
     with precision("float64"):
@@ -188,7 +186,7 @@ def landmark_factor(
         corner = np.array(covariance(wide, wide))
     corner[np.diag_indices_from(corner)] += 1e-6 * variance
     lower = scipy.linalg.cholesky(corner, lower=True, overwrite_a=True).astype(dtype)
-    rows = np.empty((len(X), len(landmarks)), dtype=dtype)
+    rows = np.empty((len(X), len(Z)), dtype=dtype)
     for start in range(0, len(X), _TILE):
         rows[start : start + _TILE] = covariance(X[start : start + _TILE], Z)
     (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (rows,))

@@ -192,7 +192,9 @@ class RowSystem:
         landmarks = generator.choice(len(self.X), rank, replace=False)
 
         def make(landmarks: np.ndarray) -> np.ndarray:
-            factor = landmark_factor(partial(kernel_matrix, kernel), variance, self.X, landmarks)
+            factor = landmark_factor(
+                partial(kernel_matrix, kernel), variance, self.X, self.X[landmarks]
+            )
             factor *= scale
             return factor
 

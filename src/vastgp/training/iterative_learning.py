@@ -50,8 +50,8 @@ class IterativeEvidence:
     temperature : float
         Of the truncation.
     num_probes : int
-    rank : int
-        Of the preconditioner.
+    rank, kind
+        Of the preconditioner, see `kernel_preconditioner`.
     seed : int
     dtype : str
     """
@@ -67,8 +67,10 @@ class IterativeEvidence:
         rank: int,
         seed: int,
         dtype: str,
+        kind: str = "auto",
     ) -> None:
         self.observed, self.rank, self.seed, self.dtype = observed, rank, seed, dtype
+        self.kind = kind
         self.num_probes = num_probes
         n = len(observed.y)
         self._key = typed_key(seed_key(seed))
@@ -130,7 +132,12 @@ class IterativeEvidence:
         if self._kept is None or not _same(self._kept[0], anchor):
             kernel, likelihood = anchor
             made = kernel_preconditioner(
-                kernel, float(likelihood.noise_variance), self.observed, self.rank, self.seed
+                kernel,
+                float(likelihood.noise_variance),
+                self.observed,
+                self.rank,
+                self.seed,
+                self.kind,
             )
             self._kept = (anchor, made)
         return self._kept[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.products import KernelMatrix
 from vastgp.linalg.cg import CGState
-from vastgp.linalg.pivots import pivot_rows
 from vastgp.linalg.preconditioners import (
     DensePreconditioner,
     LowRankPreconditioner,
@@ -25,11 +23,11 @@ from vastgp.linalg.preconditioners import (
     NoPreconditioner,
     Preconditioner,
     dense_preconditioner,
-    landmark_factor,
     low_rank_preconditioner,
 )
 from vastgp.training.block_systems import prior_draws
 from vastgp.training.distinct_rows import ObservedRows
+from vastgp.training.kernel_factors import low_rank_factor
 
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
 # on a core), and a solution by products often minutes where the noise is low.
@@ -39,11 +37,9 @@ _MOST_BYTES = 500_000_000
 # Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
 # matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
 _PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
-# Rows among which pivots are looked for.
-_CANDIDATES = 8192
 # Rounding of float32 products, relative to the noise, from which on vectors are float64, as in `block_systems`.
 _MOST_ROUNDING = 2.0
-_NOISE, _PIVOTS = 12, 13
+_NOISE = 12
 
 Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
 
@@ -72,42 +68,38 @@ def choose_rank(n: int, columns: int, itemsize: int) -> int:
 
 
 def kernel_preconditioner(
-    kernel: Kernel, noise_variance: float, observed: ObservedRows, rank: int, seed: int
+    kernel: Kernel,
+    noise_variance: float,
+    observed: ObservedRows,
+    rank: int,
+    seed: int,
+    kind: str = "auto",
 ) -> Drawable:
-    """Return an approximate inverse of `kernel_operator`, from a partial Cholesky factorisation.
+    """Return an approximate inverse of `kernel_operator`, from a factor of low rank.
 
     Parameters
     ----------
     kernel, noise_variance, observed
         As in `kernel_operator`.
     rank : int
-        Number of pivots; 0 for no preconditioner, ``n`` or more for the matrix itself.
-    seed : int
-        Of the pivots.
+        Of the factor; 0 for no preconditioner, ``n`` or more for the matrix itself.
+    seed, kind
+        See `low_rank_factor`.
     """
     X, scale = np.asarray(observed.X), np.sqrt(np.asarray(observed.weights, dtype=np.float64))
     scale = scale.astype(X.dtype)
     if rank == 0:
         return NoPreconditioner()
-    covariance = partial(kernel_matrix, kernel)
     if rank >= len(X):
-        gram = np.array(covariance(X, X))
+        gram = np.array(kernel_matrix(kernel, X, X))
         gram *= scale
         gram *= scale[:, None]
         return dense_preconditioner(
             gram.T, noise_variance
         )  # in the order of LAPACK, without a copy
-    generator = np.random.default_rng([seed, _PIVOTS])
-    count = min(len(X), max(_CANDIDATES, 2 * rank))
-    candidates = np.sort(generator.choice(len(X), count, replace=False))
-    variance = float(kernel.total_variance())
-
-    def between(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        return np.asarray(covariance(A, B))
-
-    pivots = pivot_rows(between, X[candidates], np.full(count, variance), rank, generator)
-    factor = landmark_factor(covariance, variance, jnp.asarray(X), candidates[pivots])
+    factor = low_rank_factor(kernel, X, rank, seed, kind)
     factor *= scale
+    variance = float(kernel.total_variance())
     return low_rank_preconditioner(factor, variance * scale**2, noise_variance)
 
 
@@ -127,7 +119,7 @@ class KernelSystem:
     num_samples : int
     seed : int
         Of the prior draws, the noise and the pivots.
-    rank : int
+    rank, kind
         Of the preconditioner, see `kernel_preconditioner`.
     """
 
@@ -141,6 +133,7 @@ class KernelSystem:
         num_samples: int,
         seed: int,
         rank: int,
+        kind: str = "auto",
     ) -> None:
         self.operator = kernel_operator(kernel, noise_variance, observed)
         X, scale = self.operator.X, self.operator.scale
@@ -151,7 +144,7 @@ class KernelSystem:
         targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
         self.right = targets.at[1:].add(noise.astype(X.dtype))
         self.precondition: Preconditioner = kernel_preconditioner(
-            kernel, noise_variance, observed, rank, seed
+            kernel, noise_variance, observed, rank, seed, kind
         )
         self.vector_dtype = str(X.dtype)
         if needs_wide_vectors(kernel, noise_variance, observed):
