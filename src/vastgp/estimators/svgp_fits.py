@@ -24,7 +24,9 @@ from vastgp.estimators.first_hyperparameters import (
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.estimators.weighted_classes import WeightedClassifier
-from vastgp.likelihoods import Likelihood
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.objectives.collapsed_bound import best_scales
 from vastgp.objectives.svgp_bound import SiteSums, coordinates, posterior_of
 from vastgp.posteriors.svgp import SVGPPosterior
 from vastgp.training.inducing_points import METHODS, select_inducing
@@ -34,6 +36,8 @@ from vastgp.training.svgp_passes import SVGPFit, SVGPOptions
 
 # Inducing points where `num_inducing` is left open, and rows that they are chosen from.
 _MOST_INDUCING, _CHOSEN_FROM = 512, 20_000
+# Rows that amplitude and noise of the start are scaled by.
+_SCALED_BY = 8192
 _MOST_STEPS, _MOST_PASSES, _MOST_PASSES_ALONE = 2000, 10, 100
 _TILE_ENTRIES = 2**21
 
@@ -154,6 +158,8 @@ class SVGPFits(BaseGP):
             chosen = np.sort(minibatch_indices(seed, 1, rows.n, most))
             X = self.standardizer_.transform_X(rows.take(chosen)[0])
             Z = select_inducing(self.inducing, kernel, X, count, seed)
+        if self.hyperparameters == "learn" and isinstance(likelihood, Gaussian):
+            kernel, likelihood = self._scaled(rows, kernel, likelihood, Z, seed)
         fit = fit_svgp(
             rows,
             self.standardizer_,
@@ -174,6 +180,20 @@ class SVGPFits(BaseGP):
         if fit.loop.reason != OUT_OF_TIME:
             finish_before(self, ".steps")
         return self._of(fit, options)
+
+    def _scaled(
+        self, rows: Rows, kernel: Kernel, likelihood: Gaussian, Z: np.ndarray, seed: int
+    ) -> tuple[Kernel, Gaussian]:
+        """Return amplitude and noise of highest bound with these inducing points, on some rows."""
+        chosen = np.sort(minibatch_indices(seed, 2, rows.n, min(rows.n, _SCALED_BY)))
+        X, y = rows.take(chosen)
+        assert y is not None
+        scaling = self.standardizer_
+        kernel, noise = best_scales(
+            kernel, float(likelihood.noise_variance), Z, scaling.transform_X(X), scaling.transform_y(y),
+            jitter=self.jitter, noise_floor=self.noise_floor,
+        )  # fmt: skip
+        return kernel, Gaussian(noise)
 
     def _of(self, fit: SVGPFit, options: SVGPOptions) -> Fit:
         with precision("float64"):
