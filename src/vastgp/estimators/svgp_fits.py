@@ -199,6 +199,11 @@ class SVGPFits(BaseGP):
         with precision("float64"):
             here = coordinates(fit.kernel, jnp.asarray(fit.Z), options.jitter)
             q = posterior_of(SiteSums(*map(jnp.asarray, fit.sums)))
+            if not (np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.root))):
+                raise FloatingPointError(
+                    f"the fit ended without a finite posterior, in {self.dtype}. Raise jitter or noise_floor, or set "
+                    "dtype='float64'."
+                )
             posterior = SVGPPosterior(
                 fit.kernel, fit.Z, *map(np.asarray, (here.inverse, q.mean, q.root))
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,7 @@ from vastgp.training.svgp_passes import (
     finish,
     padded_rows,
     run_passes,
+    seconds_of_a_pass,
 )
 from vastgp.training.svgp_steps import (
     Moments,
@@ -43,6 +45,7 @@ from vastgp.training.svgp_steps import (
     coordinates_of,
     e_step,
     m_step,
+    mended,
     start_optimizer,
     sums_of,
     sums_of_rows,
@@ -55,8 +58,9 @@ from vastgp.training.svgp_stop import CHUNK, no_gain
 _MOST_HALVINGS = 6
 # Natural-gradient steps on minibatches average over this many times the rows of a batch, at most and by their share.
 _LEAST_RATE, _RATE_PER_SHARE = 0.02, 5.0
-# Share of max_seconds that is kept for the passes over all rows.
-_FOR_PASSES = 0.2
+# Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of one pass and
+# some more.
+_FOR_PASSES, _MOST_FOR_PASSES, _LONGER = 0.2, 0.6, 1.3
 # Parameters on minibatches are averaged with weights that grow as the cube of the step, so that the last quarter of
 # the steps has two thirds of them (Shamir and Zhang 2013).
 _LATE = 3.0
@@ -169,7 +173,9 @@ def fit_svgp(
                 state,
                 max_iter=budget.max_iter,
                 chunk=CHUNK,
-                max_seconds=limit if adam or limit is None else (1.0 - _FOR_PASSES) * limit,
+                max_seconds=limit
+                if adam or limit is None
+                else trainer.seconds_of_steps(state, limit),
                 checkpoint=budget.checkpoints("" if adam else ".steps"),
                 should_stop=stop,
                 label="inducing points",
@@ -232,6 +238,15 @@ class _Trainer:
             q = Moments.prior(functions, jnp.eye(len(Z), dtype=dtype) if whiten else here.lower)
             optimizer = (optimizer, start_optimizer(q))
         return State(params, here, q, optimizer, params, np.int64(0), np.int64(0))
+
+    def seconds_of_steps(self, state: State, limit: float) -> float:
+        """Return how much of a budget is for steps; the passes are worth more than the last of them."""
+        if self.options.untied:
+            return (1.0 - _FOR_PASSES) * limit
+        params, sums = state.params, state.q
+        of_pass = seconds_of_a_pass(self.rows, self.standardizer, params, sums, self.options)
+        kept = min(max(_LONGER * of_pass, _FOR_PASSES * limit), _MOST_FOR_PASSES * limit)
+        return limit - kept
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:
@@ -301,13 +316,18 @@ class _Trainer:
         rate = self.rate if self.full else max(self.rate, 1.0 / (1.0 + int(state.e_steps)))
         step = untied_e_step if self.options.untied else e_step
 
-        def attempt(share: float) -> tuple[State, Any, Any]:
+        def attempt_from(state: State, share: float) -> tuple[State, Any, Any]:
             q, value, good = step(
                 state.params, state.here, state.q, rows, jnp.asarray(share * rate, self.dtype)
             )
             return state._replace(q=q, e_steps=state.e_steps + 1), value, good
 
-        return self._shortened("E-step", attempt)
+        found, value, good = attempt_from(state, 1.0)
+        if bool(good):
+            return found, float(value)
+        if isinstance(state.q, SiteSums):
+            state = state._replace(q=mended(state.q), damped=state.damped + 1)
+        return self._shortened("E-step", partial(attempt_from, state))
 
     def _m_step(self, state: State, rows: Rows) -> tuple[State, float]:
         options = self.options
@@ -348,9 +368,9 @@ class _Trainer:
     ) -> tuple[State, float]:
         """Take a step, or as much of it as leaves a posterior."""
         for halvings in range(_MOST_HALVINGS):
-            state, value, good = attempt(0.5**halvings)
+            found, value, good = attempt(0.5**halvings)
             if bool(good):
-                return state._replace(damped=state.damped + halvings), float(value)
+                return found._replace(damped=found.damped + halvings), float(value)
         raise FloatingPointError(
             f"an {what} gave no finite posterior, however short it was made, in {self.dtype}. Raise jitter or "
             "noise_floor, lower learning_rate, or set dtype='float64'."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from vastgp.objectives.svgp_bound import (
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
-from vastgp.training.svgp_steps import Params, coordinates_of, tile_sums
+from vastgp.training.svgp_steps import Params, coordinates_of, mended, tile_sums
 
 # Rows of a tile of a pass; batches are padded to a multiple of _PAD, so that sizes share compiled code.
 _TILE, _PAD = 4096, 64
@@ -206,6 +207,30 @@ class _Passes:
         )
 
 
+def _sound(sums: SiteSums) -> SiteSums:
+    """Return sums that have a posterior: those of single precision may have none, see `mended`."""
+    with precision("float64"):
+        root = posterior_of(as_dtype(sums, np.float64)).root
+    return sums if bool(jnp.all(jnp.isfinite(root))) else mended(sums)
+
+
+def seconds_of_a_pass(
+    rows: DataRows, standardizer: Standardizer, params: Params, sums: SiteSums, options: SVGPOptions
+) -> float:
+    """Return about how long a pass over all rows takes: the time of a tile, times their number."""
+    with precision("float64"):
+        params, sums = as_dtype((params, sums), np.float64)
+        _, q = _posterior(params.positive()[1], sums)
+        here = coordinates_of(params, options.jitter)
+        X, y = rows.take(np.arange(min(rows.n, _TILE)))
+        assert y is not None
+        tile = padded_rows(standardizer.transform_X(X), standardizer.transform_y(y), 1.0, "float64")
+        jax.block_until_ready(tile_sums(params, here, q, tile))
+        began = time.perf_counter()
+        jax.block_until_ready(tile_sums(params, here, q, tile))
+    return (time.perf_counter() - began) * rows.n / len(X)
+
+
 @jax.jit
 def _posterior(likelihood: Likelihood, sums: SiteSums) -> tuple[SiteSums, Whitened]:
     return posterior_under(likelihood, sums)
@@ -249,6 +274,8 @@ def run_passes(
     """
     if trained and max_seconds is not None and max_seconds <= 0.0:
         return finish(params, sums, np.nan, loop, damped, 0)
+    repaired = _sound(sums)
+    damped, sums = damped + int(repaired is not sums), repaired
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
         passes = _Passes(rows, standardizer, params, options, _FINER * tol * rows.n)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float
 
@@ -129,6 +130,23 @@ def e_step(
     found = sums.toward(better, rate)
     bound = fit - q.divergence()
     return found, bound, _finite(bound, found)
+
+
+def mended(sums: SiteSums) -> SiteSums:
+    """Return sums whose precision has no negative eigenvalue, on the host.
+
+    In single precision a change of coordinates (see `held`) can leave some where sums over millions of rows are far
+    above one: rounding errors of their largest eigenvalues.
+    """
+    precision = np.asarray(sums.precision, np.float64)
+    if not np.all(np.isfinite(precision)):
+        return sums
+    values, vectors = np.linalg.eigh(0.5 * (precision + np.swapaxes(precision, 1, 2)))
+    # what single precision tells from zero
+    least = np.finfo(sums.precision.dtype).eps * values.shape[1] * values[:, -1:]
+    values = np.maximum(values, np.maximum(least, 0.0))
+    found = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return sums._replace(precision=jnp.asarray(found, sums.precision.dtype))
 
 
 @partial(jax.jit, static_argnames=("hold", "move"))
