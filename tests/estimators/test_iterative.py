@@ -161,3 +161,17 @@ def test_bad_arguments_are_refused(change, message):
 def test_a_kernel_without_variance_is_refused():
     with pytest.raises(ValueError, match=r"variance must be positive and finite, received 0\.0"):
         fixed(RBF(1.0, 0.0))
+
+
+def test_a_solution_that_rounding_makes_diverge_is_no_worse_than_the_prior():
+    # the variance is 10^8 noise variances: kernel entries of single precision are too coarse by far
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (1500, 3))
+    y = np.sin(3.0 * X[:, 0]) + 0.5 * X[:, 1]
+    kernel = RBF([3.0, 3.0, 3.0], 1e4 * np.var(y))
+    fixed = {"hyperparameters": "fixed", "noise_std": 1e-2 * np.std(y), "rank": 10}
+    with pytest.warns(ConvergenceWarning, match="residual"):
+        model = IterativeGPRegressor(kernel, num_samples=8, max_iter=150, **fixed).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.sqrt(np.mean((mean - y) ** 2)) < 1.1 * np.std(y)
+    assert np.mean(np.abs(mean - y) < 1.96 * std) > 0.9

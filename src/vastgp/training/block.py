@@ -36,6 +36,8 @@ from vastgp.training.loop import LoopResult, Stop, run_chunks
 _REPLACE_EVERY = 20
 # A recurrence that is further off than this from the true residual has lost its directions' conjugacy.
 _MOST_DRIFT = 0.1
+# An end whose error is so many times the least on the way (or NaN) is not used: that state is.
+_DIVERGED = 2.0
 # Replacements without progress before the fit gives up.
 _PATIENCE = 4
 
@@ -187,18 +189,27 @@ def solve_system(
 ) -> tuple[CGState, np.ndarray, LoopResult]:
     """Return the state of conjugate gradients when they have converged or must stop, and the errors of its columns.
 
+    Where rounding makes them diverge it is the best state seen, which may be the one that they began with.
+
     Parameters as in `fit_block`.
     """
     with precision(system.vector_dtype):
         state = begin(system, start)
+        first = _both_errors(system, state)
+        best: tuple[float, CGState] = (1.0, state)
 
-        def step_chunk(state: CGState, first: int, count: int) -> tuple[CGState, dict[str, Any]]:
-            for number in range(first, first + count):
+        def left(state: CGState) -> float:
+            return float(np.max(_both_errors(system, state) / np.maximum(first, 1e-300)))
+
+        def step_chunk(state: CGState, start: int, count: int) -> tuple[CGState, dict[str, Any]]:
+            nonlocal best
+            for number in range(start, start + count):
                 state = advance(system, state)
                 checked = (number + 1) % _REPLACE_EVERY == 0
                 if checked or worst_error(system, state) <= tol:
                     state = _replace_residual(system, state)
                     checked = True
+                    best = min(best, (left(state), state), key=lambda each: each[0])
             residuals = np.asarray(system.errors(state))
             return state, {
                 "objective": _objective(state, system.right),
@@ -218,6 +229,8 @@ def solve_system(
             label=label,
             verbose=verbose,
         )
+        if not loop.converged and not left(state) <= _DIVERGED * best[0]:
+            state = best[1]
         return state, np.asarray(system.errors(state)), loop
 
 
@@ -258,8 +271,12 @@ def _replace_residual(system: LinearSystem, state: CGState) -> CGState:
 
 def worst_error(system: LinearSystem, state: CGState) -> float:
     """Return the larger of the errors of the mean and of the samples, see `System.errors`."""
+    return float(np.max(_both_errors(system, state)))
+
+
+def _both_errors(system: LinearSystem, state: CGState) -> np.ndarray:
     values = np.asarray(system.errors(state))
-    return max(float(values[0]), _rms(values[1:]))
+    return np.array([values[0], _rms(values[1:])])
 
 
 def _rms(values: np.ndarray) -> float:
