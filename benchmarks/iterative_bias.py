@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-from table import RESULTS, put
+from table import RESULTS, put, rows
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.kernels import RBF
@@ -228,12 +230,20 @@ def plot(line: dict[str, Any]) -> None:
         axis.set_ylabel("learned lengthscale")
     for axis in axes.ravel():
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.legend(frameon=False)
+    for axis, key in zip(axes.ravel(), ("iterations",) * 3 + ("features",) * 3, strict=True):
+        toys = axis in (axes[0, 2], axes[1, 2])
+        axis.set_xticks((toy if toys else line)[key])
     figure.savefig(RESULTS / "iterative_bias.png", dpi=110)
 
 
 def main() -> None:
-    """Compute, write and draw."""
+    """Compute, write and draw; with ``--plot`` draw what was computed."""
+    if "--plot" in sys.argv:
+        plot(rows(OUT)[0])
+        return
     X, y = pol()
     kernel, noise = RBF(X.shape[1] ** 0.5), 0.02
     line = {
