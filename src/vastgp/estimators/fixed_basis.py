@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
-from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, grid_axes, seed_key
+from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, seed_key
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.grief import as_product, check_product
+from vastgp.estimators.grief import as_product, axes_of_rows, check_product
 from vastgp.estimators.reweighted_fits import Features, ReweightedFits
 from vastgp.kernels import Kernel, from_name
 from vastgp.kernels.spectral import log_spectral_density
@@ -96,12 +96,7 @@ class FixedBasis(ReweightedFits):
         return KernelColumnBasis.relevance(kernel, self._some_inputs(rows)), kernel
 
     def _grief(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        scaling = self.standardizer_
-        X = self._some_inputs(rows, 10_000)
-        limits = scaling.transform_X(np.stack(scaling.x_range))
-        constant = scaling.constant_features_
-        X[:, constant], limits[:, constant] = 0.0, 0.0
-        axes = grid_axes(X, _GRID_SIZE, limits=limits)
+        axes = axes_of_rows(self.standardizer_, self._some_inputs(rows, 10_000), _GRID_SIZE)
         kernel = as_product(kernel, rows.d)
         count = int(min(float(self._count()), math.prod(float(len(axis)) for axis in axes)))
         return GridEigenfunctionBasis.build(kernel, axes, count), kernel

@@ -13,7 +13,7 @@ from vastgp.bases.grid_eigenfunctions import (
     check_num_basis,
     grid_axes,
 )
-from vastgp.data import Rows
+from vastgp.data import Rows, Standardizer
 from vastgp.estimators.arguments import check_choice, check_positive
 from vastgp.estimators.reweighted_base import BaseReweightedRegressor
 from vastgp.estimators.reweighted_fits import Features
@@ -277,11 +277,7 @@ class GriefRegressor(BaseReweightedRegressor):
         size = min(rows.n, _GRID_ROWS)
         chosen = np.unique(np.linspace(0, rows.n - 1, size).astype(np.int64))
         X = scaling.transform_X(rows.take(chosen)[0])
-        limits = scaling.transform_X(np.stack(scaling.x_range))
-        constant = scaling.constant_features_
-        # what varies by rounding alone is one point
-        X[:, constant], limits[:, constant] = 0.0, 0.0
-        return grid_axes(X, int(self.grid_size), self.grid_placement, limits)
+        return axes_of_rows(scaling, X, int(self.grid_size), self.grid_placement)
 
     def _set_grid(self, basis: GridEigenfunctionBasis) -> None:
         self.num_eigenfunctions_, self.grid_shape_ = basis.num_basis, basis.sizes
@@ -311,6 +307,17 @@ class GriefRegressor(BaseReweightedRegressor):
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore_state(state, arrays)
         self._set_grid(self._features.basis)
+
+
+def axes_of_rows(
+    standardizer: Standardizer, X: np.ndarray, grid_size: int, placement: str = "even"
+) -> list[np.ndarray]:
+    """Return the inducing points of every input between the extremes of all rows, ``X`` being some of them."""
+    limits = standardizer.transform_X(np.stack(standardizer.x_range))
+    X, constant = X.copy(), standardizer.constant_features_
+    # what varies by rounding alone is one point
+    X[:, constant], limits[:, constant] = 0.0, 0.0
+    return grid_axes(X, grid_size, placement, limits)
 
 
 def check_product(kernel: Any, num_features: int) -> None:
