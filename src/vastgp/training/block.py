@@ -196,7 +196,8 @@ def solve_system(
     with precision(system.vector_dtype):
         state = begin(system, start)
         first = _both_errors(system, state)
-        best: tuple[float, CGState] = (1.0, state)
+        # its solution alone: a whole state would double the memory of the vectors
+        best: tuple[float, Array] = (1.0, state.solution)
 
         def left(state: CGState) -> float:
             return float(np.max(_both_errors(system, state) / np.maximum(first, 1e-300)))
@@ -209,7 +210,7 @@ def solve_system(
                 if checked or worst_error(system, state) <= tol:
                     state = _replace_residual(system, state)
                     checked = True
-                    best = min(best, (left(state), state), key=lambda each: each[0])
+                    best = min(best, (left(state), state.solution), key=lambda each: each[0])
             residuals = np.asarray(system.errors(state))
             return state, {
                 "objective": _objective(state, system.right),
@@ -230,7 +231,7 @@ def solve_system(
             verbose=verbose,
         )
         if not loop.converged and not left(state) <= _DIVERGED * best[0]:
-            state = best[1]
+            state = begin(system, best[1])
         return state, np.asarray(system.errors(state)), loop
 
 

@@ -212,13 +212,7 @@ class Runner:
         """Do `CHUNK` steps of all chains: positions, step-size states, and the fields of a `_Chunk`."""
         shared = self.target, self.plan.sampler, adapt, scale
         own = keys, self.theta, self.steps, self.step_size
-        if not self.target.factorises:
-            return _advance_all(*shared, own)
-        every = [
-            _advance(*shared, jax.tree.map(lambda leaf, i=i: leaf[i], own))
-            for i in range(len(self.theta))
-        ]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *every)
+        return on_all_chains(_advance_chain, shared, own, one_by_one=self.target.factorises)
 
     def advance(self, *, adapt: bool) -> _Chunk:
         keys = jax.random.split(jax.random.fold_in(self.key, self.done), len(self.theta))
@@ -336,15 +330,25 @@ def _advance_chain(
     return state.position * scale, steps, *found
 
 
-_advance = eqx.filter_jit(_advance_chain)
+def on_all_chains(
+    chain: Callable[..., tuple], shared: tuple, own: tuple, *, one_by_one: bool
+) -> tuple:
+    """Return ``chain(*shared, own)`` of all chains, as one batch or one by one; leaves of ``own`` have chains first."""
+    if not one_by_one:
+        return _as_batch(chain, shared, own)
+    count = len(jax.tree.leaves(own)[0])
+    each = [_one(chain, shared, jax.tree.map(lambda leaf, i=i: leaf[i], own)) for i in range(count)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
 
 @eqx.filter_jit
-def _advance_all(
-    target: HyperPosterior, sampler: str, adapt: Bool[Array, ""], scale: Array, own: tuple
-) -> tuple:  # fmt: skip
-    """Do `CHUNK` steps of all chains as one batch."""
-    return jax.vmap(lambda own: _advance_chain(target, sampler, adapt, scale, own))(own)
+def _one(chain: Callable[..., tuple], shared: tuple, own: tuple) -> tuple:
+    return chain(*shared, own)
+
+
+@eqx.filter_jit
+def _as_batch(chain: Callable[..., tuple], shared: tuple, own: tuple) -> tuple:
+    return jax.vmap(lambda own: chain(*shared, own))(own)
 
 
 def _collect(kept: list[_Chunk], runner: Runner, reason: str, history: History) -> Chains:

@@ -16,7 +16,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +35,7 @@ from vastgp.training.hyperparameter_chains import (
     Runner,
     adapted,
     begin,
+    on_all_chains,
     run_steps,
     transition,
 )
@@ -152,16 +152,9 @@ class _LatentRunner(Runner):
         z = np.pad(self.z[:, index], ((0, 0), (0, missing)))
         own = keys, self.theta, self.steps, self.step_size, (*self.sums, jnp.asarray(z))
         shared = self.target, self.plan.sampler, adapt, scale, block
-        found: Any
-        if self.target.factorises:
-            each = [
-                _latent_one(*shared, jax.tree.map(lambda leaf, i=i: leaf[i], own))
-                for i in range(len(self.theta))
-            ]
-            found = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-        else:
-            found = _latent_all(*shared, own)
-        *result, (q, square, z) = found
+        *result, (q, square, z) = on_all_chains(
+            _latent_chain, shared, own, one_by_one=self.target.factorises
+        )
         self.sums = q, square
         self.z[:, index] = np.asarray(z)[:, : len(index)]
         return tuple(result)
@@ -247,17 +240,6 @@ def _latent_chain(
     )
     position, steps, latent = carry
     return position * scale, steps, *found, latent
-
-
-_latent_one = eqx.filter_jit(_latent_chain)
-
-
-@eqx.filter_jit
-def _latent_all(
-    target: LatentPosterior, sampler: str, adapt: Bool[Array, ""], scale: Array, block: tuple, own: tuple
-) -> tuple:  # fmt: skip
-    """Do `CHUNK` steps of all chains as one batch."""
-    return jax.vmap(lambda own: _latent_chain(target, sampler, adapt, scale, block, own))(own)
 
 
 def with_targets(data: EvidenceData, q: Float[Array, " k"], square: Any) -> EvidenceData:
