@@ -25,9 +25,9 @@ from vastgp.training.distinct_rows import DistinctRows
 from vastgp.training.evidence_climb import Estimate
 from vastgp.training.kernel_system import (
     Drawable,
+    dtypes_of,
     kernel_operator,
     kernel_preconditioner,
-    needs_wide_vectors,
 )
 
 # Residuals at which a solution counts as complete: rounding is as large.
@@ -80,7 +80,7 @@ class IterativeEvidence:
             self._most = min(n, iterations + math.ceil(_TAIL / temperature))
             self.law = roulette(iterations, temperature, self._most)
         self._iterations = iterations
-        self._kept: tuple[Any, Drawable] | None = None
+        self._kept: tuple[Any, tuple[Drawable, str, str]] | None = None
 
     def weights(self, step: int) -> Weights:
         """Return what the terms of conjugate gradients are multiplied by in a step."""
@@ -93,15 +93,11 @@ class IterativeEvidence:
         """Return the estimate at ``(kernel, likelihood)``, preconditioned by the matrix at ``anchor``."""
         (kernel, likelihood), observed = params, self.observed
         noise = float(likelihood.noise_variance)
-        precondition = self._preconditioner(anchor)
-        operator = kernel_operator(kernel, noise, observed)
-        narrow = operator.X.dtype
-        # The preconditioner keeps amplitude and noise of its anchor, the vectors those of the moment.
-        wide = needs_wide_vectors(kernel, noise, observed)
-        vectors = "float64" if wide else self.dtype
+        precondition, vectors, entries = self._at_anchor(anchor)
+        operator = kernel_operator(kernel, noise, observed, entries)
         weights = self.weights(step)
         key = jax.random.fold_in(jax.random.fold_in(self._key, _PROBES), step)
-        y = jnp.asarray(observed.y, narrow) * operator.scale
+        y = jnp.asarray(observed.y, self.dtype) * operator.scale.astype(self.dtype)
         probes = precondition.draw(key, self.num_probes, y)
         with precision(vectors):
             y, probes = (jnp.asarray(part, vectors) for part in (y, probes))
@@ -109,7 +105,7 @@ class IterativeEvidence:
                 operator,
                 y,
                 probes,
-                NarrowPreconditioner(precondition) if wide else precondition,
+                NarrowPreconditioner(precondition) if vectors != self.dtype else precondition,
                 jnp.asarray(np.stack(weights, axis=1), vectors),
                 _COMPLETE[self.dtype],
             )
@@ -127,19 +123,16 @@ class IterativeEvidence:
             },
         )
 
-    def _preconditioner(self, anchor: Any) -> Drawable:
-        """Return the preconditioner of an anchor, made once: also a resumed run makes the same one."""
+    def _at_anchor(self, anchor: Any) -> tuple[Drawable, str, str]:
+        """Return what an anchor has: preconditioner, precision of vectors and of entries.
+
+        Made once, and from the anchor alone, so that also a resumed run makes the same.
+        """
         if self._kept is None or not _same(self._kept[0], anchor):
             kernel, likelihood = anchor
-            made = kernel_preconditioner(
-                kernel,
-                float(likelihood.noise_variance),
-                self.observed,
-                self.rank,
-                self.seed,
-                self.kind,
-            )
-            self._kept = (anchor, made)
+            system = kernel, float(likelihood.noise_variance), self.observed
+            made = kernel_preconditioner(*system, self.rank, self.seed, self.kind)
+            self._kept = anchor, (made, *dtypes_of(*system, self.seed))
         return self._kept[1]
 
 

@@ -16,6 +16,7 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.products import KernelMatrix
 from vastgp.linalg.cg import CGState
+from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.preconditioners import (
     DensePreconditioner,
     LowRankPreconditioner,
@@ -37,20 +38,31 @@ _MOST_BYTES = 500_000_000
 # Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
 # matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
 _PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
-# Rounding of float32 products, relative to the noise, from which on vectors are float64, as in `block_systems`.
-_MOST_ROUNDING = 2.0
-_NOISE = 12
+# Rounding of float32 products, ``eps n variance``, beside the noise variance, from which on vectors are float64: at
+# 1.4 (n = 1200) residuals stay at 3 standard deviations of the noise, and at a few hundredths below the default tol.
+_MOST_ROUNDING = 0.05
+# Rounding of float32 entries, relative to the matrix itself, from which on entries are float64: a tenth moves the mean
+# at the rows by no more than a tenth of the noise. Measured on this many rows.
+_MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.1, 1000
+_NOISE, _MEASURED = 12, 13
 
 Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
 
 
-def kernel_operator(kernel: Kernel, noise_variance: float, observed: ObservedRows) -> KernelMatrix:
-    """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights."""
-    X = jnp.asarray(observed.X)
-    weights = jnp.asarray(observed.weights, X.dtype)
-    return KernelMatrix(
-        as_dtype(kernel, X.dtype), jnp.asarray(noise_variance, X.dtype), X, jnp.sqrt(weights)
-    )
+def kernel_operator(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, entries: str | None = None
+) -> KernelMatrix:
+    """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
+
+    ``entries`` is the precision of the kernel's entries, by default that of the rows.
+    """
+    narrow = np.asarray(observed.X).dtype
+    with precision(entries or str(narrow)):
+        kernel = as_dtype(as_dtype(kernel, narrow), entries or narrow)
+        X = jnp.asarray(observed.X, entries or narrow)
+        weights = jnp.asarray(observed.weights, X.dtype)
+        noise = jnp.asarray(noise_variance, X.dtype)
+        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights))
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:
@@ -136,7 +148,8 @@ class KernelSystem:
         kind: str = "auto",
     ) -> None:
         self.operator = kernel_operator(kernel, noise_variance, observed)
-        X, scale = self.operator.X, self.operator.scale
+        self.kernel, self.X = self.operator.kernel, self.operator.X
+        X, scale = self.X, self.operator.scale
         self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
         draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
         key = jax.random.fold_in(typed_key(seed_key(seed)), _NOISE)
@@ -146,12 +159,13 @@ class KernelSystem:
         self.precondition: Preconditioner = kernel_preconditioner(
             kernel, noise_variance, observed, rank, seed, kind
         )
-        self.vector_dtype = str(X.dtype)
-        if needs_wide_vectors(kernel, noise_variance, observed):
+        self.vector_dtype, self.entry_dtype = dtypes_of(kernel, noise_variance, observed, seed)
+        if self.entry_dtype != str(X.dtype):
+            self.operator = kernel_operator(kernel, noise_variance, observed, self.entry_dtype)
+        if self.vector_dtype != str(X.dtype):
             with precision("float64"):
                 self.right = self.right.astype(jnp.float64)
             self.precondition = NarrowPreconditioner(self.precondition)
-            self.vector_dtype = "float64"
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v``."""
@@ -165,12 +179,48 @@ class KernelSystem:
     def weights(self, solution: Float[Array, "C n"]) -> Any:
         """Return ``S a`` and ``S u_s``, in the precision of the rows."""
         with precision(self.vector_dtype):
-            return (solution * self.operator.scale).astype(self.operator.X.dtype)
+            return (solution * self.operator.scale).astype(self.X.dtype)
 
 
-def needs_wide_vectors(kernel: Kernel, noise_variance: float, observed: ObservedRows) -> bool:
-    """Return whether float32 products are too coarse beside the noise: ``eps n variance / sigma^2``."""
+def dtypes_of(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, seed: int
+) -> tuple[str, str]:
+    """Return the precision that the vectors and that the kernel's entries need.
+
+    Float32 vectors are too coarse where the rounding of a product, ``eps n variance``, is above the noise; float32
+    entries where `rounding_of_entries` is more than a tenth.
+    """
     dtype = np.asarray(observed.X).dtype
+    if dtype != np.float32:
+        return str(dtype), str(dtype)
+    if rounding_of_entries(kernel, noise_variance, observed, seed) > _MOST_ENTRY_ROUNDING:
+        return "float64", "float64"
     largest = float(np.sum(observed.weights)) * float(kernel.total_variance())
-    rounding = float(np.finfo(dtype).eps) * largest / noise_variance
-    return dtype == np.float32 and rounding > _MOST_ROUNDING
+    coarse = np.finfo(dtype).eps * largest > _MOST_ROUNDING * noise_variance
+    return "float64" if coarse else "float32", "float32"
+
+
+def rounding_of_entries(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, seed: int
+) -> float:
+    """Return how large the rounding ``E`` of float32 entries is beside ``A = S K S + sigma^2 I``.
+
+    That is the largest ``|v^T E v| / v^T A v``, measured on some rows. On all n of them eigenvalues of ``K`` and of
+    ``E`` are ``n / k`` times those on ``k``, as far as they are smooth, and the noise the same: so it is divided here.
+    From one on, what single precision holds may not even be positive definite.
+    """
+    X = np.asarray(observed.X)
+    n, k = len(X), min(len(X), _MEASURED_ROWS)
+    some = np.random.default_rng([seed, _MEASURED]).choice(n, k, replace=False)
+    X, scale = X[some], np.sqrt(np.asarray(observed.weights, np.float64)[some])
+    with precision("float32"):
+        kernel = as_dtype(kernel, X.dtype)
+        narrow = np.array(kernel_matrix(kernel, X, X), np.float64)
+    with precision("float64"):
+        kernel, X = as_dtype(kernel, "float64"), X.astype(np.float64)
+        exact = np.array(kernel_matrix(kernel, X, X))
+    error = (narrow - exact) * scale * scale[:, None]
+    np.fill_diagonal(error, 0.0)  # products have an exact one
+    factor = factorize(exact * scale * scale[:, None], noise_variance * k / n)
+    relative = factor.half_solve(factor.half_solve(0.5 * (error + error.T)).T)
+    return float(np.max(np.abs(np.linalg.eigvalsh(relative))))
