@@ -54,6 +54,39 @@ def plain():
     return made(200).fit(*wave())
 
 
+def test_eigenfunctions_of_a_grid_are_a_basis_too(tmp_path):
+    model = made(60, basis="grief").fit(*wave())
+    assert model.num_basis_ == 60
+    # two inputs: they tell more than as many random features
+    assert error(model) < 0.8 * error(made(60).fit(*wave()))
+    inside = (
+        np.abs(model.predict(NEW[0]) - NEW[1]) < 1.96 * model.predict(NEW[0], return_std=True)[1]
+    )
+    assert 0.85 < np.mean(inside) <= 1.0
+    model.save(tmp_path / "model.vgp")
+    again = vastgp.load(tmp_path / "model.vgp")
+    np.testing.assert_array_equal(again.predict(NEW[0]), model.predict(NEW[0]))
+    with pytest.raises(ValueError, match="only random Fourier features can be exported"):
+        model.to_integer()
+    X, y = wave(50, seed=2)
+    half = made(60, basis="grief").fit(X, y).partial_fit(*wave())
+    assert error(half) < error(model) + 0.05
+
+
+def test_all_eigenfunctions_of_a_grid_are_the_process_on_it():
+    # a grid on the data themselves: with every eigenfunction and fine weights the exact process is left
+    grid = np.stack(np.meshgrid(np.linspace(-2, 2, 7), np.linspace(-1, 1, 5)), -1).reshape(-1, 2)
+    y = np.sin(2.0 * grid[:, 0]) + grid[:, 1]
+    given = {"hyperparameters": "fixed", "noise_std": 0.1}
+    kernel = RBF([0.8, 2.0], 2.0)
+    exact = vastgp.ExactGPRegressor(kernel, **given).fit(grid, y).predict(grid)
+    model = DirectRegressor(kernel, 1000, basis="grief", support=255, dtype="float64", **given).fit(
+        grid, y
+    )
+    assert model.num_basis_ <= 35
+    assert np.max(np.abs(model.predict(grid) - exact)) < 0.05
+
+
 def test_weights_of_four_bits_tell_the_function(plain):
     assert error(plain) < 0.25
     codes = plain.posterior_.codes(20, seed=0)
@@ -184,6 +217,9 @@ def test_an_unfactorised_prior_and_one_of_ones_own():
         ({"noise": "auto"}, "noise must be one of"),
         ({"start": "zero"}, "start must be one of"),
         ({"num_basis": 7}, "num_basis must be even"),
+        ({"basis": "wavelets"}, "basis must be"),
+        ({"basis": "grief", "frequencies": "qmc"}, "frequencies='qmc' is for basis='fourier'"),
+        ({"basis": "grief", "kernel": RBF(1.0) + RBF(2.0)}, "does not factor over the inputs"),
         ({"draws": 1}, "draws must be at least 2"),
         ({"components": 0}, "components must be a positive integer"),
         ({"learn_support": 1}, "learn_support must be True or False"),

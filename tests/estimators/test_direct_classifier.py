@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.classifier_conformance import ClassifierConformance, small_classes
-from vastgp import DirectClassifier
+from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -29,6 +29,16 @@ def test_scikit_learn_check(estimator, check):
 class TestDirectClassifier(ClassifierConformance):
     def make(self, **params):
         return DirectClassifier(**(QUICK | params))
+
+
+def test_eigenfunctions_of_a_grid_separate_classes():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (400, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    given = {"hyperparameters": "fixed", "basis": "grief"}
+    model = DirectClassifier(RBF([1.0, 1.0], 4.0), 50, **given).fit(X[:300], y[:300])
+    assert model.num_basis_ == 50
+    assert model.score(X[300:], y[300:]) > 0.9
 
 
 def test_passes_over_the_rows_never_lower_the_bound():

@@ -8,6 +8,7 @@ time linear in d (Evans and Nair 2018; chapter 4 of the thesis).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,6 +105,13 @@ class GridEigenfunctionBasis(eqx.Module):
         selection, log_values = largest_products(logs, num_basis)
         log_values = log_values + float(np.log(np.asarray(kernel.total_variance())))
         return cls(kernel, grid, selection, transforms, log_values, sizes)
+
+    @classmethod
+    def build_most(
+        cls, kernel: Kernel, axes: Sequence[np.ndarray], most: int
+    ) -> GridEigenfunctionBasis:
+        """Return what `build` does with ``most`` functions, or as many as the grid has points where that is less."""
+        return cls.build(kernel, axes, most_functions(axes, most))
 
     @property
     def num_basis(self) -> int:
@@ -269,6 +277,11 @@ def largest_products(logs: Sequence[np.ndarray], count: int) -> tuple[np.ndarray
         which, own = np.divmod(keep, len(factor))
         indices = np.column_stack([indices[which], own])
     return indices, values
+
+
+def most_functions(axes: Sequence[np.ndarray], most: int) -> int:
+    """Return ``most``, or the number of the grid's points where that is less."""
+    return int(min(most, math.prod(float(len(axis)) for axis in axes)))
 
 
 def check_num_basis(num_basis: int, sizes: Sequence[int], name: str = "num_basis") -> None:

@@ -42,7 +42,12 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     kernel : Kernel, str or None, default None
         As in `QSGPRegressor`.
     num_basis : int, optional
-        Random Fourier features, even. None: 2000 as in the thesis, or four per row where that is less.
+        Basis functions; of random Fourier features an even number. None: 2000 as in the thesis, or four per row where
+        that is less.
+    basis : {"fourier", "grief"}, default "fourier"
+        ``"grief"``: the leading eigenfunctions of the kernel on a grid of ten points for each input, as in
+        `GriefRegressor`; the kernel must be a product over the inputs (RBF by default). They are fewer for the same
+        error where there are few inputs, and cannot be exported as integers.
     support : int or array-like, default 15
         What a weight can be: so many values evenly spaced over three standard deviations of its prior to either side,
         or the values themselves in these units (powers of two, for example). Up to 16 can be exported.
@@ -126,6 +131,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         kernel: Any = None,
         num_basis: Any = None,
         *,
+        basis: Any = "fourier",
         support: Any = 15,
         learn_support: Any = None,
         prior: Any = "gaussian",
@@ -152,6 +158,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
+        self.basis = basis
         self.support = support
         self.learn_support = learn_support
         self.prior = prior
@@ -184,8 +191,9 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
 
     def _fit_rows(self, rows: Rows) -> Fit:
         seed = seed_from(self.random_state)
+        self._check_inputs(rows)
         kernel, noise_variance = self._first_hyperparameters(rows, seed)
-        basis = self._make_basis(kernel, rows.n, seed)
+        basis, kernel = self._make_basis(kernel, rows, seed)
         statistics = gather_with_progress(self, rows, basis)
         likelihood = _quadratic(statistics)
         if self.hyperparameters == "subset":
@@ -203,7 +211,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
             return self._given_kernel(), noise_variance
         X, y = start_rows(self, rows, seed)
         start = start_from_exact_gp(
-            self.kernel, X, y, max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
+            self._wanted_kernel(), X, y, max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
             isotropic=bool(self.isotropic), max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
         return start.kernel, start.noise_variance

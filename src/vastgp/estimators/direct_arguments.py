@@ -10,6 +10,7 @@ from vastgp.bases.draws import KINDS
 from vastgp.estimators.arguments import check_choice, check_fixed, check_flag, check_positive
 from vastgp.objectives.discrete_model import DiscretePrior, evenly_spaced
 
+BASES = ("fourier", "grief")
 _MOST_VALUES = 256
 
 
@@ -21,7 +22,9 @@ def check_direct(model: Any) -> None:
         check_positive(name, getattr(model, name), integer=True)
     check_positive("max_seconds", model.max_seconds, none="no limit")
     check_positive("num_basis", model.num_basis, integer=True, none="chosen by the number of rows")
-    if model.num_basis is not None and model.num_basis % 2:
+    check_choice("basis", model.basis, BASES)
+    fourier = model.basis == "fourier"
+    if fourier and model.num_basis is not None and model.num_basis % 2:
         raise ValueError(
             f"num_basis must be even (cosines and sines come in pairs), received {model.num_basis}."
         )
@@ -32,6 +35,11 @@ def check_direct(model: Any) -> None:
     check_choice("start", model.start, ("posterior", "prior"))
     check_choice("hyperparameters", model.hyperparameters, ("subset", "fixed"))
     check_choice("frequencies", model.frequencies, KINDS)
+    if not fourier and model.frequencies != "plain":
+        raise ValueError(
+            f"frequencies={model.frequencies!r} is for basis='fourier', and basis={model.basis!r} has none. Leave it "
+            "out."
+        )
     for name in ("isotropic", "learn_support", "keep_statistics"):
         value = getattr(model, name)
         if name == "learn_support" and value is None:

@@ -56,9 +56,9 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
     kernel : Kernel, str or None, default None
         As in `QSGPClassifier`.
     num_basis : int, optional
-        Random Fourier features, even. None: 1000, or four per row where that is less.
+        Basis functions; of random Fourier features an even number. None: 1000, or four per row where that is less.
     bound : {"quadratic", "exponential"}, default "quadratic"
-    support, learn_support, prior, prior_weights, start, isotropic, frequencies
+    basis, support, learn_support, prior, prior_weights, start, isotropic, frequencies
         As in `DirectRegressor`.
     q, components, objective, draws
         As in `DirectRegressor`; mixtures need the quadratic bound.
@@ -103,6 +103,7 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         kernel: Any = None,
         num_basis: Any = None,
         *,
+        basis: Any = "fourier",
         bound: Any = "quadratic",
         support: Any = 15,
         learn_support: Any = False,
@@ -127,6 +128,7 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
+        self.basis = basis
         self.bound = bound
         self.support = support
         self.learn_support = learn_support
@@ -164,8 +166,9 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         seed = seed_from(self.random_state)
         num_classes = len(self.classes_)
         self._check_cost(rows.n)
+        self._check_inputs(rows)
         kernel = self._first_kernel(rows, seed, num_classes)
-        basis = self._make_basis(kernel, rows.n, seed)
+        basis, kernel = self._make_basis(kernel, rows, seed)
         features = LabelledFeatures(rows, self.standardizer_, basis, self.dtype)
         kinds: list[int | None] = [None] if num_classes == 2 else list(range(num_classes))
         fit_one = self._fit_quadratic if self.bound == "quadratic" else self._fit_exponential
@@ -209,8 +212,9 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
             return self._given_kernel()
         likelihood: Likelihood = Bernoulli() if num_classes == 2 else Softmax(num_classes)
         X, y = start_rows(self, rows, seed)
+        most = min(self.start_rows, most_rows(self.start_rows, likelihood))
         return start_from_dual_evidence(
-            self.kernel, likelihood, X, y, max_rows=min(self.start_rows, most_rows(self.start_rows, likelihood)),
+            self._wanted_kernel(), likelihood, X, y, max_rows=most,
             seed=seed, isotropic=bool(self.isotropic), noise_floor=self.noise_floor,
             max_seconds=self._seconds_left(self.max_seconds),
         ).kernel  # fmt: skip

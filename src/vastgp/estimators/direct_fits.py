@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data import Rows
 from vastgp.estimators.arguments import (
     check_choice,
     check_positive,
@@ -21,6 +22,7 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.direct_arguments import prior_of, support_values
+from vastgp.estimators.grid_basis import check_product, grid_eigenfunctions
 from vastgp.kernels import Kernel
 from vastgp.objectives.discrete_model import (
     DiscreteLogits,
@@ -80,10 +82,26 @@ class DirectFits(BaseGP):
             return int(self.num_basis)
         return max(_LEAST_BASIS, min(self._most_basis, _BASIS_PER_ROW * n))
 
-    def _make_basis(self, kernel: Kernel, n: int, seed: int) -> RandomFourierBasis:
-        basis = RandomFourierBasis(kernel, seed_key(seed), self._choose_basis(n), self.frequencies)
+    def _make_basis(self, kernel: Kernel, rows: Rows, seed: int) -> tuple[Any, Kernel]:
+        """Return the basis, and the kernel that it is of."""
+        size = self._choose_basis(rows.n)
+        basis: Any
+        if self.basis == "grief":
+            basis = grid_eigenfunctions(kernel, rows, self.standardizer_, size)
+            kernel = basis.kernel
+        else:
+            basis = RandomFourierBasis(kernel, seed_key(seed), size, self.frequencies)
         self.num_basis_ = basis.num_basis
-        return as_dtype(basis, self.dtype)
+        return as_dtype(basis, self.dtype), kernel
+
+    def _check_inputs(self, rows: Rows) -> None:
+        """Refuse a kernel that the basis cannot have with so many inputs, before any work."""
+        if self.basis == "grief":
+            check_product(self.kernel, rows.d)
+
+    def _wanted_kernel(self) -> Any:
+        """Return what to start from; None, for a choice among kernels, where any of them will do."""
+        return "rbf" if self.basis == "grief" and self.kernel is None else self.kernel
 
     def _given_kernel(self) -> Kernel:
         return fixed_kernel(self.kernel, self.standardizer_, self.isotropic)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
-from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, seed_key
+from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.grief import as_product, axes_of_rows, check_product
+from vastgp.estimators.grid_basis import check_product, grid_eigenfunctions
 from vastgp.estimators.reweighted_fits import Features, ReweightedFits
 from vastgp.kernels import Kernel, from_name
 from vastgp.kernels.spectral import log_spectral_density
@@ -29,7 +28,6 @@ from vastgp.objectives.weight_priors import (
 BASES = ("random-fourier", "laplace", "interpolation", "relevance", "grief")
 PRIORS = ("kernel", "diagonal", "orthogonal", "spectral")
 _DEFAULT_FUNCTIONS = 500
-_GRID_SIZE = 10
 
 
 class FixedBasis(ReweightedFits):
@@ -96,14 +94,12 @@ class FixedBasis(ReweightedFits):
         return KernelColumnBasis.relevance(kernel, self._some_inputs(rows)), kernel
 
     def _grief(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        axes = axes_of_rows(self.standardizer_, self._some_inputs(rows, 10_000), _GRID_SIZE)
-        kernel = as_product(kernel, rows.d)
-        count = int(min(float(self._count()), math.prod(float(len(axis)) for axis in axes)))
-        return GridEigenfunctionBasis.build(kernel, axes, count), kernel
+        basis = grid_eigenfunctions(kernel, rows, self.standardizer_, self._count())
+        return basis, basis.kernel
 
-    def _some_inputs(self, rows: Rows, most: int | None = None) -> np.ndarray:
+    def _some_inputs(self, rows: Rows) -> np.ndarray:
         """Return distinct random training inputs, standardised."""
-        count = min(most or self._count(), rows.n)
+        count = min(self._count(), rows.n)
         generator = np.random.default_rng(self._seed)
         chosen = np.sort(generator.choice(rows.n, count, replace=False))
         return np.unique(self.standardizer_.transform_X(rows.take(chosen)[0]), axis=0)

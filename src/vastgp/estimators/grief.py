@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from vastgp.bases.grid_eigenfunctions import (
     GridEigenfunctionBasis,
-    axis_kernels,
     check_num_basis,
-    grid_axes,
+    most_functions,
 )
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.estimators.grid_basis import as_product, check_product, grid_points
 from vastgp.estimators.reweighted_base import BaseReweightedRegressor
 from vastgp.estimators.reweighted_fits import Features
-from vastgp.kernels import RBF, GridKernel, Kernel, from_name
-from vastgp.kernels.stationary import Stationary
+from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.objectives.grief_evidence import GriefEvidence
@@ -38,8 +36,6 @@ WEIGHT_PRIORS = ("diagonal", "orthogonal", "spectral")
 _MOST_FUNCTIONS = 1000
 # From so many rows on, type-I inference orthogonalises the basis (section 5.4.2).
 _MANY_ROWS = 1_000_000
-# Rows that the grid is placed on, beside the extremes of all rows.
-_GRID_ROWS = 10_000
 # Lengthscales of the starts of type-II learning, relative to those of an exact process, and iterations before the best
 # is chosen: on slump, yacht and concrete the first start alone ended up to 600 nats below the best of the four.
 _LENGTHSCALES, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0), 10
@@ -206,12 +202,11 @@ class GriefRegressor(BaseReweightedRegressor):
     def _make_features(self, rows: Rows) -> Features:
         scaling = self.standardizer_
         check_product(self.kernel, rows.d)
-        axes = self._axes(rows)
-        sizes = [len(axis) for axis in axes]
-        count = self.num_eigenfunctions or _MOST_FUNCTIONS
+        axes = grid_points(rows, scaling, int(self.grid_size), self.grid_placement)
         if self.num_eigenfunctions is not None:
-            check_num_basis(count, sizes, "num_eigenfunctions")
-        count = int(min(float(count), math.prod(map(float, sizes))))
+            sizes = [len(axis) for axis in axes]
+            check_num_basis(self.num_eigenfunctions, sizes, "num_eigenfunctions")
+        count = most_functions(axes, self.num_eigenfunctions or _MOST_FUNCTIONS)
         start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
         kernel, noise = as_product(start.kernel, rows.d), start.noise_variance
         found = None
@@ -271,14 +266,6 @@ class GriefRegressor(BaseReweightedRegressor):
                 **shared,
             )
 
-    def _axes(self, rows: Rows) -> list[np.ndarray]:
-        """Return the inducing points of every input, between the extremes of all rows."""
-        scaling = self.standardizer_
-        size = min(rows.n, _GRID_ROWS)
-        chosen = np.unique(np.linspace(0, rows.n - 1, size).astype(np.int64))
-        X = scaling.transform_X(rows.take(chosen)[0])
-        return axes_of_rows(scaling, X, int(self.grid_size), self.grid_placement)
-
     def _set_grid(self, basis: GridEigenfunctionBasis) -> None:
         self.num_eigenfunctions_, self.grid_shape_ = basis.num_basis, basis.sizes
 
@@ -307,34 +294,3 @@ class GriefRegressor(BaseReweightedRegressor):
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore_state(state, arrays)
         self._set_grid(self._features.basis)
-
-
-def axes_of_rows(
-    standardizer: Standardizer, X: np.ndarray, grid_size: int, placement: str = "even"
-) -> list[np.ndarray]:
-    """Return the inducing points of every input between the extremes of all rows, ``X`` being some of them."""
-    limits = standardizer.transform_X(np.stack(standardizer.x_range))
-    X, constant = X.copy(), standardizer.constant_features_
-    # what varies by rounding alone is one point
-    X[:, constant], limits[:, constant] = 0.0, 0.0
-    return grid_axes(X, grid_size, placement, limits)
-
-
-def check_product(kernel: Any, num_features: int) -> None:
-    """Raise ``ValueError`` for a kernel that does not factor over the inputs."""
-    if isinstance(kernel, Kernel):
-        axis_kernels(kernel, num_features)
-    elif isinstance(kernel, str):
-        from_name(kernel)  # refuses names that are none
-
-
-def as_product(kernel: Kernel, num_features: int) -> Kernel:
-    """Return the product of one kernel of the same form and lengthscale for each input; RBFs are one already."""
-    if isinstance(kernel, RBF) or not isinstance(kernel, Stationary):
-        return kernel
-    scales = np.broadcast_to(np.asarray(kernel.lengthscales), (num_features,))
-    parts = [
-        kernel._replace(scales[i : i + 1].copy(), np.float64(1.0)) for i in range(num_features)
-    ]
-    groups = [[f"x{i}"] for i in range(num_features)]
-    return GridKernel(parts, groups, kernel.variance)

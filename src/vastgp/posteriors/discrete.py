@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from vastgp.bases import RandomFourierBasis
 from vastgp.objectives.sufficient_statistics import feature_matrix
 from vastgp.posteriors.weight_space import basis_from_state, basis_to_state
 
@@ -22,7 +21,7 @@ class DiscretePosterior:
 
     Parameters
     ----------
-    basis : RandomFourierBasis
+    basis : RandomFourierBasis or GridEigenfunctionBasis
     values : ndarray of shape (b, k), or (C, b, k)
         What each weight can be.
     probabilities : ndarray of shape (r, b, k), or (C, r, b, k)
@@ -33,7 +32,7 @@ class DiscretePosterior:
 
     def __init__(
         self,
-        basis: RandomFourierBasis,
+        basis: Any,
         values: Float[np.ndarray, "*c b k"],
         probabilities: Float[np.ndarray, "*c r b k"],
         mixture: Float[np.ndarray, "*c r"],

@@ -13,6 +13,7 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
+from vastgp.posteriors.module_state import module_from_state, module_to_state
 
 
 class SampledPosterior:
@@ -105,8 +106,11 @@ class SampledPosterior:
         )
 
 
-def basis_to_state(basis: RandomFourierBasis) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a basis as JSON-able data and arrays: its seed and its kernel, whatever its size."""
+def basis_to_state(basis: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a basis as JSON-able data and arrays; random features by seed and kernel, whatever their number."""
+    if not isinstance(basis, RandomFourierBasis):
+        described, own = module_to_state(basis)
+        return {"basis": described}, above("basis/", own)
     kernel, arrays = to_spec(basis.kernel)
     arrays = above("basis/", arrays)
     arrays["basis/key"] = np.asarray(basis.key_data)
@@ -116,9 +120,11 @@ def basis_to_state(basis: RandomFourierBasis) -> tuple[dict[str, Any], dict[str,
     return {"basis": state}, arrays
 
 
-def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> RandomFourierBasis:
+def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """Return the basis that `basis_to_state` described."""
     described = state["basis"]
     own = below("basis/", arrays)
+    if "class" in described:
+        return jax.tree.map(jnp.asarray, module_from_state(described, own))
     kernel: Any = jax.tree.map(jnp.asarray, from_spec(described["kernel"], own))
     return RandomFourierBasis(kernel, own["key"], described["num_basis"], described["frequencies"])

@@ -6,7 +6,6 @@ box that the rows fill, and are the better ones where they do fill it: on kin40k
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import jax.numpy as jnp
@@ -98,9 +97,8 @@ def _grid_basis(
         return None
     wide = X.astype(np.float64)
     axes = grid_axes(wide, _GRID_SIZE)
-    points = math.prod(float(len(axis)) for axis in axes)
     with precision("float64"):
-        return GridEigenfunctionBasis.build(kernel, axes, int(min(rank, points)))
+        return GridEigenfunctionBasis.build_most(kernel, axes, rank)
 
 
 def _grid_factor(basis: GridEigenfunctionBasis, X: np.ndarray) -> np.ndarray:
