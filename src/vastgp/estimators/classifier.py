@@ -13,6 +13,7 @@ from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.labels import encode_as, open_labelled, read_labels
 from vastgp.estimators.base import BaseGP
+from vastgp.likelihoods.rowwise import by_rows
 
 
 class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
@@ -97,7 +98,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         mean, variance = self._by_tiles(self._open(X), method == "mean")
         with precision("float64"):
             if method == "mean":
-                found = np.asarray(self.likelihood_.predictive_mean(mean, variance))
+                found = by_rows(self.likelihood_, "predictive_mean", mean, variance)
             else:
                 found = np.asarray(self.likelihood_.median(mean))
         return np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found.T
@@ -121,7 +122,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         labels = self._coded(self._numbers(X, y))
         mean, variance = self._by_tiles(self._open(X), True)
         with precision("float64"):
-            return np.asarray(self.likelihood_.log_density(labels, mean, variance))
+            return by_rows(self.likelihood_, "log_density", labels, mean, variance)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted correctly.

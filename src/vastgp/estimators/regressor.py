@@ -14,6 +14,7 @@ from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.estimators.base import BaseGP
 from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods.rowwise import by_rows
 
 
 class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
@@ -57,11 +58,11 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
             rows, return_std is not False or not likelihood.scales_target
         )
         with precision("float64"):
-            mean = scaling.inverse_mean(np.asarray(likelihood.predictive_mean(latent, variance)))
+            mean = scaling.inverse_mean(by_rows(likelihood, "predictive_mean", latent, variance))
             if return_std is False:
                 return mean
             if return_std is True:
-                variance = np.asarray(likelihood.predictive_variance(latent, variance))
+                variance = by_rows(likelihood, "predictive_variance", latent, variance)
             else:
                 variance = likelihood.location(variance)
         return mean, scaling.inverse_std(np.sqrt(variance))
@@ -88,7 +89,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         likelihood.check_targets(target)
         with precision("float64"):
             # a density of y is that of (y - mean) / scale divided by the scale
-            density = np.asarray(likelihood.log_density(target, mean, variance))
+            density = by_rows(likelihood, "log_density", target, mean, variance)
         return density - np.log(scaling.y_scale)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from vastgp.likelihoods.base import Likelihood, number_of_points
@@ -231,7 +230,9 @@ def _over_gumbel(u: Array, mean: Array, variance: Array) -> Parts:
     def add(k: Any, parts: Parts) -> Parts:
         z = (u - mean[..., None] - G[k]) / std
         density = jnp.exp(-0.5 * z**2) * (weights[k] / (2.0 * jnp.pi) ** 0.5) / std
-        return parts[0] + weights[k] * ndtr(z), parts[1] + density, parts[2] - z / std * density
+        # ndtr takes seven times as long in float64
+        below = 0.5 * jax.lax.erfc(-z * 0.5**0.5)
+        return parts[0] + weights[k] * below, parts[1] + density, parts[2] - z / std * density
 
     nothing = jnp.zeros((*mean.shape, u.shape[-1]), mean.dtype)
     return jax.lax.fori_loop(0, _GUMBEL_POINTS, add, (nothing, nothing, nothing))

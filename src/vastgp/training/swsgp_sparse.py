@@ -27,6 +27,7 @@ from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.likelihoods.rowwise import by_rows
 from vastgp.objectives.neighbour_bound import local_weights
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME
@@ -85,7 +86,7 @@ class SparseSystem:
     def bound(self, likelihood: Likelihood, m: np.ndarray, s: np.ndarray) -> float:
         """Return the bound, all rows and inducing inputs counted."""
         with precision("float64"):
-            fit = np.asarray(likelihood.expected_log_prob(self.y, *self.moments(m, s)))
+            fit = by_rows(likelihood, "expected_log_prob", self.y, *self.moments(m, s))
         rest = m - self.B @ m
         spread = s + self.B.power(2) @ s
         v = self.v[:, None]
@@ -234,7 +235,7 @@ def fit_sparse(
     for step in range(1, _MOST_STEPS + 1):
         mean, variance = system.moments(m, s)
         with precision("float64"):
-            sites = likelihood.sites(system.y, mean, variance)
+            sites = by_rows(likelihood, "sites", system.y, mean, variance)
         # rows first, also where there is one function
         mean, alpha, beta = (np.atleast_2d(np.asarray(part)).T for part in (mean, *sites))
         # a site of negative precision would leave no maximum: what remains is a step along the slope
