@@ -58,8 +58,8 @@ class TSVGPRegressor(SparseRegressor, _Dual):
     num_e_steps, num_m_steps : int, default 1
         In each iteration, every one on rows of its own.
     step_rate : float, optional
-        Length of E-steps, up to 1. None: 1 on all rows (2/3 for more than two classes), on minibatches 0.02 or five
-        times their share of the rows.
+        Length of E-steps, up to 1. None: 1 on all rows (2/3 for more than two classes), on minibatches their
+        share of the rows, at least 0.02.
     hyperparameters : {"learn", "subset", "fixed"}, default "learn"
         ``"subset"``: those of highest evidence on ``start_rows`` rows. ``"learn"`` goes on from there on all rows.
         ``"fixed"``: those given, in the units of inputs and target.
@@ -205,8 +205,8 @@ class TSVGPClassifier(SparseClassifier, _Dual):
     num_e_steps, num_m_steps : int, default 1
         In each iteration, every one on rows of its own.
     step_rate : float, optional
-        Length of E-steps, up to 1. None: 1 on all rows (2/3 for more than two classes), on minibatches 0.02 or five
-        times their share of the rows.
+        Length of E-steps, up to 1. None: 1 on all rows (2/3 for more than two classes), on minibatches their
+        share of the rows, at least 0.02.
     hyperparameters : {"learn", "subset", "fixed"}, default "learn"
         ``"subset"``: those of highest evidence on ``start_rows`` rows. ``"learn"`` goes on from there on all rows.
         ``"fixed"``: those given, in the units of inputs and target.

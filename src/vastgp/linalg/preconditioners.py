@@ -61,7 +61,10 @@ class DensePreconditioner(eqx.Module):
 class LowRankPreconditioner(eqx.Module):
     """Inverse of ``D + U^T U`` with diagonal ``D`` by the matrix inversion lemma.
 
-    ``D^-1/2 (I - Us^T (I + Us Us^T)^-1 Us) D^-1/2`` with ``Us = U D^-1/2``, held as its transpose.
+    ``D^-1/2 (I - Us^T (I + Us Us^T)^-1 Us) D^-1/2`` with ``Us = U D^-1/2``, held as its transpose. Where ``U^T U`` is
+    far above ``D`` the difference loses what single precision has: to vectors in float64 it is applied in float64,
+    tile by tile, and ``inner`` is float64 then. On kin40k (9000 rows, variance 10^4 noise variances, rank 800) that is
+    57 iterations instead of more than 80.
     """
 
     scaled: Float[Array, "n k"]
@@ -81,10 +84,45 @@ class LowRankPreconditioner(eqx.Module):
         return 2.0 * float(np.sum(np.log(root)) + np.sum(np.log(np.diagonal(inner))))
 
     def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
-        V = V / self.root
-        T = jax.scipy.linalg.solve_triangular(self.inner, (V @ self.scaled).T, lower=True)
-        T = jax.scipy.linalg.solve_triangular(self.inner, T, lower=True, trans=1)
-        return (V - T.T @ self.scaled.T) / self.root
+        V = V / self.root.astype(V.dtype)
+        inner = self.inner.astype(V.dtype)
+        wide = self.scaled.dtype != V.dtype
+        down = _wide_down(V, self.scaled) if wide else V @ self.scaled
+        T = jax.scipy.linalg.solve_triangular(inner, down.T, lower=True)
+        T = jax.scipy.linalg.solve_triangular(inner, T, lower=True, trans=1)
+        up = _wide_up(T.T, self.scaled) if wide else T.T @ self.scaled.T
+        return (V - up) / self.root.astype(V.dtype)
+
+
+def _wide_down(V: Float[Array, "C n"], scaled: Float[Array, "n k"]) -> Float[Array, "C k"]:
+    """Return ``V scaled`` in the precision of ``V``, of which no second copy of ``scaled`` is made."""
+    tile, count = _tiles(len(scaled))
+
+    def add(which: Array, total: Array) -> Array:
+        rows = jax.lax.dynamic_slice_in_dim(scaled, which * tile, tile).astype(V.dtype)
+        return total + jax.lax.dynamic_slice_in_dim(V, which * tile, tile, axis=1) @ rows
+
+    rest = V[:, tile * count :] @ scaled[tile * count :].astype(V.dtype)
+    return jax.lax.fori_loop(0, count, add, rest)
+
+
+def _wide_up(T: Float[Array, "C k"], scaled: Float[Array, "n k"]) -> Float[Array, "C n"]:
+    """Return ``T scaled^T``, likewise."""
+    tile, count = _tiles(len(scaled))
+
+    def some(which: Array) -> Array:
+        rows = jax.lax.dynamic_slice_in_dim(scaled, which * tile, tile).astype(T.dtype)
+        return T @ rows.T
+
+    parts = jnp.moveaxis(jax.lax.map(some, jnp.arange(count)), 0, 1).reshape(len(T), -1)
+    rest = T @ scaled[tile * count :].astype(T.dtype).T
+    return jnp.concatenate([parts, rest], axis=1)
+
+
+def _tiles(n: int) -> tuple[int, int]:
+    """Return the rows of a tile and their number; fewer rows than tiles are left over."""
+    count = max(1, n // _TILE)
+    return n // count, count
 
 
 class BalancedPreconditioner(eqx.Module):
@@ -195,11 +233,16 @@ def landmark_factor(
 
 
 def low_rank_preconditioner(
-    factor: np.ndarray, variance: float | np.ndarray, noise_variance: float
+    factor: np.ndarray,
+    variance: float | np.ndarray,
+    noise_variance: float,
+    *,
+    wide_vectors: bool = False,
 ) -> LowRankPreconditioner:
     """Return the inverse of ``U^T U + D`` for a ``factor`` ``U`` of shape (k, n), which is overwritten.
 
-    ``variance`` is the diagonal of what ``U^T U`` approximates.
+    ``variance`` is the diagonal of what ``U^T U`` approximates; ``wide_vectors`` says that it will be applied to
+    vectors in float64, whatever the precision of the factor.
 
     ``D`` is the noise plus what the low rank leaves of the prior variance at each row (FITC,
     Snelson and Ghahramani 2006), which serves rows far from all others; its trace equals that of
@@ -213,14 +256,15 @@ def low_rank_preconditioner(
     # far above the noise (smooth kernels, large amplitudes) only float64 keeps it there.
     largest = float(np.max(np.einsum("kn,kn->k", factor, factor)))
     rounding = np.finfo(dtype).eps * largest * len(factor) ** 0.5
-    wide = rounding > _MOST_ROUNDING and dtype == np.float32
+    wide = (wide_vectors or rounding > _MOST_ROUNDING) and dtype == np.float32
     (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (factor,))
     inner = _wide_gram(factor) if wide else syrk(1.0, factor, lower=1)
     inner[np.diag_indices_from(inner)] += 1.0
     inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-    return LowRankPreconditioner(
-        jnp.asarray(factor.T), jnp.asarray(root), jnp.asarray(inner.astype(dtype))
-    )
+    scaled, root = jnp.asarray(factor.T), jnp.asarray(root)
+    of_inner = "float64" if wide_vectors else str(dtype)
+    with precision(of_inner):
+        return LowRankPreconditioner(scaled, root, jnp.asarray(inner, of_inner))
 
 
 def leading_directions(factor: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -12,7 +12,6 @@ import numpy as np
 from vastgp._precision import precision
 from vastgp.bases import seed_key
 from vastgp.bases.draws import typed_key
-from vastgp.linalg.preconditioners import NarrowPreconditioner
 from vastgp.objectives.iterative_evidence import (
     Weights,
     evidence_slope_by_cg,
@@ -26,6 +25,7 @@ from vastgp.training.evidence_climb import Estimate
 from vastgp.training.kernel_system import (
     Drawable,
     dtypes_of,
+    for_vectors,
     kernel_operator,
     kernel_preconditioner,
 )
@@ -105,7 +105,7 @@ class IterativeEvidence:
                 operator,
                 y,
                 probes,
-                NarrowPreconditioner(precondition) if vectors != self.dtype else precondition,
+                for_vectors(precondition, vectors, self.dtype),
                 jnp.asarray(np.stack(weights, axis=1), vectors),
                 _COMPLETE[self.dtype],
             )
@@ -131,8 +131,9 @@ class IterativeEvidence:
         if self._kept is None or not _same(self._kept[0], anchor):
             kernel, likelihood = anchor
             system = kernel, float(likelihood.noise_variance), self.observed
-            made = kernel_preconditioner(*system, self.rank, self.seed, self.kind)
-            self._kept = anchor, (made, *dtypes_of(*system, self.seed))
+            dtypes = dtypes_of(*system, self.seed)
+            made = kernel_preconditioner(*system, self.rank, self.seed, self.kind, dtypes[0])
+            self._kept = anchor, (made, *dtypes)
         return self._kept[1]
 
 

@@ -86,6 +86,7 @@ def kernel_preconditioner(
     rank: int,
     seed: int,
     kind: str = "auto",
+    vectors: str | None = None,
 ) -> Drawable:
     """Return an approximate inverse of `kernel_operator`, from a factor of low rank.
 
@@ -97,6 +98,8 @@ def kernel_preconditioner(
         Of the factor; 0 for no preconditioner, ``n`` or more for the matrix itself.
     seed, kind
         See `low_rank_factor`.
+    vectors : str, optional
+        Precision of what it will be applied to; None: that of the rows.
     """
     X, scale = np.asarray(observed.X), np.sqrt(np.asarray(observed.weights, dtype=np.float64))
     scale = scale.astype(X.dtype)
@@ -112,7 +115,15 @@ def kernel_preconditioner(
     factor = low_rank_factor(kernel, X, rank, seed, kind)
     factor *= scale
     variance = float(kernel.total_variance())
-    return low_rank_preconditioner(factor, variance * scale**2, noise_variance)
+    wide = vectors is not None and vectors != str(X.dtype)
+    return low_rank_preconditioner(factor, variance * scale**2, noise_variance, wide_vectors=wide)
+
+
+def for_vectors(precondition: Drawable, vectors: str, rows: Any) -> Preconditioner:
+    """Return a preconditioner for vectors of a precision, which may be another one than that of the rows."""
+    if isinstance(precondition, DensePreconditioner) and vectors != str(rows):
+        return NarrowPreconditioner(precondition)
+    return precondition
 
 
 class KernelSystem:
@@ -156,16 +167,16 @@ class KernelSystem:
         noise = jax.random.normal(key, (num_samples, len(X)), X.dtype) * noise_variance**0.5
         targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
         self.right = targets.at[1:].add(noise.astype(X.dtype))
-        self.precondition: Preconditioner = kernel_preconditioner(
-            kernel, noise_variance, observed, rank, seed, kind
-        )
         self.vector_dtype, self.entry_dtype = dtypes_of(kernel, noise_variance, observed, seed)
+        made = kernel_preconditioner(
+            kernel, noise_variance, observed, rank, seed, kind, self.vector_dtype
+        )
+        self.precondition = for_vectors(made, self.vector_dtype, X.dtype)
         if self.entry_dtype != str(X.dtype):
             self.operator = kernel_operator(kernel, noise_variance, observed, self.entry_dtype)
         if self.vector_dtype != str(X.dtype):
             with precision("float64"):
                 self.right = self.right.astype(jnp.float64)
-            self.precondition = NarrowPreconditioner(self.precondition)
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v``."""

@@ -6,8 +6,10 @@ import pytest
 
 from vastgp._precision import precision
 from vastgp.kernels import Matern32
+from vastgp.linalg import preconditioners
 from vastgp.linalg.cg import cg_start, cg_update
 from vastgp.linalg.preconditioners import (
+    NarrowPreconditioner,
     balanced_preconditioner,
     dense_preconditioner,
     landmark_factor,
@@ -36,6 +38,31 @@ def test_nystrom_is_the_inverse_of_low_rank_plus_diagonal(problem):
     diagonal = 0.1 + np.maximum(2.0 - np.diag(low_rank), 0.0)
     expected = np.linalg.solve(low_rank + np.diag(diagonal), V.T).T
     np.testing.assert_allclose(inverse(V), expected, atol=1e-11)
+
+
+def test_a_narrow_factor_is_applied_to_wide_vectors_without_loss(monkeypatch):
+    # 10^6 times the diagonal: in single precision nothing is left of the difference in the leading directions
+    monkeypatch.setattr(preconditioners, "_TILE", 16)
+    generator = np.random.default_rng(3)
+    U = np.asfortranarray(generator.normal(size=(5, 75)), dtype=np.float32)
+    noise = 1e-6
+    diagonal = np.sum(U.astype(np.float64) ** 2, axis=0)
+    with precision("float32"):
+        narrow = low_rank_preconditioner(U.copy(order="F"), diagonal, noise)
+        wide = low_rank_preconditioner(U.copy(order="F"), diagonal, noise, wide_vectors=True)
+    with precision("float64"):
+        # what is held, as numbers
+        root = np.asarray(wide.root, np.float64)
+        held = np.asarray(wide.scaled, np.float64) * root[:, None]
+        expected_of = held @ held.T + np.diag(root**2)
+        V = jnp.asarray(expected_of @ generator.normal(size=(75, 3))).T
+        expected = np.linalg.solve(expected_of, np.asarray(V).T).T
+        size = np.max(np.abs(expected))
+        found = wide(V)
+        assert found.dtype == jnp.float64
+        assert np.max(np.abs(found - expected)) < 1e-6 * size
+        rough = NarrowPreconditioner(narrow)(V)
+        assert np.max(np.abs(rough - expected)) > 1e-3 * size
 
 
 def test_dense_is_the_inverse(problem):
