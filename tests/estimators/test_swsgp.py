@@ -25,7 +25,7 @@ from vastgp.training.swsgp import Chunks
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@parametrize_with_checks([SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 16, 8)])
+@parametrize_with_checks([SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 4, 3)])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
