@@ -14,8 +14,8 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# A part of compilation makes code faster that a test runs once; users get it. (Going further, with optimisation level 0,
-# saves a fifth of compilation and doubles the time of a test that computes.)
+# A part of compilation makes code faster that a test runs once; users get it. Optimisation level 0 would save more, and
+# doubles the time of a test that computes.
 os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
 
 # Compiled programs are kept on disk, for the modules, processes and runs that need them again: compilation is most of
