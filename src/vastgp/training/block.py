@@ -313,8 +313,8 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
     ]
     if len(checked) > _PATIENCE and min(checked[-_PATIENCE:]) > 0.95 * min(checked[:-_PATIENCE]):
         return Stop(
-            f"the residual stays at {worst:.2g} of the noise > tol = {tol:g}: the limit of the precision; "
-            "use dtype='float64', a larger noise_floor, or a larger tol",
+            f"the residual stays at {worst:.2g} of the noise > tol = {tol:g}: the limit of the precision "
+            "or of the preconditioner; use dtype='float64', a larger rank, a larger noise_floor, or a larger tol",
             converged=False,
         )
     return None
