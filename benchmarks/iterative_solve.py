@@ -22,7 +22,14 @@ from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp.linalg.cg import solve_cg
 from vastgp.training.distinct_rows import merge_repeated
-from vastgp.training.kernel_system import choose_rank, kernel_operator, kernel_preconditioner
+from vastgp.training.kernel_system import (
+    choose_rank,
+    dtypes_of,
+    for_vectors,
+    kernel_operator,
+    kernel_preconditioner,
+    rounding_of_entries,
+)
 from vastgp.training.start import start_from_exact_gp
 
 OUT = RESULTS / "iterative_solve.jsonl"
@@ -49,13 +56,19 @@ def main() -> None:
     return_freed_memory()
     observed = merge_repeated(X, y)
     n = len(observed.y)
+    made = start.kernel, start.noise_variance, observed
     with precision("float32"):
         began = time.perf_counter()
         rank = choose_rank(n, 1, 4)
-        P = kernel_preconditioner(start.kernel, start.noise_variance, observed, rank, 0)
+        rounding = rounding_of_entries(*made, 0)
+        vectors, entries = dtypes_of(*made, 0)
+        P = for_vectors(
+            kernel_preconditioner(*made, rank, 0, vectors=vectors), vectors, observed.X.dtype
+        )
         of_preconditioner = time.perf_counter() - began
-        operator = kernel_operator(start.kernel, start.noise_variance, observed)
-        right = (jnp.asarray(observed.y) * operator.scale)[None]
+        operator = kernel_operator(*made, entries)
+    with precision(vectors):
+        right = (jnp.asarray(observed.y, vectors) * operator.scale)[None]
         began = time.perf_counter()
         result = solve_cg(operator, right, P, tol=given.tol, max_iter=given.max_iter)
         seconds = time.perf_counter() - began
@@ -66,6 +79,9 @@ def main() -> None:
         "kernel": repr(start.kernel),
         "noise_variance": start.noise_variance,
         "rank": int(rank),
+        "vectors": vectors,
+        "entries": entries,
+        "rounding_of_entries": rounding,
         "tol": given.tol,
         "residual": float(result.residuals[0]),
         "iterations": result.iterations,
