@@ -26,6 +26,7 @@ from vastgp.metrics import regression_report
 
 OUT = RESULTS / "iterative.jsonl"
 _SMALL = {"start_rows": 1000, "learning_steps": 20, "num_samples": 128, "kernel": "rbf"}
+_LARGE = {"hyperparameters": "subset", "start_rows": 3000, "num_samples": 16}
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "cholesky": (ExactGPRegressor, {"kernel": "rbf", "max_rows": 12_000, "max_iter": 15, "noise_floor": 1e-3}),
     "rr-cg": (IterativeGPRegressor, _SMALL | {"solver": "rr-cg", "iterations": 100, "rank": 100}),
@@ -34,10 +35,8 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "rr-cg-20": (IterativeGPRegressor, _SMALL | {"solver": "rr-cg", "iterations": 20, "rank": 0}),
     "subset": (IterativeGPRegressor, _SMALL | {"hyperparameters": "subset"}),
     "features": (RandomFeatureGPRegressor, {"kernel": "rbf", "num_basis": 1000}),
-    "large": (
-        IterativeGPRegressor,
-        {"kernel": "matern32", "hyperparameters": "subset", "start_rows": 3000, "num_samples": 16},
-    ),
+    "large": (IterativeGPRegressor, _LARGE | {"kernel": "matern32"}),
+    "large-52": (IterativeGPRegressor, _LARGE | {"kernel": "matern52"}),
 }  # fmt: skip
 
 
