@@ -25,7 +25,6 @@ from vastgp.training.distinct_rows import merge_repeated
 from vastgp.training.kernel_system import (
     choose_rank,
     dtypes_of,
-    for_vectors,
     kernel_operator,
     kernel_preconditioner,
     rounding_of_entries,
@@ -62,9 +61,7 @@ def main() -> None:
         rank = choose_rank(n, 1, 4)
         rounding = rounding_of_entries(*made, 0)
         vectors, entries = dtypes_of(*made, 0)
-        P = for_vectors(
-            kernel_preconditioner(*made, rank, 0, vectors=vectors), vectors, observed.X.dtype
-        )
+        P = kernel_preconditioner(*made, rank, 0, vectors=vectors)
         of_preconditioner = time.perf_counter() - began
         operator = kernel_operator(*made, entries)
     with precision(vectors):

@@ -40,7 +40,7 @@ class NoPreconditioner(eqx.Module):
 
 
 class DensePreconditioner(eqx.Module):
-    """The inverse of an explicitly formed matrix ``P``, through its Cholesky factor."""
+    """The inverse of an explicitly formed matrix ``P``, through its Cholesky factor and in its precision."""
 
     factor: Float[Array, "p p"]
 
@@ -54,8 +54,10 @@ class DensePreconditioner(eqx.Module):
         return 2.0 * float(np.sum(np.log(np.diagonal(self.factor).astype(np.float64))))
 
     def __call__(self, V: Float[Array, "C p"]) -> Float[Array, "C p"]:
-        half = jax.scipy.linalg.solve_triangular(self.factor, V.T, lower=True)
-        return jax.scipy.linalg.solve_triangular(self.factor, half, lower=True, trans=1).T
+        right = V.T.astype(self.factor.dtype)
+        half = jax.scipy.linalg.solve_triangular(self.factor, right, lower=True)
+        solved = jax.scipy.linalg.solve_triangular(self.factor, half, lower=True, trans=1)
+        return solved.T.astype(V.dtype)
 
 
 class LowRankPreconditioner(eqx.Module):

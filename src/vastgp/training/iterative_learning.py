@@ -25,7 +25,6 @@ from vastgp.training.evidence_climb import Estimate
 from vastgp.training.kernel_system import (
     Drawable,
     dtypes_of,
-    for_vectors,
     kernel_operator,
     kernel_preconditioner,
 )
@@ -105,7 +104,7 @@ class IterativeEvidence:
                 operator,
                 y,
                 probes,
-                for_vectors(precondition, vectors, self.dtype),
+                precondition,
                 jnp.asarray(np.stack(weights, axis=1), vectors),
                 _COMPLETE[self.dtype],
             )

@@ -20,7 +20,6 @@ from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.preconditioners import (
     DensePreconditioner,
     LowRankPreconditioner,
-    NarrowPreconditioner,
     NoPreconditioner,
     Preconditioner,
     dense_preconditioner,
@@ -119,13 +118,6 @@ def kernel_preconditioner(
     return low_rank_preconditioner(factor, variance * scale**2, noise_variance, wide_vectors=wide)
 
 
-def for_vectors(precondition: Drawable, vectors: str, rows: Any) -> Preconditioner:
-    """Return a preconditioner for vectors of a precision, which may be another one than that of the rows."""
-    if isinstance(precondition, DensePreconditioner) and vectors != str(rows):
-        return NarrowPreconditioner(precondition)
-    return precondition
-
-
 class KernelSystem:
     """``(S K S + sigma^2 I) [a, u_1, ..., u_S] = S [y, f_s(X)] + [0, sigma eps_s]``.
 
@@ -168,10 +160,9 @@ class KernelSystem:
         targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
         self.right = targets.at[1:].add(noise.astype(X.dtype))
         self.vector_dtype, self.entry_dtype = dtypes_of(kernel, noise_variance, observed, seed)
-        made = kernel_preconditioner(
+        self.precondition: Preconditioner = kernel_preconditioner(
             kernel, noise_variance, observed, rank, seed, kind, self.vector_dtype
         )
-        self.precondition = for_vectors(made, self.vector_dtype, X.dtype)
         if self.entry_dtype != str(X.dtype):
             self.operator = kernel_operator(kernel, noise_variance, observed, self.entry_dtype)
         if self.vector_dtype != str(X.dtype):

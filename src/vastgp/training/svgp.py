@@ -58,7 +58,7 @@ from vastgp.training.svgp_stop import CHUNK, no_gain
 _MOST_HALVINGS = 6
 # Natural-gradient steps on minibatches average over as many rows as there are, or 50 batches where those are fewer. On
 # pol an average over a fifth of the rows ended 370 nats lower after as many steps.
-_LEAST_RATE, _RATE_PER_SHARE = 0.02, 1.0
+_LEAST_RATE = 0.02
 # Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of one pass and
 # some more.
 _FOR_PASSES, _MOST_FOR_PASSES, _LONGER = 0.2, 0.6, 1.3
@@ -255,7 +255,7 @@ class _Trainer:
         if self.full:
             return most_rate(likelihood)
         share = self.options.row_batch / self.rows.n
-        return min(most_rate(likelihood), max(_LEAST_RATE, _RATE_PER_SHARE * share))
+        return min(most_rate(likelihood), max(_LEAST_RATE, share))
 
     def _all(self) -> tuple[np.ndarray, np.ndarray]:
         X, y = self.rows.take(np.arange(self.rows.n))
