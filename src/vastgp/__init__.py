@@ -41,7 +41,15 @@ if TYPE_CHECKING:
         TSVGPRegressor,
         load,
     )
-    from vastgp.kernels import RBF, Matern12, Matern32, Matern52, Periodic, RationalQuadratic
+    from vastgp.kernels import (
+        RBF,
+        Linear,
+        Matern12,
+        Matern32,
+        Matern52,
+        Periodic,
+        RationalQuadratic,
+    )
 
 # public name -> the module that defines it
 _NAMES = {
@@ -66,6 +74,7 @@ _NAMES = {
     "DirectNetworkRegressor": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
+    "Linear": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
     "Matern32": "vastgp.kernels",
     "Matern52": "vastgp.kernels",
@@ -96,6 +105,7 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "DirectNetworkRegressor",
     "load",
     "RBF",
+    "Linear",
     "Matern12",
     "Matern32",
     "Matern52",

@@ -100,6 +100,11 @@ def check_fixed(model: Any, needs_noise: bool = True) -> None:
         )
 
 
+def check_spectrum(kernel: Any, num_features: int) -> None:
+    """Raise ``ValueError`` for a kernel that waves cannot be drawn of."""
+    candidate_kernels(kernel, num_features)[0].spectral_terms()
+
+
 def fixed_kernel(kernel: Kernel, scaling: Standardizer, isotropic: bool = False) -> Kernel:
     """Return a kernel as given, from the units of inputs and target to standardised ones."""
     (kernel,) = candidate_kernels(kernel, scaling.d, isotropic)

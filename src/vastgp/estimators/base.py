@@ -100,6 +100,9 @@ class BaseGP(SavedModel, abc.ABC):
     def _check_params(self) -> None:
         """Refuse bad constructor arguments."""
 
+    def _check_inputs(self, num_features: int) -> None:
+        """Refuse arguments that rows with so many inputs cannot have, before any work."""
+
     @abc.abstractmethod
     def _fit_rows(self, rows: Rows) -> Fit:
         """Fit ``rows``, scaled by ``standardizer_``."""
@@ -154,6 +157,7 @@ class BaseGP(SavedModel, abc.ABC):
         self._check_params()
         rows = self._open_training(X, y)
         self._remember_columns(rows)
+        self._check_inputs(rows.d)
         self._began = began
         scaled = rows if self._scales_target() else dataclasses.replace(rows, y=None)
         self.standardizer_ = Standardizer(common=bool(self.isotropic)).fit(scaled)

@@ -191,7 +191,6 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
 
     def _fit_rows(self, rows: Rows) -> Fit:
         seed = seed_from(self.random_state)
-        self._check_inputs(rows)
         kernel, noise_variance = self._first_hyperparameters(rows, seed)
         basis, kernel = self._make_basis(kernel, rows, seed)
         statistics = gather_with_progress(self, rows, basis)

@@ -166,7 +166,6 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         seed = seed_from(self.random_state)
         num_classes = len(self.classes_)
         self._check_cost(rows.n)
-        self._check_inputs(rows)
         kernel = self._first_kernel(rows, seed, num_classes)
         basis, kernel = self._make_basis(kernel, rows, seed)
         features = LabelledFeatures(rows, self.standardizer_, basis, self.dtype)

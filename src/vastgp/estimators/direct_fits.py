@@ -22,7 +22,7 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.direct_arguments import prior_of, support_values
-from vastgp.estimators.grid_basis import check_product, grid_eigenfunctions
+from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.kernels import Kernel
 from vastgp.objectives.discrete_model import (
     DiscreteLogits,
@@ -94,10 +94,8 @@ class DirectFits(BaseGP):
         self.num_basis_ = basis.num_basis
         return as_dtype(basis, self.dtype), kernel
 
-    def _check_inputs(self, rows: Rows) -> None:
-        """Refuse a kernel that the basis cannot have with so many inputs, before any work."""
-        if self.basis == "grief":
-            check_product(self.kernel, rows.d)
+    def _check_inputs(self, num_features: int) -> None:
+        check_kernel_of(self.basis, self.kernel, num_features)
 
     def _wanted_kernel(self) -> Any:
         """Return what to start from; None, for a choice among kernels, where any of them will do."""

@@ -12,6 +12,7 @@ from vastgp.estimators.arguments import (
     check_fixed,
     check_flag,
     check_positive,
+    check_spectrum,
     fixed_noise_variance,
 )
 from vastgp.estimators.checkpoints import checkpoint_of
@@ -49,6 +50,10 @@ class EvidenceFits(BaseGPRegressor):
         check_positive("max_seconds", self.max_seconds, none="no limit")
         check_flag("isotropic", self.isotropic)
         check_fixed(self)
+
+    def _check_inputs(self, num_features: int) -> None:
+        # posterior samples and random features alike are made of waves
+        check_spectrum(self.kernel, num_features)
 
     def _least_rows(self) -> int:
         return 1 if self.hyperparameters == "fixed" else 2

@@ -13,7 +13,7 @@ from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.grid_basis import check_product, grid_eigenfunctions
+from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.estimators.reweighted_fits import Features, ReweightedFits
 from vastgp.kernels import Kernel, from_name
 from vastgp.kernels.spectral import log_spectral_density
@@ -61,10 +61,8 @@ class FixedBasis(ReweightedFits):
     def _wanted_kernel(self) -> Any:
         return "rbf" if self.kernel is None else self.kernel
 
-    def _check_inputs(self, rows: Rows) -> None:
-        """Refuse a kernel that the basis cannot have with so many inputs, before any work."""
-        if self.basis == "grief":
-            check_product(self.kernel, rows.d)
+    def _check_inputs(self, num_features: int) -> None:
+        check_kernel_of(self.basis, self.kernel, num_features)
 
     def _make_basis(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
         """Return the basis, and the kernel that it is of."""

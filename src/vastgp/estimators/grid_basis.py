@@ -12,6 +12,7 @@ from vastgp.bases.grid_eigenfunctions import (
     grid_axes,
 )
 from vastgp.data import Rows, Standardizer
+from vastgp.estimators.arguments import check_spectrum
 from vastgp.kernels import RBF, GridKernel, Kernel, from_name
 from vastgp.kernels.stationary import Stationary
 
@@ -44,10 +45,20 @@ def grid_eigenfunctions(
 
 def check_product(kernel: Any, num_features: int) -> None:
     """Raise ``ValueError`` for a kernel that does not factor over the inputs."""
+    if isinstance(kernel, str):
+        kernel = from_name(kernel).with_ard(num_features)
+        if isinstance(kernel, Stationary):  # a name stands for the form, see `as_product`
+            return
     if isinstance(kernel, Kernel):
         axis_kernels(kernel, num_features)
-    elif isinstance(kernel, str):
-        from_name(kernel)  # refuses names that are none
+
+
+def check_kernel_of(basis: str, kernel: Any, num_features: int) -> None:
+    """Raise ``ValueError`` for a kernel that a basis, by its name, cannot have with so many inputs."""
+    if basis == "grief":
+        check_product(kernel, num_features)
+    elif basis in ("fourier", "random-fourier"):
+        check_spectrum(kernel, num_features)
 
 
 def as_product(kernel: Kernel, num_features: int) -> Kernel:

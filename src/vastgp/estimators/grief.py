@@ -197,11 +197,13 @@ class GriefRegressor(BaseReweightedRegressor):
                 f"grid_size must be an integer of at least 2, received {self.grid_size!r}."
             )
 
+    def _check_inputs(self, num_features: int) -> None:
+        check_product(self.kernel, num_features)
+
     # ------------------------------------------------------------ the basis
 
     def _make_features(self, rows: Rows) -> Features:
         scaling = self.standardizer_
-        check_product(self.kernel, rows.d)
         axes = grid_points(rows, scaling, int(self.grid_size), self.grid_placement)
         if self.num_eigenfunctions is not None:
             sizes = [len(axis) for axis in axes]

@@ -15,7 +15,7 @@ from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.arguments import check_spectrum, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
@@ -79,6 +79,9 @@ class QSGPFits(BaseGP):
         itemsize = np.dtype(self.dtype).itemsize
         vectors = _BLOCK_VECTORS * (1 + self.num_samples) * min(n, size) * itemsize
         return int(size), "block" if vectors <= _BLOCK_BYTES else "stochastic"
+
+    def _check_inputs(self, num_features: int) -> None:
+        check_spectrum(self.kernel, num_features)
 
     # ------------------------------------------------------------ fit
 

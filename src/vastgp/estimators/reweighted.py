@@ -133,7 +133,6 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
     # ------------------------------------------------------------ the basis
 
     def _make_features(self, rows: Rows) -> Features:
-        self._check_inputs(rows)
         start = self._start(rows, self._wanted_kernel())
         basis, kernel = self._make_basis(start.kernel, rows)
         self._check_prior_mean(basis.num_basis)

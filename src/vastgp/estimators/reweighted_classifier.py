@@ -153,7 +153,6 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
     # ------------------------------------------------------------ fit
 
     def _make_features(self, rows: Rows) -> Features:
-        self._check_inputs(rows)
         X, y = start_rows(self, rows, self._seed)
         start = start_from_dual_evidence(
             self._wanted_kernel(), Bernoulli("probit"), X, y, max_rows=self.start_rows, seed=self._seed,

@@ -3,6 +3,7 @@
 from vastgp.kernels.composite import Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
+from vastgp.kernels.linear import Linear
 from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.spec import describe, from_name, from_spec, to_spec
 from vastgp.kernels.stationary import (
@@ -20,6 +21,7 @@ __all__ = [
     "Coregionalisation",
     "GridKernel",
     "Kernel",
+    "Linear",
     "Matern12",
     "Matern32",
     "Matern52",

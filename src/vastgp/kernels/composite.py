@@ -37,6 +37,9 @@ class Sum(_Composite):
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return reduce(lambda a, b: a + b, (part(X, Z) for part in self.parts))
 
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return reduce(lambda a, b: a + b, (part.diag(X) for part in self.parts))
+
     def total_variance(self) -> Any:
         return sum(part.total_variance() for part in self.parts)
 
@@ -52,6 +55,9 @@ class Product(_Composite):
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return reduce(lambda a, b: a * b, (part(X, Z) for part in self.parts))
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return reduce(lambda a, b: a * b, (part.diag(X) for part in self.parts))
 
     def total_variance(self) -> Any:
         return reduce(lambda a, b: a * b, (part.total_variance() for part in self.parts))

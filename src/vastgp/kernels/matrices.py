@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float
+
+from vastgp._precision import precision
 
 
 @jax.jit
@@ -24,3 +27,14 @@ def grid_factors(kernel: Any, axes: Any) -> tuple[Array, ...]:
 def grid_cross_factors(kernel: Any, points: Any, axes: Any) -> tuple[Array, ...]:
     """Return the factors between other points and those of a grid."""
     return kernel.factors(points, axes)
+
+
+def prior_variances(kernel: Any, X: Any) -> np.ndarray:
+    """Return ``k(x_i, x_i)`` of each row, in float64."""
+    with precision("float64"):
+        return np.asarray(_diagonal(kernel, np.asarray(X, np.float64)))
+
+
+@jax.jit
+def _diagonal(kernel: Any, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return kernel.diag(X)

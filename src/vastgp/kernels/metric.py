@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from vastgp.kernels.stationary import Kernel
+from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.linear import Linear
+from vastgp.kernels.stationary import RBF, Kernel
 
 
 def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
@@ -13,7 +15,7 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
     Those of the kernel itself where it is a single stationary one: neighbours by this distance are those of largest
     correlation. For sums and products, from the average of ``1 / lengthscale^2``, weighted by the variances of the
     terms of a sum and added over the factors of a product: what the kernel's curvature at distance zero would be if
-    every part had the same form.
+    every part had the same form. Only the `falling_part` counts.
 
     Parameters
     ----------
@@ -25,9 +27,30 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
     ndarray of float64, shape (d,)
     """
     total, weights = np.zeros(num_features), 0.0
-    for term in kernel.spectral_terms():
+    for term in falling_part(kernel).spectral_terms():
         variance = float(np.prod([float(part.variance) for part in term]))
         scales = [np.broadcast_to(part.lengthscales, num_features) for part in term]
         total += variance * np.sum([np.asarray(one, np.float64) ** -2 for one in scales], axis=0)
         weights += variance
     return (weights / total) ** 0.5
+
+
+def falling_part(kernel: Kernel) -> Kernel:
+    """Return the part of a kernel that falls with distance: the kernel without linear parts of sums and products.
+
+    Where it has no other part, a kernel of the distance between scaled inputs at which linear functions differ by their
+    standard deviation.
+    """
+    if isinstance(kernel, Linear):
+        return RBF(lengthscales=kernel.slope_variances**-0.5, variance=1.0)
+    if not isinstance(kernel, (Sum, Product)):
+        return kernel
+    falling = tuple(part for part in kernel.parts if not _is_linear(part)) or kernel.parts
+    parts = tuple(falling_part(part) for part in falling)
+    return parts[0] if len(parts) == 1 else type(kernel)(parts)
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    if isinstance(kernel, (Sum, Product)):
+        return all(_is_linear(part) for part in kernel.parts)
+    return isinstance(kernel, Linear)

@@ -9,6 +9,7 @@ import numpy as np
 from vastgp.kernels.composite import Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
+from vastgp.kernels.linear import Linear
 from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.stationary import (
     RBF,
@@ -20,12 +21,13 @@ from vastgp.kernels.stationary import (
     Stationary,
 )
 
-_BY_NAME: dict[str, type[Stationary]] = {
+_BY_NAME: dict[str, type[Stationary] | type[Linear]] = {
     "rbf": RBF,
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,
     "rational-quadratic": RationalQuadratic,
+    "linear": Linear,
 }
 # Kernels that a name alone does not make: a period or a number of outputs belongs to them.
 _WITH_ARGUMENTS: dict[str, type[Kernel]] = {
@@ -38,7 +40,9 @@ _COMPOSITES: dict[str, type[Sum] | type[Product]] = {"sum": Sum, "product": Prod
 
 
 def from_name(name: str) -> Kernel:
-    """Return a kernel with unit hyperparameters by its name.
+    """Return a kernel with unit hyperparameters by its name, or by names with ``+`` and ``*`` between them.
+
+    ``"matern32 + linear"`` is a sum; products bind closer, as in arithmetic.
 
     Raises
     ------
@@ -46,12 +50,18 @@ def from_name(name: str) -> Kernel:
         When the name is unknown; the message lists the known ones.
     """
     try:
-        return _BY_NAME[name.lower()]()
+        terms = [
+            [_BY_NAME[part.strip()]() for part in term.split("*")]
+            for term in name.lower().split("+")
+        ]
     except (KeyError, AttributeError):
         known = ", ".join(repr(known) for known in _BY_NAME)
         raise ValueError(
-            f"kernel must be one of {known}, or a Kernel; received {name!r}."
+            f"kernel must be one of {known}, a sum or product of them such as 'matern32 + linear', or a Kernel; "
+            f"received {name!r}."
         ) from None
+    factors = [term[0] if len(term) == 1 else Product(tuple(term)) for term in terms]
+    return factors[0] if len(factors) == 1 else Sum(tuple(factors))
 
 
 def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

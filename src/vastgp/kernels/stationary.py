@@ -33,7 +33,7 @@ class Kernel(eqx.Module):
 
     @abc.abstractmethod
     def total_variance(self) -> Any:
-        """Return the prior variance ``k(x, x)``, the same for every ``x``."""
+        """Return the prior variance ``k(x, x)``, of a typical row where it is not the same for every ``x``."""
 
     @abc.abstractmethod
     def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:

@@ -57,11 +57,11 @@ def best_scales(
     with precision("float64"):
         here = coordinates(kernel, jnp.asarray(Z, jnp.float64), jitter)
         psi = np.asarray(whitened_features(kernel, jnp.asarray(Z), here.inverse, jnp.asarray(X)))
-        prior = float(kernel.total_variance())
+        prior = np.asarray(kernel.diag(jnp.asarray(X)))
     eigenvalues, E = eigh(psi @ psi.T, driver="evd")
     eigenvalues = np.maximum(eigenvalues, 0.0)
     projected, square, n = E.T @ (psi @ y), float(y @ y), len(y)
-    left = max(n * prior - float(np.sum(eigenvalues)), 0.0)
+    left = max(float(np.sum(prior) - np.sum(eigenvalues)), 0.0)
 
     def negative(logs: np.ndarray) -> tuple[float, np.ndarray]:
         s, noise = np.exp(logs)

@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import prior_variances
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
 
@@ -191,7 +192,7 @@ def resolving_rate(kernel: Kernel, noise_variance: float, X: np.ndarray) -> floa
         cross = np.asarray(kernel(jnp.asarray(seen), jnp.asarray(new)), order="F")
     explained = np.cumsum(np.mean(factor.half_solve(cross) ** 2, axis=1))
     few = len(seen) // 4
-    left = float(kernel.total_variance()) - explained[[few - 1, -1]]
+    left = np.mean(prior_variances(kernel, new)) - explained[[few - 1, -1]]
     left = np.maximum(left, 1e-12 * float(kernel.total_variance()))
     return float(np.clip(np.log(left[0] / left[1]) / np.log(len(seen) / few), 0.0, 1.0))
 

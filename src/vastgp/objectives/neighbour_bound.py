@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from vastgp.kernels.metric import falling_part
 from vastgp.likelihoods import Likelihood
 from vastgp.linalg.neighbour_systems import (
     log_determinant_each,
@@ -111,11 +112,12 @@ def local_systems(
 def fading(kernel: Any, X: Float[Array, "n d"], near: Neighbours) -> Float[Array, "n h"]:
     """Return the variance of noise, relative to the prior's, that fades out neighbours near the border."""
     assert near.border is not None
-    variance = kernel.total_variance()
+    falling = falling_part(kernel)
+    variance = falling.total_variance()
 
     def distance(x: Array, z: Array) -> Array:
         # the kernel's own: 1 - correlation grows with the distance
-        return 1.0 - kernel(x[None], z)[0] / variance
+        return 1.0 - falling(x[None], z)[0] / variance
 
     r = jax.vmap(distance)(X, near.Z)
     edge = jax.vmap(distance)(X, near.border[:, None, :])

@@ -280,7 +280,7 @@ def bound_of(
 ) -> Array:
     """Return the lower bound of the log evidence, eq. (8)."""
     psi = whitened_features(kernel, Z, inverse, rows.X)
-    mean, variance = q.moments(psi, kernel.total_variance())
+    mean, variance = q.moments(psi, kernel.diag(rows.X))
     return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
 
 
@@ -314,7 +314,7 @@ def untied_bound(
     """Return the bound of eq. (15) with one site a row: ``psi_i`` follows the hyperparameters too (eq. (20))."""
     psi = whitened_features(kernel, Z, coordinates(kernel, Z, jitter).inverse, rows.X)
     q = posterior_of(row_sums(psi, *sites))
-    mean, variance = q.moments(psi, kernel.total_variance())
+    mean, variance = q.moments(psi, kernel.diag(rows.X))
     return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
 
 

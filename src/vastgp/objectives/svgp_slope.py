@@ -58,15 +58,15 @@ def bound_and_slope(
 
     def covariances(log_kernel: Kernel, Z: Array) -> tuple[Array, Array, Array]:
         kernel = jax.tree.map(jnp.exp, log_kernel)
-        return prior_covariance(kernel, Z, jitter), kernel(Z, rows.X), kernel.total_variance()
+        return prior_covariance(kernel, Z, jitter), kernel(Z, rows.X), kernel.diag(rows.X)
 
-    (_, cross, prior_variance), pull_back = jax.vjp(covariances, log_kernel, Z)
+    (_, cross, prior_variances), pull_back = jax.vjp(covariances, log_kernel, Z)
     psi = here.inverse @ cross
     covariance = q.covariance()
     explained = covariance @ psi
     Y = psi - explained
     mean = q.mean @ psi
-    left = jnp.maximum(prior_variance - jnp.sum(psi**2, axis=0), 0.0)
+    left = jnp.maximum(prior_variances - jnp.sum(psi**2, axis=0), 0.0)
     variance = left + jnp.sum(psi * explained, axis=1)
 
     def fit(logs: Likelihood, mean: Array, variance: Array) -> Array:
@@ -80,7 +80,7 @@ def bound_and_slope(
     by_psi = q.mean.T @ g - 2.0 * jnp.sum(Y * h[:, None, :], axis=0)
     G = _by_prior(hold, psi, Y, g, h, q.mean, covariance, by_psi)
     by_K = here.inverse.T @ (0.5 * (G + G.T)) @ here.inverse
-    by_kernel, by_Z = pull_back((by_K, here.inverse.T @ by_psi, jnp.sum(h)))
+    by_kernel, by_Z = pull_back((by_K, here.inverse.T @ by_psi, jnp.sum(h, axis=0)))
     return value - q.divergence(), Slope(by_kernel, by_likelihood, by_Z)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel, from_spec, to_spec
-from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.linalg.cholesky import Cholesky, factorize
 from vastgp.objectives.evidence import ExactEvidence, pad_rows
 
@@ -70,8 +70,7 @@ class ExactPosterior:
         """
         cross = self._cross(X)
         explained = self.factor.half_solve(cross.T)
-        prior = float(self.kernel.total_variance())
-        variance = prior - np.einsum("ij,ij->j", explained, explained)
+        variance = prior_variances(self.kernel, X) - np.einsum("ij,ij->j", explained, explained)
         return cross @ self.weights, np.maximum(variance, 0.0)
 
     def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:

@@ -11,19 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import as_dtype, precision
-from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp._precision import precision
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.linalg.cholesky import factorize
 from vastgp.objectives.evidence import pad_rows
-from vastgp.objectives.least_squares import BlockedBasis, evaluate
 from vastgp.objectives.svgp_bound import Whitened, whitened_features
+from vastgp.posteriors.prior_draws import PriorDraws
 
 # Up to this many rows a joint sample factorises their covariance; beyond, it is a function made of waves.
 _MOST_DENSE = 2000
 _SAMPLE_JITTER = 1e-10
-# Waves of a pathwise sample, and rows of it at a time.
-_WAVES, _TILE = 4096, 8192
+# Rows of a pathwise sample at a time.
+_TILE = 8192
 
 
 @dataclass(frozen=True)
@@ -89,24 +88,18 @@ class SVGPPosterior:
         return self._evaluate(X, False)[0][c][:, None] + np.tril(root.lower) @ normals
 
     def _pathwise(self, X: np.ndarray, count: int, generator: Any, c: int) -> np.ndarray:
+        prior = PriorDraws(self.kernel, count, X.shape[1], generator)
+        # v = L^-1 u ~ N(mean, root^T root)
+        normals = generator.standard_normal((len(self.Z), count))
+        v = self.whitened_mean[c][:, None] + self.root[c].T @ normals
+        update = v - self.inverse @ prior(self.Z)
+        found = prior(X)
         with precision("float64"):
-            key = seed_key(int(generator.integers(2**31)))
-            basis = RandomFourierBasis(as_dtype(self.kernel, np.float64), key, 2 * _WAVES, "plain")
-            blocks = BlockedBasis.cut(basis)
-            weights = blocks.pad(jnp.asarray(generator.standard_normal((count, 2, _WAVES))))
-            at_Z = np.asarray(evaluate(blocks, jnp.asarray(self.Z), weights), np.float64)
-            # v = L^-1 u ~ N(mean, root^T root)
-            normals = generator.standard_normal((len(self.Z), count))
-            v = self.whitened_mean[c][:, None] + self.root[c].T @ normals
-            update = jnp.asarray(v - self.inverse @ at_Z.T)
-            tiles = [pad_rows(X[k : k + _TILE]) for k in range(0, len(X), _TILE)]
-            parts = [
-                np.asarray(evaluate(blocks, tile, weights)).T
-                + np.asarray(_projection(self._parts()[0], *self._parts()[1:3], tile, update))
-                for tile in map(jnp.asarray, tiles)
-            ]
-        sizes = [min(_TILE, len(X) - k) for k in range(0, len(X), _TILE)]
-        return np.concatenate([part[:size] for part, size in zip(parts, sizes, strict=True)])
+            for start in range(0, len(X), _TILE):
+                tile = X[start : start + _TILE]
+                added = _projection(*self._parts()[:3], pad_rows(tile), update)
+                found[start : start + _TILE] += np.asarray(added)[: len(tile)]
+        return found
 
     def _parts(self) -> tuple[Any, ...]:
         return self.kernel, self.Z, self.inverse, Whitened(self.whitened_mean, self.root)
@@ -150,7 +143,7 @@ def _moments(
     if not with_variance:
         mean = q.mean @ psi
         return mean, jnp.zeros_like(mean)
-    return q.moments(psi, kernel.total_variance())
+    return q.moments(psi, kernel.diag(X))
 
 
 @jax.jit

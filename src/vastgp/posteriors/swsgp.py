@@ -11,26 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import as_dtype, precision
-from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp._precision import precision
 from vastgp.data.archive import above, below
 from vastgp.data.neighbours import NeighbourIndex
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.linalg.cholesky import factorize
-from vastgp.objectives.least_squares import BlockedBasis, evaluate
 from vastgp.objectives.neighbour_bound import (
     Neighbours,
     local_weights,
     weighted_moments,
 )
+from vastgp.posteriors.prior_draws import PriorDraws
 
 # Entries of the local matrices of a tile of rows.
 _TILE_ENTRIES = 2**22
 # Up to so many rows, seen with so many inducing inputs, a joint sample factorises their covariance; beyond, it is a
-# function made of so many waves.
-_MOST_DENSE, _MOST_SEEN, _WAVES = 2000, 6000, 4096
+# function.
+_MOST_DENSE, _MOST_SEEN = 2000, 6000
 _SAMPLE_JITTER = 1e-10
 
 
@@ -122,7 +121,7 @@ class SwsgpPosterior:
         if len(X) <= _MOST_DENSE and len(used) <= _MOST_SEEN:
             rest = self._dense_rest(X, a, conditional, used, where, num_samples, generator)
         else:
-            rest = self._waves_rest(X, a, conditional, used, where, num_samples, generator)
+            rest = self._function_rest(X, a, used, where, num_samples, generator)
         found = from_u + rest
         return found[:, 0] if self.num_functions == 1 else found
 
@@ -206,33 +205,19 @@ class SwsgpPosterior:
         normals = generator.standard_normal((len(X), self.num_functions * count))
         return (np.tril(root.lower) @ normals).reshape(len(X), self.num_functions, count)
 
-    def _waves_rest(
+    def _function_rest(
         self,
         X: np.ndarray,
         a: np.ndarray,
-        conditional: np.ndarray,
         used: np.ndarray,
         where: np.ndarray,
         count: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Return draws of ``f(X) - A f(Z)``, where ``f`` is a sum of waves."""
-        with precision("float64"):
-            key = seed_key(int(generator.integers(2**31)))
-            basis = RandomFourierBasis(as_dtype(self.kernel, np.float64), key, 2 * _WAVES, "plain")
-            blocks = BlockedBasis.cut(basis)
-            total = self.num_functions * count
-            weights = blocks.pad(jnp.asarray(generator.standard_normal((total, 2, _WAVES))))
-            both = np.concatenate([X, self.Z[used]])
-            tile = 4096
-            parts = []
-            for start in range(0, len(both), tile):
-                part = both[start : start + tile]
-                padded = np.concatenate([part, np.repeat(part[-1:], tile - len(part), axis=0)])
-                values = np.asarray(evaluate(blocks, jnp.asarray(padded), weights), np.float64)
-                parts.append(values.T[: len(part)])
-        f = np.concatenate(parts)
-        rest = f[: len(X)] - np.einsum("nh,nhs->ns", a, f[len(X) :][where])
+        """Return draws of ``f(X) - A f(Z)``, where ``f`` is a function."""
+        total = self.num_functions * count
+        f = PriorDraws(self.kernel, total, X.shape[1], generator)
+        rest = f(X) - np.einsum("nh,nhs->ns", a, f(self.Z[used])[where])
         return rest.reshape(len(X), self.num_functions, count)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ from sklearn.cluster import KMeans
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import prior_variances
+from vastgp.kernels.metric import metric_lengthscales
 
 METHODS = ("kmeans", "greedy", "random")
 
@@ -41,7 +43,7 @@ def select_inducing(
     if method == "random" or count >= len(X):
         return X[np.sort(generator.choice(len(X), size=count, replace=False))]
     # inputs without influence, whose lengthscales are far beyond their range, do not tell rows apart
-    scales = np.asarray(kernel.spectral_terms()[0][0].lengthscales, np.float64)
+    scales = metric_lengthscales(kernel, X.shape[1])
     if len(np.unique(X / scales, axis=0)) <= count:
         return X[np.sort(generator.choice(len(X), size=count, replace=False))]
     found = KMeans(count, init="k-means++", n_init=1, max_iter=30, random_state=seed % 2**32)
@@ -53,9 +55,9 @@ def greedy_variance(kernel: Kernel, X: np.ndarray, count: int) -> np.ndarray:
 
     O(n m^2) time and O(n m) memory. Where fewer rows leave no variance, the rest are the first of the others.
     """
-    left = np.full(len(X), float(kernel.total_variance()))
+    left = prior_variances(kernel, X)
     factor = np.zeros((count, len(X)))
-    least = 1e-12 * left[0]
+    least = 1e-12 * np.max(left)
     chosen: list[int] = []
     for j in range(min(count, len(X))):
         pivot = int(np.argmax(left))

@@ -15,7 +15,7 @@ from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis, grid_axes
 from vastgp.bases.grid_eigenfunctions import axis_kernels
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.linalg.pivots import pivot_rows
 from vastgp.linalg.preconditioners import landmark_factor
 from vastgp.objectives.sufficient_statistics import feature_matrix
@@ -74,7 +74,7 @@ def _pivots(kernel: Kernel, X: np.ndarray, rank: int, seed: int) -> np.ndarray:
     def between(A: np.ndarray, B: np.ndarray) -> np.ndarray:
         return np.asarray(kernel_matrix(kernel, A, B))
 
-    variances = np.full(count, float(kernel.total_variance()))
+    variances = prior_variances(kernel, X[candidates])
     return X[candidates[pivot_rows(between, X[candidates], variances, rank, generator)]]
 
 

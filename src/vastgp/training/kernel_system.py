@@ -13,7 +13,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.kernels.products import KernelMatrix
 from vastgp.linalg.cg import CGState
 from vastgp.linalg.cholesky import factorize
@@ -113,9 +113,9 @@ def kernel_preconditioner(
         )  # in the order of LAPACK, without a copy
     factor = low_rank_factor(kernel, X, rank, seed, kind)
     factor *= scale
-    variance = float(kernel.total_variance())
+    variances = (prior_variances(kernel, X) * scale**2).astype(scale.dtype)
     wide = vectors is not None and vectors != str(X.dtype)
-    return low_rank_preconditioner(factor, variance * scale**2, noise_variance, wide_vectors=wide)
+    return low_rank_preconditioner(factor, variances, noise_variance, wide_vectors=wide)
 
 
 class KernelSystem:

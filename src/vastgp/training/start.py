@@ -26,6 +26,7 @@ from vastgp.training.lbfgs import LbfgsResult, best_of, maximise
 BOUNDS = {
     "lengthscales": (1e-3, 1e3),
     "variance": (1e-4, 1e4),
+    "slope_variances": (1e-6, 1e4),
     "alpha": (1e-2, 1e3),
     "degrees_of_freedom": (1.0, 1e3),
     "rate": (1e-9, 1e9),
@@ -297,6 +298,8 @@ def default_values(kernel: Kernel, num_features: int) -> Kernel:
     owners = [path[:-1] for path in paths if _name(path) == "lengthscales"]
 
     def value(path: Any, leaf: Any) -> Any:
+        if _name(path) == "slope_variances":
+            return np.full_like(leaf, 1.0 / num_features)
         if _name(path) != "lengthscales":
             return np.ones_like(leaf)
         place = owners.index(path[:-1]) - (len(owners) - 1) / 2

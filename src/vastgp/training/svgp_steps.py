@@ -125,7 +125,7 @@ def e_step(
     kernel, likelihood = params.positive()
     psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
     sums, q = posterior_under(likelihood, sums)
-    moments = q.moments(psi, kernel.total_variance())
+    moments = q.moments(psi, kernel.diag(rows.X))
     fit, better = better_sums(likelihood, rows.y, rows.weights, psi, *moments)
     found = sums.toward(better, rate)
     bound = fit - q.divergence()
@@ -184,7 +184,7 @@ def untied_e_step(
     kernel, likelihood = params.positive()
     psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
     q = posterior_of(row_sums(psi, *sites))
-    mean, variance = q.moments(psi, kernel.total_variance())
+    mean, variance = q.moments(psi, kernel.diag(rows.X))
     one = likelihood.num_latent == 1
     fit, better = local_sites(
         likelihood, rows.y, mean[0] if one else mean, variance[0] if one else variance
@@ -265,7 +265,7 @@ def tile_sums(params: Params, here: Coordinates, q: Whitened, rows: Rows) -> tup
     """Return what a tile of rows adds to the expected log-likelihood and to the sums of better sites."""
     kernel, likelihood = params.positive()
     psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
-    moments = q.moments(psi, kernel.total_variance())
+    moments = q.moments(psi, kernel.diag(rows.X))
     return better_sums(likelihood, rows.y, rows.weights, psi, *moments)
 
 

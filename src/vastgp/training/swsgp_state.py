@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from vastgp.data.neighbours import NeighbourIndex
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.likelihoods import Likelihood
 from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.neighbour_systems import solve_each
@@ -192,7 +192,7 @@ def conditional_variances(
     """Return the prior variance of each inducing variable given its nearest others, ``1 / (K^-1)_jj`` of a patch."""
     count = min(_START_NEIGHBOURS, len(Z) - 1)
     if count == 0:
-        return np.full(len(Z), float(kernel.total_variance()))
+        return prior_variances(kernel, Z)
     index = NeighbourIndex(Z, metric)
     found = index.query(Z, count + 1)
     own = np.arange(len(Z))[:, None]

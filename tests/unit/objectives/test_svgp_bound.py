@@ -10,7 +10,7 @@ import pytest
 
 from compiled_programs import batched_factorisations
 from vastgp._precision import precision
-from vastgp.kernels import RBF, Matern32
+from vastgp.kernels import RBF, Linear, Matern32
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.objectives import svgp_bound as bound
 from vastgp.objectives.dual_evidence import DualEvidence, local_sites
@@ -227,9 +227,14 @@ def test_all_bounds_and_their_slopes_meet_where_the_sites_were_found(banana):
         np.testing.assert_allclose(slope, (by_variance, by_scale), atol=1e-5)
 
 
-def test_slopes_in_closed_form_by_finite_differences(banana):
+@pytest.mark.parametrize(
+    "kernel",
+    [Matern32(np.array([1.2, 0.9]), 1.3), RBF(0.8 * np.ones(2)) + Linear(np.array([0.4, 1.1]))],
+    ids=str,
+)
+def test_slopes_in_closed_form_by_finite_differences(banana, kernel):
     Z, rows, sums, here, _ = banana
-    kernel, likelihood = Matern32(np.array([1.2, 0.9]), 1.3), StudentT(0.5, 4.0)
+    likelihood = StudentT(0.5, 4.0)
     X_rows = Rows(rows.X, jnp.sin(3.0 * rows.X[:, 0]), rows.weights)
     # sites away from their optimum, where what is held matters
     here = coordinates(kernel, Z, 1e-8)

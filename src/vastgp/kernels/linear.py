@@ -1,0 +1,71 @@
+"""The kernel of linear functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.kernels.stationary import Kernel, Stationary, _positive
+
+
+class Linear(Kernel):
+    """Kernel ``sum_j slope_variances_j x_j z_j`` of linear functions with independent normal slopes.
+
+    Added to a stationary kernel it carries a trend beyond the data, where that kernel alone goes back to the mean.
+    Inputs are measured from their training mean, where every such function is zero; the target's mean is the level
+    there. The prior variance of the function grows with the distance from it, so methods that rely on a spectrum
+    (random features, QSGP, grids) refuse it.
+
+    Parameters
+    ----------
+    slope_variances : float or array of shape (d,), default 1.0
+        Prior variance of the slope by each input, in squared units of the target over those of the input. One that
+        learning makes tiny says that the input has no trend.
+    """
+
+    slope_variances: Any
+
+    def __init__(self, slope_variances: Any = 1.0) -> None:
+        self.slope_variances = _positive("slope_variances", slope_variances)
+
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return jnp.matmul(X * self._variances(X), Z.T, precision="highest")
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return jnp.sum(self._variances(X) * X**2, axis=1)
+
+    def _variances(self, X: Array) -> Array:
+        return jnp.asarray(self.slope_variances, dtype=X.dtype)
+
+    def total_variance(self) -> Any:
+        """Return the mean variance at rows whose inputs have variance one: the sum over the inputs."""
+        xp = np if isinstance(self.slope_variances, np.ndarray) else jnp
+        return xp.sum(self.slope_variances)
+
+    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+        raise ValueError(
+            "the Linear kernel is no function of distance, so it has no spectrum to draw waves or grids from. Use it "
+            "with ExactGPRegressor, SVGPRegressor, TSVGPRegressor, SWSGPRegressor or their classifiers."
+        )
+
+    def with_ard(self, num_features: int) -> Linear:
+        shape = np.shape(self.slope_variances)
+        if shape not in ((), (1,), (num_features,)):
+            raise ValueError(
+                f"kernel has {shape[0]} slope variances but the data have {num_features} features; "
+                "give one, or one for each feature."
+            )
+        values = np.asarray(self.slope_variances, dtype=np.float64)
+        return Linear(np.broadcast_to(values, (num_features,)).copy())
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Linear:
+        values = np.asarray(self.slope_variances)
+        return Linear(values * (y_scale / np.asarray(x_scale, dtype=np.float64)) ** 2)
+
+    def __repr__(self) -> str:
+        from vastgp.kernels.spec import describe
+
+        return describe(self)
