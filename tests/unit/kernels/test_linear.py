@@ -1,4 +1,4 @@
-"""The kernel of linear functions: closed forms, and what holds for a kernel whose variance is not the same everywhere."""
+"""The kernel of linear functions: closed forms, and what holds for kernels of a variance that grows away from the mean."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -76,7 +76,7 @@ def test_sparse_methods_reach_the_exact_process_where_all_rows_are_inducing(esti
     else:
         more = {"learn_inducing": False}
     model = getattr(vastgp, estimator)(num_inducing=150, **more, **options).fit(X, y)
-    new = np.random.default_rng(3).uniform(-3.0, 3.0, (40, 2)) + [0.0, 6.0]
+    new = np.random.default_rng(3).uniform(-3.0, 3.0, (40, 2)) + np.array([0.0, 6.0])
     expected, found = exact.predict(new, return_std=True), model.predict(new, return_std=True)
     np.testing.assert_allclose(found[0], expected[0], atol=2e-4)
     np.testing.assert_allclose(found[1], expected[1], rtol=apart)
@@ -94,7 +94,7 @@ def test_sparse_methods_reach_the_exact_process_where_all_rows_are_inducing(esti
 def test_trends_go_on_beyond_the_data(table):
     """Learned hyperparameters find the trend: 6 units beyond the data the error stays at that of the slope."""
     X, y = table
-    new = np.random.default_rng(4).uniform(-3.0, 3.0, (50, 2)) + [0.0, 6.0]
+    new = np.random.default_rng(4).uniform(-3.0, 3.0, (50, 2)) + np.array([0.0, 6.0])
     truth = np.sin(2.0 * new[:, 0]) + 0.8 * new[:, 1]
     model = vastgp.ExactGPRegressor("matern32 + linear").fit(X, y)
     assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.1
@@ -159,7 +159,9 @@ def test_names_make_sums_of_products():
 def test_methods_made_of_waves_refuse_it_before_any_work(model, table):
     X, y = table
     y = y > 0.0 if isinstance(model, vastgp.QSGPClassifier) else y
-    with pytest.raises(ValueError, match="Linear kernel is no function of distance.*SVGPRegressor"):
+    with pytest.raises(
+        ValueError, match=r"Linear kernel is no function of distance.*SVGPRegressor"
+    ):
         model.fit(X, y)
 
 
