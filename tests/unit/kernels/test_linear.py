@@ -1,4 +1,4 @@
-"""The kernel of linear functions: closed forms, and what holds for kernels of a variance that grows away from the mean."""
+"""The kernel of linear functions: closed forms, and what holds for kernels whose variance grows away from the mean."""
 
 import jax.numpy as jnp
 import numpy as np
