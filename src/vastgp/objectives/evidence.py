@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from scipy.optimize import minimize_scalar
 
 from vastgp._precision import precision
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import prior_variances
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
+from vastgp.kernels.products import matrix_slope
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
 
@@ -49,7 +49,7 @@ class RowEvidence:
     def _covariance(self, kernel: Kernel) -> np.ndarray:
         """Return ``K`` of the padded rows."""
         with precision("float64"):
-            return np.asarray(_gram(kernel, self._padded_X))
+            return np.asarray(kernel_matrix(kernel, self._padded_X, self._padded_X))
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
         """Return ``1/2 sum_ij (w w^T - A^-1)_ij dK_ij`` by hyperparameter.
@@ -62,7 +62,7 @@ class RowEvidence:
             ``w``, that of the padded rows.
         """
         with precision("float64"):
-            return jax.tree.map(np.asarray, _pull_back(kernel, self._padded_X, inverse, weights))
+            return jax.tree.map(np.asarray, matrix_slope(kernel, self._padded_X, inverse, weights))
 
     def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pad with zeros, which are no part of any gradient."""
@@ -224,23 +224,3 @@ def pad_rows(X: np.ndarray) -> np.ndarray:
         return X
     size = max(_LEAST_ROWS, 1 << (n - 1).bit_length())
     return np.pad(X, ((0, size - n), (0, 0)))
-
-
-@jax.jit
-def _gram(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, "n n"]:
-    return kernel(X, X)
-
-
-@jax.jit
-def _pull_back(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    inverse: Float[Array, "n n"],
-    weights: Float[Array, " n"],
-) -> Kernel:
-    """Return ``sum_ij (d log p / d A)_ij dK_ij`` by hyperparameter; only the upper triangle of the inverse is read."""
-    cotangent = jnp.outer(weights, weights) - inverse
-    # Both matrices are symmetric: twice one triangle, and the factor 1/2 of the derivative.
-    cotangent = jnp.triu(cotangent, 1) + 0.5 * jnp.diag(jnp.diagonal(cotangent))
-    _, pull = jax.vjp(lambda k: k(X, X), kernel)
-    return pull(cotangent)[0]

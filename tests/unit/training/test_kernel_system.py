@@ -36,7 +36,7 @@ def test_rounding_of_entries_is_the_largest_generalised_eigenvalue():
     np.fill_diagonal(error, 0.0)
     expected = np.max(np.abs(eigh(error, exact * outer + noise * np.eye(60), eigvals_only=True)))
     assert rounding_of_entries(kernel, noise, observed, 0) == pytest.approx(expected, rel=1e-2)
-    assert expected > 1e-4
+    assert expected > 1e-6
 
 
 def test_some_rows_tell_of_all(monkeypatch):
@@ -53,7 +53,7 @@ def test_some_rows_tell_of_all(monkeypatch):
     [
         (RBF([2.0, 2.0, 2.0], 1.0), 0.5, np.float32, ("float32", "float32")),
         (Matern32([2.0, 2.0, 2.0], 10.0), 1e-4, np.float32, ("float64", "float32")),
-        (RBF([0.01, 9.0, 9.0], 10.0), 1e-5, np.float32, ("float64", "float64")),
+        (RBF([9.0, 9.0, 9.0], 10.0), 1e-7, np.float32, ("float64", "float64")),
         (RBF([2.0, 2.0, 2.0], 1.0), 0.1, np.float64, ("float64", "float64")),
     ],
 )
