@@ -48,6 +48,21 @@ def _compiled_programs_go_with_their_module():
         sys.modules["jax"].clear_caches()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
+    """Compile without optimisation what a test marked ``little_work`` and its fixtures need."""
+    del nextitem
+    if item.get_closest_marker("little_work") is None and not os.environ.get("LW"):
+        return (yield)
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        return (yield)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
     for item in items:

@@ -4,9 +4,13 @@ from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis, grid_axes
 from vastgp.bases.inducing import InducingBasis
 from vastgp.bases.random_fourier import RandomFourierBasis, seed_key
 
+# Bases with weights of a standard normal prior and functions in pairs, which can be of any number.
+PairedBasis = RandomFourierBasis | GridEigenfunctionBasis
+
 __all__ = [
     "GridEigenfunctionBasis",
     "InducingBasis",
+    "PairedBasis",
     "RandomFourierBasis",
     "grid_axes",
     "seed_key",

@@ -118,6 +118,28 @@ class GridEigenfunctionBasis(eqx.Module):
         """Number of eigenfunctions ``p``."""
         return int(self.selection.shape[0])
 
+    def in_pairs(self) -> GridEigenfunctionBasis:
+        """Return the basis without its last function where their number is odd.
+
+        Raises
+        ------
+        ValueError
+            When there is one alone.
+        """
+        if self.num_basis < 2:
+            raise ValueError(
+                "the grid has one eigenfunction alone, where at least two are needed: all inputs are constant, or the "
+                "lengthscales are far beyond their range."
+            )
+        even = self.num_basis // 2 * 2
+        parts = self.selection[:even], self.log_eigenvalues[:even]
+        return eqx.tree_at(lambda basis: (basis.selection, basis.log_eigenvalues), self, parts)
+
+    @property
+    def num_pairs(self) -> int:
+        """Half the number of eigenfunctions, which must be even where they are asked for in pairs."""
+        return self.num_basis // 2
+
     def with_kernel(self, kernel: Kernel) -> GridEigenfunctionBasis:
         """Return the same selection of eigenfunctions under other hyperparameters, differentiable in them."""
         grid = jnp.asarray(self.grid)
@@ -138,17 +160,36 @@ class GridEigenfunctionBasis(eqx.Module):
 
     def features(self, X: Float[Array, "n d"], indices: Int[Array, " b"]) -> Float[Array, "n b"]:
         """Return chosen eigenfunctions at the rows of ``X``."""
-        axis_functions = self._axis_functions(X)
-        chosen = jnp.asarray(self.selection)[indices]
+        return self._products(X, jnp.asarray(self.selection)[indices]).T
+
+    def features_by_pair(
+        self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
+    ) -> Float[Array, "2 b n"]:
+        """Return functions ``2 p`` and ``2 p + 1`` of chosen pairs, the rows last."""
+        return self.features_of_held(X, self.hold(pairs, X.shape[1], X.dtype))
+
+    def hold(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Int[Array, "two_b d"]:
+        """Return what the features of chosen pairs are made of: which function of every axis."""
+        del num_features, dtype
+        both = jnp.concatenate([2 * pairs, 2 * pairs + 1])
+        return jnp.asarray(self.selection)[both]
+
+    def features_of_held(
+        self, X: Float[Array, "n d"], held: Int[Array, "two_b d"]
+    ) -> Float[Array, "2 b n"]:
+        """Return `features_by_pair` of what `hold` returned."""
+        return self._products(X, held).reshape(2, -1, len(X))
+
+    def _products(self, X: Float[Array, "n d"], chosen: Int[Array, "b d"]) -> Float[Array, "b n"]:
+        """Return products of one function of every axis, rows last: a function of an axis is one contiguous line."""
 
         def times(product: Array, axis: tuple[Array, Array]) -> tuple[Array, None]:
             functions, which = axis
             return product * functions[which], None
 
         scale = jnp.sqrt(jnp.asarray(self.kernel.total_variance(), X.dtype))
-        start = jnp.full((indices.shape[0], X.shape[0]), scale, X.dtype)
-        # rows last: a function of an axis is one contiguous line
-        return jax.lax.scan(times, start, (axis_functions, chosen.T))[0].T
+        start = jnp.full((chosen.shape[0], X.shape[0]), scale, X.dtype)
+        return jax.lax.scan(times, start, (self._axis_functions(X), chosen.T))[0]
 
     def _axis_functions(self, X: Float[Array, "n d"]) -> Float[Array, "d g n"]:
         """Return ``psi_l,j (x)`` of every axis."""

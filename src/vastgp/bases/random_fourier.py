@@ -142,7 +142,15 @@ class RandomFourierBasis(eqx.Module):
         Passes over many rows want this layout: each feature is one contiguous line, and
         products with a few vectors of length n run a fifth faster than in the other one.
         """
-        return features_by_pair_of_spectrum(X, self.spectrum(pairs, X.shape[1], X.dtype))
+        return self.features_of_held(X, self.hold(pairs, X.shape[1], X.dtype))
+
+    def hold(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
+        """Return what the features of chosen pairs are made of, for many passes over rows: their spectrum."""
+        return self.spectrum(pairs, num_features, dtype)
+
+    def features_of_held(self, X: Float[Array, "n d"], held: Spectrum) -> Float[Array, "2 b n"]:
+        """Return `features_by_pair` of what `hold` returned."""
+        return features_by_pair_of_spectrum(X, held)
 
 
 def features_of_spectrum(X: Float[Array, "n d"], spectrum: Spectrum) -> Float[Array, "n 2 b"]:

@@ -40,10 +40,14 @@ class QSGPRegressor(LikelihoodRegressor, QSGPFits):
     num_basis : int, optional
         Number of basis functions m, even. None: four per row, at least 2000 and at most 100,000; 20,000 beyond 200,000
         rows, where a pass costs more. With ``basis="inducing"``: so many random training rows become inducing inputs.
-    basis : {"fourier", "inducing"}, default "fourier"
+    basis : {"fourier", "inducing", "grief"}, default "fourier"
         ``"inducing"``: kernel functions at inducing inputs, whose weights have the prior precision ``K(Z, Z)``. With
         all training rows as inducing inputs the posterior mean is that of the exact Gaussian process; the covariance is
         diagonal, and intervals among the rows are somewhat too wide. Gaussian likelihood and stochastic solver only.
+        ``"grief"``: the leading eigenfunctions of a product kernel on a grid of ten points for each input, which need
+        far fewer functions than waves do where inputs are few or the function is smooth; a name stands for a product
+        of one such kernel for each input. Block solver only, hyperparameters as they start. Up to a few thousand of
+        them, `GriefRegressor` learns its hyperparameters too.
     inducing_inputs : array-like of shape (m, d), optional
         Inducing inputs, in the units of X. None: all training rows, while these take less than 1 GB; or ``num_basis``
         of them, chosen at random.

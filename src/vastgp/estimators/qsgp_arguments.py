@@ -29,7 +29,7 @@ def check_arguments(model: Any) -> None:
     check_choice("hyperparameters", model.hyperparameters, ("subset", "learn", "fixed"))
     check_choice("frequencies", model.frequencies, KINDS)
     check_flag("isotropic", model.isotropic)
-    in_pairs = getattr(model, "basis", "fourier") != "inducing"
+    in_pairs = getattr(model, "basis", "fourier") == "fourier"
     if in_pairs and model.num_basis is not None and model.num_basis % 2:
         raise ValueError(
             f"num_basis must be even (cosines and sines come in pairs), received {model.num_basis}."

@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._precision import as_dtype
-from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.arguments import check_spectrum, seed_from
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
+from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.estimators.qsgp_inducing import fit_inducing_basis, is_inducing
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.basis_evidence import BasisEvidence
@@ -76,12 +77,14 @@ class QSGPFits(BaseGP):
             size = _BASIS_OF_MANY if n > _MANY_ROWS else size
         if self.solver != "auto":
             return int(size), self.solver
+        if self.basis == "grief":
+            return int(size), "block"
         itemsize = np.dtype(self.dtype).itemsize
         vectors = _BLOCK_VECTORS * (1 + self.num_samples) * min(n, size) * itemsize
         return int(size), "block" if vectors <= _BLOCK_BYTES else "stochastic"
 
     def _check_inputs(self, num_features: int) -> None:
-        check_spectrum(self.kernel, num_features)
+        check_kernel_of("grief" if self.basis == "grief" else "fourier", self.kernel, num_features)
 
     # ------------------------------------------------------------ fit
 
@@ -93,11 +96,16 @@ class QSGPFits(BaseGP):
         )
         kernel, likelihood = first_hyperparameters(
             self, rows, seed, self._first_likelihood,
-            None if inducing else self._model_evidence(rows.n, seed),
+            self._model_evidence(rows.n, seed) if self.basis == "fourier" else None,
         )  # fmt: skip
         if inducing:
             assert isinstance(likelihood, Gaussian)
             return fit_inducing_basis(self, rows, kernel, likelihood, seed)
+        if self.basis == "grief":
+            eigenfunctions = grid_eigenfunctions(kernel, rows, self.standardizer_, self.num_basis_)
+            eigenfunctions = eigenfunctions.in_pairs()
+            self.num_basis_ = eigenfunctions.num_basis
+            return self._fit_block(rows, eigenfunctions, likelihood, seed)
         basis = RandomFourierBasis(kernel, seed_key(seed), self.num_basis_, self.frequencies)
         if self.solver_ == "block":
             return self._fit_block(rows, basis, likelihood, seed)
@@ -124,11 +132,10 @@ class QSGPFits(BaseGP):
 
         return evidence
 
-    def _fit_block(
-        self, rows: Rows, basis: RandomFourierBasis, likelihood: Likelihood, seed: int
-    ) -> Fit:
+    def _fit_block(self, rows: Rows, basis: PairedBasis, likelihood: Likelihood, seed: int) -> Fit:
         if isinstance(likelihood, Gaussian):
             if self.hyperparameters == "learn":
+                assert isinstance(basis, RandomFourierBasis)
                 basis, likelihood = self._learn_block(rows, basis, likelihood, seed)
             system, chosen = build_system(
                 basis, float(likelihood.noise_variance), rows, self.standardizer_,
@@ -171,7 +178,7 @@ class QSGPFits(BaseGP):
         return basis.with_kernel(kernel), Gaussian(noise_variance)
 
     def _site_system(
-        self, rows: Rows, basis: RandomFourierBasis, likelihood: Likelihood, seed: int
+        self, rows: Rows, basis: PairedBasis, likelihood: Likelihood, seed: int
     ) -> tuple[System, Plan, Any, LoopResult | None]:
         """Find the sites of a likelihood; return the system that they make, where to start, and how they were found."""
         X, y = standardised(rows, self.standardizer_, self.dtype)
@@ -200,7 +207,7 @@ class QSGPFits(BaseGP):
         self,
         fit: BlockFit,
         system: System,
-        basis: RandomFourierBasis,
+        basis: PairedBasis,
         likelihood: Likelihood,
         searched: LoopResult | None,
     ) -> Fit:

@@ -20,7 +20,7 @@ from vastgp.posteriors.inducing import InducingPosterior
 from vastgp.training.inducing import fit_inducing
 from vastgp.training.inducing_state import InducingOptions
 
-BASES = ("fourier", "inducing")
+BASES = ("fourier", "inducing", "grief")
 # All training rows become inducing inputs while they take no more memory than this.
 _MOST_INPUT_BYTES = 1_000_000_000
 _MOST_STEPS = 2000
@@ -37,15 +37,19 @@ def check_basis(model: Any, likelihood: Likelihood) -> None:
     """Raise ValueError for what the chosen basis does not go with."""
     check_choice("basis", model.basis, BASES)
     check_flag("augment", model.augment)
+    if model.basis != "inducing" and model.inducing_inputs is not None:
+        raise ValueError(
+            f"inducing_inputs were given, but basis={model.basis!r} has none. Set basis='inducing', or leave them out."
+        )
     if model.basis == "fourier":
-        if model.inducing_inputs is not None:
-            raise ValueError(
-                "inducing_inputs were given, but basis='fourier' has none. Set basis='inducing', or leave them out."
-            )
         return
+    inducing = model.basis == "inducing"
     refused = {
-        "likelihood": (not isinstance(likelihood, Gaussian), "likelihood='gaussian'"),
-        "solver": (model.solver == "block", "solver='auto'"),
+        "likelihood": (
+            inducing and not isinstance(likelihood, Gaussian),
+            "likelihood='gaussian'",
+        ),
+        "solver": (model.solver == ("block" if inducing else "stochastic"), "solver='auto'"),
         "hyperparameters": (model.hyperparameters == "learn", "hyperparameters='subset'"),
         "dense_columns": (model.dense_columns != 0, "dense_columns=0"),
         "validation_fraction": (model.validation_fraction != 0, "validation_fraction=0.0"),
@@ -54,7 +58,7 @@ def check_basis(model: Any, likelihood: Likelihood) -> None:
     for name, (wrong, instead) in refused.items():
         if wrong:
             raise ValueError(
-                f"{name}={getattr(model, name)!r} is not available with basis='inducing'. Set {instead}, or use "
+                f"{name}={getattr(model, name)!r} is not available with basis={model.basis!r}. Set {instead}, or use "
                 "basis='fourier'."
             )
     if model.inducing_inputs is not None and model.num_basis is not None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import PairedBasis
 from vastgp.kernels import Kernel
 from vastgp.objectives.dual_evidence import DualEvidence
 from vastgp.objectives.evidence import ExactEvidence, RowEvidence
@@ -26,11 +26,11 @@ class _BasisRows(RowEvidence):
     ----------
     X, y
         As in `RowEvidence`.
-    basis : RandomFourierBasis
+    basis : PairedBasis
         Its frequencies; its kernel is not used.
     """
 
-    def __init__(self, X: Any, y: Any, basis: RandomFourierBasis) -> None:
+    def __init__(self, X: Any, y: Any, basis: PairedBasis) -> None:
         super().__init__(X, y)
         self._narrow_X = jnp.asarray(self._padded_X, jnp.float32)
         self._basis = basis

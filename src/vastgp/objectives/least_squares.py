@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import PairedBasis
 from vastgp.bases.draws import index_keys
-from vastgp.bases.random_fourier import features_by_pair_of_spectrum
 
 # Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
 _BLOCK = 512
@@ -39,11 +38,11 @@ class BlockedBasis(eqx.Module):
     Pairs beyond the last one are padding: their features are zero.
     """
 
-    basis: RandomFourierBasis
+    basis: PairedBasis
     block: int = eqx.field(static=True)
 
     @classmethod
-    def cut(cls, basis: RandomFourierBasis) -> BlockedBasis:
+    def cut(cls, basis: PairedBasis) -> BlockedBasis:
         """Cut a basis into blocks of a size that needs no padding, if there is one."""
         most = min(_BLOCK, basis.num_pairs)
         sizes = (size for size in range(most, most // 2, -1) if basis.num_pairs % size == 0)
@@ -191,7 +190,7 @@ def _through_rows(
     per_row : Array of shape (..., n)
     """
     n, d = X.shape
-    spectrum = blocks.basis.spectrum(blocks.pairs(0), d, X.dtype)
+    held: Any = blocks.basis.hold(blocks.pairs(0), d, X.dtype)
     width = 2 * blocks.block
     group = math.gcd(n, 1 << max(6, (_GROUP // width).bit_length() - 1))
     flat = W.reshape(W.shape[0], width)
@@ -201,7 +200,7 @@ def _through_rows(
 
     def body(total: Array, some: tuple[Array, ...]) -> tuple[Array, None]:
         x, *parts = some
-        phi = features_by_pair_of_spectrum(x, spectrum).reshape(width, group)
+        phi = blocks.basis.features_of_held(x, held).reshape(width, group)
         return total + respond(flat @ phi, *parts) @ phi.T, None
 
     rows = (X.reshape(n // group, group, d), *map(grouped, per_row))

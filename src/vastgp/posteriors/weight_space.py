@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import PairedBasis, RandomFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
@@ -26,7 +26,7 @@ class SampledPosterior:
 
     Parameters
     ----------
-    basis : RandomFourierBasis
+    basis : PairedBasis
     mean : Array of shape (2, P), or (C, 2, P)
         Weights of the cosines and sines of each pair.
     deviations : Array of shape (S, 2, P), or (C, S, 2, P)
@@ -35,7 +35,7 @@ class SampledPosterior:
 
     def __init__(
         self,
-        basis: RandomFourierBasis,
+        basis: PairedBasis,
         mean: Float[Array, "*c 2 P"],
         deviations: Float[Array, "*c S 2 P"],
     ) -> None:

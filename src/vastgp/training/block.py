@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import as_dtype, precision
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import PairedBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.linalg.cg import CGState, cg_start, cg_update
@@ -63,7 +63,7 @@ class BlockFit(NamedTuple):
 
 
 def build_system(
-    basis: RandomFourierBasis,
+    basis: PairedBasis,
     noise_variance: float,
     rows: Rows,
     standardizer: Standardizer,

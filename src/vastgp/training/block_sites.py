@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import PairedBasis
 from vastgp.likelihoods import Likelihood
 from vastgp.objectives.basis_evidence import BasisDualEvidence
 from vastgp.objectives.dual_evidence import Sites, local_sites, most_rate
@@ -100,7 +100,7 @@ class _State(NamedTuple):
 
 
 def find_sites(
-    basis: RandomFourierBasis,
+    basis: PairedBasis,
     likelihood: Likelihood,
     X: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
@@ -118,7 +118,7 @@ def find_sites(
 
     Parameters
     ----------
-    basis : RandomFourierBasis
+    basis : PairedBasis
         In the precision of ``X``.
     likelihood : Likelihood
     X, y : ndarray
@@ -171,7 +171,7 @@ def most_rows(rows: int, likelihood: Likelihood) -> int:
 
 
 def site_system(
-    basis: RandomFourierBasis,
+    basis: PairedBasis,
     X: Any,
     sites: Sites,
     draws: Float[Array, "C S n"] | None,
@@ -237,7 +237,7 @@ class _Search:
 
     def __init__(
         self,
-        basis: RandomFourierBasis,
+        basis: PairedBasis,
         likelihood: Likelihood,
         X: Array,
         y: Array,

@@ -17,7 +17,7 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases import PairedBasis, seed_key
 from vastgp.bases.draws import typed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -107,7 +107,7 @@ class RowSystem:
 
     Parameters
     ----------
-    basis : RandomFourierBasis
+    basis : PairedBasis
     noise_variance : float
     observed : ObservedRows
         Standardised, in memory.
@@ -127,7 +127,7 @@ class RowSystem:
 
     def __init__(
         self,
-        basis: RandomFourierBasis,
+        basis: PairedBasis,
         noise_variance: float,
         observed: ObservedRows,
         *,
@@ -253,7 +253,7 @@ class BasisSystem:
 
     def __init__(
         self,
-        basis: RandomFourierBasis,
+        basis: PairedBasis,
         noise_variance: float,
         rows: Rows,
         standardizer: Standardizer,
@@ -350,14 +350,14 @@ class BasisSystem:
 
 
 def prior_draws(
-    basis: RandomFourierBasis, X: Float[Array, "n d"], num_samples: int, seed: int
+    basis: PairedBasis, X: Float[Array, "n d"], num_samples: int, seed: int
 ) -> Float[Array, "S n"]:
     """Return ``Phi w0`` of each sample's prior draw."""
     blocks = BlockedBasis(basis, _block_size(basis, len(X)))
     return evaluate(blocks, X, _prior_weights(blocks, seed, num_samples, X.dtype))
 
 
-def _block_size(basis: RandomFourierBasis, num_rows: int) -> int:
+def _block_size(basis: PairedBasis, num_rows: int) -> int:
     return max(16, min(512, basis.num_pairs, _PANEL // (2 * num_rows)))
 
 

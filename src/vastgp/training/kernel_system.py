@@ -150,24 +150,23 @@ class KernelSystem:
         rank: int,
         kind: str = "auto",
     ) -> None:
-        self.operator = kernel_operator(kernel, noise_variance, observed)
-        self.kernel, self.X = self.operator.kernel, self.operator.X
-        X, scale = self.X, self.operator.scale
+        made = kernel, noise_variance, observed
+        self.vector_dtype, self.entry_dtype = dtypes_of(*made, seed)
+        self.operator = kernel_operator(*made, self.entry_dtype)
+        self.precondition: Preconditioner = kernel_preconditioner(
+            *made, rank, seed, kind, self.vector_dtype
+        )
+        self.X = X = jnp.asarray(observed.X)
+        self.kernel = as_dtype(kernel, X.dtype)
         self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
+        scale = self.operator.scale.astype(X.dtype)
         draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
         key = jax.random.fold_in(typed_key(seed_key(seed)), _NOISE)
         noise = jax.random.normal(key, (num_samples, len(X)), X.dtype) * noise_variance**0.5
         targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
-        self.right = targets.at[1:].add(noise.astype(X.dtype))
-        self.vector_dtype, self.entry_dtype = dtypes_of(kernel, noise_variance, observed, seed)
-        self.precondition: Preconditioner = kernel_preconditioner(
-            kernel, noise_variance, observed, rank, seed, kind, self.vector_dtype
-        )
-        if self.entry_dtype != str(X.dtype):
-            self.operator = kernel_operator(kernel, noise_variance, observed, self.entry_dtype)
-        if self.vector_dtype != str(X.dtype):
-            with precision("float64"):
-                self.right = self.right.astype(jnp.float64)
+        right = targets.at[1:].add(noise.astype(X.dtype))
+        with precision(self.vector_dtype):
+            self.right = right.astype(self.vector_dtype)
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v``."""

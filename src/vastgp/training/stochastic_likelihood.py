@@ -204,10 +204,11 @@ def sampling_report(
 
     A gap that is large beside the fit says that ``basis_batch`` is too small: what was maximised is another objective.
     """
-    blocks = BlockedBasis.cut(current_basis(problem, state.hyper, plan)[0])
+    basis = current_basis(problem, state.hyper, plan)[0]
+    blocks = BlockedBasis.cut(basis)
     f = latent_values(plan, evaluate(blocks, X, blocks.pad(state.mean)).T)
-    square, _ = isotropic_covariance(plan, blocks.basis, state.curvature)
-    variance = square * blocks.basis.kernel.total_variance()
+    square, _ = isotropic_covariance(plan, basis, state.curvature)
+    variance = square * basis.kernel.total_variance()
     if plan.dense_columns:
         variance = add_dense(plan, variance, evaluate(blocks, X, blocks.pad(state.columns)).T ** 2)
     full = float(jnp.sum(problem.likelihood.expected_log_prob(y, f, variance)))
