@@ -48,11 +48,22 @@ def _compiled_programs_go_with_their_module():
         sys.modules["jax"].clear_caches()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several processes one thread for linear algebra.
+
+    OpenBLAS waits by spinning: two processes of two threads on two cores took ten times as long to factorise a matrix
+    of 1000 rows. The processes are started later, with this environment.
+    """
+    if getattr(config.option, "numprocesses", None):
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
     """Compile without optimisation what a test marked ``little_work`` and its fixtures need."""
     del nextitem
-    if item.get_closest_marker("little_work") is None and not os.environ.get("LW"):
+    if item.get_closest_marker("little_work") is None:
         return (yield)
     import jax
 
@@ -64,8 +75,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
+    """Mark the tests of ``statistical/`` and ``system/`` by where they lie, and scikit-learn's as little work."""
     for item in items:
+        if item.name.startswith("test_scikit_learn_check"):
+            item.add_marker("little_work")
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in {"statistical", "system"}:
             item.add_marker(folder)
