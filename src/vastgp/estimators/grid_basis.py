@@ -9,8 +9,8 @@ import numpy as np
 from vastgp.bases.grid_eigenfunctions import (
     GridEigenfunctionBasis,
     axis_kernels,
-    grid_axes,
 )
+from vastgp.bases.inducing_grid import grid_axes
 from vastgp.data import Rows, Standardizer
 from vastgp.estimators.arguments import check_spectrum
 from vastgp.kernels import RBF, GridKernel, Kernel, from_name
