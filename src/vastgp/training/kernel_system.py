@@ -40,9 +40,9 @@ _PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
 # Rounding of float32 products, ``eps n variance``, beside the noise variance, from which on vectors are float64: at
 # 1.4 (n = 1200) residuals stay at 3 standard deviations of the noise, and at a few hundredths below the default tol.
 _MOST_ROUNDING = 0.05
-# Rounding of float32 entries, relative to the matrix itself, from which on entries are float64: a tenth moves the mean
-# at the rows by no more than a tenth of the noise. Measured on this many rows.
-_MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.1, 1000
+# Rounding of float32 entries, relative to the matrix itself, from which on entries are float64: a hundredth moves the
+# mean at the rows by no more than a hundredth of the noise. Measured on this many rows.
+_MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.01, 1000
 _NOISE, _MEASURED = 12, 13
 
 Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
