@@ -5,6 +5,8 @@
 Plans: ``protocol`` is the paper's (Matern-5/2, full covariance, learned inducing inputs, Adam with a rate of 0.001 and
 64 rows a step); ``figures`` raises H at fixed M and M at fixed H beside SVGP-M, SVGP-H and SVGP-M-H; ``sparse`` has
 many fixed inducing inputs, beside SVGP and t-SVGP of this package with a budget of seconds.
+
+    python -m benchmarks.swsgp --plan figures --out results/swsgp.jsonl --plot results/swsgp_figures.png
 """
 
 from __future__ import annotations
@@ -168,6 +170,45 @@ def plans(
     raise SystemExit(f"unknown plan {plan!r}")
 
 
+def plot(lines: list[dict[str, Any]], out: Path) -> None:
+    """Draw figures 3 to 6 of the paper: RMSE and NLPD against H at M = 64, and against M at fixed H."""
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(line["data"] for line in lines))
+    figure, axes = plt.subplots(
+        2, 2 * len(names), figsize=(6.4 * len(names), 5.6), constrained_layout=True
+    )
+    for k, name in enumerate(names):
+        found = {line["label"]: line for line in lines if line["data"] == name}
+        few = {label: line["few"] for label, line in found.items() if "few" in line}
+        sizes = {label: [int(part) for part in label.split("-")[1:]] for label in found}
+        whole = next(line for line in found.values() if "few" in line)
+        for score, (left, right) in zip(("rmse", "nlpd"), axes[:, 2 * k : 2 * k + 2], strict=True):
+            curves = {
+                "SWSGP-64-H": [(size[1], found[label][score]) for label, size in sizes.items()
+                               if label.startswith("SWSGP-64-")],
+                "SVGP-H": [(size[0], found[label][score]) for label, size in sizes.items() if len(size) == 1],
+                "SVGP-64-H (nearest H at prediction)": [(sizes[label][1], line[score]) for label, line in few.items()],
+            }  # fmt: skip
+            for (title, points), marker in zip(curves.items(), "os^", strict=True):
+                left.plot(*zip(*sorted(points), strict=True), marker=marker, label=title)
+            left.axhline(whole[score], color="0.3", linestyle="--", label="SVGP-64")
+            for H, marker in ((4, "o"), (8, "s")):
+                points = [
+                    (size[0], found[label][score])
+                    for label, size in sizes.items()
+                    if label.startswith("SWSGP") and size[1] == H
+                ]
+                right.plot(*zip(*sorted(points), strict=True), marker=marker, label=f"SWSGP-M-{H}")
+            left.set(xlabel="neighbours H, M = 64", ylabel=score.upper(), title=name)
+            right.set(xlabel="inducing inputs M", title=name)
+            for ax in (left, right):
+                ax.set_xscale("log", base=2)
+    for ax in axes[0, :2]:
+        ax.legend(fontsize=8)
+    figure.savefig(out, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -179,7 +220,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="budget of the SVGPs")
     parser.add_argument("--data", nargs="*", help="only these sets")
     parser.add_argument("--only", help="only labels that contain this")
+    parser.add_argument("--plot", type=Path, help="draw what --out holds of the plan 'figures'")
     arguments = parser.parse_args()
+    if arguments.plot:
+        written = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+        plot([line for line in written if line.get("plan") == "figures"], arguments.plot)
+        return
     for name, split, estimator, params, more in plans(
         arguments.plan, arguments.steps, arguments.seconds, arguments.rate
     ):
@@ -187,7 +233,8 @@ def main() -> None:
             continue
         if arguments.only and arguments.only not in more["label"]:
             continue
-        line = run(name, split, estimator, params, **more) | {"load": os.getloadavg()[0]}
+        line = run(name, split, estimator, params, **more)
+        line |= {"plan": arguments.plan, "load": os.getloadavg()[0]}
         print(json.dumps(line), flush=True)
         if arguments.out:
             with arguments.out.open("a") as file:
