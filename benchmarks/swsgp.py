@@ -204,6 +204,7 @@ def plot(lines: list[dict[str, Any]], out: Path) -> None:
             right.set(xlabel="inducing inputs M", title=name)
             for ax in (left, right):
                 ax.set_xscale("log", base=2)
+                ax.xaxis.set_major_formatter("{x:.0f}")
     for ax in axes[0, :2]:
         ax.legend(fontsize=8)
     figure.savefig(out, dpi=110)
