@@ -221,6 +221,9 @@ def plot() -> None:
         mine = sorted((row["m"], row["milliseconds"]) for row in entries if row["prior"] == name)
         axis.loglog(*zip(*mine, strict=True), marker="o", label=name)
     axis.set(xlabel="basis functions m", ylabel="evidence and gradient, ms")
+    sizes = sorted({row["m"] for row in entries})
+    axis.set_xticks(sizes, [str(size) for size in sizes])
+    axis.minorticks_off()
     axis.legend()
     figure.savefig(RESULTS / "reweighted_time.png", dpi=120)
 
