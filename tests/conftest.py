@@ -75,10 +75,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``statistical/`` and ``system/`` by where they lie, and scikit-learn's as little work."""
+    """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
     for item in items:
-        if item.name.startswith("test_scikit_learn_check"):
-            item.add_marker("little_work")
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in {"statistical", "system"}:
             item.add_marker(folder)

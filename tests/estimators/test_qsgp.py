@@ -22,6 +22,7 @@ import vastgp
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
 
 
+@pytest.mark.little_work
 @parametrize_with_checks([QSGPRegressor(num_basis=16, num_samples=4)])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():

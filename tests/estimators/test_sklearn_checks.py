@@ -2,6 +2,7 @@
 
 import warnings
 
+import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -20,6 +21,7 @@ from vastgp import (
 QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
 
 
+@pytest.mark.little_work
 @parametrize_with_checks(
     [
         ExactGPRegressor(),
@@ -31,6 +33,7 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
+@pytest.mark.little_work
 @parametrize_with_checks(
     # double precision: a check compares decision values of a subset of the rows to 1e-7
     [QSGPClassifier("rbf", num_basis=16, num_samples=4, dtype="float64")],
@@ -42,6 +45,7 @@ def test_scikit_learn_check_of_a_classifier(estimator, check):
         check(estimator)
 
 
+@pytest.mark.little_work
 @parametrize_with_checks(
     [kind(**QUICK) for kind in (TSVGPRegressor, SVGPRegressor, TSVGPClassifier, SVGPClassifier)],
 )
