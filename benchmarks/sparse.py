@@ -88,7 +88,7 @@ def plot() -> None:
     )
     for ax, name in zip(axes.T, names, strict=True):
         for line in [*ours, *peers]:
-            if line["dataset"] != name:
+            if line["dataset"] != name or line["split"] != 0:
                 continue
             seconds = [point["seconds"] for point in line["trace"]]
             for one, key, over in zip(ax, ("elbo", "nlpd"), (line["n"], 1), strict=True):
