@@ -31,8 +31,9 @@ class PathwisePosterior(SampledPosterior):
     kernel : Kernel
     X : Array of shape (n, d)
         Training inputs.
-    solutions : Array of shape (1 + S, n)
-        ``a``, then ``u_s``.
+    solutions : ndarray of shape (1 + S, n)
+        ``a``, then ``u_s``, in the precision that they were found in: rounded to float32 they would move the function
+        by ``eps |a| |K|``, which is above the noise where the system had to be solved in float64.
     basis : RandomFourierBasis
         Of the prior draws.
     seed : int
@@ -43,7 +44,7 @@ class PathwisePosterior(SampledPosterior):
         self,
         kernel: Kernel,
         X: Float[Array, "n d"],
-        solutions: Float[Array, "C n"],
+        solutions: Float[np.ndarray, "C n"],
         basis: RandomFourierBasis,
         seed: int,
     ) -> None:
@@ -70,7 +71,7 @@ class PathwisePosterior(SampledPosterior):
     def _inputs(self, X: np.ndarray) -> Array:
         return jnp.asarray(X, self.X.dtype)
 
-    def _explained(self, X: Array, solutions: Array) -> np.ndarray:
+    def _explained(self, X: Array, solutions: np.ndarray) -> np.ndarray:
         # In float64: these sums are many times larger than what the data leave open, which is their difference to
         # the prior draws.
         wide = [np.asarray(array, np.float64) for array in (X, self.X, solutions)]
@@ -82,7 +83,7 @@ class PathwisePosterior(SampledPosterior):
         kernel, kernel_arrays = to_spec(self.kernel)
         state, arrays = basis_to_state(self.basis)
         arrays |= above("kernel/", kernel_arrays)
-        arrays |= {"X": np.asarray(self.X), "solutions": np.asarray(self.solutions)}
+        arrays |= {"X": np.asarray(self.X), "solutions": self.solutions}
         return state | {"kernel": kernel, "seed": self.seed}, arrays
 
     @classmethod
@@ -92,7 +93,7 @@ class PathwisePosterior(SampledPosterior):
         return cls(
             jax.tree.map(jnp.asarray, kernel),
             jnp.asarray(arrays["X"]),
-            jnp.asarray(arrays["solutions"]),
+            arrays["solutions"],
             basis_from_state(state, arrays),
             state["seed"],
         )

@@ -178,9 +178,9 @@ class KernelSystem:
         return size / (self.noise_variance * self.num_rows) ** 0.5
 
     def weights(self, solution: Float[Array, "C n"]) -> Any:
-        """Return ``S a`` and ``S u_s``, in the precision of the rows."""
+        """Return ``S a`` and ``S u_s``, in the precision of the vectors."""
         with precision(self.vector_dtype):
-            return (solution * self.operator.scale).astype(self.X.dtype)
+            return np.asarray(solution * self.operator.scale)
 
 
 def dtypes_of(
