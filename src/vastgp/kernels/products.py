@@ -205,7 +205,7 @@ def _summed_slopes(
 
 
 def _square_tile(kernel: Any, x: Float[Array, "t d"]) -> Float[Array, "t t"]:
-    """Return ``K(x, x)`` with the exact diagonal: in float32 a distance of 1e-3 may stand for none."""
+    """Return ``K(x, x)`` with the exact diagonal: with very many inputs 1e-3 in float32 may stand for no distance."""
     on_diagonal = jnp.eye(len(x), dtype=bool)
     return jnp.where(on_diagonal, kernel.diag(x)[:, None], kernel(x, x))
 
