@@ -33,7 +33,6 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-@pytest.mark.little_work
 @parametrize_with_checks(
     # double precision: a check compares decision values of a subset of the rows to 1e-7
     [QSGPClassifier("rbf", num_basis=16, num_samples=4, dtype="float64")],
