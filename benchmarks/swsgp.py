@@ -205,8 +205,8 @@ def plot(lines: list[dict[str, Any]], out: Path) -> None:
             for ax in (left, right):
                 ax.set_xscale("log", base=2)
                 ax.xaxis.set_major_formatter("{x:.0f}")
-    for ax in axes[0, :2]:
-        ax.legend(fontsize=8)
+    for ax in axes[0, -2:]:
+        ax.legend(fontsize=8, loc="upper right")
     figure.savefig(out, dpi=110)
 
 

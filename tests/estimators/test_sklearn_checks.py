@@ -44,7 +44,6 @@ def test_scikit_learn_check_of_a_classifier(estimator, check):
         check(estimator)
 
 
-@pytest.mark.little_work
 @parametrize_with_checks(
     [kind(**QUICK) for kind in (TSVGPRegressor, SVGPRegressor, TSVGPClassifier, SVGPClassifier)],
 )
