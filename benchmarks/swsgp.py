@@ -193,20 +193,23 @@ def plot(lines: list[dict[str, Any]], out: Path) -> None:
             for (title, points), marker in zip(curves.items(), "os^", strict=True):
                 left.plot(*zip(*sorted(points), strict=True), marker=marker, label=title)
             left.axhline(whole[score], color="0.3", linestyle="--", label="SVGP-64")
-            for H, marker in ((4, "o"), (8, "s")):
+            for H, marker, colour in ((4, "D", "C4"), (8, "v", "C5")):
                 points = [
                     (size[0], found[label][score])
                     for label, size in sizes.items()
                     if label.startswith("SWSGP") and size[1] == H
                 ]
-                right.plot(*zip(*sorted(points), strict=True), marker=marker, label=f"SWSGP-M-{H}")
+                (line,) = right.plot(
+                    *zip(*sorted(points), strict=True), marker=marker, color=colour
+                )
+                line.set_label(f"SWSGP-M-{H}")
             left.set(xlabel="neighbours H, M = 64", ylabel=score.upper(), title=name)
             right.set(xlabel="inducing inputs M", title=name)
             for ax in (left, right):
                 ax.set_xscale("log", base=2)
                 ax.xaxis.set_major_formatter("{x:.0f}")
-    for ax in axes[0, -2:]:
-        ax.legend(fontsize=8, loc="upper right")
+    handles = [line for ax in axes[0, :2] for line in ax.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     figure.savefig(out, dpi=110)
 
 
