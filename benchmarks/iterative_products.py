@@ -81,6 +81,7 @@ def main() -> None:
     kernel = RBF(np.full(D, 2.0))
     line: dict[str, Any] = {
         "rows": n,
+        "step_rows": given.step_rows,
         "d": D,
         "columns": COLUMNS,
         "iterations": ITERATIONS,

@@ -22,7 +22,7 @@ def rows(path: Path) -> list[dict]:
 def put(path: Path, result: dict[str, Any], names: tuple[str, ...]) -> None:
     """Add a JSON line, in the place of an older one with the same values of ``names``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    others = [row for row in rows(path) if any(row[name] != result[name] for name in names)]
+    others = [row for row in rows(path) if any(row.get(name) != result[name] for name in names)]
     lines = [json.dumps(row, default=float) for row in (*others, result)]
     path.write_text("\n".join(lines) + "\n")
 
