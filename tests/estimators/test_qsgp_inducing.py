@@ -5,7 +5,7 @@ import pytest
 
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
-from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+from vastgp import RBF, ExactGPRegressor, Periodic, QSGPRegressor
 
 
 class TestInducing(RegressorConformance):
@@ -110,3 +110,15 @@ def test_num_basis_rows_are_chosen_at_random(data, kernel):
 def test_what_does_not_go_together_is_refused_by_name(data, params, message):
     with pytest.raises(ValueError, match=message):
         QSGPRegressor(**({"kernel": "rbf", "basis": "inducing"} | params)).fit(*data)
+
+
+def test_a_kernel_without_a_density_of_frequencies_will_do():
+    """Any kernel whose variance is the same everywhere: a wave goes on beyond the rows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 6.0, (200, 1))
+    y = np.sin(np.pi * X[:, 0]) + 0.1 * rng.normal(size=200)
+    model = QSGPRegressor(
+        Periodic(2.0), basis="inducing", hyperparameters="fixed", noise_std=0.1, max_iter=200
+    ).fit(X, y)
+    new = np.linspace(6.0, 10.0, 30)[:, None]
+    assert np.sqrt(np.mean((model.predict(new) - np.sin(np.pi * new[:, 0])) ** 2)) < 0.05

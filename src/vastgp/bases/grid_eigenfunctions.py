@@ -21,6 +21,7 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.kernels import RBF, GridKernel, Kernel, Matern12, Matern32, Matern52, Product
+from vastgp.kernels.stationary import check_for_each_feature
 
 # Kernels whose form has no hyperparameter but the lengthscale.
 _ALIKE = (RBF, Matern12, Matern32, Matern52)
@@ -210,12 +211,7 @@ def axis_kernels(kernel: Kernel, num_features: int) -> list[Kernel]:
         When it does not factor over the inputs, or has another number of them.
     """
     if isinstance(kernel, RBF):
-        scales = np.shape(kernel.lengthscales)
-        if scales not in ((), (1,), (num_features,)):
-            raise ValueError(
-                f"kernel has {scales[0]} lengthscales but the data have {num_features} features; give one "
-                "lengthscale, or one for each feature."
-            )
+        check_for_each_feature(kernel.lengthscales, num_features)
         each = jnp.broadcast_to(jnp.asarray(kernel.lengthscales), (num_features,))
         return [RBF(each[i : i + 1], 1.0) for i in range(num_features)]
     if isinstance(kernel, GridKernel) and all(len(group) == 1 for group in kernel.groups):

@@ -105,6 +105,13 @@ def check_spectrum(kernel: Any, num_features: int) -> None:
     candidate_kernels(kernel, num_features)[0].spectral_terms()
 
 
+def check_constant_variance(kernel: Any, num_features: int) -> None:
+    """Raise ``ValueError`` for a kernel whose prior variance is not the same at every row."""
+    chosen = candidate_kernels(kernel, num_features)[0]
+    if not chosen.constant_variance:
+        chosen.spectral_terms()  # has none, and says which methods need none
+
+
 def fixed_kernel(kernel: Kernel, scaling: Standardizer, isotropic: bool = False) -> Kernel:
     """Return a kernel as given, from the units of inputs and target to standardised ones."""
     (kernel,) = candidate_kernels(kernel, scaling.d, isotropic)

@@ -15,7 +15,7 @@ from vastgp._precision import as_dtype
 from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.split import held_out_indices, without
-from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.arguments import check_constant_variance, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
@@ -84,7 +84,10 @@ class QSGPFits(BaseGP):
         return int(size), "block" if vectors <= _BLOCK_BYTES else "stochastic"
 
     def _check_inputs(self, num_features: int) -> None:
-        check_kernel_of("grief" if self.basis == "grief" else "fourier", self.kernel, num_features)
+        if is_inducing(self):
+            check_constant_variance(self.kernel, num_features)
+        else:
+            check_kernel_of(self.basis, self.kernel, num_features)
 
     # ------------------------------------------------------------ fit
 

@@ -22,6 +22,10 @@ class _Composite(Kernel):
     def __init__(self, parts: tuple[Kernel, ...]) -> None:
         self.parts = _flatten(type(self), tuple(parts))
 
+    @property
+    def constant_variance(self) -> bool:
+        return all(part.constant_variance for part in self.parts)
+
     def with_ard(self, num_features: int) -> Kernel:
         return type(self)(tuple(part.with_ard(num_features) for part in self.parts))
 

@@ -71,6 +71,10 @@ class Coregionalisation(Kernel):
         i, j = X[:, 0].astype(jnp.int32), Z[:, 0].astype(jnp.int32)
         return self.matrix()[i][:, j].astype(X.dtype)
 
+    @property
+    def constant_variance(self) -> bool:
+        return False
+
     def diag(self, X: Float[Array, "n 1"]) -> Float[Array, " n"]:
         return jnp.diagonal(self.matrix())[X[:, 0].astype(jnp.int32)].astype(X.dtype)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import Kernel, Stationary, _positive
+from vastgp.kernels.stationary import Kernel, Stationary, _positive, for_each_feature
 
 
 class Linear(Kernel):
@@ -34,6 +34,10 @@ class Linear(Kernel):
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return jnp.matmul(X * self._variances(X), Z.T, precision="highest")
 
+    @property
+    def constant_variance(self) -> bool:
+        return False
+
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return jnp.sum(self._variances(X) * X**2, axis=1)
 
@@ -52,14 +56,7 @@ class Linear(Kernel):
         )
 
     def with_ard(self, num_features: int) -> Linear:
-        shape = np.shape(self.slope_variances)
-        if shape not in ((), (1,), (num_features,)):
-            raise ValueError(
-                f"kernel has {shape[0]} slope variances but the data have {num_features} features; "
-                "give one, or one for each feature."
-            )
-        values = np.asarray(self.slope_variances, dtype=np.float64)
-        return Linear(np.broadcast_to(values, (num_features,)).copy())
+        return Linear(for_each_feature(self.slope_variances, num_features, "slope variance"))
 
     def in_units(self, x_scale: Any, y_scale: float) -> Linear:
         values = np.asarray(self.slope_variances)

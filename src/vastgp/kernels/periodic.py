@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import Kernel, Stationary, _positive
+from vastgp.kernels.stationary import Kernel, Stationary, _positive, for_each_feature
 
 
 class Periodic(Kernel):
@@ -55,14 +55,8 @@ class Periodic(Kernel):
         )
 
     def with_ard(self, num_features: int) -> Periodic:
-        shape = np.shape(self.lengthscales)
-        if shape not in ((), (1,), (num_features,)):
-            raise ValueError(
-                f"kernel has {shape[0]} lengthscales but the data have {num_features} features; "
-                "give one lengthscale, or one for each feature."
-            )
-        scales = np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (num_features,))
-        return Periodic(self.period, scales.copy(), self.variance)
+        scales = for_each_feature(self.lengthscales, num_features)
+        return Periodic(self.period, scales, self.variance)
 
     def in_units(self, x_scale: Any, y_scale: float) -> Periodic:
         scale = np.unique(np.asarray(x_scale, dtype=np.float64))

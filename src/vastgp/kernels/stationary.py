@@ -47,6 +47,11 @@ class Kernel(eqx.Module):
     def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
         """Return a kernel fitted on standardised data in the units of inputs and target."""
 
+    @property
+    def constant_variance(self) -> bool:
+        """Whether the prior variance is the same at every row."""
+        return True
+
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return the prior variance at each row of ``X``."""
         return jnp.full(X.shape[0], self.total_variance(), dtype=X.dtype)
@@ -72,6 +77,22 @@ def _positive(name: str, value: Any) -> Any:
     if not (np.all(np.isfinite(array)) and np.all(array > 0)):
         raise ValueError(f"{name} must be positive and finite, received {value!r}.")
     return array
+
+
+def check_for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> None:
+    """Raise ``ValueError`` for values that are neither one nor one for each feature."""
+    shape = np.shape(values)
+    if shape not in ((), (1,), (num_features,)):
+        raise ValueError(
+            f"kernel has {shape[0]} {noun}s but the data have {num_features} features; "
+            f"give one {noun}, or one for each feature."
+        )
+
+
+def for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> np.ndarray:
+    """Return one value for each feature; ``ValueError`` where there is another number of them."""
+    check_for_each_feature(values, num_features, noun)
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), (num_features,)).copy()
 
 
 class Stationary(Kernel):
@@ -130,14 +151,8 @@ class Stationary(Kernel):
         return eqx.tree_at(lambda k: (k.lengthscales, k.variance), self, (lengthscales, variance))
 
     def with_ard(self, num_features: int) -> Stationary:
-        shape = np.shape(self.lengthscales)
-        if shape not in ((), (1,), (num_features,)):
-            raise ValueError(
-                f"kernel has {shape[0]} lengthscales but the data have {num_features} features; "
-                "give one lengthscale, or one for each feature."
-            )
-        scales = np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (num_features,))
-        return self._replace(scales.copy(), np.asarray(self.variance))
+        scales = for_each_feature(self.lengthscales, num_features)
+        return self._replace(scales, np.asarray(self.variance))
 
     def in_units(self, x_scale: Any, y_scale: float) -> Stationary:
         return self._replace(

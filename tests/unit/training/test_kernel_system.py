@@ -25,7 +25,7 @@ def summed(kernel, X):
 
 
 def test_rounding_of_entries_is_the_largest_generalised_eigenvalue():
-    kernel, observed, noise = RBF([0.01, 2.0, 2.0], 1.5), rows(60), 1e-3
+    kernel, observed, noise = RBF([1.0, 2.0, 2.0], 1.5), rows(60), 1e-5
     scale = np.sqrt(observed.counts)
     outer = scale * scale[:, None]
     narrow = np.asarray(kernel_matrix(kernel, observed.X, observed.X))
@@ -36,7 +36,7 @@ def test_rounding_of_entries_is_the_largest_generalised_eigenvalue():
     np.fill_diagonal(error, 0.0)
     expected = np.max(np.abs(eigh(error, exact * outer + noise * np.eye(60), eigvals_only=True)))
     assert rounding_of_entries(kernel, noise, observed, 0) == pytest.approx(expected, rel=1e-2)
-    assert expected > 1e-6
+    assert expected > 1e-4
 
 
 def test_some_rows_tell_of_all(monkeypatch):
