@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from vastgp.kernels import (
         RBF,
+        Constant,
         Linear,
         Matern12,
         Matern32,
@@ -74,6 +75,7 @@ _NAMES = {
     "DirectNetworkRegressor": "vastgp.estimators",
     "load": "vastgp.estimators",
     "RBF": "vastgp.kernels",
+    "Constant": "vastgp.kernels",
     "Linear": "vastgp.kernels",
     "Matern12": "vastgp.kernels",
     "Matern32": "vastgp.kernels",
@@ -105,6 +107,7 @@ __all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
     "DirectNetworkRegressor",
     "load",
     "RBF",
+    "Constant",
     "Linear",
     "Matern12",
     "Matern32",

@@ -3,7 +3,7 @@
 from vastgp.kernels.composite import Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
-from vastgp.kernels.linear import Linear
+from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.spec import describe, from_name, from_spec, to_spec
 from vastgp.kernels.stationary import (
@@ -18,6 +18,7 @@ from vastgp.kernels.stationary import (
 
 __all__ = [
     "RBF",
+    "Constant",
     "Coregionalisation",
     "GridKernel",
     "Kernel",

@@ -1,4 +1,4 @@
-"""The kernel of linear functions."""
+"""The kernels of linear functions and of constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,23 @@ from jaxtyping import Array, Float
 from vastgp.kernels.stationary import Kernel, Stationary, _positive, for_each_feature
 
 
-class Linear(Kernel):
+class _Parametric(Kernel):
+    """Kernel of functions of few parameters, which correlate however far apart two rows are."""
+
+    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+        raise ValueError(
+            f"the {type(self).__name__} kernel does not fall with distance, so it has no spectrum to draw waves or "
+            "grids from. Use it with ExactGPRegressor, SVGPRegressor, TSVGPRegressor, SWSGPRegressor or their "
+            "classifiers."
+        )
+
+    def __repr__(self) -> str:
+        from vastgp.kernels.spec import describe
+
+        return describe(self)
+
+
+class Linear(_Parametric):
     """Kernel ``sum_j slope_variances_j x_j z_j`` of linear functions with independent normal slopes.
 
     Added to a stationary kernel it carries a trend beyond the data, where that kernel alone goes back to the mean.
@@ -49,12 +65,6 @@ class Linear(Kernel):
         xp = np if isinstance(self.slope_variances, np.ndarray) else jnp
         return xp.sum(self.slope_variances)
 
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
-        raise ValueError(
-            "the Linear kernel is no function of distance, so it has no spectrum to draw waves or grids from. Use it "
-            "with ExactGPRegressor, SVGPRegressor, TSVGPRegressor, SWSGPRegressor or their classifiers."
-        )
-
     def with_ard(self, num_features: int) -> Linear:
         return Linear(for_each_feature(self.slope_variances, num_features, "slope variance"))
 
@@ -62,7 +72,33 @@ class Linear(Kernel):
         values = np.asarray(self.slope_variances)
         return Linear(values * (y_scale / np.asarray(x_scale, dtype=np.float64)) ** 2)
 
-    def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
 
-        return describe(self)
+class Constant(_Parametric):
+    """Kernel of functions that are the same everywhere: a level that is learned rather than the targets' mean.
+
+    Added to another kernel it says where the function returns to far from the data. Targets are centred, so without it
+    that is their mean; where most of them lie at one end of their range and few far above it, another level lets the
+    rest of the kernel have a far smaller variance.
+
+    Parameters
+    ----------
+    variance : float, default 1.0
+        Prior variance of the level, in squared units of the target.
+    """
+
+    variance: Any
+
+    def __init__(self, variance: Any = 1.0) -> None:
+        self.variance = _positive("variance", variance)
+
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return jnp.full((X.shape[0], Z.shape[0]), self.variance, dtype=X.dtype)
+
+    def total_variance(self) -> Any:
+        return self.variance
+
+    def with_ard(self, num_features: int) -> Constant:
+        return self
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Constant:
+        return Constant(np.asarray(self.variance) * y_scale**2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vastgp.kernels.composite import Product, Sum
-from vastgp.kernels.linear import Linear
+from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.stationary import RBF, Kernel
 
 
@@ -36,21 +36,24 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
 
 
 def falling_part(kernel: Kernel) -> Kernel:
-    """Return the part of a kernel that falls with distance: the kernel without linear parts of sums and products.
+    """Return the part of a kernel that falls with distance: without linear and constant parts of sums and products.
 
     Where it has no other part, a kernel of the distance between scaled inputs at which linear functions differ by their
-    standard deviation.
+    standard deviation; for a constant alone, of the distance between inputs.
     """
+    if isinstance(kernel, Constant):
+        return RBF(1.0, 1.0)
     if isinstance(kernel, Linear):
         return RBF(lengthscales=kernel.slope_variances**-0.5, variance=1.0)
     if not isinstance(kernel, (Sum, Product)):
         return kernel
-    falling = tuple(part for part in kernel.parts if not _is_linear(part)) or kernel.parts
+    falling = tuple(part for part in kernel.parts if not _stays(part)) or kernel.parts
     parts = tuple(falling_part(part) for part in falling)
     return parts[0] if len(parts) == 1 else type(kernel)(parts)
 
 
-def _is_linear(kernel: Kernel) -> bool:
+def _stays(kernel: Kernel) -> bool:
+    """Whether correlation stays however far apart two rows are."""
     if isinstance(kernel, (Sum, Product)):
-        return all(_is_linear(part) for part in kernel.parts)
-    return isinstance(kernel, Linear)
+        return all(_stays(part) for part in kernel.parts)
+    return isinstance(kernel, (Constant, Linear))

@@ -9,7 +9,7 @@ import numpy as np
 from vastgp.kernels.composite import Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
-from vastgp.kernels.linear import Linear
+from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.stationary import (
     RBF,
@@ -21,13 +21,14 @@ from vastgp.kernels.stationary import (
     Stationary,
 )
 
-_BY_NAME: dict[str, type[Stationary] | type[Linear]] = {
+_BY_NAME: dict[str, type[Stationary] | type[Linear] | type[Constant]] = {
     "rbf": RBF,
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,
     "rational-quadratic": RationalQuadratic,
     "linear": Linear,
+    "constant": Constant,
 }
 # Kernels that a name alone does not make: a period or a number of outputs belongs to them.
 _WITH_ARGUMENTS: dict[str, type[Kernel]] = {

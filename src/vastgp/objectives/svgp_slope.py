@@ -15,12 +15,15 @@ from jaxtyping import Array, Float
 
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
+from vastgp.objectives.dual_evidence import LEAST_PRECISION
 from vastgp.objectives.svgp_bound import (
     Coordinates,
     Rows,
+    SiteSums,
     Whitened,
     expected_fit,
     prior_covariance,
+    row_sums,
 )
 
 
@@ -32,7 +35,7 @@ class Slope(NamedTuple):
     Z: Any
 
 
-def bound_and_slope(
+def bound_slope_and_sites(
     log_kernel: Kernel,
     log_likelihood: Likelihood,
     Z: Float[Array, "m d"],
@@ -41,8 +44,10 @@ def bound_and_slope(
     q: Whitened,
     here: Coordinates,
     rows: Rows,
-) -> tuple[Array, Slope]:
-    """Return `moved_bound` where the sites are, and its derivatives.
+) -> tuple[Array, Slope, SiteSums]:
+    """Return `moved_bound` where the sites are, its derivatives, and the sums of sites that they ask for.
+
+    The sums are those of `vastgp.objectives.svgp_bound.better_sums`: what an E-step needs is on the M-step's way.
 
     Parameters
     ----------
@@ -76,12 +81,15 @@ def bound_and_slope(
     value, (by_likelihood, g, h) = jax.value_and_grad(fit, argnums=(0, 1, 2))(
         log_likelihood, mean, variance
     )
+    # beta_i = -2 h_i and lambda_1i = beta_i m_i + alpha_i, as in `local_sites`
+    precision = jnp.maximum(-2.0 * h, LEAST_PRECISION * rows.weights)
+    better = row_sums(psi, precision * mean + g, precision)
     # with alpha and W held: d mean_i / d k_i = alpha, d variance_i / d k_i = -2 W k_i = -2 L^-T Y_i
     by_psi = q.mean.T @ g - 2.0 * jnp.sum(Y * h[:, None, :], axis=0)
-    G = _by_prior(hold, psi, Y, g, h, q.mean, covariance, by_psi)
+    G = _by_prior(hold, psi, Y, g, h, q.mean, covariance, by_psi, better.precision)
     by_K = here.inverse.T @ (0.5 * (G + G.T)) @ here.inverse
     by_kernel, by_Z = pull_back((by_K, here.inverse.T @ by_psi, jnp.sum(h, axis=0)))
-    return value - q.divergence(), Slope(by_kernel, by_likelihood, by_Z)
+    return value - q.divergence(), Slope(by_kernel, by_likelihood, by_Z), better
 
 
 def _by_prior(
@@ -93,13 +101,15 @@ def _by_prior(
     v: Float[Array, "C m"],
     covariance: Float[Array, "C m m"],
     by_psi: Float[Array, "m n"],
+    asked: Float[Array, "C m m"],
 ) -> Float[Array, "m m"]:
     """Return ``G``, summed over the functions; its symmetric part counts.
 
     With ``dK = L P L^T`` and ``Y = (I - S) psi``, ``S`` the covariance of ``v``:
 
     - sites: ``d alpha = -W dK alpha``, ``dW = -W dK W``, and of ``-KL`` what
-      ``tr(I + Lambda K)^-1``, ``alpha^T K alpha`` and ``log |I + Lambda K|`` give;
+      ``tr(I + Lambda K)^-1``, ``alpha^T K alpha`` and ``log |I + Lambda K|`` give. ``Y H Y^T`` is
+      ``-1/2 (I - S) A (I - S)`` with the precision ``A`` that the rows ask for;
     - unwhitened: ``dv = -P v``, ``d(I - S) = -P + P S + S P``, and ``d tr K^-1 S_u``, ``d m^T K^-1 m``, ``d log |K|``;
     - whitened: nothing but ``psi = L^-1 k_u`` moves, ``dL = L Phi(P)`` with Phi the lower triangle with half the
       diagonal.
@@ -110,11 +120,10 @@ def _by_prior(
         return inner - 0.5 * jnp.diag(jnp.diagonal(inner))
     eye = jnp.eye(len(psi), dtype=psi.dtype)
     if hold == "sites":
-        weighted = jnp.swapaxes(Y * h[:, None, :], 1, 2)
         slopes = (Y @ g[:, :, None] + covariance @ v[:, :, None])[:, :, 0]
         rest = eye - covariance
-        by_function = Y @ weighted - 0.5 * (rest @ rest)
-        return jnp.sum(by_function, axis=0) + (0.5 * v - slopes).T @ v
+        by_function = rest @ (asked + eye) @ rest
+        return (0.5 * v - slopes).T @ v - 0.5 * jnp.sum(by_function, axis=0)
     weighted = jnp.swapaxes(psi * h[:, None, :], 1, 2)
     by_function = (Y - covariance @ psi) @ weighted + 0.5 * (covariance - eye)
     return jnp.sum(by_function, axis=0) + (0.5 * v - g @ psi.T).T @ v

@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
-from vastgp.kernels import Kernel, Linear, Sum
+from vastgp.kernels import Constant, Kernel, Linear, Sum
 from vastgp.objectives.evidence import pad_rows
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
 
@@ -21,12 +21,13 @@ class PriorDraws:
     """Functions drawn from ``GP(0, kernel)``, in float64.
 
     What falls with distance is a sum of 4096 waves with normal weights (Rahimi & Recht 2007), whose covariance misses
-    the kernel by some two per cent between any two rows; a linear part is a linear function with drawn slopes, exact.
+    the kernel by some two per cent between any two rows; a linear part is a linear function with drawn slopes, a
+    constant part a drawn level, exact.
 
     Parameters
     ----------
     kernel : Kernel
-        With a spectrum, but for linear terms of a sum.
+        With a spectrum, but for linear and constant terms of a sum.
     count : int
         How many functions.
     num_features : int
@@ -44,12 +45,16 @@ class PriorDraws:
     ) -> None:
         parts = kernel.parts if isinstance(kernel, Sum) else (kernel,)
         linear = [part for part in parts if isinstance(part, Linear)]
-        waves = tuple(part for part in parts if not isinstance(part, Linear))
+        constant = [part for part in parts if isinstance(part, Constant)]
+        waves = tuple(part for part in parts if not isinstance(part, (Constant, Linear)))
         self._slopes = np.zeros((num_features, count))
         for part in linear:
             normals = generator.standard_normal((num_features, count))
             spread = np.broadcast_to(np.asarray(part.slope_variances) ** 0.5, num_features)
             self._slopes += spread[:, None] * normals
+        self._level = np.zeros(count)
+        for level in constant:
+            self._level += float(level.variance) ** 0.5 * generator.standard_normal(count)
         self._blocks, self._weights = None, None
         if waves:
             with precision("float64"):
@@ -63,7 +68,7 @@ class PriorDraws:
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Return the functions at the rows of ``X``, shape (n, count)."""
-        found = X @ self._slopes
+        found = X @ self._slopes + self._level
         if self._blocks is None:
             return found
         with precision("float64"):

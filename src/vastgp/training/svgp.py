@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,7 @@ from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.dual_evidence import most_rate
 from vastgp.objectives.svgp_bound import Coordinates, Rows, SiteSums, held
 from vastgp.training.checkpoint import Checkpoint
@@ -60,8 +59,8 @@ _MOST_HALVINGS = 6
 # pol an average over a fifth of the rows ended 370 nats lower after as many steps.
 _LEAST_RATE = 0.02
 # Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of one pass and
-# some more.
-_FOR_PASSES, _MOST_FOR_PASSES, _LONGER = 0.2, 0.6, 1.3
+# some more. With Gaussian noise there is one pass.
+_FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
 # Parameters on minibatches are averaged with weights that grow as the cube of the step, so that the last quarter of
 # the steps has two thirds of them (Shamir and Zhang 2013).
 _LATE = 3.0
@@ -216,6 +215,9 @@ class _Trainer:
         self.full = options.untied or options.row_batch >= rows.n
         self.whole = self._batch(*self._all()) if self.full else None
         self.rate = self._rate(likelihood)
+        # On minibatches, where an E-step is short, the first M-step takes the rows of the last E-step, and what was
+        # computed from them. Steps of length one on all rows go one after the other.
+        self.shares = not self.full and options.optimizer == "natural"
 
     def start(self, kernel: Kernel, likelihood: Likelihood, Z: np.ndarray) -> State:
         """Return the state before the first step: the posterior is the prior."""
@@ -246,8 +248,8 @@ class _Trainer:
             return (1.0 - _FOR_PASSES) * limit
         params, sums = state.params, state.q
         of_pass = seconds_of_a_pass(self.rows, self.standardizer, params, sums, self.options)
-        kept = min(max(_LONGER * of_pass, _FOR_PASSES * limit), _MOST_FOR_PASSES * limit)
-        return limit - kept
+        least = _FOR_ONE if isinstance(params.likelihood, Gaussian) else _FOR_PASSES
+        return limit - min(max(_LONGER * of_pass, least * limit), _MOST_FOR_PASSES * limit)
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:
@@ -269,7 +271,7 @@ class _Trainer:
         """Do iterations ``first`` to ``first + count - 1``."""
         options = self.options
         natural = options.optimizer == "natural"
-        each = options.num_e_steps + options.num_m_steps if natural else 1
+        each = options.num_e_steps + options.num_m_steps - int(self.shares) if natural else 1
         batches: list[Rows] = []
         if self.whole is None:
             X, y = chunk_of_minibatches(
@@ -305,56 +307,58 @@ class _Trainer:
 
     def _iteration(self, state: State, batches: list[Rows]) -> tuple[State, float]:
         options, value = self.options, np.nan
-        for rows in batches[: options.num_e_steps]:
+        alone = options.num_e_steps - int(self.shares)
+        if not alone and not state.e_steps:
+            # what the prior asks of the hyperparameters says little, and Adam would remember it
+            state, _ = self._e_step(state, batches[0])
+        for rows in batches[:alone]:
             state, value = self._e_step(state, rows)
-        if options.learn or options.move:
-            for rows in batches[options.num_e_steps :]:
-                state, value = self._m_step(state, rows)
+        for number, rows in enumerate(batches[alone:]):
+            state, value = self._m_step(state, rows, self.shares and number == 0)
         return state, value
 
-    def _e_step(self, state: State, rows: Rows) -> tuple[State, float]:
+    def _length(self, state: State) -> float:
         # the first steps average what has been seen: 1, 1/2, 1/3, ...
-        rate = self.rate if self.full else max(self.rate, 1.0 / (1.0 + int(state.e_steps)))
-        step = untied_e_step if self.options.untied else e_step
+        return self.rate if self.full else max(self.rate, 1.0 / (1.0 + int(state.e_steps)))
 
-        def attempt_from(state: State, share: float) -> tuple[State, Any, Any]:
-            q, value, good = step(
-                state.params, state.here, state.q, rows, jnp.asarray(share * rate, self.dtype)
-            )
+    def _e_step(self, state: State, rows: Rows) -> tuple[State, float]:
+        step, length = untied_e_step if self.options.untied else e_step, self._length(state)
+
+        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
+            rate = jnp.asarray(share * length, self.dtype)
+            q, value, good = step(state.params, state.here, state.q, rows, rate)
             return state._replace(q=q, e_steps=state.e_steps + 1), value, good
 
-        found, value, good = attempt_from(state, 1.0)
-        if bool(good):
-            return found, float(value)
-        if isinstance(state.q, SiteSums):
-            state = state._replace(q=mended(state.q), damped=state.damped + 1)
-        return self._shortened("E-step", partial(attempt_from, state))
+        return self._tried("E-step", attempt, state)
 
-    def _m_step(self, state: State, rows: Rows) -> tuple[State, float]:
-        options = self.options
+    def _m_step(self, state: State, rows: Rows, with_e_step: bool) -> tuple[State, float]:
+        options, length = self.options, self._length(state)
 
-        def attempt(share: float) -> tuple[State, Any, Any]:
+        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
             rate = jnp.asarray(share * options.learning_rate, self.dtype)
+            q = state.q
             if options.untied:
                 params, here, optimizer, value, good = untied_m_step(
-                    state.params, state.q, state.optimizer, rows, rate, self.setting,
-                    move=options.move,
-                )  # fmt: skip
-                q = state.q
+                    state.params, q, state.optimizer, rows, rate, self.setting, move=options.move
+                )
             else:
+                step_rate = jnp.asarray(share * length, self.dtype) if with_e_step else None
                 params, here, q, optimizer, value, good = m_step(
-                    state.params, state.here, state.q, state.optimizer, rows, rate, self.setting,
+                    state.params, state.here, q, state.optimizer, rows, step_rate, rate, self.setting,
                     hold=options.hold, move=options.move,
                 )  # fmt: skip
-            moved = state._replace(params=params, here=here, q=q, optimizer=optimizer)
+            e_steps = state.e_steps + int(with_e_step)
+            moved = state._replace(
+                params=params, here=here, q=q, optimizer=optimizer, e_steps=e_steps
+            )
             return moved, value, good
 
-        return self._shortened("M-step", attempt)
+        return self._tried("M-step", attempt, state)
 
     def _adam(self, state: State, rows: Rows) -> tuple[State, float]:
         options = self.options
 
-        def attempt(share: float) -> tuple[State, Any, Any]:
+        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
             params, q, optimizer, value, good = adam_step(
                 state.params, state.q, state.optimizer, rows,
                 jnp.asarray(share * options.learning_rate, self.dtype), self.setting,
@@ -362,16 +366,18 @@ class _Trainer:
             )  # fmt: skip
             return state._replace(params=params, q=q, optimizer=optimizer), value, good
 
-        return self._shortened("step of Adam", attempt)
+        return self._tried("step of Adam", attempt, state)
 
-    def _shortened(
-        self, what: str, attempt: Callable[[float], tuple[State, Any, Any]]
+    def _tried(
+        self, what: str, attempt: Callable[[State, float], tuple[State, Any, Any]], state: State
     ) -> tuple[State, float]:
         """Take a step, or as much of it as leaves a posterior."""
         for halvings in range(_MOST_HALVINGS):
-            found, value, good = attempt(0.5**halvings)
+            found, value, good = attempt(state, 0.5**halvings)
             if bool(good):
                 return found._replace(damped=found.damped + halvings), float(value)
+            if not halvings and isinstance(state.q, SiteSums):
+                state = state._replace(q=mended(state.q))
         raise FloatingPointError(
             f"an {what} gave no finite posterior, however short it was made, in {self.dtype}. Raise jitter or "
             "noise_floor, lower learning_rate, or set dtype='float64'."

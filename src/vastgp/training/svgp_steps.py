@@ -30,7 +30,7 @@ from vastgp.objectives.svgp_bound import (
     whitened_features,
     whitener,
 )
-from vastgp.objectives.svgp_slope import bound_and_slope
+from vastgp.objectives.svgp_slope import bound_slope_and_sites
 
 _ADAM = optax.scale_by_adam()
 
@@ -156,6 +156,7 @@ def m_step(
     sums: SiteSums,
     optimizer: Any,
     rows: Rows,
+    step_rate: Any,
     learning_rate: Any,
     setting: Setting,
     *,
@@ -164,10 +165,14 @@ def m_step(
 ) -> tuple[Params, Coordinates, SiteSums, Any, Array, Array]:
     """Return hyperparameters and inducing points after a step of Adam on the bound of eq. (15) or (14), and the sums.
 
-    The sums come in the coordinates of the new ``L``, so that what is held stays what it is (see `held`).
+    The sums come in the coordinates of the new ``L``, so that what is held stays what it is (see `held`). With a
+    ``step_rate`` they also take an E-step from the same rows, both derivatives taken before either step: features,
+    moments and expectations serve both, in two thirds of the time of one after the other. ``None`` is no E-step.
     """
     sums, q = posterior_under(params.positive()[1], sums)
-    value, slope = bound_and_slope(*params, setting.jitter, hold, q, here, rows)
+    value, slope, better = bound_slope_and_sites(*params, setting.jitter, hold, q, here, rows)
+    if step_rate is not None:
+        sums = sums.toward(better, step_rate)
     params, optimizer = _ascend(params, Params(*slope), optimizer, learning_rate, setting, move)
     after = params.coordinates(setting.jitter)
     sums = held(hold, sums, here, after)

@@ -8,12 +8,13 @@ from scipy.stats import multivariate_normal
 import vastgp
 from vastgp import kernels
 from vastgp._precision import precision
-from vastgp.kernels import RBF, Linear, Matern32, Periodic
+from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.posteriors.exact import ExactPosterior
 from vastgp.posteriors.prior_draws import PriorDraws
 
 TREND = Matern32([0.8, 1.5], 0.6) + Linear([0.3, 2.0])
+LEVEL = RBF([0.8, 1.5], 0.6) + Constant(2.0)
 
 
 @pytest.fixture
@@ -37,7 +38,14 @@ def matrix(kernel, X, Z):
 
 @pytest.mark.parametrize(
     "kernel",
-    [Linear(0.7), TREND, RBF(1.2) * Linear(0.4), Periodic(2.0) + Linear(), RBF() * Matern32()],
+    [
+        Linear(0.7),
+        TREND,
+        LEVEL,
+        RBF(1.2) * Linear(0.4),
+        Periodic(2.0) + Linear(),
+        RBF() * Matern32(),
+    ],
     ids=str,
 )
 def test_prior_variances_are_the_diagonal_of_the_matrix(kernel, X):
@@ -107,17 +115,49 @@ def test_neighbours_are_those_of_the_part_that_falls_with_distance():
     np.testing.assert_allclose(metric_lengthscales(TREND, 2), [0.8, 1.5])
     np.testing.assert_allclose(metric_lengthscales(RBF([1.0, 2.0]) * Linear(), 2), [1.0, 2.0])
     np.testing.assert_allclose(metric_lengthscales(Linear([4.0, 0.25]), 2), [0.5, 2.0])
+    np.testing.assert_allclose(metric_lengthscales(LEVEL, 2), [0.8, 1.5])
+    np.testing.assert_allclose(metric_lengthscales(Constant(), 2), [1.0, 1.0])
 
 
-def test_draws_of_the_prior_have_its_covariance(X):
+@pytest.mark.parametrize("kernel", [TREND, LEVEL], ids=str)
+def test_draws_of_the_prior_have_its_covariance(X, kernel):
     """All entries within 4.5 standard errors over 4000 draws, and what 4096 waves err by."""
-    draws = PriorDraws(TREND, 4000, 2, np.random.default_rng(5))(X[:8])
-    exact = matrix(TREND, X[:8], X[:8])
+    draws = PriorDraws(kernel, 4000, 2, np.random.default_rng(5))(X[:8])
+    exact = matrix(kernel, X[:8], X[:8])
     products = draws[:, None, :] * draws[None, :, :]
     error = np.mean(products, axis=2) - exact
     assert np.all(
         np.abs(error) < 4.5 * np.std(products, axis=2) / 4000**0.5 + 4.5 * 0.6 / 4096**0.5
     )
+
+
+def test_a_constant_is_a_level_with_a_normal_prior():
+    """Its posterior is that of the mean of a normal sample; learned, it is found where targets are centred wrongly."""
+    rng = np.random.default_rng(6)
+    y = 1.5 + 0.4 * rng.standard_normal(50)
+    posterior, _ = ExactPosterior.condition(Constant(2.0), 0.16, rng.normal(size=(50, 3)), y)
+    mean, variance = posterior.mean_and_latent_variance(np.full((1, 3), 9.0))
+    expected = 1.0 / (1.0 / 2.0 + 50 / 0.16)
+    np.testing.assert_allclose(variance, expected, rtol=1e-9)
+    np.testing.assert_allclose(mean, expected * np.sum(y) / 0.16, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["ExactGPRegressor", "TSVGPRegressor", "SWSGPRegressor"])
+def test_a_learned_level_is_where_the_function_returns_to(estimator):
+    """Most rows on a bump: far away the prediction is the level around it, not the mean of the targets."""
+    rng = np.random.default_rng(7)
+    X = np.concatenate([rng.uniform(-0.3, 0.3, (240, 1)), rng.uniform(-5.0, 5.0, (60, 1))])
+    y = 5.0 + 3.0 * np.exp(-20.0 * X[:, 0] ** 2) + 0.05 * rng.standard_normal(300)
+    more = {} if estimator == "ExactGPRegressor" else {"num_inducing": 40, "max_iter": 300}
+    model = getattr(vastgp, estimator)("rbf + constant", **more).fit(X, y)
+    away = np.array([[30.0], [-40.0]])
+    assert np.all(np.abs(model.predict(away) - 5.0) < 0.3) and np.mean(y) > 6.0
+    plain = getattr(vastgp, estimator)("rbf", **more).fit(X, y)
+    np.testing.assert_allclose(plain.predict(away), np.mean(y), atol=1e-3)
+
+
+def test_units_of_a_level_are_those_of_the_target():
+    assert Constant(2.0).in_units(np.array([2.0, 0.5]), 3.0).variance == 18.0
 
 
 def test_units_scale_slopes_against_the_inputs():
@@ -160,9 +200,14 @@ def test_methods_made_of_waves_refuse_it_before_any_work(model, table):
     X, y = table
     y = y > 0.0 if isinstance(model, vastgp.QSGPClassifier) else y
     with pytest.raises(
-        ValueError, match=r"Linear kernel is no function of distance.*SVGPRegressor"
+        ValueError, match=r"Linear kernel does not fall with distance.*SVGPRegressor"
     ):
         model.fit(X, y)
+
+
+def test_methods_made_of_waves_refuse_a_constant(table):
+    with pytest.raises(ValueError, match="Constant kernel does not fall with distance"):
+        vastgp.QSGPRegressor(kernel="rbf + constant").fit(*table)
 
 
 def test_grids_refuse_it(table):

@@ -25,7 +25,7 @@ from vastgp.objectives.svgp_bound import (
     untied_bound,
     whitener,
 )
-from vastgp.objectives.svgp_slope import bound_and_slope
+from vastgp.objectives.svgp_slope import bound_slope_and_sites
 from vastgp.posteriors.exact import ExactPosterior
 
 KERNEL = RBF(np.array([0.7, 1.3]), 1.7)
@@ -242,6 +242,9 @@ def test_slopes_in_closed_form_by_finite_differences(banana, kernel):
     moved = jax.jit(moved_bound, static_argnames="hold")
     q = posterior_of(sums)
     flat, tree = jax.tree.flatten((*logs, Z))
+    psi = whitened_features(kernel, Z, here.inverse, X_rows.X)
+    moments = q.moments(psi, kernel.diag(X_rows.X))
+    _, better = better_sums(likelihood, X_rows.y, X_rows.weights, psi, *moments)
 
     def bound(leaves, hold):
         kernel, likelihood, Z = jax.tree.unflatten(tree, leaves)
@@ -250,9 +253,11 @@ def test_slopes_in_closed_form_by_finite_differences(banana, kernel):
 
     rng, step = np.random.default_rng(2), 1e-5
     for hold in HOLDS:
-        value, slope = jax.jit(bound_and_slope, static_argnames="hold")(
+        value, slope, asked = jax.jit(bound_slope_and_sites, static_argnames="hold")(
             *logs, Z, 1e-8, hold, q, here, X_rows
         )
+        for found, expected in zip(asked, better, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
         assert float(value) == pytest.approx(bound(flat, hold), abs=1e-8)
         for which in range(len(flat)):
             along = [jnp.zeros_like(leaf) for leaf in flat]
