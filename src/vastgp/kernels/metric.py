@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import numpy as np
 
 from vastgp.kernels.composite import Product, Sum
 from vastgp.kernels.linear import Constant, Linear
-from vastgp.kernels.stationary import RBF, Kernel
+from vastgp.kernels.stationary import RBF, Kernel, Stationary
 
 
 def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
@@ -50,6 +51,16 @@ def falling_part(kernel: Kernel) -> Kernel:
     falling = tuple(part for part in kernel.parts if not _stays(part)) or kernel.parts
     parts = tuple(falling_part(part) for part in falling)
     return parts[0] if len(parts) == 1 else type(kernel)(parts)
+
+
+def shortened(kernel: Kernel, most: float) -> Kernel:
+    """Return the kernel with lengthscales of at most ``most``."""
+    if isinstance(kernel, (Sum, Product)):
+        return type(kernel)(tuple(shortened(part, most) for part in kernel.parts))
+    if not isinstance(kernel, Stationary):
+        return kernel
+    lengthscales = np.minimum(np.asarray(kernel.lengthscales), most)
+    return eqx.tree_at(lambda part: part.lengthscales, kernel, lengthscales)
 
 
 def _stays(kernel: Kernel) -> bool:

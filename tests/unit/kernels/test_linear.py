@@ -9,7 +9,7 @@ import vastgp
 from vastgp import kernels
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
-from vastgp.kernels.metric import metric_lengthscales
+from vastgp.kernels.metric import metric_lengthscales, shortened
 from vastgp.posteriors.exact import ExactPosterior
 from vastgp.posteriors.prior_draws import PriorDraws
 
@@ -117,6 +117,12 @@ def test_neighbours_are_those_of_the_part_that_falls_with_distance():
     np.testing.assert_allclose(metric_lengthscales(Linear([4.0, 0.25]), 2), [0.5, 2.0])
     np.testing.assert_allclose(metric_lengthscales(LEVEL, 2), [0.8, 1.5])
     np.testing.assert_allclose(metric_lengthscales(Constant(), 2), [1.0, 1.0])
+
+
+def test_lengthscales_are_shortened_and_nothing_else():
+    kernel = RBF([0.5, 300.0], 2.0) * Matern32(40.0) + Linear([50.0, 1.0]) + Constant(30.0)
+    expected = RBF([0.5, 10.0], 2.0) * Matern32(10.0) + Linear([50.0, 1.0]) + Constant(30.0)
+    assert str(shortened(kernel, 10.0)) == str(expected)
 
 
 @pytest.mark.parametrize("kernel", [TREND, LEVEL], ids=str)
