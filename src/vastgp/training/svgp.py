@@ -213,7 +213,7 @@ class _Trainer:
         self.rows, self.standardizer, self.options = rows, standardizer, options
         self.seed, self.dtype = seed, dtype
         self.full = options.untied or options.row_batch >= rows.n
-        self.whole = self._batch(*self._all()) if self.full else None
+        self.whole = padded_rows(*self._all(), 1.0, dtype) if self.full else None
         self.rate = self._rate(likelihood)
         # On minibatches, where an E-step is short, the first M-step takes the rows of the last E-step, and what was
         # computed from them. Steps of length one on all rows go one after the other.
@@ -264,9 +264,6 @@ class _Trainer:
         assert y is not None
         return self.standardizer.transform_X(X), self.standardizer.transform_y(y)
 
-    def _batch(self, X: np.ndarray, y: np.ndarray) -> Rows:
-        return padded_rows(X, y, self.rows.n / len(y), self.dtype)
-
     def chunk(self, state: State, first: int, count: int) -> tuple[State, Mapping[str, Any]]:
         """Do iterations ``first`` to ``first + count - 1``."""
         options = self.options
@@ -278,7 +275,9 @@ class _Trainer:
                 self.rows, self.standardizer, self.seed, first * each, count * each,
                 options.row_batch, self.dtype,
             )  # fmt: skip
-            batches = [self._batch(*one) for one in zip(X, y, strict=True)]
+            # all of one size, which needs no padding
+            weight = self.rows.n / options.row_batch
+            batches = [padded_rows(*one, weight, self.dtype, 1) for one in zip(X, y, strict=True)]
         values = []
         for t in range(count):
             if self.whole is not None:

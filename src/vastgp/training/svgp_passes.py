@@ -30,7 +30,7 @@ from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
 from vastgp.training.svgp_steps import Params, coordinates_of, mended, tile_sums
 
-# Rows of a tile of a pass; batches are padded to a multiple of _PAD, so that sizes share compiled code.
+# Rows of a tile of a pass; tiles are padded to a multiple of _PAD, so that sizes share compiled code.
 _TILE, _PAD = 4096, 64
 _LEAST_PASS_RATE = 1.0 / 64.0
 # Passes end at this share of the gain at which steps on minibatches do: they converge far faster.
@@ -111,10 +111,12 @@ class SVGPFit:
     num_passes: int
 
 
-def padded_rows(X: np.ndarray, y: np.ndarray, weight: float, dtype: Any) -> Rows:
+def padded_rows(
+    X: np.ndarray, y: np.ndarray, weight: float, dtype: Any, multiple: int = _PAD
+) -> Rows:
     """Return rows that count ``weight`` each, padded with copies of the last one that count nothing."""
     n = len(y)
-    extra = -n % _PAD
+    extra = -n % multiple
     weights = np.pad(np.full(n, weight), (0, extra))
     X = np.pad(X, ((0, extra), (0, 0)), mode="edge")
     return Rows(*(jnp.asarray(p, dtype) for p in (X, np.pad(y, (0, extra), mode="edge"), weights)))
