@@ -31,6 +31,7 @@ _JITTER = 1e-12
 _NEGLIGIBLE = 1e-11
 # Eigenvalues of one axis closer than this, relative to the largest, are taken as one where eigenvectors move.
 _DEGENERATE = 1e-9
+_NOTHING = 1e-30
 
 
 class GridEigenfunctionBasis(eqx.Module):
@@ -183,20 +184,60 @@ class GridEigenfunctionBasis(eqx.Module):
 
     def _products(self, X: Float[Array, "n d"], chosen: Int[Array, "b d"]) -> Float[Array, "b n"]:
         """Return products of one function of every axis, rows last: a function of an axis is one contiguous line."""
-
-        def times(product: Array, axis: tuple[Array, Array]) -> tuple[Array, None]:
-            functions, which = axis
-            return product * functions[which], None
-
         scale = jnp.sqrt(jnp.asarray(self.kernel.total_variance(), X.dtype))
-        start = jnp.full((chosen.shape[0], X.shape[0]), scale, X.dtype)
-        return jax.lax.scan(times, start, (self._axis_functions(X), chosen.T))[0]
+        return scale * _products_over_axes(self._axis_functions(X), chosen)
 
     def _axis_functions(self, X: Float[Array, "n d"]) -> Float[Array, "d g n"]:
         """Return ``psi_l,j (x)`` of every axis."""
         transforms = jnp.asarray(self.transforms, X.dtype)
         cross = _axis_matrices(self.kernel, jnp.asarray(self.grid, X.dtype), X.T)
         return jnp.einsum("dgj,dgn->djn", transforms, cross, precision="highest")
+
+
+# ---------------------------------------------------------------- products over the axes
+
+
+@jax.custom_vjp
+def _products_over_axes(
+    functions: Float[Array, "d g n"], chosen: Int[Array, "b d"]
+) -> Float[Array, "b n"]:
+    """Return ``prod_l functions[l, chosen[:, l]]``."""
+
+    def times(product: Array, axis: tuple[Array, Array]) -> tuple[Array, None]:
+        values, which = axis
+        return product * values[which], None
+
+    start = jnp.ones((chosen.shape[0], functions.shape[2]), functions.dtype)
+    return jax.lax.scan(times, start, (_off_zero(functions), chosen.T))[0]
+
+
+def _products_forward(functions: Array, chosen: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    found = _products_over_axes(functions, chosen)
+    return found, (functions, chosen, found)
+
+
+def _products_backward(
+    kept: tuple[Array, Array, Array], slope: Float[Array, "b n"]
+) -> tuple[Float[Array, "d g n"], None]:
+    # By a factor it is what all others give: the product over the factor, summed over the products it is in. One
+    # matrix product an axis; what is kept for the reverse of a scan, and its scattered sums, take four times as long.
+    functions, chosen, found = kept
+    weighted = slope * found
+
+    def of_axis(_: None, axis: tuple[Array, Array]) -> tuple[None, Array]:
+        values, which = axis
+        belongs = (which == jnp.arange(len(values))[:, None]).astype(values.dtype)
+        return None, jnp.matmul(belongs, weighted, precision="highest") / values
+
+    return jax.lax.scan(of_axis, None, (_off_zero(functions), chosen.T))[1], None
+
+
+_products_over_axes.defvjp(_products_forward, _products_backward)
+
+
+def _off_zero(values: Array) -> Array:
+    """Return factors that may be divided by: what is nearer to zero than this counts as nothing in a product."""
+    return jnp.where(jnp.abs(values) < _NOTHING, _NOTHING, values)
 
 
 # ---------------------------------------------------------------- kernels of one input

@@ -36,9 +36,11 @@ WEIGHT_PRIORS = ("diagonal", "orthogonal", "spectral")
 _MOST_FUNCTIONS = 1000
 # From so many rows on, type-I inference orthogonalises the basis (section 5.4.2).
 _MANY_ROWS = 1_000_000
-# Lengthscales of the starts of type-II learning, relative to those of an exact process, and iterations before the best
-# is chosen: on slump, yacht and concrete the first start alone ended up to 600 nats below the best of the four.
-_LENGTHSCALES, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0), 10
+# Lengthscales that are tried first, relative to those of an exact process; how many of them type-II learning starts
+# from, and iterations before the best is chosen: on slump, yacht and concrete the first start alone ended up to 600
+# nats below the best of several. On kegg type-I inference has an RMSE of 0.31 with the process's own, of 0.15 with the
+# best.
+_LENGTHSCALES, _TRIED, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0, 16.0), 2, 10
 
 
 class GriefRegressor(BaseReweightedRegressor):
@@ -210,28 +212,38 @@ class GriefRegressor(BaseReweightedRegressor):
             check_num_basis(self.num_eigenfunctions, sizes, "num_eigenfunctions")
         count = most_functions(axes, self.num_eigenfunctions or _MOST_FUNCTIONS)
         start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
-        kernel, noise = as_product(start.kernel, rows.d), start.noise_variance
-        found = None
-        if self.inference == "type-ii":
-            chosen = np.sort(
-                np.random.default_rng(self._seed).choice(
-                    rows.n, min(rows.n, self.evidence_rows), replace=False
-                )
+        chosen = np.sort(
+            np.random.default_rng(self._seed).choice(
+                rows.n, min(rows.n, self.evidence_rows), replace=False
             )
-            X, y = rows.take(chosen)
-            assert y is not None
-            evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
-            found = self._maximise(evidence, kernel, noise)
+        )
+        X, y = rows.take(chosen)
+        assert y is not None
+        evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
+        starts = self._starts(evidence, as_product(start.kernel, rows.d), start.noise_variance)
+        (kernel, noise), found = starts[0], None
+        if self.inference == "type-ii":
+            found = self._maximise(evidence, starts[:_TRIED])
             kernel, noise = found.params[0], float(found.params[1].noise_variance)
         basis = GridEigenfunctionBasis.build(kernel, axes, count)
         self._set_grid(basis)
         return Features(basis, kernel, noise, found)
 
-    def _maximise(self, evidence: GriefEvidence, kernel: Kernel, noise: float) -> LbfgsResult:
-        """Return the hyperparameters of highest evidence: some iterations from several starts, the best to its end.
+    def _starts(
+        self, evidence: GriefEvidence, kernel: Kernel, noise: float
+    ) -> list[tuple[Kernel, float]]:
+        """Return kernels of several lengthscales and noise variances, that of highest evidence first.
 
-        A kernel of few functions is smoother than the process with all of them, which the first start fits.
+        A kernel of few functions is smoother than the process with all of them, whose hyperparameters are given.
         """
+        found = [
+            evidence.scaled(kernel.in_units(factor, 1.0), noise, self.noise_floor)
+            for factor in _LENGTHSCALES
+        ]
+        return [each[1:] for each in sorted(found, key=lambda each: -each[0])]
+
+    def _maximise(self, evidence: GriefEvidence, starts: list[tuple[Kernel, float]]) -> LbfgsResult:
+        """Return the hyperparameters of highest evidence: some iterations from each start, the best to its end."""
         shared: dict[str, Any] = {"noise_floor": self.noise_floor, "tol": self.tol}
         first = min(_FIRST_ITERATIONS, int(self.max_iter))
         found: list[LbfgsResult] = []
@@ -240,20 +252,19 @@ class GriefRegressor(BaseReweightedRegressor):
             def told(step: int, value: float) -> None:
                 progress.update(step / self.max_iter, f"log evidence {value:.6g}")
 
-            for number, factor in enumerate(_LENGTHSCALES):
+            for number, (kernel, noise) in enumerate(starts):
                 left = self._seconds_left(self.max_seconds)
-                start = kernel.in_units(factor, 1.0), Gaussian(noise)
                 if found and left is not None and left <= 0:
                     break
                 try:
                     found.append(
                         fit_evidence(
-                            evidence, start, max_iter=first,
-                            max_seconds=None if left is None else left / (len(_LENGTHSCALES) - number + 1), **shared,
+                            evidence, (kernel, Gaussian(noise)), max_iter=first,
+                            max_seconds=None if left is None else left / (len(starts) - number + 1), **shared,
                         )
                     )  # fmt: skip
                 except FactorizationError:
-                    if not found and factor == _LENGTHSCALES[-1]:
+                    if not found and number == len(starts) - 1:
                         raise
             best = max(found, key=lambda each: each.value)
             left = self._seconds_left(self.max_seconds)

@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import factorize
+from vastgp.objectives.scaled_evidence import ScaledEvidence
 
 # Rows whose features are made at a time.
 _BLOCK_ROWS = 2048
@@ -62,20 +64,38 @@ class GriefEvidence:
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
         basis = GridEigenfunctionBasis.build(kernel, self._axes, self._num_basis)
+        value, by_noise, weights, inverse = self._solve(self._sums(kernel, basis), noise)
         with precision("float64"):
             kernel = jax.tree.map(jnp.asarray, kernel)
             fixed, active = self._of_one_size(basis)
-            moments = sum(
-                _moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks
-            )
-            value, by_noise, weights, inverse = self._solve(np.asarray(moments), noise)
+            of_weights = jnp.asarray(weights), jnp.asarray(inverse)
             sigma2 = jnp.asarray(noise)  # a number would be compiled in
             slopes = [
-                _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, sigma2)
+                _pull_back(kernel, fixed, active, X, y, mask, *of_weights, sigma2)
                 for X, y, mask in self._blocks
             ]
             slope = jax.tree.map(lambda *parts: np.asarray(sum(parts)), *slopes)
         return value, (slope, by_noise)
+
+    def scaled(
+        self, kernel: Kernel, noise: float, noise_floor: float
+    ) -> tuple[float, Kernel, float]:
+        """Return the highest log evidence of all amplitudes and noise variances, and what has it: one pass."""
+        basis = GridEigenfunctionBasis.build(kernel, self._axes, self._num_basis)
+        moments = self._sums(kernel, basis)
+        eigenvalues, E = eigh(moments[:-1, :-1], driver="evd")
+        projected = E.T @ moments[:-1, -1]
+        parts = np.maximum(eigenvalues, 0.0), projected, float(self._y @ self._y), self.num_rows
+        s, noise, value = ScaledEvidence(*parts).best(noise, noise_floor)
+        return value, kernel.in_units(1.0, s**0.5), noise
+
+    def _sums(self, kernel: Kernel, basis: GridEigenfunctionBasis) -> np.ndarray:
+        with precision("float64"):
+            kernel = jax.tree.map(jnp.asarray, kernel)
+            fixed, active = self._of_one_size(basis)
+            return np.asarray(
+                sum(_moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks)
+            )
 
     def _of_one_size(self, basis: GridEigenfunctionBasis) -> tuple[GridEigenfunctionBasis, Array]:
         """Return a basis of all ``num_basis`` functions, those beyond the real ones marked: one compilation."""
@@ -87,7 +107,9 @@ class GriefEvidence:
         )
         return fixed, jnp.asarray((np.arange(self._num_basis) < basis.num_basis).astype(float))
 
-    def _solve(self, moments: np.ndarray, noise: float) -> tuple[float, float, Array, Array]:
+    def _solve(
+        self, moments: np.ndarray, noise: float
+    ) -> tuple[float, float, np.ndarray, np.ndarray]:
         """Return the evidence, its derivative by the noise variance, ``w`` and ``P^-1``."""
         A, r, n, m = moments[:-1, :-1], moments[:-1, -1], self.num_rows, self._num_basis
         square = float(self._y @ self._y)
@@ -98,7 +120,7 @@ class GriefEvidence:
         value = -0.5 * ((square - r @ weights) / noise + log_det + n * math.log(2.0 * math.pi))
         left = square - 2.0 * r @ weights + weights @ A @ weights
         by_noise = 0.5 * (left / noise**2 - (n - m + noise * np.trace(inverse)) / noise)
-        return float(value), float(by_noise), jnp.asarray(weights), jnp.asarray(inverse)
+        return float(value), float(by_noise), weights, inverse
 
 
 def _padded(rows: np.ndarray, size: int) -> np.ndarray:
