@@ -51,10 +51,11 @@ class ExactGPRegressor(BaseGPRegressor):
     ----------
     kernel : Kernel, str or None, default None
         What is known about the function. A name (``"rbf"``, ``"matern12"``, ``"matern32"``, ``"matern52"``,
-        ``"rational-quadratic"``, ``"linear"``) stands for a kernel of that form, names with ``+`` and ``*`` between
-        them (``"matern32 + linear"``) for their sums and products. None: the one of RBF, Matern-5/2 and Matern-3/2 that
-        has the highest evidence. A kernel's hyperparameters are where learning starts, in units of the standardised
-        inputs and target; with ``hyperparameters="fixed"`` they are the model, in the units of inputs and target.
+        ``"rational-quadratic"``, ``"linear"``, ``"constant"``) stands for a kernel of that form, names with ``+`` and
+        ``*`` between them (``"matern32 + linear"``) for their sums and products. None: the one of RBF, Matern-5/2 and
+        Matern-3/2 that has the highest evidence. A kernel's hyperparameters are where learning starts, in units of the
+        standardised inputs and target; with ``hyperparameters="fixed"`` they are the model, in the units of inputs and
+        target.
     noise_std : float, optional
         Standard deviation of the noise, in units of the target: needed with ``hyperparameters="fixed"``, refused
         otherwise, as it is learned.
