@@ -63,15 +63,13 @@ class GriefEvidence:
         """
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
-        basis = GridEigenfunctionBasis.build(kernel, self._axes, self._num_basis)
-        value, by_noise, weights, inverse = self._solve(self._sums(kernel, basis), noise)
         with precision("float64"):
-            kernel = jax.tree.map(jnp.asarray, kernel)
-            fixed, active = self._of_one_size(basis)
-            of_weights = jnp.asarray(weights), jnp.asarray(inverse)
+            kernel, fixed, active = self._held(kernel)
+            moments = self._sums(kernel, fixed, active)
+            value, by_noise, weights, inverse = self._solve(moments, noise)
             sigma2 = jnp.asarray(noise)  # a number would be compiled in
             slopes = [
-                _pull_back(kernel, fixed, active, X, y, mask, *of_weights, sigma2)
+                _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, sigma2)
                 for X, y, mask in self._blocks
             ]
             slope = jax.tree.map(lambda *parts: np.asarray(sum(parts)), *slopes)
@@ -81,35 +79,32 @@ class GriefEvidence:
         self, kernel: Kernel, noise: float, noise_floor: float
     ) -> tuple[float, Kernel, float]:
         """Return the highest log evidence of all amplitudes and noise variances, and what has it: one pass."""
-        basis = GridEigenfunctionBasis.build(kernel, self._axes, self._num_basis)
-        moments = self._sums(kernel, basis)
+        with precision("float64"):
+            moments = self._sums(*self._held(kernel))
         eigenvalues, E = eigh(moments[:-1, :-1], driver="evd")
         projected = E.T @ moments[:-1, -1]
         parts = np.maximum(eigenvalues, 0.0), projected, float(self._y @ self._y), self.num_rows
         s, noise, value = ScaledEvidence(*parts).best(noise, noise_floor)
         return value, kernel.in_units(1.0, s**0.5), noise
 
-    def _sums(self, kernel: Kernel, basis: GridEigenfunctionBasis) -> np.ndarray:
-        with precision("float64"):
-            kernel = jax.tree.map(jnp.asarray, kernel)
-            fixed, active = self._of_one_size(basis)
-            return np.asarray(
-                sum(_moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks)
-            )
-
-    def _of_one_size(self, basis: GridEigenfunctionBasis) -> tuple[GridEigenfunctionBasis, Array]:
+    def _held(self, kernel: Kernel) -> tuple[Kernel, GridEigenfunctionBasis, Array]:
         """Return a basis of all ``num_basis`` functions, those beyond the real ones marked: one compilation."""
+        basis = GridEigenfunctionBasis.build(kernel, self._axes, self._num_basis)
         extra = self._num_basis - basis.num_basis
         selection = np.pad(basis.selection, ((0, extra), (0, 0)))
         logs = np.pad(basis.log_eigenvalues, (0, extra))
         fixed = GridEigenfunctionBasis(
             basis.kernel, basis.grid, selection, basis.transforms, logs, basis.sizes
         )
-        return fixed, jnp.asarray((np.arange(self._num_basis) < basis.num_basis).astype(float))
+        active = jnp.asarray((np.arange(self._num_basis) < basis.num_basis).astype(float))
+        return jax.tree.map(jnp.asarray, kernel), fixed, active
 
-    def _solve(
-        self, moments: np.ndarray, noise: float
-    ) -> tuple[float, float, np.ndarray, np.ndarray]:
+    def _sums(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> np.ndarray:
+        return np.asarray(
+            sum(_moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks)
+        )
+
+    def _solve(self, moments: np.ndarray, noise: float) -> tuple[float, float, Array, Array]:
         """Return the evidence, its derivative by the noise variance, ``w`` and ``P^-1``."""
         A, r, n, m = moments[:-1, :-1], moments[:-1, -1], self.num_rows, self._num_basis
         square = float(self._y @ self._y)
@@ -120,7 +115,7 @@ class GriefEvidence:
         value = -0.5 * ((square - r @ weights) / noise + log_det + n * math.log(2.0 * math.pi))
         left = square - 2.0 * r @ weights + weights @ A @ weights
         by_noise = 0.5 * (left / noise**2 - (n - m + noise * np.trace(inverse)) / noise)
-        return float(value), float(by_noise), weights, inverse
+        return float(value), float(by_noise), jnp.asarray(weights), jnp.asarray(inverse)
 
 
 def _padded(rows: np.ndarray, size: int) -> np.ndarray:
