@@ -6,17 +6,18 @@ import jax
 import numpy as np
 import pytest
 
+from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
-from vastgp.objectives.svgp_bound import Rows
+from vastgp.objectives.svgp_bound import Rows, held
 from vastgp.training import svgp
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.svgp import Budget, State, fit_svgp
 from vastgp.training.svgp_passes import SVGPOptions, padded_rows
-from vastgp.training.svgp_steps import Setting
+from vastgp.training.svgp_steps import Setting, e_step, m_step
 from vastgp.training.svgp_stop import CHUNK, no_gain
 
 QUICK = SVGPOptions(row_batch=32)
@@ -86,6 +87,37 @@ def test_a_step_of_adam_too_long_for_the_kernel_is_shortened():
 
 def _times(params, value):
     return jax.tree.map(lambda leaf: np.full(np.shape(leaf), value), params)
+
+
+# ------------------------------------------------------------ one minibatch for both steps
+
+
+@pytest.mark.parametrize("hold", ["sites", "whitened"])
+@pytest.mark.parametrize("likelihood", [Poisson(1.0), Softmax(3)], ids=lambda each: each.name)
+def test_a_shared_step_is_both_steps_from_the_same_place(likelihood, hold):
+    """The E-step of `e_step` and the M-step of `m_step` alone, the new sites then taken to the new hyperparameters."""
+    rows, scaling = rows_of(likelihood=likelihood)
+    options = dataclasses.replace(QUICK, hold=hold)
+    with precision("float64"):
+        made = svgp._Trainer(rows, scaling, likelihood, options, 0, "float64")
+        Z = scaling.transform_X(rows.take(np.arange(9))[0])
+        state = made.start(RBF(np.ones(2), 1.3), likelihood, Z)
+        for first in range(0, 30, 10):
+            state, _ = made.chunk(state, first, 10)
+        X, y = rows.take(np.arange(40, 72))
+        batch = padded_rows(scaling.transform_X(X), scaling.transform_y(y), 2.5, "float64")
+        here = state.params, state.here, state.q
+        given = {"hold": hold, "move": True}
+        shared = m_step(*here, state.optimizer, batch, 0.3, 0.02, made.setting, **given)
+        sums, bound, _ = e_step(*here, batch, 0.3)
+        alone = m_step(*here, state.optimizer, batch, None, 0.02, made.setting, **given)
+        expected = held(hold, sums, state.here, alone[1])
+    assert float(shared[4]) == pytest.approx(float(bound), rel=1e-12)
+    for found, right in zip(
+        jax.tree.leaves((shared[0], shared[2])), jax.tree.leaves((alone[0], expected)), strict=True
+    ):
+        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-8)
+    assert not np.allclose(expected.linear, alone[2].linear, atol=1e-3)
 
 
 # ------------------------------------------------------------ the end
