@@ -262,7 +262,8 @@ class GriefRegressor(BaseReweightedRegressor):
                     found.append(
                         fit_evidence(
                             evidence, (kernel, Gaussian(noise)), max_iter=first,
-                            max_seconds=None if left is None else left / (len(starts) - number + 1), **shared,
+                            # half of the time, if they need it
+                            max_seconds=None if left is None else left / (2 * len(starts) - number), **shared,
                         )
                     )  # fmt: skip
                 except FactorizationError:
