@@ -1,4 +1,4 @@
-"""`ReweightedBasisClassifier`: promises of every classifier, beside another method, latent values in the file."""
+"""`ReweightedBasisClassifier`: promises of every classifier, beside other methods, latent values in the file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_probabilities_are_near_those_of_the_variational_approximation(prior):
 def test_draws_come_back_from_a_file_with_their_latent_values(tmp_path):
     X, y = small_classes(80)
     model = ReweightedBasisClassifier(**QUICK, basis="laplace").fit(X, y)
-    assert model._predictor.coordinates.shape == (50, model._target.data.rank)
+    assert model._predictor.coordinates.shape == (50, 1, model._target.data.rank)
     assert np.all(model.draws_["theta"][..., 0] == 0.0)
     model.save(tmp_path / "model.vastgp")
     again = vastgp.load(tmp_path / "model.vastgp")
@@ -70,6 +70,65 @@ def test_draws_come_back_from_a_file_with_their_latent_values(tmp_path):
         again.sample_y(X, 20, random_state=3), model.sample_y(X, 20, random_state=3)
     )
     assert again.r_hat_ == model.r_hat_ and again.ess_ == model.ess_
+
+
+@pytest.fixture(scope="module")
+def of_three():
+    """A model of three classes, and rows it has not seen."""
+    X, y = _three_classes(200)
+    model = ReweightedBasisClassifier(**(QUICK | {"num_basis": 25, "num_steps": 4000})).fit(X, y)
+    return model, *_three_classes(400, seed=5)
+
+
+def _three_classes(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(n, 2))
+    f = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0] + X[:, 1]), 0.4 * X[:, 1]])
+    labels = np.argmax(2.5 * f + rng.normal(size=f.shape), axis=0)
+    return X, np.array(["sand", "clay", "rock"])[labels]
+
+
+def test_three_classes_are_near_the_variational_approximation(of_three):
+    model, X, y = of_three
+    train, labels = _three_classes(200)
+    other = TSVGPClassifier("rbf", 25).fit(train, labels)
+    assert model.classes_.tolist() == ["clay", "rock", "sand"]
+    found = model.predict_proba(X)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+    assert np.mean(np.abs(found - other.predict_proba(X))) < 0.07
+    ours, theirs = (-each.log_predictive_density(X, y).mean() for each in (model, other))
+    assert ours < theirs + 0.03 and model.score(X, y) > other.score(X, y) - 0.03
+    column = np.searchsorted(model.classes_, y)
+    logs = np.log(found[np.arange(len(y)), column])
+    np.testing.assert_allclose(model.log_predictive_density(X, y), logs, atol=1e-6)
+
+
+def test_probabilities_of_three_classes_are_those_of_sampled_functions(of_three):
+    model, X, _ = of_three
+    few = X[:8]
+    f = model.sample_y(few, 20_000, random_state=1)
+    assert f.shape == (8, 3, 20_000)
+    mean, std = model.latent(few)
+    assert np.all(np.abs(f.mean(axis=2) - mean) < 5.0 * std / 20_000**0.5)
+    np.testing.assert_allclose(f.std(axis=2), std, rtol=0.05)
+    largest = np.argmax(f + np.random.default_rng(0).normal(size=f.shape), axis=1)
+    share = np.stack([np.mean(largest == c, axis=1) for c in range(3)], axis=1)
+    # the variance given a draw is averaged over the draws
+    np.testing.assert_allclose(model.predict_proba(few), share, atol=0.02)
+
+
+def test_three_classes_come_back_from_a_file(of_three, tmp_path):
+    model, X, y = of_three
+    model.save(tmp_path / "model.vastgp")
+    again = vastgp.load(tmp_path / "model.vastgp")
+    for ask in ("predict_proba", "decision_function", "predict"):
+        np.testing.assert_array_equal(getattr(again, ask)(X), getattr(model, ask)(X))
+    np.testing.assert_array_equal(
+        again.sample_y(X[:5], 3, random_state=2), model.sample_y(X[:5], 3, random_state=2)
+    )
+    assert (
+        again.log_predictive_density(X, y).tolist() == model.log_predictive_density(X, y).tolist()
+    )
 
 
 def test_few_rows_a_step_reach_the_same_posterior():
@@ -82,8 +141,6 @@ def test_few_rows_a_step_reach_the_same_posterior():
 
 def test_bad_requests_are_named(monkeypatch):
     X, y = small_classes(30)
-    with pytest.raises(ValueError, match=r"y holds 3 classes. Wrap .*OneVsRestClassifier"):
-        ReweightedBasisClassifier().fit(X, np.arange(30) % 3)
     with pytest.raises(ValueError, match=r"rows_per_step must be .*received 0"):
         ReweightedBasisClassifier(rows_per_step=0).fit(X, y)
     with pytest.raises(ValueError, match=r"prior='kernel' and basis='relevance'"):

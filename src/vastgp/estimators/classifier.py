@@ -95,12 +95,12 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         check_is_fitted(self, "posterior_")
         if method not in ("mean", "median"):
             raise ValueError(f"method must be 'mean' or 'median', received {method!r}.")
-        mean, variance = self._by_tiles(self._open(X), method == "mean")
+        rows = self._open(X)
         with precision("float64"):
             if method == "mean":
-                found = by_rows(self.likelihood_, "predictive_mean", mean, variance)
+                found = self._probabilities(rows)
             else:
-                found = np.asarray(self.likelihood_.median(mean))
+                found = by_rows(self.likelihood_, "median", self._by_tiles(rows, False)[0])
         return np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found.T
 
     def latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -120,9 +120,16 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         """
         check_is_fitted(self, "posterior_")
         labels = self._coded(self._numbers(X, y))
-        mean, variance = self._by_tiles(self._open(X), True)
         with precision("float64"):
-            return by_rows(self.likelihood_, "log_density", labels, mean, variance)
+            return self._log_probabilities(self._open(X), labels)
+
+    def _probabilities(self, rows: Rows) -> np.ndarray:
+        """Return the probability of the second class, (n,), or of each of more than two, (C, n)."""
+        return by_rows(self.likelihood_, "predictive_mean", *self._by_tiles(rows, True))
+
+    def _log_probabilities(self, rows: Rows, labels: np.ndarray) -> np.ndarray:
+        """Return the log probability of each row's label."""
+        return by_rows(self.likelihood_, "log_density", labels, *self._by_tiles(rows, True))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted correctly.

@@ -42,6 +42,7 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
     inference: Any
     max_iter: Any
     tol: Any
+    _predictor: WeightMixture
 
     # ------------------------------------------------------------ fit
 

@@ -1,10 +1,12 @@
-"""Two classes with a fixed basis: Markov chains over hyperparameters and latent values."""
+"""Classes with a fixed basis: Markov chains over hyperparameters and latent values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from vastgp._precision import precision
 from vastgp.data import Rows
@@ -16,11 +18,14 @@ from vastgp.estimators.fixed_basis import FixedBasis
 from vastgp.estimators.reweighted_fits import Features
 from vastgp.estimators.statistics import gather_with_progress
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Bernoulli
+from vastgp.likelihoods import Bernoulli, Likelihood, MultinomialProbit, Softmax
+from vastgp.likelihoods.rowwise import by_rows
 from vastgp.objectives.reweighted_evidence import prepare
+from vastgp.posteriors.latent_mixture import LatentMixture
 from vastgp.training.dual_start import start_from_dual_evidence
 from vastgp.training.hyperparameter_chains import HyperPosterior
 from vastgp.training.latent_chains import LatentRows, draw_latent_hyperparameters
+from vastgp.training.latent_values import Largest, Signs
 from vastgp.training.progress import Progress
 
 # Rows whose latent values a step renews: as many as cost about what the step of the hyperparameters does.
@@ -28,12 +33,13 @@ _ROWS_PER_STEP = 500
 
 
 class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
-    """Classification in two classes with a basis that stays fixed, averaged over hyperparameters.
+    """Classification with a basis that stays fixed, averaged over hyperparameters.
 
-    ``P(second class | x) = Phi(f(x))``, with the normal distribution function. A label is the sign of a latent value
-    ``f(x) + eps``; given these values the model is the regression of `ReweightedBasisRegressor`. Chains alternate
-    between the hyperparameters given all latent values, and new values for some rows: one pass over the rows, and steps
-    whose cost does not depend on their number. Needs ``pip install vastgp[mcmc]``.
+    With two classes ``P(second class | x) = Phi(f(x))``, with the normal distribution function: a label is the sign of
+    a latent value ``f(x) + eps``. With more, each class has a function, and a label is that of the largest latent value
+    (multinomial probit). Given these values the model is the regression of `ReweightedBasisRegressor`. Chains alternate
+    between the hyperparameters, which all functions share, given all latent values, and new values for some rows: one
+    pass over the rows, and steps whose cost does not depend on their number. Needs ``pip install vastgp[mcmc]``.
 
     Parameters
     ----------
@@ -63,8 +69,8 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        Labels, sorted; the function is that of the second one.
+    classes_ : ndarray of shape (C,)
+        Labels, sorted. With two of them the function is that of the second one, with more there is one for each.
     posterior_
         All draws of the hyperparameters (``arviz.InferenceData``; ``xarray.DataTree`` from ArviZ 1 on).
     r_hat_, ess_ : float
@@ -129,37 +135,26 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
         self.dtype = dtype
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def _check_params(self) -> None:
         self._check_chains()
         self._check_basis()
         check_positive("rows_per_step", self.rows_per_step, integer=True)
         self._check_libraries()
 
-    def _open_training(self, X: Any, y: Any) -> Rows:
-        rows = super()._open_training(X, y)
-        if len(self.classes_) > 2:
-            # the words that scikit-learn's checks look for come first
-            raise ValueError(
-                f"Only binary classification is supported: y holds {len(self.classes_)} classes. Wrap the estimator in "
-                "sklearn.multiclass.OneVsRestClassifier, or use TSVGPClassifier or QSGPClassifier."
-            )
-        return rows
-
     # ------------------------------------------------------------ fit
 
     def _make_features(self, rows: Rows) -> Features:
         X, y = start_rows(self, rows, self._seed)
         start = start_from_dual_evidence(
-            self._wanted_kernel(), Bernoulli("probit"), X, y, max_rows=self.start_rows, seed=self._seed,
+            self._wanted_kernel(), self._of_start(), X, y, max_rows=self.start_rows, seed=self._seed,
             noise_floor=self.noise_floor, max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
         # the noise of the latent values
         return Features(*self._make_basis(start.kernel, rows), 1.0)
+
+    def _of_start(self) -> Likelihood:
+        """Return the likelihood of the first hyperparameters, whose functions are of the size that ours are of."""
+        return Bernoulli("probit") if len(self.classes_) == 2 else Softmax(len(self.classes_))
 
     def _fit_rows(self, rows: Rows) -> Fit:
         self._seed = seed_from(self.random_state)
@@ -170,15 +165,55 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
             data = prepare(statistics)
         prior = self._make_prior(self._features, data)
         self._target = HyperPosterior(prior, data)
-        latent = LatentRows(rows, self.standardizer_, basis, data, self.dtype)
+        count = len(self.classes_)
+        latent = Signs() if count == 2 else Largest(count)
+        values = LatentRows(rows, self.standardizer_, basis, data, self.dtype)
         with Progress("chains", bool(self.verbose)) as progress:
             chains = draw_latent_hyperparameters(
-                prior, data, latent, self._plan(), rows_per_step=int(self.rows_per_step), seed=self._seed,
+                prior, data, values, latent, self._plan(), rows_per_step=int(self.rows_per_step), seed=self._seed,
                 max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
             )  # fmt: skip
         mixed = self._use(chains, np.zeros(statistics.num_basis))
         kernel: Kernel = self._kernel_of(self._predictor.theta)
+        likelihood = Bernoulli("probit") if count == 2 else MultinomialProbit(count)
         return Fit(
-            kernel, Bernoulli("probit"), self._inference_data(), chains.num_steps, mixed, chains.reason,
-            chains.history,
+            kernel, likelihood, self._inference_data(), chains.num_steps, mixed, chains.reason, chains.history
         )  # fmt: skip
+
+    # ------------------------------------------------------------ predictions
+
+    def _probabilities(self, rows: Rows) -> np.ndarray:
+        if len(self.classes_) == 2:
+            return super()._probabilities(rows)
+        return np.concatenate(
+            [np.mean(each, axis=0) for each in self._each("predictive_mean", rows)], axis=-1
+        )
+
+    def _log_probabilities(self, rows: Rows, labels: np.ndarray) -> np.ndarray:
+        if len(self.classes_) == 2:
+            return super()._log_probabilities(rows, labels)
+        logs = self._each("log_density", rows, labels)
+        return np.concatenate([logsumexp(each, axis=0) - np.log(len(each)) for each in logs])
+
+    def _each(
+        self, method: str, rows: Rows, labels: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield what the likelihood gives for every component, for one tile of rows after another.
+
+        Functions are independent given a draw. The draws tell what they have in common: all may rise together without
+        a change of the labels, which adds to the variance of each and not to that of their differences.
+        """
+        assert isinstance(self._predictor, LatentMixture)
+        done = 0
+        for X, _ in self._tiles(rows):
+            with precision(self.dtype):
+                means, variance = self._predictor.by_component(X)
+            before = () if labels is None else (labels[done : done + len(X)],)
+            done += len(X)
+            given = [
+                by_rows(
+                    self.likelihood_, method, *before, mean, np.broadcast_to(variance, mean.shape)
+                )
+                for mean in means
+            ]
+            yield np.stack(given)

@@ -16,8 +16,9 @@ from vastgp.estimators.base import BaseGP
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.objectives.weight_priors import WeightPrior
 from vastgp.posteriors.draws import inference_data
+from vastgp.posteriors.latent_mixture import LatentMixture
 from vastgp.posteriors.module_state import module_from_state, module_to_state
-from vastgp.posteriors.weight_mixture import WeightMixture
+from vastgp.posteriors.weight_mixture import ComponentMixture, WeightMixture
 from vastgp.training.chain_diagnosis import (
     Chains,
     import_arviz,
@@ -66,7 +67,7 @@ class ReweightedFits(BaseGP, abc.ABC):
     random_state: Any
     _features: Features
     _target: HyperPosterior
-    _predictor: WeightMixture
+    _predictor: ComponentMixture
     draws_: dict[str, np.ndarray] | None
 
     # ------------------------------------------------------------ what a method supplies
@@ -119,9 +120,12 @@ class ReweightedFits(BaseGP, abc.ABC):
             for draws in (chains.theta, chains.coordinates)
         )
         assert theta is not None
-        self._predictor = WeightMixture(
-            self._features.basis, self._target.prior, self._target.data, theta, mean, None, coordinates
-        )  # fmt: skip
+        parts = self._features.basis, self._target.prior, self._target.data, theta
+        self._predictor = (
+            WeightMixture(*parts, mean)
+            if coordinates is None
+            else LatentMixture(*parts, coordinates)
+        )
         self.draws_ = {
             "theta": chains.theta,
             "lp": chains.log_density,
@@ -179,12 +183,7 @@ class ReweightedFits(BaseGP, abc.ABC):
         arrays: dict[str, np.ndarray] = {}
         for name, (_, own) in parts.items():
             arrays |= above(f"{name}/", own)
-        arrays |= {
-            "theta": predictor.theta, "mean": predictor.mean_weights, "factor": predictor.factor,
-            "prior_mean": predictor.prior_mean,
-        }  # fmt: skip
-        if predictor.coordinates is not None:
-            arrays["coordinates"] = predictor.coordinates
+        arrays |= predictor.to_arrays()
         state["noise"] = self._features.noise_variance
         state["mixing"] = None if self.draws_ is None else [self.r_hat_, self.ess_]
         if self.draws_ is not None:
@@ -200,10 +199,8 @@ class ReweightedFits(BaseGP, abc.ABC):
             self._target = HyperPosterior(prior, data)
         kernel = from_spec(state["kernel"], below("kernel/", arrays))
         self._features = Features(basis, kernel, state["noise"])
-        self._predictor = WeightMixture(
-            basis, prior, data, arrays["theta"], arrays["prior_mean"], (arrays["mean"], arrays["factor"]),
-            arrays.get("coordinates"),
-        )  # fmt: skip
+        mixture = LatentMixture if "coordinates" in arrays else WeightMixture
+        self._predictor = mixture.from_arrays(basis, prior, data, arrays)
         self.draws_ = below("draws/", arrays) or None
         self.posterior_ = self._predictor
         if self.draws_ is not None:
@@ -212,8 +209,8 @@ class ReweightedFits(BaseGP, abc.ABC):
 
 
 def _spread_over(theta: np.ndarray, count: int) -> np.ndarray:
-    """Return so many draws, spread evenly over all chains: (chains, draws, D) to (count, D)."""
-    flat = np.swapaxes(theta, 0, 1).reshape(-1, theta.shape[-1])
+    """Return so many draws, spread evenly over all chains: (chains, draws, ...) to (count, ...)."""
+    flat = np.swapaxes(theta, 0, 1).reshape(-1, *theta.shape[2:])
     if len(flat) <= count:
         return flat
     return flat[np.linspace(0, len(flat) - 1, count).round().astype(np.int64)]

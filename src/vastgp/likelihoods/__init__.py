@@ -5,6 +5,7 @@ from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.softmax import Softmax
@@ -17,6 +18,7 @@ __all__ = [
     "HeteroskedasticGaussian",
     "Laplace",
     "Likelihood",
+    "MultinomialProbit",
     "OneVsRest",
     "Poisson",
     "Softmax",

@@ -10,6 +10,7 @@ from vastgp.likelihoods.bernoulli import Bernoulli
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.softmax import Softmax
@@ -25,6 +26,7 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
     Softmax: {},
     HeteroskedasticGaussian: {"noise_variance": 0.1},
     OneVsRest: {},
+    MultinomialProbit: {},
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)

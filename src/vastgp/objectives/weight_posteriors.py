@@ -1,4 +1,8 @@
-"""Posteriors of the weights of a fixed basis given their prior, from sufficient statistics, on the host."""
+"""Posteriors of the weights of a fixed basis given their prior, from sufficient statistics, on the host.
+
+Targets of several functions, one after the other along the first axis of ``target`` and ``projected``, give as many
+means, of shape (C, m); the covariance is the same for all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def diagonal_weights(
     root, noise = np.exp(0.5 * log_variances), float(np.exp(log_noise))
     B = np.asarray(data.gram) * np.outer(root, root) / noise
     factor = factorize(B, 1.0, what="the posterior precision of the weights")
-    mean = root * factor.solve(root * np.asarray(data.target)) / noise
+    mean = root * factor.solve((root * np.asarray(data.target)).T).T / noise
     inverse = factor.into_whole_inverse()
     return mean, inverse * np.outer(root, root)
 
@@ -33,7 +37,7 @@ def covariance_weights(
     M = F.T @ cross
     factor = factorize(0.5 * (M + M.T), float(np.exp(log_noise)), what="the covariance of the data")
     lower = (np.tril(factor.lower), True)
-    mean = cross @ cho_solve(lower, np.asarray(data.projected))
+    mean = cho_solve(lower, np.asarray(data.projected).T).T @ cross.T
     half = solve_triangular(lower[0], cross.T, lower=True)
     return mean, covariance - half.T @ half
 
@@ -59,14 +63,14 @@ def orthonormal_weights(
     turned = np.asarray(data.projected)
     with precision("float64"):
         if len(reflections):
-            turned = np.asarray(reflect(jnp.asarray(reflections), jnp.asarray(turned)))
             columns = jax.vmap(lambda v: reflect(jnp.asarray(reflections[::-1]), v))
             # rows of the result are U e_i
             U = np.asarray(columns(jnp.eye(rank))).T
+            turned = turned @ U
         else:
             U = np.eye(rank)
     into = (V[:, :rank] / values) @ U
-    mean = into @ ((b - 1.0) / b * turned)
+    mean = ((b - 1.0) / b * turned) @ into.T
     half = into * np.sqrt(own / b)
     rest = V[:, rank:]
     return mean, half @ half.T + outside * (rest @ rest.T)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import abc
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.special import logsumexp
 
@@ -21,12 +22,10 @@ _TILE = 4096
 _MOST_KEPT = 1 << 26
 
 
-class WeightMixture:
-    """The function ``phi(x)^T w``, ``w`` from the mixture of ``N(mean_t, covariance_t)`` over draws t.
+class ComponentMixture(abc.ABC):
+    """Functions ``phi(x)^T w_c``, weights from a mixture of normals over draws of the hyperparameters.
 
-    A draw is one of the hyperparameters. Mean and variance of a mixture need its first two moments alone,
-    ``E[mean_t]`` and ``E[covariance_t] + Cov[mean_t]``: one matrix whatever the number of draws. Densities and samples
-    use the components.
+    The C functions are independent given a draw, and share its covariance.
 
     Parameters
     ----------
@@ -36,29 +35,13 @@ class WeightMixture:
         What the components are made of.
     theta : ndarray of shape (T, D)
         Hyperparameters of the components, one for a fit of type II.
-    prior_mean : ndarray of shape (m,)
-        Of the weights.
-    moments : (ndarray of shape (m,), ndarray of shape (m, k)), optional
-        Mean and a factor of the covariance of the mixture, where they are known.
-    coordinates : ndarray of shape (T, rank), optional
-        ``U^T z`` of the latent values of every component, where each has its own.
     """
 
     def __init__(
-        self,
-        basis: Any,
-        prior: WeightPrior,
-        data: EvidenceData,
-        theta: np.ndarray,
-        prior_mean: np.ndarray,
-        moments: tuple[np.ndarray, np.ndarray] | None = None,
-        coordinates: np.ndarray | None = None,
+        self, basis: Any, prior: WeightPrior, data: EvidenceData, theta: np.ndarray
     ) -> None:
-        self.basis, self.prior, self.data = basis, prior, data
-        self.coordinates = coordinates
-        self.theta, self.prior_mean = theta, prior_mean
+        self.basis, self.prior, self.data, self.theta = basis, prior, data, theta
         self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(theta)
-        self.mean_weights, self.factor = moments or self._moments()
 
     @property
     def num_components(self) -> int:
@@ -70,36 +53,130 @@ class WeightMixture:
         """Noise variance of every component, shape (T,)."""
         return np.exp(self.theta[:, 0])
 
+    @abc.abstractmethod
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior mean at the rows of ``X``, (n,) or (C, n) for more than one function."""
+
+    @abc.abstractmethod
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and variance at the rows of ``X``, each (n,) or (C, n)."""
+
+    @abc.abstractmethod
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return what a file needs beside basis, prior and data."""
+
+    @abc.abstractmethod
+    def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `component` does."""
+
     def component(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the weights given one draw of the hyperparameters."""
+        """Return mean, (m,) or (C, m), and covariance of the weights given one draw of the hyperparameters."""
         found = self._kept[number]
         if found is None:
-            mean, covariance = self.prior.weights(self._data_of(number), self.theta[number])
-            found = (mean + self.prior_mean, covariance)
-            if covariance.size * self.num_components <= _MOST_KEPT:
+            found = self._made(number)
+            if found[1].size * self.num_components <= _MOST_KEPT:
                 self._kept[number] = found
         return found
 
-    def _data_of(self, number: int) -> EvidenceData:
-        if self.coordinates is None:
-            return self.data
-        q = self.coordinates[number]
-        # weights do not depend on what no weights explain
-        target = np.asarray(self.data.factor) @ q
-        return replace(self.data, projected=q, target=target)
-
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def _components(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of all components, (T, ..., m), and the average of their covariances."""
         means, total = [], np.zeros(())
         for number in range(self.num_components):
             mean, covariance = self.component(number)
             means.append(mean)
             total = total + covariance / self.num_components
-        every = np.stack(means)
+        return np.stack(means), np.asarray(total)
+
+    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the functions, each from a component drawn at random.
+
+        Of shape (n, num_samples), or (n, C, num_samples) where there is more than one function.
+        """
+        generator = np.random.default_rng(seed)
+        weights = self._sampled_weights(num_samples, generator)
+        found = np.concatenate([phi @ weights for phi in self._features(X)], axis=1)
+        return found[0] if len(found) == 1 else np.moveaxis(found, 0, 1)
+
+    def _sampled_weights(
+        self, num_samples: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "C m s"]:
+        which = generator.integers(self.num_components, size=num_samples)
+        weights = np.empty(())
+        for number in np.unique(which):
+            mean, covariance = self.component(int(number))
+            mean, root = np.atleast_2d(mean), root_of(covariance)
+            chosen = np.flatnonzero(which == number)
+            normals = generator.standard_normal((len(mean), root.shape[1], len(chosen)))
+            if not weights.ndim:
+                weights = np.empty((*mean.shape, num_samples))
+            weights[:, :, chosen] = mean[:, :, None] + root @ normals
+        return weights
+
+    def _features(self, X: np.ndarray) -> Any:
+        """Yield features of tiles of rows, float64; tiles have few sizes, so that few programs are compiled."""
+        for start in range(0, max(len(X), 1), _TILE):
+            tile = X[start : start + _TILE]
+            size = min(_TILE, 1 << max(len(tile) - 1, 1).bit_length())
+            padded = np.pad(tile, ((0, size - len(tile)), (0, 0)), mode="edge")
+            basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
+            phi = np.asarray(feature_matrix(basis, jnp.asarray(padded)), dtype=np.float64)
+            yield phi[: len(tile)]
+
+
+class WeightMixture(ComponentMixture):
+    """The function ``phi(x)^T w``, ``w`` from the mixture of ``N(mean_t, covariance_t)`` over draws t.
+
+    A draw is one of the hyperparameters. Mean and variance of a mixture need its first two moments alone,
+    ``E[mean_t]`` and ``E[covariance_t] + Cov[mean_t]``: one matrix whatever the number of draws. Densities and samples
+    use the components.
+
+    Parameters
+    ----------
+    basis, prior, data, theta
+        See `ComponentMixture`.
+    prior_mean : ndarray of shape (m,)
+        Of the weights.
+    moments : (ndarray of shape (m,), ndarray of shape (m, k)), optional
+        Mean and a factor of the covariance of the mixture, where they are known.
+    """
+
+    def __init__(
+        self,
+        basis: Any,
+        prior: WeightPrior,
+        data: EvidenceData,
+        theta: np.ndarray,
+        prior_mean: np.ndarray,
+        moments: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(basis, prior, data, theta)
+        self.prior_mean = prior_mean
+        self.mean_weights, self.factor = moments or self._moments()
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "theta": self.theta, "prior_mean": self.prior_mean, "mean": self.mean_weights, "factor": self.factor
+        }  # fmt: skip
+
+    @classmethod
+    def from_arrays(
+        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
+    ) -> WeightMixture:
+        """Return the mixture that `to_arrays` is of."""
+        moments = arrays["mean"], arrays["factor"]
+        return cls(basis, prior, data, arrays["theta"], arrays["prior_mean"], moments)
+
+    def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        mean, covariance = self.prior.weights(self.data, self.theta[number])
+        return mean + self.prior_mean, covariance
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        every, total = self._components()
         centre = every.mean(axis=0)
         if self.num_components > 1:
             deviations = every - centre
             total = total + deviations.T @ deviations / self.num_components
-        return centre, _root(np.asarray(total))
+        return centre, root_of(total)
 
     # ------------------------------------------------------------ predictions
 
@@ -133,32 +210,13 @@ class WeightMixture:
             found.append(logsumexp(logs, axis=0) - np.log(self.num_components))
         return np.concatenate(found)
 
-    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        """Return joint samples of the function, shape (n, num_samples), each from a component drawn at random."""
-        generator = np.random.default_rng(seed)
-        weights = np.empty((len(self.mean_weights), num_samples))
-        if self.num_components == 1:
-            normals = generator.standard_normal((self.factor.shape[1], num_samples))
-            weights[:] = self.mean_weights[:, None] + self.factor @ normals
-        else:
-            which = generator.integers(self.num_components, size=num_samples)
-            for number in np.unique(which):
-                mean, covariance = self.component(int(number))
-                root = _root(covariance)
-                chosen = np.flatnonzero(which == number)
-                normals = generator.standard_normal((root.shape[1], len(chosen)))
-                weights[:, chosen] = mean[:, None] + root @ normals
-        return np.concatenate([phi @ weights for phi in self._features(X)])
-
-    def _features(self, X: np.ndarray) -> Any:
-        """Yield features of tiles of rows, float64; tiles have few sizes, so that few programs are compiled."""
-        for start in range(0, max(len(X), 1), _TILE):
-            tile = X[start : start + _TILE]
-            size = min(_TILE, 1 << max(len(tile) - 1, 1).bit_length())
-            padded = np.pad(tile, ((0, size - len(tile)), (0, 0)), mode="edge")
-            basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
-            phi = np.asarray(feature_matrix(basis, jnp.asarray(padded)), dtype=np.float64)
-            yield phi[: len(tile)]
+    def _sampled_weights(
+        self, num_samples: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "C m s"]:
+        if self.num_components > 1:
+            return super()._sampled_weights(num_samples, generator)
+        normals = generator.standard_normal((self.factor.shape[1], num_samples))
+        return (self.mean_weights[:, None] + self.factor @ normals)[None]
 
 
 def _as(leaf: Any, dtype: Any) -> Any:
@@ -166,7 +224,7 @@ def _as(leaf: Any, dtype: Any) -> Any:
     return jnp.asarray(leaf, dtype) if floating else leaf
 
 
-def _root(covariance: np.ndarray) -> np.ndarray:
+def root_of(covariance: np.ndarray) -> np.ndarray:
     """Return ``F`` with ``F F^T`` the covariance; directions of no variance are left out."""
     values, vectors = eigh(0.5 * (covariance + covariance.T), driver="evd")
     kept = values > 1e-15 * max(float(values[-1]), np.finfo(float).tiny)

@@ -1,32 +1,38 @@
 """Chains over hyperparameters and latent values: labels at a cost per step that does not know the rows.
 
-Section 5.3.5 of the thesis (after Neal 1997; Titsias et al. 2008). A label is the sign of a latent value
-``z = f + eps``, ``eps ~ N(0, 1)``, which is the probit likelihood (Albert and Chib 1993). Given all ``z`` the model is
-regression with a noise variance of one, whose evidence knows ``z`` by ``q = U^T z`` and ``z^T z`` alone, ``U`` the left
-singular vectors of the features. A step of a chain is
+Section 5.3.5 of the thesis (after Neal 1997; Titsias et al. 2008). Labels depend on latent values ``z = f + eps``,
+``eps ~ N(0, 1)``, of one function or of one for each class (`vastgp.training.latent_values`). Given all ``z`` every
+function is a regression with a noise variance of one, whose evidence knows its ``z`` by ``q = U^T z`` and ``z^T z``
+alone, ``U`` the left singular vectors of the features. A step of a chain is
 
-1. a step of the sampler on the hyperparameters given ``z``;
-2. a draw of the function's coordinates ``b = U^T f`` given both, which is normal;
-3. new ``z`` for some of the rows given ``f``, truncated normals, by which ``q`` and ``z^T z`` change.
+1. a step of the sampler on the hyperparameters, which all functions share, given ``z``;
+2. a draw of the functions' coordinates ``b = U^T f`` given both, which is normal;
+3. new ``z`` for some of the rows given ``f``, truncated normals, by which ``q`` and ``z^T z`` change;
+4. again some times 2 and 3 for the same rows, each value now at the other side of its law.
+
+Draws one after the other walk at random, and labels that are told apart well leave a long way to go. Values on the
+other side (over-relaxation: Adler 1981; Neal 1998) go on in the direction of the last draws: with ten of them the
+effective sample size of three classes of wines is ten times as large, in four times the time.
+
+Arrays of latent values and their sums have the functions as the first axis, or the first after the chains.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.objectives.reweighted_evidence import EvidenceData
 from vastgp.objectives.sufficient_statistics import feature_matrix
-from vastgp.objectives.weight_priors import WeightPrior
+from vastgp.objectives.weight_priors import OnData, WeightPrior
 from vastgp.training.chain_diagnosis import Chains
 from vastgp.training.hyperparameter_chains import (
     CHUNK,
@@ -39,22 +45,27 @@ from vastgp.training.hyperparameter_chains import (
     run_steps,
     transition,
 )
+from vastgp.training.latent_values import LatentLabels
 
 # Singular vectors at all rows are kept while they are no more numbers than this, 512 MB; else they are made for every
 # chunk of steps anew.
 _MOST_KEPT = 1 << 26
 _TILE = 4096
-# E|eps| of a standard normal: where latent values begin.
-_FIRST = (2.0 / np.pi) ** 0.5
-# Beyond this many standard deviations the tail of a normal is an exponential to single precision.
-_FAR = 30.0
+# The axis of the functions in data with the latent values of several: in what depends on targets.
+_EACH = EvidenceData(None, None, 0, 0, None, None, 0, 0)
 
 
 class LatentPosterior(HyperPosterior):
-    """Log density of all hyperparameters but the noise variance, which is one, given latent values."""
+    """Log density of all hyperparameters but the noise variance, which is one, given latent values of all functions.
+
+    ``data`` come from `with_targets`.
+    """
 
     def __call__(self, free: Float[Array, " D"]) -> Float[Array, ""]:
-        return super().__call__(_with_noise(free))
+        theta = _with_noise(free)
+        each = jax.vmap(lambda data: self.prior.log_evidence(data, theta), in_axes=(_EACH,))
+        value = jnp.sum(each(self.data)) + self.prior.log_hyper_prior(theta)
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 
 class LatentRows:
@@ -63,7 +74,7 @@ class LatentRows:
     Parameters
     ----------
     rows : Rows
-        With labels -1 and 1.
+        With labels as `vastgp.training.latent_values` has them.
     standardizer : Standardizer
     basis : basis
     data : EvidenceData
@@ -97,6 +108,11 @@ class LatentRows:
             return self.kept[index]
         return np.concatenate([self._made(part) for part in _tiles(index)])
 
+    def projected(self, z: np.ndarray) -> np.ndarray:
+        """Return ``U^T z`` of values at all rows, (C, n) to (C, rank)."""
+        parts = [z[:, part] @ self.vectors(part) for part in _tiles(np.arange(self.n))]
+        return np.sum(parts, axis=0)
+
     def _made(self, index: np.ndarray) -> np.ndarray:
         X = self.standardizer.transform_X(self.rows.take(index)[0]).astype(self.dtype)
         # few sizes: few programs are compiled
@@ -117,15 +133,15 @@ class _LatentRunner(Runner):
         plan: ChainPlan,
         seed: int,
         rows: LatentRows,
+        latent: LatentLabels,
         rows_per_step: int,
     ) -> None:
         super().__init__(target, starts, scale, plan, seed)
-        count = len(starts)
-        self.rows, self.rows_per_step = rows, min(rows_per_step, rows.n)
-        self.z = np.tile(_FIRST * rows.labels, (count, 1))
-        # the statistics of the target are those of the labels
-        q = np.tile(_FIRST * np.asarray(target.data.projected), (count, 1))
-        self.sums = jnp.asarray(q), jnp.full(count, _FIRST**2 * rows.n, dtype=q.dtype)
+        self.rows, self.rows_per_step, self.latent = rows, min(rows_per_step, rows.n), latent
+        z = latent.first(rows.labels)
+        first = z, rows.projected(z), np.sum(z**2, axis=1)
+        self.z, *sums = (np.repeat(part[None], len(starts), axis=0) for part in first)
+        self.sums = tuple(map(jnp.asarray, sums))
         self.sweep = self._sweeps(np.random.default_rng(seed))
 
     def _sweeps(self, generator: np.random.Generator) -> Iterator[np.ndarray]:
@@ -149,14 +165,14 @@ class _LatentRunner(Runner):
             jnp.asarray(np.pad(self.rows.labels[index], (0, missing))),
             jnp.asarray(where.reshape(every.shape)),
         )
-        z = np.pad(self.z[:, index], ((0, 0), (0, missing)))
+        z = np.pad(self.z[:, :, index], ((0, 0), (0, 0), (0, missing)))
         own = keys, self.theta, self.steps, self.step_size, (*self.sums, jnp.asarray(z))
-        shared = self.target, self.plan.sampler, adapt, scale, block
+        shared = self.target, self.plan.sampler, adapt, scale, self.latent, block
         *result, (q, square, z) = on_all_chains(
             _latent_chain, shared, own, one_by_one=self.target.factorises
         )
         self.sums = q, square
-        self.z[:, index] = np.asarray(z)[:, : len(index)]
+        self.z[:, :, index] = np.asarray(z)[..., : len(index)]
         return tuple(result)
 
 
@@ -164,6 +180,7 @@ def draw_latent_hyperparameters(
     prior: WeightPrior,
     data: EvidenceData,
     rows: LatentRows,
+    latent: LatentLabels,
     plan: ChainPlan,
     *,
     rows_per_step: int,
@@ -171,15 +188,17 @@ def draw_latent_hyperparameters(
     max_seconds: float | None = None,
     on_chunk: Callable[[float], None] | None = None,
 ) -> Chains:
-    """Return draws of the hyperparameters, with the coordinates ``U^T z`` of the latent values of each.
+    """Return draws of the hyperparameters, each with the coordinates ``U^T z`` of the functions' latent values.
 
     Parameters
     ----------
     prior : WeightPrior
         Its first hyperparameter, the logarithm of the noise variance, is zero in all draws.
     data : EvidenceData
-        Of the labels, as if they were targets.
+        Of the rows; their targets play no part.
     rows : LatentRows
+    latent : LatentLabels
+        What the labels say.
     plan : ChainPlan
     rows_per_step : int
         Rows whose latent values a step renews.
@@ -191,7 +210,7 @@ def draw_latent_hyperparameters(
     starts = prior.start()[1:] + 0.5 * scale * scatter
     with precision("float64"):
         target = LatentPosterior(prior, data)
-        runner = _LatentRunner(target, starts, scale, plan, seed, rows, rows_per_step)
+        runner = _LatentRunner(target, starts, scale, plan, seed, rows, latent, rows_per_step)
         found = run_steps(runner, max_seconds, on_chunk)
     theta = np.pad(found.theta, ((0, 0), (0, 0), (1, 0)))
     return dataclasses.replace(found, theta=theta)
@@ -202,12 +221,13 @@ def _latent_chain(
     sampler: str,
     adapt: Bool[Array, ""],
     scale: Float[Array, " D"],
+    latent: LatentLabels,
     block: tuple,
     own: tuple,
 ) -> tuple:
     """Do `CHUNK` steps of one chain."""
     U, labels, where = block
-    key, theta, steps, step_size, latent = own
+    key, theta, steps, step_size, values = own
 
     def step(carry: tuple, inputs: tuple) -> tuple:
         position, steps, (q, square, z) = carry
@@ -223,59 +243,76 @@ def _latent_chain(
         state = begin(sampler, log_density, position)
         state, acceptance, diverging = transition(sampler, log_density, of_theta, state, size)
         free = state.position * scale
-        b = draw_coordinates(target.prior, data, _with_noise(free), of_function)
-        fresh = signed_normal(of_values, U[index] @ b, labels[index])
-        change = fresh - z[index]
-        latent = (
-            q + change @ U[index],
-            square + jnp.sum(change * (fresh + z[index])),
-            z.at[index].set(fresh),
-        )
+        prior = target.prior.on_data(target.data, _with_noise(free))
+        b = draw_coordinates(prior, q, of_function)
+        some = _SomeRows(U[index], labels[index], z[:, index])
+        found = some.moved(latent.renewed(of_values, some.f(b), some.z, some.labels), q, square)
+
+        def turn(carry: tuple, _: None) -> tuple:
+            b, (some, q, square) = carry
+            b = 2.0 * mean_coordinates(prior, q) - b
+            opposite = latent.opposite(some.f(b), some.z, some.labels)
+            return (b, some.moved(opposite, q, square)), None
+
+        (_, found), _ = jax.lax.scan(turn, (b, found), length=latent.num_turns)
         seen = free, state.logdensity, acceptance, diverging, q
-        return (state.position, after(steps, acceptance), latent), seen
+        some, q, square = found
+        values = q, square, z.at[:, index].set(some.z)
+        return (state.position, after(steps, acceptance), values), seen
 
     found: tuple
     carry, found = jax.lax.scan(
-        step, (theta / scale, steps, latent), (jax.random.split(key, CHUNK), where)
+        step, (theta / scale, steps, values), (jax.random.split(key, CHUNK), where)
     )
-    position, steps, latent = carry
-    return position * scale, steps, *found, latent
+    position, steps, values = carry
+    return position * scale, steps, *found, values
 
 
-def with_targets(data: EvidenceData, q: Float[Array, " k"], square: Any) -> EvidenceData:
-    """Return the statistics for other targets, given by ``U^T z`` and ``z^T z``."""
-    residual = jnp.maximum(square - q @ q, 0.0)
+def with_targets(
+    data: EvidenceData, q: Float[Array, "C k"], square: Float[Array, " C"]
+) -> EvidenceData:
+    """Return the statistics for other targets, one for each function, given by ``U^T z`` and ``z^T z``."""
+    residual = jnp.maximum(square - jnp.sum(q**2, axis=1), 0.0)
     return dataclasses.replace(
-        data, projected=q, square=square, residual=residual, target=data.factor @ q
+        data, projected=q, square=square, residual=residual, target=q @ data.factor.T
     )
 
 
-def draw_coordinates(
-    prior: WeightPrior, data: EvidenceData, theta: Float[Array, " D"], key: Array
-) -> Float[Array, " k"]:
-    """Return a draw of ``b = U^T f`` given targets with ``q = U^T z``.
+class _SomeRows(NamedTuple):
+    """The rows of a step: left singular vectors, labels, latent values."""
 
-    With prior variances ``g_i`` of ``E^T b``, its posterior has independent entries of mean ``g_i / (g_i + sigma^2)``
-    times those of ``E^T q``, and of variance ``g_i sigma^2 / (g_i + sigma^2)``.
+    U: Float[Array, "r k"]
+    labels: Float[Array, " r"]
+    z: Float[Array, "C r"]
+
+    def f(self, b: Float[Array, "C k"]) -> Float[Array, "C r"]:
+        """Return the functions with these coordinates."""
+        return b @ self.U.T
+
+    def moved(
+        self, z: Float[Array, "C r"], q: Float[Array, "C k"], square: Float[Array, " C"]
+    ) -> tuple[_SomeRows, Array, Array]:
+        """Return the rows with other values, and the sums over all rows then."""
+        change = z - self.z
+        square = square + jnp.sum(change * (z + self.z), axis=1)
+        return self._replace(z=z), q + change @ self.U, square
+
+
+def mean_coordinates(prior: OnData, q: Float[Array, "C k"]) -> Float[Array, "C k"]:
+    """Return the mean of ``b = U^T f`` of each function given targets with ``q = U^T z`` and a noise variance of one.
+
+    With prior variances ``g_i`` of ``E^T b``, its posterior has independent entries of mean ``g_i / (g_i + 1)`` times
+    those of ``E^T q``, and of variance ``g_i / (g_i + 1)``.
     """
-    noise = jnp.exp(theta[0])
-    g, into, back = prior.on_data(data, theta)
-    normals = jax.random.normal(key, g.shape, g.dtype)
-    mean, variance = g / (g + noise) * into(data.projected), g * noise / (g + noise)
-    return back(mean + jnp.sqrt(variance) * normals)
+    share = prior.variances / (prior.variances + 1.0)
+    return jax.vmap(lambda q: prior.back(share * prior.into(q)))(q)
 
 
-def signed_normal(
-    key: Array, mean: Float[Array, " n"], sign: Float[Array, " n"]
-) -> Float[Array, " n"]:
-    """Return draws of normals of variance one that have the signs asked for."""
-    # eps = sign (z - mean) is a standard normal above a
-    a = -sign * mean
-    u = jax.random.uniform(key, mean.shape, mean.dtype, jnp.finfo(mean.dtype).tiny, 1.0)
-    near = -ndtri(u * ndtr(-jnp.minimum(a, _FAR)))
-    far = a - jnp.log(u) / jnp.maximum(a, _FAR)
-    # rounding must not take the sign
-    return sign * jnp.maximum(sign * mean + jnp.where(a > _FAR, far, near), 0.0)
+def draw_coordinates(prior: OnData, q: Float[Array, "C k"], key: Array) -> Float[Array, "C k"]:
+    """Return a draw from what `mean_coordinates` is the mean of."""
+    spread = jnp.sqrt(prior.variances / (prior.variances + 1.0))
+    deviations = spread * jax.random.normal(key, q.shape, q.dtype)
+    return mean_coordinates(prior, q) + jax.vmap(prior.back)(deviations)
 
 
 def _with_noise(free: Float[Array, " D"]) -> Array:

@@ -1,4 +1,4 @@
-"""Latent values of labels: draws of the right law, sums that follow them, hyperparameters as quadrature has them."""
+"""Chains with latent values: sums that follow these, functions and hyperparameters as exact computation has them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import kstest, multivariate_normal, truncnorm
+from scipy.stats import multivariate_normal
 
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
+from vastgp.likelihoods import MultinomialProbit
 from vastgp.objectives.kernel_weight_prior import KernelPrior
 from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import (
@@ -31,28 +32,9 @@ from vastgp.training.latent_chains import (
     LatentRows,
     draw_coordinates,
     draw_latent_hyperparameters,
-    signed_normal,
     with_targets,
 )
-
-
-@pytest.mark.parametrize("mean", [-2.0, 0.3, 6.0])
-def test_signed_normals_have_the_law_of_a_truncated_normal(mean):
-    with precision("float64"):
-        key = jax.random.key(3, impl="threefry2x32")
-        z = np.asarray(signed_normal(key, jnp.full(20_000, mean), jnp.full(20_000, -1.0)))
-    assert kstest(z, truncnorm(-np.inf, -mean, loc=mean).cdf).pvalue > 1e-3
-
-
-def test_signed_normals_of_the_far_tail_are_finite_and_keep_their_sign():
-    with precision("float64"):
-        mean = jnp.asarray([-80.0, -31.0, -29.0, 29.0, 1e5, 0.0])
-        sign = jnp.asarray([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
-        key = jax.random.key(0, impl="threefry2x32")
-        z = np.asarray(signed_normal(key, mean, sign))
-    assert np.all(np.isfinite(z)) and np.all(np.asarray(sign) * z >= 0.0)
-    # above a the excess is about 1 / a
-    assert np.all(np.abs(z[:5]) < 1.0)
+from vastgp.training.latent_values import Largest, Signs
 
 
 def _priors(data, inputs):
@@ -72,44 +54,56 @@ def _priors(data, inputs):
 @pytest.mark.parametrize(
     "kind", ["diagonal", "orthogonal", "scale", "spectral", "waves", "interpolation"]
 )
-def test_coordinates_are_drawn_from_the_posterior_of_the_function(kind):
+def test_coordinates_are_drawn_from_the_posterior_of_each_function(kind):
     rng = np.random.default_rng(1)
     n, m = 9, 4
-    phi, y = rng.normal(size=(n, m)), rng.normal(size=n)
+    phi, z = rng.normal(size=(n, m)), rng.normal(size=(2, n))
     with precision("float64"):
-        data = prepare(SufficientStatistics.of(phi, y))
+        data = prepare(SufficientStatistics.of(phi, z[0]))
         prior = _priors(data, rng.normal(size=(m, 2)))[kind]
         theta = 0.4 * rng.normal(size=prior.size) + np.log(0.5)
+        theta[0] = 0.0
+        U = phi @ np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
+        q = jnp.asarray(z @ U)
+        on_data = prior.on_data(data, jnp.asarray(theta))
         keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), 40_000)
-        draw = jax.jit(jax.vmap(lambda key: draw_coordinates(prior, data, jnp.asarray(theta), key)))
-        b = np.asarray(draw(keys))
-    mean, covariance = prior.weights(data, theta)
-    # f at the rows is U b = Phi w
-    U = phi @ np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
-    exact, spread = phi @ mean, phi @ covariance @ phi.T
-    f = b @ U.T
-    error = (f.mean(axis=0) - exact) / np.sqrt(np.diag(spread) / len(f))
-    assert np.max(np.abs(error)) < 4.5
-    relative = np.cov(f.T) - spread
-    assert np.max(np.abs(relative)) < 0.03 * np.max(np.abs(spread))
+        b = np.asarray(jax.jit(jax.vmap(lambda key: draw_coordinates(on_data, q, key)))(keys))
+        both = with_targets(data, q, jnp.asarray(np.sum(z**2, axis=1)))
+    mean, covariance = prior.weights(both, theta)
+    assert mean.shape == (2, m)
+    spread = phi @ covariance @ phi.T
+    for number in range(2):
+        # f at the rows is U b = Phi w
+        f, exact = b[:, number] @ U.T, phi @ mean[number]
+        error = (f.mean(axis=0) - exact) / np.sqrt(np.diag(spread) / len(f))
+        assert np.max(np.abs(error)) < 4.5
+        assert np.max(np.abs(np.cov(f.T) - spread)) < 0.03 * np.max(np.abs(spread))
+        # the mean of one function is what it is without the other
+        with precision("float64"):
+            alone = prior.weights(prepare(SufficientStatistics.of(phi, z[number])), theta)
+        np.testing.assert_allclose(mean[number], alone[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(covariance, alone[1], rtol=1e-9, atol=1e-12)
 
 
 def test_statistics_of_other_targets_are_those_of_one_pass():
     rng = np.random.default_rng(0)
-    phi, y, z = rng.normal(size=(30, 5)), rng.normal(size=30), rng.normal(size=30)
+    phi, z = rng.normal(size=(30, 5)), rng.normal(size=(2, 30))
     with precision("float64"):
-        data, wanted = (prepare(SufficientStatistics.of(phi, t)) for t in (y, z))
+        data = prepare(SufficientStatistics.of(phi, rng.normal(size=30)))
+        wanted = [prepare(SufficientStatistics.of(phi, one)) for one in z]
         U = phi @ np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
-        found = with_targets(data, jnp.asarray(U.T @ z), jnp.asarray(z @ z))
+        found = with_targets(data, jnp.asarray(z @ U), jnp.asarray(np.sum(z**2, axis=1)))
     for name in ("target", "square", "residual"):
-        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-10)
+        right = np.stack([np.asarray(getattr(one, name)) for one in wanted])
+        np.testing.assert_allclose(getattr(found, name), right, rtol=1e-10)
 
 
-def _labelled(n, seed=0):
+def _labelled(n, seed=0, classes=2):
     """Return rows with labels, a basis of five kernel functions and what a chain needs."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 1))
-    y = np.where(np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+    f = np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=n)
+    y = np.sign(f) if classes == 2 else np.digitize(f, [-0.4, 0.4]).astype(float)
     rows = as_rows(X, y)
     scaling = Standardizer().fit(as_rows(X))
     basis = KernelColumnBasis.interpolation(RBF(0.8), np.linspace(-1.5, 1.5, 5)[:, None])
@@ -145,7 +139,7 @@ def test_hyperparameters_of_labels_agree_with_quadrature(rows_per_step):
     latent = LatentRows(rows, scaling, basis, data, "float64")
     plan = ChainPlan("nuts", 4, 500, 10_000, 1)
     chains = draw_latent_hyperparameters(
-        prior, data, latent, plan, rows_per_step=rows_per_step, seed=0
+        prior, data, latent, Signs(), plan, rows_per_step=rows_per_step, seed=0
     )
     assert np.max(chains.r_hat) < 1.01 and np.all(chains.theta[..., 0] == 0.0)
     draws = chains.theta[..., 1].ravel()
@@ -154,18 +148,51 @@ def test_hyperparameters_of_labels_agree_with_quadrature(rows_per_step):
     assert draws.std() == pytest.approx(exact[1], rel=0.08)
 
 
+def test_hyperparameters_of_three_classes_agree_with_quadrature():
+    rows, scaling, basis, data = _labelled(6, classes=3)
+    labels = np.asarray(rows.y)
+    assert set(labels) == {0.0, 1.0, 2.0}
+    prior = ScalePrior.make(1.0)
+    likelihood, log_g = MultinomialProbit(3), np.linspace(-7.0, 8.0, 24)
+    # p(labels | g) = E[prod_i p(y_i | f_i)] under f_c ~ N(0, g Phi Phi^T), by the same normals for every g
+    normals = np.random.default_rng(0).normal(size=(3, basis.num_basis, 4000))
+    with precision("float64"):
+        inputs = jnp.asarray(scaling.transform_X(rows.take(np.arange(6))[0]))
+        phi = np.asarray(feature_matrix(basis, inputs))
+
+        @jax.jit
+        def probability(g):
+            logs = likelihood.log_prob(labels[:, None], jnp.exp(0.5 * g) * (phi @ normals))
+            return jnp.mean(jnp.exp(jnp.sum(logs, axis=0)))
+
+        of_labels = np.array([float(probability(g)) for g in log_g])
+        log_prior = [float(prior.log_hyper_prior(jnp.asarray([0.0, g]))) for g in log_g]
+    exact = _mean_and_deviation(log_g, of_labels * np.exp(log_prior))
+    latent = LatentRows(rows, scaling, basis, data, "float64")
+    chains = draw_latent_hyperparameters(
+        prior, data, latent, Largest(3), ChainPlan("nuts", 4, 500, 3000, 1), rows_per_step=4, seed=0
+    )
+    assert chains.coordinates.shape == (4, 3000, 3, data.rank) and np.max(chains.r_hat) < 1.01
+    draws = chains.theta[..., 1].ravel()
+    assert abs(draws.mean() - exact[0]) < 4.0 * exact[1] / np.sqrt(chains.ess[0]) + 0.02
+    assert draws.std() == pytest.approx(exact[1], rel=0.08)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("kind", [OrthogonalPrior, DiagonalPrior])
-def test_sums_follow_the_latent_values(kind, kept, monkeypatch):
+def test_sums_follow_the_latent_values(kind, kept, classes, monkeypatch):
     if not kept:
         monkeypatch.setattr(latent_chains, "_MOST_KEPT", 0)
-    rows, scaling, basis, data = _labelled(60)
+    rows, scaling, basis, data = _labelled(60, classes=classes)
+    labels = Signs() if classes == 2 else Largest(3)
     latent = LatentRows(rows, scaling, basis, data, "float64")
     count = data.rank if kind is OrthogonalPrior else data.num_basis
     with precision("float64"):
         runner = latent_chains._LatentRunner(
             latent_chains.LatentPosterior(kind.make(count, 1.0), data),
-            np.zeros((2, count)), np.ones(count), ChainPlan("mala", 2, 100, 100, 1), 0, latent, 7,
+            np.zeros((2, count)), np.ones(count), ChainPlan("mala", 2, 100, 100, 1), 0, latent,
+            labels, 7,
         )  # fmt: skip
         before = runner.z.copy()
         for _ in range(3):
@@ -174,7 +201,10 @@ def test_sums_follow_the_latent_values(kind, kept, monkeypatch):
     U = latent.vectors(np.arange(60))
     np.testing.assert_allclose(U.T @ U, np.eye(data.rank), atol=1e-9)
     np.testing.assert_allclose(q, runner.z @ U, atol=1e-9)
-    np.testing.assert_allclose(square, np.sum(runner.z**2, axis=1), rtol=1e-12)
-    assert np.all(np.sign(runner.z) == latent.labels)
+    np.testing.assert_allclose(square, np.sum(runner.z**2, axis=2), rtol=1e-12)
+    if classes == 2:
+        assert np.all(np.sign(runner.z[:, 0]) == latent.labels)
+    else:
+        assert np.all(np.argmax(runner.z, axis=1) == latent.labels)
     # 3 chunks of steps of 7 rows are eight sweeps and more: every value was renewed
     assert 3 * CHUNK * 7 > 8 * 60 and np.all(runner.z != before)

@@ -1,0 +1,87 @@
+"""Posterior of functions in a fixed basis from chains with latent values: those of each draw belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vastgp.objectives.reweighted_evidence import EvidenceData
+from vastgp.objectives.weight_priors import WeightPrior
+from vastgp.posteriors.weight_mixture import ComponentMixture, root_of
+
+
+class LatentMixture(ComponentMixture):
+    """One function or several, given draws of hyperparameters and latent values.
+
+    Parameters
+    ----------
+    basis, prior, data, theta
+        See `ComponentMixture`.
+    coordinates : ndarray of shape (T, C, rank)
+        ``U^T z`` of the latent values of every draw and function.
+    moments : (ndarray of shape (T, C, m), ndarray of shape (m, k)), optional
+        Means of all components, and a factor of the average of their covariances, where they are known.
+    """
+
+    def __init__(
+        self,
+        basis: Any,
+        prior: WeightPrior,
+        data: EvidenceData,
+        theta: np.ndarray,
+        coordinates: np.ndarray,
+        moments: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(basis, prior, data, theta)
+        self.coordinates = coordinates
+        self.means, self.within = moments or self._moments()
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "theta": self.theta, "coordinates": self.coordinates, "means": self.means, "within": self.within
+        }  # fmt: skip
+
+    @classmethod
+    def from_arrays(
+        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
+    ) -> LatentMixture:
+        """Return the mixture that `to_arrays` is of."""
+        moments = arrays["means"], arrays["within"]
+        return cls(basis, prior, data, arrays["theta"], arrays["coordinates"], moments)
+
+    def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        q = self.coordinates[number]
+        # weights do not depend on what no weights explain
+        data = replace(self.data, projected=q, target=q @ np.asarray(self.data.factor).T)
+        return self.prior.weights(data, self.theta[number])
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        means, covariance = self._components()
+        return means, root_of(covariance)
+
+    # ------------------------------------------------------------ predictions
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior means of the functions at the rows of ``X``, (n,) or (C, n)."""
+        weights = self.means.mean(axis=0).T
+        return _squeezed(np.concatenate([phi @ weights for phi in self._features(X)]).T)
+
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior means and variances of the functions at the rows of ``X``, (n,) or (C, n)."""
+        means, within = self.by_component(X)
+        return _squeezed(means.mean(axis=0)), _squeezed(within + means.var(axis=0))
+
+    def by_component(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means given each draw, (T, C, n), and the variance given a draw, averaged over them, (n,)."""
+        means, within = [], []
+        for phi in self._features(X):
+            means.append(self.means @ phi.T)
+            within.append(np.sum((phi @ self.within) ** 2, axis=1))
+        return np.concatenate(means, axis=-1), np.concatenate(within)
+
+
+def _squeezed(values: np.ndarray) -> np.ndarray:
+    """Return values without their axis of functions where there is one function."""
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,172 @@
+"""Latent values ``z = f + eps`` of labels: where chains begin, and new ones given the functions.
+
+``eps`` has variance one for each function, which is the probit likelihood of two classes and of several (Albert and
+Chib 1993): given ``z`` the labels say nothing more of the functions, and these are regressions.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+# E|eps| of a standard normal: where latent values begin.
+_FIRST = (2.0 / np.pi) ** 0.5
+# Beyond this many standard deviations the tail of a normal is an exponential to single precision.
+_FAR = 30.0
+
+_Move = Callable[[Array, Array], Array]
+
+
+class LatentLabels(eqx.Module):
+    """What labels say of the latent values of C functions.
+
+    Attributes
+    ----------
+    num_turns : int
+        How often a step of a chain takes the `opposite` of its values.
+    """
+
+    num_turns: ClassVar[int]
+
+    @property
+    @abc.abstractmethod
+    def num_functions(self) -> int:
+        """C."""
+
+    @abc.abstractmethod
+    def first(self, labels: np.ndarray) -> np.ndarray:
+        """Return values to begin with, shape (C, n), that agree with the labels."""
+
+    @abc.abstractmethod
+    def renewed(
+        self, key: Array, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        """Return new values by a random step that leaves their law given functions and labels as it is."""
+
+    @abc.abstractmethod
+    def opposite(
+        self, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        """Return values on the other side of the median of their law, by steps that leave the law as it is."""
+
+
+class Signs(LatentLabels):
+    """Two classes, -1 and 1: the sign of one latent value."""
+
+    # sonar, ionosphere: 1.6 to 2.1 times the effective draws in 1.3 times the time; ten turns have no more
+    num_turns: ClassVar[int] = 3
+
+    @property
+    def num_functions(self) -> int:
+        return 1
+
+    def first(self, labels: np.ndarray) -> np.ndarray:
+        return _FIRST * labels[None]
+
+    def renewed(
+        self, key: Array, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        # whatever the values were: a draw from their law itself
+        return signed_normal(key, f[0], labels)[None]
+
+    def opposite(
+        self, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        return opposite_normal(z[0], f[0], labels)[None]
+
+
+class Largest(LatentLabels):
+    """C classes: the number of the function whose latent value is the largest.
+
+    Attributes
+    ----------
+    num_classes : int
+        C.
+    """
+
+    # iris, wine: 10 to 12 times the effective draws in four times the time
+    num_turns: ClassVar[int] = 10
+    num_classes: int = eqx.field(static=True)
+
+    @property
+    def num_functions(self) -> int:
+        return self.num_classes
+
+    def first(self, labels: np.ndarray) -> np.ndarray:
+        own = np.arange(self.num_classes)[:, None] == labels
+        return _FIRST * (own - 1.0 / self.num_classes)
+
+    def renewed(
+        self, key: Array, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        of_largest, of_others = jax.random.split(key)
+
+        def largest(_: Array, mean: Array) -> Array:
+            return signed_normal(of_largest, mean, jnp.ones_like(mean))
+
+        def others(_: Array, mean: Array) -> Array:
+            return signed_normal(of_others, mean, -jnp.ones_like(mean))
+
+        return self._in_turn(f, z, labels, largest, others)
+
+    def opposite(
+        self, f: Float[Array, "C n"], z: Float[Array, "C n"], labels: Float[Array, " n"]
+    ) -> Float[Array, "C n"]:
+        def largest(z: Array, mean: Array) -> Array:
+            return opposite_normal(z, mean, jnp.ones_like(mean))
+
+        def others(z: Array, mean: Array) -> Array:
+            return opposite_normal(z, mean, -jnp.ones_like(mean))
+
+        return self._in_turn(f, z, labels, largest, others)
+
+    def _in_turn(
+        self, f: Array, z: Array, labels: Array, of_largest: _Move, of_others: _Move
+    ) -> Array:
+        """Move the largest value given the others, then these, independent of each other, given the largest.
+
+        A move takes values and means, relative to what the values must lie above or below.
+        """
+        own = jnp.arange(self.num_classes)[:, None] == labels
+        second = jnp.max(jnp.where(own, -jnp.inf, z), axis=0)
+        mean, before = (jnp.sum(jnp.where(own, part, 0.0), axis=0) for part in (f, z))
+        largest = second + of_largest(before - second, mean - second)
+        others = largest + of_others(z - largest, f - largest)
+        return jnp.where(own, largest, others)
+
+
+def signed_normal(
+    key: Array, mean: Float[Array, "*n"], sign: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """Return draws of normals of variance one that have the signs asked for."""
+    # eps = sign (z - mean) is a standard normal above a
+    a = -sign * mean
+    u = jax.random.uniform(key, mean.shape, mean.dtype, jnp.finfo(mean.dtype).tiny, 1.0)
+    near = -ndtri(u * ndtr(-jnp.minimum(a, _FAR)))
+    far = a - jnp.log(u) / jnp.maximum(a, _FAR)
+    # rounding must not take the sign
+    return sign * jnp.maximum(sign * mean + jnp.where(a > _FAR, far, near), 0.0)
+
+
+def opposite_normal(
+    z: Float[Array, "*n"], mean: Float[Array, "*n"], sign: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """Return the values of `signed_normal` that exceed as many draws as those given fall short of: an involution."""
+    a, eps = -sign * mean, sign * (z - mean)
+    least = jnp.finfo(mean.dtype).tiny
+    reach = jnp.minimum(a, _FAR)
+    # P(larger | above a) becomes one less it
+    larger = jnp.minimum(ndtr(-jnp.minimum(eps, _FAR + 7.0)) / ndtr(-reach), 1.0)
+    near = -ndtri(jnp.maximum(1.0 - larger, least) * ndtr(-reach))
+    rate = jnp.maximum(a, _FAR)
+    smaller = -jnp.expm1(-rate * jnp.maximum(eps - a, 0.0))
+    far = a - jnp.log(jnp.maximum(smaller, least)) / rate
+    return sign * jnp.maximum(sign * mean + jnp.where(a > _FAR, far, near), 0.0)
