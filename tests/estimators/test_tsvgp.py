@@ -104,6 +104,8 @@ def test_rows_that_repeat_are_chosen_without_harm(method):
         ({"num_inducing": 0}, "num_inducing must be a positive integer"),
         ({"likelihood": "gausian"}, "likelihood must be one of 'gaussian'"),
         ({"likelihood": "bernoulli"}, "For classes, use TSVGPClassifier"),
+        ({"likelihood": "one-vs-rest"}, "For classes, use TSVGPClassifier"),
+        ({"likelihood": "multinomial-probit"}, "For classes, use TSVGPClassifier"),
         ({"inducing": "middle"}, "inducing must be one of"),
         ({"inducing": [[np.nan, 1.0]]}, "inducing must be one of .*, or a finite array"),
         ({"inducing": np.ones((3, 5))}, "inducing has 5 columns, but X has 2 features"),
