@@ -12,7 +12,7 @@ from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
 from vastgp.estimators.qsgp_arguments import check_likelihood
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian, Likelihood, Poisson
+from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
 from vastgp.training.block_sites import most_rows
 from vastgp.training.dual_start import start_from_dual_evidence
 from vastgp.training.start import MakeEvidence, start_from_exact_gp
@@ -82,9 +82,15 @@ def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
     likelihood = check_likelihood(model)
     if not isinstance(model.likelihood, str):
         return likelihood.in_units(1.0 / scaling.y_scale)
+    return first_counts(likelihood, y)
+
+
+def first_counts(likelihood: Likelihood, y: np.ndarray) -> Likelihood:
+    """Return a likelihood of counts with the rate to start from; any other as it is."""
+    rate = max(float(np.mean(y)), 1.0 / len(y))
     if isinstance(likelihood, Poisson):
-        return Poisson(max(float(np.mean(y)), 1.0 / len(y)))
-    return likelihood
+        return Poisson(rate)
+    return PoissonLogNormal(rate) if isinstance(likelihood, PoissonLogNormal) else likelihood
 
 
 def check_given(model: Any, likelihood: Likelihood) -> None:

@@ -57,10 +57,11 @@ class QSGPRegressor(LikelihoodRegressor, QSGPFits):
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together by their root mean variance: for inputs of one
         kind, such as pixels or coordinates, of which there may be hundreds. Otherwise each input has its own of both.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
+    likelihood : {"gaussian", "laplace", "student-t", "poisson", "poisson-log-normal"} or Likelihood, default "gaussian"
         How observations scatter around the function. ``"laplace"`` and ``"student-t"`` bear outliers; ``"poisson"`` is
-        for counts, whose logarithmic rate is the function. A name stands for default values, from which learning
-        starts; an object of `vastgp.likelihoods` for its own, in units of the target.
+        for counts, whose logarithmic rate is the function, ``"poisson-log-normal"`` for counts whose rates also vary
+        from row to row. A name stands for default values, from which learning starts; an object of
+        `vastgp.likelihoods` for its own, in units of the target.
     solver : {"auto", "block", "stochastic"}, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB.
     hyperparameters : {"subset", "learn", "fixed"}, default "subset"

@@ -18,7 +18,7 @@ from vastgp.likelihoods import (
     from_name,
 )
 
-REGRESSION = ("gaussian", "laplace", "student-t", "poisson")
+REGRESSION = ("gaussian", "laplace", "student-t", "poisson", "poisson-log-normal")
 
 
 def check_arguments(model: Any) -> None:

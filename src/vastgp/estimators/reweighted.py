@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vastgp.data import Rows
-from vastgp.estimators.fixed_basis import FixedBasis
+from vastgp.estimators.arguments import check_choice, seed_from
+from vastgp.estimators.base import Fit
+from vastgp.estimators.first_hyperparameters import check_all_targets, first_counts, start_rows
+from vastgp.estimators.latent_fits import ROWS_PER_STEP, LatentFits
 from vastgp.estimators.reweighted_base import BaseReweightedRegressor
 from vastgp.estimators.reweighted_fits import Features
+from vastgp.likelihoods import PoissonLogNormal
+from vastgp.training.latent_values import Counts
+
+LIKELIHOODS = ("gaussian", "poisson-log-normal")
+# Mode of the hyper-prior of the logarithmic rates' variance beside the function, at least: functions and latent values
+# hold each other the more, the less of it there is.
+_LEAST_VARIANCE = 0.03
 
 
-class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
+class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
     """Regression with a basis that stays fixed while the prior of its weights moves.
 
     With fixed functions, sums over the rows are made once. After that an evaluation of the evidence and of all its
@@ -39,6 +50,13 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
     inference : {"type-ii", "type-i"}, default "type-ii"
         Highest evidence, or Markov chains (``pip install vastgp[mcmc]``). A variance for each weight is more than the
         evidence of few rows can tell: use type I there.
+    likelihood : {"gaussian", "poisson-log-normal"}, default "gaussian"
+        The second: counts whose rates are ``exp(f(x) + eps)`` times a constant, ``eps`` normal, of a variance that
+        is inferred. It has ``inference="type-i"`` alone, by chains over hyperparameters and latent values as in
+        `ReweightedBasisClassifier`, best with ``sampler="mala"``; sums over the rows do not tell of counts, so that new
+        ones need another fit.
+    rows_per_step : int, default 500
+        Of counts, see `ReweightedBasisClassifier`.
     prior_mean : ndarray of shape (m,), optional
         Prior mean of the weights (section 5.2.5), for example ``weights_`` of an earlier fit with the same basis.
         None: zero.
@@ -85,7 +103,9 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
         basis: Any = "random-fourier",
         prior: Any = "kernel",
         inference: Any = "type-ii",
+        likelihood: Any = "gaussian",
         prior_mean: Any = None,
+        rows_per_step: Any = ROWS_PER_STEP,
         num_reflections: Any = 4,
         box_margin: Any = 0.5,
         sampler: Any = "nuts",
@@ -108,7 +128,9 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
         self.basis = basis
         self.prior = prior
         self.inference = inference
+        self.likelihood = likelihood
         self.prior_mean = prior_mean
+        self.rows_per_step = rows_per_step
         self.num_reflections = num_reflections
         self.box_margin = box_margin
         self.sampler = sampler
@@ -129,6 +151,51 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, FixedBasis):
     def _check_params(self) -> None:
         super()._check_params()
         self._check_basis()
+        self._check_rows_per_step()
+        check_choice("likelihood", self.likelihood, LIKELIHOODS)
+        if self._counts and self.inference != "type-i":
+            raise ValueError(
+                f"likelihood={self.likelihood!r} and inference={self.inference!r}: the evidence of counts is not known "
+                "by sums over the rows. Set inference='type-i' (and sampler='mala'), or use QSGPRegressor or "
+                "TSVGPRegressor."
+            )
+        if self._counts and self.prior_mean is not None:
+            raise ValueError("prior_mean is of likelihood='gaussian'; leave it None for counts.")
+
+    @property
+    def _counts(self) -> bool:
+        return bool(self.likelihood != "gaussian")
+
+    def _scales_target(self) -> bool:
+        return not self._counts
+
+    def _open_training(self, X: Any, y: Any) -> Rows:
+        rows = super()._open_training(X, y)
+        return check_all_targets(rows, PoissonLogNormal()) if self._counts else rows
+
+    # ------------------------------------------------------------ counts
+
+    def _fit_rows(self, rows: Rows) -> Fit:
+        if not self._counts:
+            return super()._fit_rows(rows)
+        self._seed = seed_from(self.random_state)
+        _, y = start_rows(self, rows, self._seed)
+        start = self._latent_start(rows, first_counts(PoissonLogNormal(), y))
+        first = start.likelihood
+        assert isinstance(first, PoissonLogNormal)
+        # the variance's hyper-prior has its mode where the bound is highest
+        noise = max(float(first.variance), _LEAST_VARIANCE)
+        features = Features(*self._make_basis(start.kernel, rows), noise)
+        fit, self.statistics_ = self._fit_latent(rows, features, Counts(float(first.rate)), first)
+        variance = float(np.mean(self._predictor.noise_variances))
+        return replace(fit, likelihood=PoissonLogNormal(first.rate, variance))
+
+    def _check_takes_rows(self) -> None:
+        if self._counts:
+            raise ValueError(
+                f"likelihood={self.likelihood!r}: sums over the rows do not tell of counts, so that new rows cannot be "
+                "added. Fit again with all rows."
+            )
 
     # ------------------------------------------------------------ the basis
 

@@ -125,6 +125,9 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
 
     # ------------------------------------------------------------ new rows
 
+    def _check_takes_rows(self) -> None:
+        """Refuse new rows where sums over them do not say what they have to say."""
+
     def statistics(self, X: Any, y: Any = None) -> SufficientStatistics:
         """Return the sums over some rows of this model's features, for `update`: here or in another process.
 
@@ -134,6 +137,7 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
             As in ``fit``.
         """
         check_is_fitted(self, "posterior_")
+        self._check_takes_rows()
         return gather_with_progress(self, self._open(X, y, require_y=True), self._features.basis)
 
     def update(self, statistics: SufficientStatistics) -> Any:
@@ -152,6 +156,7 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         self
         """
         check_is_fitted(self, "posterior_")
+        self._check_takes_rows()
         self._check_params()
         self._began = time.perf_counter()
         total = self.statistics_ + statistics
@@ -200,7 +205,7 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
             In nats; a density per unit of the target.
         """
         check_is_fitted(self, "posterior_")
-        if self._predictor.num_components == 1:
+        if self._predictor.num_components == 1 or not isinstance(self.likelihood_, Gaussian):
             return super().log_predictive_density(X, y)
         rows = self._open(X, y, require_y=True)
         target = self.standardizer_.transform_y(_targets(rows))

@@ -10,29 +10,18 @@ from scipy.special import logsumexp
 
 from vastgp._precision import precision
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.base import Fit
 from vastgp.estimators.classifier import BaseGPClassifier
-from vastgp.estimators.first_hyperparameters import start_rows
-from vastgp.estimators.fixed_basis import FixedBasis
+from vastgp.estimators.latent_fits import ROWS_PER_STEP, LatentFits
 from vastgp.estimators.reweighted_fits import Features
-from vastgp.estimators.statistics import gather_with_progress
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Bernoulli, Likelihood, MultinomialProbit, Softmax
+from vastgp.likelihoods import Bernoulli, MultinomialProbit, Softmax
 from vastgp.likelihoods.rowwise import by_rows
-from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.posteriors.latent_mixture import LatentMixture
-from vastgp.training.dual_start import start_from_dual_evidence
-from vastgp.training.hyperparameter_chains import HyperPosterior
-from vastgp.training.latent_chains import LatentRows, draw_latent_hyperparameters
 from vastgp.training.latent_values import Largest, Signs
-from vastgp.training.progress import Progress
-
-# Rows whose latent values a step renews: as many as cost about what the step of the hyperparameters does.
-_ROWS_PER_STEP = 500
 
 
-class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
+class ReweightedBasisClassifier(BaseGPClassifier, LatentFits):
     """Classification with a basis that stays fixed, averaged over hyperparameters.
 
     With two classes ``P(second class | x) = Phi(f(x))``, with the normal distribution function: a label is the sign of
@@ -99,7 +88,7 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
         *,
         basis: Any = "interpolation",
         prior: Any = "orthogonal",
-        rows_per_step: Any = _ROWS_PER_STEP,
+        rows_per_step: Any = ROWS_PER_STEP,
         num_reflections: Any = 4,
         box_margin: Any = 0.5,
         sampler: Any = "mala",
@@ -138,47 +127,25 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasis):
     def _check_params(self) -> None:
         self._check_chains()
         self._check_basis()
-        check_positive("rows_per_step", self.rows_per_step, integer=True)
+        self._check_rows_per_step()
         self._check_libraries()
 
     # ------------------------------------------------------------ fit
 
     def _make_features(self, rows: Rows) -> Features:
-        X, y = start_rows(self, rows, self._seed)
-        start = start_from_dual_evidence(
-            self._wanted_kernel(), self._of_start(), X, y, max_rows=self.start_rows, seed=self._seed,
-            noise_floor=self.noise_floor, max_seconds=self._seconds_left(self.max_seconds),
-        )  # fmt: skip
+        count = len(self.classes_)
+        # functions of the size that ours are of
+        start = self._latent_start(rows, Bernoulli("probit") if count == 2 else Softmax(count))
         # the noise of the latent values
         return Features(*self._make_basis(start.kernel, rows), 1.0)
 
-    def _of_start(self) -> Likelihood:
-        """Return the likelihood of the first hyperparameters, whose functions are of the size that ours are of."""
-        return Bernoulli("probit") if len(self.classes_) == 2 else Softmax(len(self.classes_))
-
     def _fit_rows(self, rows: Rows) -> Fit:
         self._seed = seed_from(self.random_state)
-        self._features = self._make_features(rows)
-        basis = self._features.basis
-        statistics = gather_with_progress(self, rows, basis)
-        with precision("float64"):
-            data = prepare(statistics)
-        prior = self._make_prior(self._features, data)
-        self._target = HyperPosterior(prior, data)
         count = len(self.classes_)
-        latent = Signs() if count == 2 else Largest(count)
-        values = LatentRows(rows, self.standardizer_, basis, data, self.dtype)
-        with Progress("chains", bool(self.verbose)) as progress:
-            chains = draw_latent_hyperparameters(
-                prior, data, values, latent, self._plan(), rows_per_step=int(self.rows_per_step), seed=self._seed,
-                max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
-            )  # fmt: skip
-        mixed = self._use(chains, np.zeros(statistics.num_basis))
-        kernel: Kernel = self._kernel_of(self._predictor.theta)
-        likelihood = Bernoulli("probit") if count == 2 else MultinomialProbit(count)
-        return Fit(
-            kernel, likelihood, self._inference_data(), chains.num_steps, mixed, chains.reason, chains.history
-        )  # fmt: skip
+        two = count == 2
+        likelihood = Bernoulli("probit") if two else MultinomialProbit(count)
+        latent = Signs() if two else Largest(count)
+        return self._fit_latent(rows, self._make_features(rows), latent, likelihood)[0]
 
     # ------------------------------------------------------------ predictions
 

@@ -49,7 +49,7 @@ class SWSGPRegressor(LikelihoodRegressor, SwsgpFits):
         the rows. ``"auto"``: sparse where it can be and takes less than 6 GB.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson"} or Likelihood, default "gaussian"
+    likelihood : {"gaussian", "laplace", "student-t", "poisson", "poisson-log-normal"} or Likelihood, default "gaussian"
         As in `QSGPRegressor`.
     predict_neighbors : int, optional
         Inducing inputs that a row to predict sees. None: as in training.

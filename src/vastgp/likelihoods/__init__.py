@@ -8,6 +8,7 @@ from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
 from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.spec import from_name, from_spec, to_spec
 from vastgp.likelihoods.student_t import StudentT
@@ -21,6 +22,7 @@ __all__ = [
     "MultinomialProbit",
     "OneVsRest",
     "Poisson",
+    "PoissonLogNormal",
     "Softmax",
     "StudentT",
     "from_name",

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaincc, gammaln
+from jax.scipy.special import gammaincc, gammaln, logsumexp
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.quadrature import floored_std, log_average, mode_between, together
+from vastgp.likelihoods.quadrature import floored_std, together
+
+_LOG_2PI = math.log(2.0 * math.pi)
+# What is below e^-30 of an integrand's height is left out.
+_FALL = 30.0
+_PARABOLA = math.sqrt(2.0 * _FALL)
+# A mode far below the mean is come down to by one unit of the latent function a step.
+_NEWTON_STEPS = 25
 
 
 class Poisson(Likelihood):
@@ -21,7 +30,8 @@ class Poisson(Likelihood):
     rate : float
         Mean count where the latent function is 0, in place of standardising the target.
     points : int
-        Quadrature nodes of `log_density`, the one method without a closed form.
+        Quadrature nodes of `log_density`, the one method without a closed form; 48 keep its error below 1e-8 for latent
+        variances up to 25.
     """
 
     name: ClassVar[str] = "poisson"
@@ -61,11 +71,37 @@ class Poisson(Likelihood):
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         y, mean, variance, rate = together(y, mean, latent_variance, self.rate)
         std = floored_std(variance)
-        # The mode z solves z = s (y - rate e^(m + s z)). Above: z <= s y. Below: with y = 0 it is
-        # s z = -W(rate v e^m), and Lambert's W(x) <= log(1 + x).
-        low = -jnp.logaddexp(0.0, jnp.log(rate * std**2) + mean) / std
-        mode = mode_between(self, y, mean, variance, low, std * y)
-        return log_average(self, y, mean, variance, mode)
+        u, spacing = jax.lax.stop_gradient(self._nodes(y, mean, std, rate))
+        # log int p(y | m + s u) N(u | 0, 1) du
+        inside = self.log_prob(y[..., None], mean[..., None] + std[..., None] * u)
+        return logsumexp(inside - 0.5 * u**2 + spacing, axis=-1) - 0.5 * _LOG_2PI
+
+    def _nodes(self, y: Any, mean: Any, std: Any, rate: Any) -> tuple[Any, Any]:
+        """Return nodes over all that counts of a standard normal ``u`` given a count, and their log spacing.
+
+        With ``count = rate e^(m + s u)`` the logarithm of the integrand has the slope ``s (y - count) - u``, which is
+        concave and falls: Newton's method from above the mode comes down to it. With the count ``c`` there it falls
+        from the mode by ``c (e^(s t) - 1 - s t) + t^2 / 2``. Nodes are closest at the mode, where its width is
+        ``1 / sqrt(1 + s^2 c)``: downwards it may have the prior's width, which is far larger.
+        """
+        above = jnp.maximum((jnp.log((y + 0.5) / rate) - mean) / std, 0.0)
+
+        def newton(_: Any, u: Any) -> Any:
+            count = rate * jnp.exp(mean + std * u)
+            return u + (std * (y - count) - u) / (1.0 + std**2 * count)
+
+        mode = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, above)
+        count = rate * jnp.exp(mean + std * mode)
+        width = jax.lax.rsqrt(1.0 + std**2 * count)
+        # no nearer than where it has fallen by _FALL: e^x - 1 - x >= x^2 / 2 above 0, and >= -1 - x below
+        fall = _FALL / count
+        high = jnp.minimum(_PARABOLA * width, jnp.log1p(fall + jnp.sqrt(2.0 * fall)) / std)
+        low = jnp.minimum(_PARABOLA, jnp.maximum((fall + 1.0) / std, high))
+        first, last = -jnp.arcsinh(low / width), jnp.arcsinh(high / width)
+        step = (last - first) / (self.points - 1)
+        t = first[..., None] + step[..., None] * jnp.arange(self.points, dtype=mean.dtype)
+        nodes = mode[..., None] + width[..., None] * jnp.sinh(t)
+        return nodes, jnp.log(width * step)[..., None] + jnp.log(jnp.cosh(t))
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``rate exp(mean + latent_variance / 2)``."""

@@ -13,6 +13,7 @@ from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
 from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.student_t import StudentT
 
@@ -27,6 +28,7 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
     HeteroskedasticGaussian: {"noise_variance": 0.1},
     OneVsRest: {},
     MultinomialProbit: {},
+    PoissonLogNormal: {"rate": 1.0, "variance": 0.1},
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)

@@ -63,10 +63,14 @@ class LatentMixture(ComponentMixture):
 
     # ------------------------------------------------------------ predictions
 
+    @property
+    def mean_weights(self) -> np.ndarray:
+        """Posterior mean of the weights, (m,) or (C, m)."""
+        return _squeezed(self.means.mean(axis=0))
+
     def mean(self, X: np.ndarray) -> np.ndarray:
         """Return the posterior means of the functions at the rows of ``X``, (n,) or (C, n)."""
-        weights = self.means.mean(axis=0).T
-        return _squeezed(np.concatenate([phi @ weights for phi in self._features(X)]).T)
+        return np.concatenate([phi @ self.mean_weights.T for phi in self._features(X)]).T
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances of the functions at the rows of ``X``, (n,) or (C, n)."""

@@ -1,13 +1,13 @@
-"""Chains over hyperparameters and latent values: labels at a cost per step that does not know the rows.
+"""Chains over hyperparameters and latent values: labels and counts at a cost per step that does not know the rows.
 
-Section 5.3.5 of the thesis (after Neal 1997; Titsias et al. 2008). Labels depend on latent values ``z = f + eps``,
-``eps ~ N(0, 1)``, of one function or of one for each class (`vastgp.training.latent_values`). Given all ``z`` every
-function is a regression with a noise variance of one, whose evidence knows its ``z`` by ``q = U^T z`` and ``z^T z``
-alone, ``U`` the left singular vectors of the features. A step of a chain is
+Section 5.3.5 of the thesis (after Neal 1997; Titsias et al. 2008). Observations depend on latent values
+``z = f + eps``, ``eps ~ N(0, sigma^2)``, of one function or of one for each class (`vastgp.training.latent_values`).
+Given all ``z`` every function is a regression, whose evidence knows its ``z`` by ``q = U^T z`` and ``z^T z`` alone,
+``U`` the left singular vectors of the features. A step of a chain is
 
 1. a step of the sampler on the hyperparameters, which all functions share, given ``z``;
 2. a draw of the functions' coordinates ``b = U^T f`` given both, which is normal;
-3. new ``z`` for some of the rows given ``f``, truncated normals, by which ``q`` and ``z^T z`` change;
+3. new ``z`` for some of the rows given ``f`` and ``y``, by which ``q`` and ``z^T z`` change;
 4. again some times 2 and 3 for the same rows, each value now at the other side of its law.
 
 Draws one after the other walk at random, and labels that are told apart well leave a long way to go. Values on the
@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +46,7 @@ from vastgp.training.hyperparameter_chains import (
     run_steps,
     transition,
 )
-from vastgp.training.latent_values import LatentLabels
+from vastgp.training.latent_values import LatentModel
 
 # Singular vectors at all rows are kept while they are no more numbers than this, 512 MB; else they are made for every
 # chunk of steps anew.
@@ -56,25 +57,34 @@ _EACH = EvidenceData(None, None, 0, 0, None, None, 0, 0)
 
 
 class LatentPosterior(HyperPosterior):
-    """Log density of all hyperparameters but the noise variance, which is one, given latent values of all functions.
+    """Log density of the hyperparameters given latent values of all functions, ``data`` from `with_targets`.
 
-    ``data`` come from `with_targets`.
+    Attributes
+    ----------
+    learns_noise : bool
+        Whether the noise variance is one of them; it is one otherwise.
     """
 
+    learns_noise: bool = eqx.field(static=True)
+
+    def complete(self, free: Float[Array, " D"]) -> Array:
+        """Return all hyperparameters from those that move."""
+        return free if self.learns_noise else jnp.concatenate([jnp.zeros(1, free.dtype), free])
+
     def __call__(self, free: Float[Array, " D"]) -> Float[Array, ""]:
-        theta = _with_noise(free)
+        theta = self.complete(free)
         each = jax.vmap(lambda data: self.prior.log_evidence(data, theta), in_axes=(_EACH,))
         value = jnp.sum(each(self.data)) + self.prior.log_hyper_prior(theta)
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 
 class LatentRows:
-    """Labels, and the left singular vectors of the features at any rows.
+    """Observations, and the left singular vectors of the features at any rows.
 
     Parameters
     ----------
     rows : Rows
-        With labels as `vastgp.training.latent_values` has them.
+        With observations as `vastgp.training.latent_values` takes them.
     standardizer : Standardizer
     basis : basis
     data : EvidenceData
@@ -88,7 +98,7 @@ class LatentRows:
     ) -> None:
         assert rows.y is not None
         self.rows, self.standardizer, self.dtype = rows, standardizer, dtype
-        self.labels = np.asarray(rows.take(np.arange(rows.n))[1], np.float64)
+        self.y = np.asarray(rows.take(np.arange(rows.n))[1], np.float64)
         with precision(dtype):
             self.basis = jax.tree.map(jnp.asarray, basis)
         self.into = np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
@@ -100,7 +110,7 @@ class LatentRows:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return len(self.labels)
+        return len(self.y)
 
     def vectors(self, index: np.ndarray) -> np.ndarray:
         """Return the rows of ``U`` with these numbers, ascending."""
@@ -133,12 +143,12 @@ class _LatentRunner(Runner):
         plan: ChainPlan,
         seed: int,
         rows: LatentRows,
-        latent: LatentLabels,
+        latent: LatentModel,
         rows_per_step: int,
     ) -> None:
         super().__init__(target, starts, scale, plan, seed)
         self.rows, self.rows_per_step, self.latent = rows, min(rows_per_step, rows.n), latent
-        z = latent.first(rows.labels)
+        z = latent.first(rows.y)
         first = z, rows.projected(z), np.sum(z**2, axis=1)
         self.z, *sums = (np.repeat(part[None], len(starts), axis=0) for part in first)
         self.sums = tuple(map(jnp.asarray, sums))
@@ -162,7 +172,7 @@ class _LatentRunner(Runner):
         U = np.pad(self.rows.vectors(index), ((0, missing), (0, 0)))
         block = (
             jnp.asarray(U),
-            jnp.asarray(np.pad(self.rows.labels[index], (0, missing))),
+            jnp.asarray(np.pad(self.rows.y[index], (0, missing))),
             jnp.asarray(where.reshape(every.shape)),
         )
         z = np.pad(self.z[:, :, index], ((0, 0), (0, 0), (0, missing)))
@@ -180,7 +190,7 @@ def draw_latent_hyperparameters(
     prior: WeightPrior,
     data: EvidenceData,
     rows: LatentRows,
-    latent: LatentLabels,
+    latent: LatentModel,
     plan: ChainPlan,
     *,
     rows_per_step: int,
@@ -193,26 +203,27 @@ def draw_latent_hyperparameters(
     Parameters
     ----------
     prior : WeightPrior
-        Its first hyperparameter, the logarithm of the noise variance, is zero in all draws.
+        Its first hyperparameter, the logarithm of the noise variance, is zero in all draws of labels.
     data : EvidenceData
         Of the rows; their targets play no part.
     rows : LatentRows
-    latent : LatentLabels
-        What the labels say.
+    latent : LatentModel
+        What the observations say.
     plan : ChainPlan
     rows_per_step : int
         Rows whose latent values a step renews.
     seed, max_seconds, on_chunk
         As in `vastgp.training.hyperparameter_chains.run_chains`.
     """
-    scale = prior.scale(data)[1:]
-    scatter = np.random.default_rng(seed).normal(size=(plan.num_chains, prior.size - 1))
-    starts = prior.start()[1:] + 0.5 * scale * scatter
+    first = 0 if latent.learns_noise else 1
+    scale = prior.scale(data)[first:]
+    scatter = np.random.default_rng(seed).normal(size=(plan.num_chains, len(scale)))
+    starts = prior.start()[first:] + 0.5 * scale * scatter
     with precision("float64"):
-        target = LatentPosterior(prior, data)
+        target = LatentPosterior(prior, data, latent.learns_noise)
         runner = _LatentRunner(target, starts, scale, plan, seed, rows, latent, rows_per_step)
         found = run_steps(runner, max_seconds, on_chunk)
-    theta = np.pad(found.theta, ((0, 0), (0, 0), (1, 0)))
+    theta = np.pad(found.theta, ((0, 0), (0, 0), (first, 0)))
     return dataclasses.replace(found, theta=theta)
 
 
@@ -221,20 +232,20 @@ def _latent_chain(
     sampler: str,
     adapt: Bool[Array, ""],
     scale: Float[Array, " D"],
-    latent: LatentLabels,
+    latent: LatentModel,
     block: tuple,
     own: tuple,
 ) -> tuple:
     """Do `CHUNK` steps of one chain."""
-    U, labels, where = block
+    U, y, where = block
     key, theta, steps, step_size, values = own
 
     def step(carry: tuple, inputs: tuple) -> tuple:
         position, steps, (q, square, z) = carry
         key, index = inputs
-        of_theta, of_function, of_values = jax.random.split(key, 3)
+        of_theta, of_function, of_values, of_turns = jax.random.split(key, 4)
         data = with_targets(target.data, q, square)
-        given = LatentPosterior(target.prior, data)
+        given = LatentPosterior(target.prior, data, target.learns_noise)
 
         def log_density(position: Array) -> Array:
             return given(position * scale)
@@ -243,18 +254,19 @@ def _latent_chain(
         state = begin(sampler, log_density, position)
         state, acceptance, diverging = transition(sampler, log_density, of_theta, state, size)
         free = state.position * scale
-        prior = target.prior.on_data(target.data, _with_noise(free))
-        b = draw_coordinates(prior, q, of_function)
-        some = _SomeRows(U[index], labels[index], z[:, index])
-        found = some.moved(latent.renewed(of_values, some.f(b), some.z, some.labels), q, square)
+        full = target.complete(free)
+        prior, noise = target.prior.on_data(target.data, full), jnp.exp(full[0])
+        b = draw_coordinates(prior, q, noise, of_function)
+        some = _SomeRows(U[index], y[index], z[:, index])
+        found = some.moved(latent.renewed(of_values, some.f(b), some.z, some.y, noise), q, square)
 
-        def turn(carry: tuple, _: None) -> tuple:
+        def turn(carry: tuple, key: Array) -> tuple:
             b, (some, q, square) = carry
-            b = 2.0 * mean_coordinates(prior, q) - b
-            opposite = latent.opposite(some.f(b), some.z, some.labels)
+            b = 2.0 * mean_coordinates(prior, q, noise) - b
+            opposite = latent.opposite(key, some.f(b), some.z, some.y, noise)
             return (b, some.moved(opposite, q, square)), None
 
-        (_, found), _ = jax.lax.scan(turn, (b, found), length=latent.num_turns)
+        (_, found), _ = jax.lax.scan(turn, (b, found), jax.random.split(of_turns, latent.num_turns))
         seen = free, state.logdensity, acceptance, diverging, q
         some, q, square = found
         values = q, square, z.at[:, index].set(some.z)
@@ -279,10 +291,10 @@ def with_targets(
 
 
 class _SomeRows(NamedTuple):
-    """The rows of a step: left singular vectors, labels, latent values."""
+    """The rows of a step: left singular vectors, observations, latent values."""
 
     U: Float[Array, "r k"]
-    labels: Float[Array, " r"]
+    y: Float[Array, " r"]
     z: Float[Array, "C r"]
 
     def f(self, b: Float[Array, "C k"]) -> Float[Array, "C r"]:
@@ -298,25 +310,23 @@ class _SomeRows(NamedTuple):
         return self._replace(z=z), q + change @ self.U, square
 
 
-def mean_coordinates(prior: OnData, q: Float[Array, "C k"]) -> Float[Array, "C k"]:
-    """Return the mean of ``b = U^T f`` of each function given targets with ``q = U^T z`` and a noise variance of one.
+def mean_coordinates(prior: OnData, q: Float[Array, "C k"], noise: Any) -> Float[Array, "C k"]:
+    """Return the mean of ``b = U^T f`` of each function given targets with ``q = U^T z``.
 
-    With prior variances ``g_i`` of ``E^T b``, its posterior has independent entries of mean ``g_i / (g_i + 1)`` times
-    those of ``E^T q``, and of variance ``g_i / (g_i + 1)``.
+    With prior variances ``g_i`` of ``E^T b``, its posterior has independent entries of mean ``g_i / (g_i + sigma^2)``
+    times those of ``E^T q``, and of variance ``g_i sigma^2 / (g_i + sigma^2)``.
     """
-    share = prior.variances / (prior.variances + 1.0)
+    share = prior.variances / (prior.variances + noise)
     return jax.vmap(lambda q: prior.back(share * prior.into(q)))(q)
 
 
-def draw_coordinates(prior: OnData, q: Float[Array, "C k"], key: Array) -> Float[Array, "C k"]:
+def draw_coordinates(
+    prior: OnData, q: Float[Array, "C k"], noise: Any, key: Array
+) -> Float[Array, "C k"]:
     """Return a draw from what `mean_coordinates` is the mean of."""
-    spread = jnp.sqrt(prior.variances / (prior.variances + 1.0))
+    spread = jnp.sqrt(prior.variances * noise / (prior.variances + noise))
     deviations = spread * jax.random.normal(key, q.shape, q.dtype)
-    return mean_coordinates(prior, q) + jax.vmap(prior.back)(deviations)
-
-
-def _with_noise(free: Float[Array, " D"]) -> Array:
-    return jnp.concatenate([jnp.zeros(1, free.dtype), free])
+    return mean_coordinates(prior, q, noise) + jax.vmap(prior.back)(deviations)
 
 
 def _tiles(index: np.ndarray) -> list[np.ndarray]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, gammaln, log_expit, log_ndtr, ndtr
+from scipy.special import expit, gammaln, log_expit, log_ndtr, logsumexp, ndtr
 
 from unit.likelihoods.conformance import LikelihoodConformance, _double, average  # noqa: F401
 from vastgp.likelihoods import (
@@ -16,6 +16,7 @@ from vastgp.likelihoods import (
     Laplace,
     Likelihood,
     Poisson,
+    PoissonLogNormal,
     StudentT,
     from_name,
     from_spec,
@@ -214,6 +215,49 @@ class TestPoisson(LikelihoodConformance):
             self.make().check_targets(np.array([0.0, 2.0, bad]))
 
 
+class TestPoissonLogNormal(LikelihoodConformance):
+    targets = (0.0, 7.0)
+    means = (-2.0, 2.0)
+    variances = (0.01, 0.7, 4.0)
+    tolerance = 1e-5
+    rate, variance = 1.7, 0.4
+
+    def make(self):
+        return PoissonLogNormal(self.rate, self.variance)
+
+    def log_law(self, y, f):
+        y, f = (np.asarray(part, float)[..., None] for part in (y, f))
+        # the average over eps, even nodes over all that the normal or the counts leave of it
+        eps = np.linspace(-20.0, 20.0, 1601) * self.variance**0.5
+        logs = stats.norm.logpdf(eps, 0.0, self.variance**0.5)
+        count = self.rate * np.exp(f + eps)
+        logs = logs + y * np.log(count) - count - gammaln(y + 1)
+        return logsumexp(logs, axis=-1) + np.log(eps[1] - eps[0])
+
+    def conditional_moments(self, f):
+        count = self.rate * np.exp(f + 0.5 * self.variance)
+        return count, count + count**2 * np.expm1(self.variance)
+
+    def breaks(self, y):
+        return (np.log((y + 0.5) / self.rate),)
+
+    def total(self, log_density):
+        return np.exp(log_density(np.arange(20_000.0))).sum()
+
+    def test_without_variance_it_is_the_poisson_law(self):
+        y, f = np.arange(12.0), np.linspace(-1.0, 2.0, 12)
+        found = PoissonLogNormal(self.rate, 1e-9)
+        for name in ("log_prob", "predictive_mean", "predictive_variance", "log_density"):
+            given = {"log_prob": (y, f), "log_density": (y, f, 0.3)}.get(name, (f, 0.3))
+            wanted = getattr(Poisson(self.rate), name)(*given)
+            np.testing.assert_allclose(getattr(found, name)(*given), wanted, rtol=1e-6)
+
+    def test_fewer_nodes_for_minibatches(self):
+        y, m, v = self.grid()
+        rough = self.make().rough().expected_log_prob(y, m, v)
+        np.testing.assert_allclose(rough, self.make().expected_log_prob(y, m, v), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("likelihood", "law"),
     [
@@ -242,6 +286,7 @@ def test_scipys_densities(likelihood, law):
         (StudentT, "scale"),
         (lambda value: StudentT(1.0, value), "degrees_of_freedom"),
         (Poisson, "rate"),
+        (lambda value: PoissonLogNormal(1.0, value), "variance"),
     ],
 )
 def test_hyperparameters_are_positive_numbers(make, name, bad):

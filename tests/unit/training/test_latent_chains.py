@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
-from vastgp.likelihoods import MultinomialProbit
+from vastgp.likelihoods import MultinomialProbit, PoissonLogNormal
 from vastgp.objectives.kernel_weight_prior import KernelPrior
 from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import (
@@ -34,7 +35,7 @@ from vastgp.training.latent_chains import (
     draw_latent_hyperparameters,
     with_targets,
 )
-from vastgp.training.latent_values import Largest, Signs
+from vastgp.training.latent_values import Counts, Largest, Signs
 
 
 def _priors(data, inputs):
@@ -62,12 +63,14 @@ def test_coordinates_are_drawn_from_the_posterior_of_each_function(kind):
         data = prepare(SufficientStatistics.of(phi, z[0]))
         prior = _priors(data, rng.normal(size=(m, 2)))[kind]
         theta = 0.4 * rng.normal(size=prior.size) + np.log(0.5)
-        theta[0] = 0.0
+        noise = float(np.exp(theta[0]))
         U = phi @ np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
         q = jnp.asarray(z @ U)
         on_data = prior.on_data(data, jnp.asarray(theta))
         keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), 40_000)
-        b = np.asarray(jax.jit(jax.vmap(lambda key: draw_coordinates(on_data, q, key)))(keys))
+        b = np.asarray(
+            jax.jit(jax.vmap(lambda key: draw_coordinates(on_data, q, noise, key)))(keys)
+        )
         both = with_targets(data, q, jnp.asarray(np.sum(z**2, axis=1)))
     mean, covariance = prior.weights(both, theta)
     assert mean.shape == (2, m)
@@ -178,6 +181,42 @@ def test_hyperparameters_of_three_classes_agree_with_quadrature():
     assert draws.std() == pytest.approx(exact[1], rel=0.08)
 
 
+def test_hyperparameters_of_counts_agree_with_quadrature():
+    rows, scaling, basis, data = _labelled(6, classes=3)
+    rows.y = np.array([0.0, 4.0, 1.0, 9.0, 2.0, 0.0])
+    prior, rate = ScalePrior.make(0.2), 2.0
+    log_noise, log_g = np.linspace(-5.0, 3.0, 15), np.linspace(-6.0, 6.0, 15)
+    normals = np.random.default_rng(0).normal(size=(basis.num_basis, 2000))
+    with precision("float64"):
+        inputs = jnp.asarray(scaling.transform_X(rows.take(np.arange(6))[0]))
+        phi = np.asarray(feature_matrix(basis, inputs))
+
+        @jax.jit
+        def log_joint(theta):
+            likelihood = PoissonLogNormal(rate, jnp.exp(theta[0]))
+            logs = likelihood.log_prob(rows.y[:, None], jnp.exp(0.5 * theta[1]) * (phi @ normals))
+            return logsumexp(jnp.sum(logs, axis=0)) + prior.log_hyper_prior(theta)
+
+        logs = [[float(log_joint(jnp.array([a, b]))) for b in log_g] for a in log_noise]
+    weights = np.exp(np.array(logs) - np.max(logs))
+    latent = LatentRows(rows, scaling, basis, data, "float64")
+    chains = draw_latent_hyperparameters(
+        prior,
+        data,
+        latent,
+        Counts(rate),
+        ChainPlan("nuts", 4, 500, 5000, 1),
+        rows_per_step=4,
+        seed=0,
+    )
+    assert np.max(chains.r_hat) < 1.01
+    for number, (values, of) in enumerate(((log_noise, weights.sum(1)), (log_g, weights.sum(0)))):
+        mean, deviation = _mean_and_deviation(values, of)
+        draws = chains.theta[..., number].ravel()
+        assert abs(draws.mean() - mean) < 4.0 * deviation / chains.ess[number] ** 0.5 + 0.02
+        assert draws.std() == pytest.approx(deviation, rel=0.08)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("kind", [OrthogonalPrior, DiagonalPrior])
@@ -190,7 +229,7 @@ def test_sums_follow_the_latent_values(kind, kept, classes, monkeypatch):
     count = data.rank if kind is OrthogonalPrior else data.num_basis
     with precision("float64"):
         runner = latent_chains._LatentRunner(
-            latent_chains.LatentPosterior(kind.make(count, 1.0), data),
+            latent_chains.LatentPosterior(kind.make(count, 1.0), data, learns_noise=False),
             np.zeros((2, count)), np.ones(count), ChainPlan("mala", 2, 100, 100, 1), 0, latent,
             labels, 7,
         )  # fmt: skip
@@ -203,8 +242,8 @@ def test_sums_follow_the_latent_values(kind, kept, classes, monkeypatch):
     np.testing.assert_allclose(q, runner.z @ U, atol=1e-9)
     np.testing.assert_allclose(square, np.sum(runner.z**2, axis=2), rtol=1e-12)
     if classes == 2:
-        assert np.all(np.sign(runner.z[:, 0]) == latent.labels)
+        assert np.all(np.sign(runner.z[:, 0]) == latent.y)
     else:
-        assert np.all(np.argmax(runner.z, axis=1) == latent.labels)
+        assert np.all(np.argmax(runner.z, axis=1) == latent.y)
     # 3 chunks of steps of 7 rows are eight sweeps and more: every value was renewed
     assert 3 * CHUNK * 7 > 8 * 60 and np.all(runner.z != before)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ks_2samp, kstest, truncnorm
 
 from vastgp._precision import precision
-from vastgp.training.latent_values import Largest, Signs, opposite_normal, signed_normal
+from vastgp.training.latent_values import Counts, Largest, Signs, opposite_normal, signed_normal
 
 
 def _key(number=0):
@@ -63,9 +63,9 @@ def test_steps_of_several_classes_leave_the_law_as_it_is(f, move):
         found = jnp.asarray(z)
         for number in range(2):
             if move == "renewed":
-                found = latent.renewed(_key(number), functions, found, labels)
+                found = latent.renewed(_key(number), functions, found, labels, 1.0)
             else:
-                found = latent.opposite(functions, found, labels)
+                found = latent.opposite(_key(number), functions, found, labels, 1.0)
     found = np.asarray(found)
     assert np.all(np.argmax(found, axis=0) == 0) and np.mean(found == z) < 0.01
     for number in range(3):
@@ -74,6 +74,31 @@ def test_steps_of_several_classes_leave_the_law_as_it_is(f, move):
     leads = [np.diff(np.sort(values, axis=0)[-2:], axis=0)[0] for values in (found, z)]
     assert ks_2samp(*leads).pvalue > 1e-3
     np.testing.assert_allclose(np.corrcoef(found), np.corrcoef(z), atol=0.06)
+
+
+@pytest.mark.parametrize(("y", "f", "noise"), [(0, 1.0, 0.5), (3, -1.0, 0.02), (500, 6.0, 2.0)])
+@pytest.mark.parametrize("move", ["renewed", "opposite"])
+def test_steps_of_counts_leave_the_law_as_it_is(y, f, noise, move):
+    # p(z | f, y) by its distribution function on a fine grid
+    grid = np.linspace(f - 9.0 * noise**0.5 - 8.0, f + 9.0 * noise**0.5, 200_001)
+    logs = y * grid - 2.0 * np.exp(grid) - 0.5 * (grid - f) ** 2 / noise
+    below = np.cumsum(np.exp(logs - logs.max()))
+    below /= below[-1]
+    z = np.interp(np.random.default_rng(0).uniform(size=20_000), below, grid)[None]
+    latent = Counts(2.0)
+    with precision("float64"):
+        given = jnp.full(z.shape, f), jnp.asarray(z), jnp.full(z.shape[1], float(y)), noise
+        found = np.asarray(getattr(latent, move)(_key(), *given))
+    assert kstest(found[0], lambda value: np.interp(value, grid, below)).pvalue > 1e-3
+    # most proposals are taken, and the opposite ones lie on the other side
+    assert np.mean(found != z) > 0.75
+    if move == "opposite":
+        assert np.corrcoef(found, z)[0, 1] < -0.5
+
+
+def test_first_values_of_counts_are_their_logarithms():
+    z = Counts(2.0).first(np.array([0.0, 9.5]))
+    np.testing.assert_allclose(z, np.log([[0.25, 5.0]]))
 
 
 @pytest.mark.parametrize("latent", [Signs(), Largest(4)])

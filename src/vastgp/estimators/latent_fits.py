@@ -1,0 +1,68 @@
+"""Observations other than targets with Gaussian noise in a fixed basis: chains with latent values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp._precision import precision
+from vastgp.data import Rows
+from vastgp.estimators.arguments import check_positive
+from vastgp.estimators.base import Fit
+from vastgp.estimators.first_hyperparameters import start_rows
+from vastgp.estimators.fixed_basis import FixedBasis
+from vastgp.estimators.reweighted_fits import Features
+from vastgp.estimators.statistics import gather_with_progress
+from vastgp.likelihoods import Likelihood
+from vastgp.objectives.reweighted_evidence import prepare
+from vastgp.objectives.sufficient_statistics import SufficientStatistics
+from vastgp.training.dual_start import DualStart, start_from_dual_evidence
+from vastgp.training.hyperparameter_chains import HyperPosterior
+from vastgp.training.latent_chains import LatentRows, draw_latent_hyperparameters
+from vastgp.training.latent_values import LatentModel
+from vastgp.training.progress import Progress
+
+# Rows whose latent values a step renews: as many as cost about what the step of the hyperparameters does.
+ROWS_PER_STEP = 500
+
+
+class LatentFits(FixedBasis):
+    """Fits by chains over hyperparameters and latent values, section 5.3.5 of the thesis."""
+
+    # constructor argument
+    rows_per_step: Any
+
+    def _check_rows_per_step(self) -> None:
+        check_positive("rows_per_step", self.rows_per_step, integer=True)
+
+    def _latent_start(self, rows: Rows, likelihood: Likelihood) -> DualStart:
+        """Return the hyperparameters of highest evidence bound of some rows."""
+        X, y = start_rows(self, rows, self._seed)
+        return start_from_dual_evidence(
+            self._wanted_kernel(), likelihood, X, y, max_rows=self.start_rows, seed=self._seed,
+            noise_floor=self.noise_floor, max_seconds=self._seconds_left(self.max_seconds),
+        )  # fmt: skip
+
+    def _fit_latent(
+        self, rows: Rows, features: Features, latent: LatentModel, likelihood: Likelihood
+    ) -> tuple[Fit, SufficientStatistics]:
+        """Draw hyperparameters and latent values; return the fit and the sums over the rows."""
+        self._features = features
+        statistics = gather_with_progress(self, rows, features.basis)
+        with precision("float64"):
+            data = prepare(statistics)
+        prior = self._make_prior(features, data)
+        self._target = HyperPosterior(prior, data)
+        values = LatentRows(rows, self.standardizer_, features.basis, data, self.dtype)
+        with Progress("chains", bool(self.verbose)) as progress:
+            chains = draw_latent_hyperparameters(
+                prior, data, values, latent, self._plan(), rows_per_step=int(self.rows_per_step), seed=self._seed,
+                max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
+            )  # fmt: skip
+        mixed = self._use(chains, np.zeros(statistics.num_basis))
+        kernel = self._kernel_of(self._predictor.theta)
+        fit = Fit(
+            kernel, likelihood, self._inference_data(), chains.num_steps, mixed, chains.reason, chains.history
+        )  # fmt: skip
+        return fit, statistics

@@ -1,0 +1,121 @@
+"""Counts whose rates vary by more than the function, by every way of fitting that has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm, poisson
+
+import vastgp
+from vastgp import QSGPRegressor, ReweightedBasisRegressor, SWSGPRegressor, TSVGPRegressor
+from vastgp.likelihoods import PoissonLogNormal
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+SPREAD = 0.3
+
+
+def counts(n, seed, level=30.0):
+    """Counts around a smooth rate, each with a factor of its own; and the logarithm of the smooth rate."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 10.0, (n, 1))
+    log_rate = np.log(level) + 1.2 * np.sin(X[:, 0])
+    return X, rng.poisson(np.exp(log_rate + SPREAD * rng.normal(size=n))).astype(float), log_rate
+
+
+def best(y, log_rate):
+    """The negative log predictive density of who knows the law."""
+    eps = np.linspace(-8.0, 8.0, 801)
+    each = poisson.pmf(y[:, None], np.exp(log_rate[:, None] + SPREAD * eps))
+    return -np.log(each @ norm.pdf(eps) * (eps[1] - eps[0])).mean()
+
+
+NAME = {"likelihood": "poisson-log-normal"}
+CHAINS = {"inference": "type-i", "sampler": "mala", "basis": "interpolation", "prior": "orthogonal"}
+MODELS = {
+    "block": lambda: QSGPRegressor("rbf", 400, num_samples=64, **NAME),
+    "sites": lambda: TSVGPRegressor("rbf", 25, **NAME),
+    "sparse": lambda: SWSGPRegressor("rbf", 40, 10, **NAME),
+    "chains": lambda: ReweightedBasisRegressor("rbf", 30, num_steps=5000, **NAME, **CHAINS),
+}
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def fitted(request):
+    X, y, _ = counts(400, 0)
+    return MODELS[request.param]().fit(X, y)
+
+
+def test_scatter_is_told_from_the_function(fitted):
+    X, y, log_rate = counts(2000, 1)
+    likelihood = fitted.likelihood_
+    assert isinstance(likelihood, PoissonLogNormal)
+    assert float(likelihood.variance) == pytest.approx(SPREAD**2, rel=0.3)
+    mean, std = fitted.predict(X, return_std=True)
+    expected = np.exp(log_rate + 0.5 * SPREAD**2)
+    assert np.sqrt(np.mean((mean / expected - 1.0) ** 2)) < 0.12
+    assert np.mean((y - mean) ** 2 / std**2) == pytest.approx(1.0, abs=0.15)
+    assert -fitted.log_predictive_density(X, y).mean() < best(y, log_rate) + 0.03
+    # of the function alone
+    latent, latent_std = fitted.predict(X, return_std="latent")
+    np.testing.assert_array_equal(latent, mean)
+    assert np.all(latent_std < 0.3)
+    if not isinstance(
+        fitted, SWSGPRegressor
+    ):  # its inducing values are independent, and too sure together
+        assert np.mean(latent_std) > 0.01
+
+
+def test_models_of_counts_come_back_from_a_file(fitted, tmp_path):
+    X, y, _ = counts(50, 2)
+    fitted.save(tmp_path / "model.vastgp")
+    again = vastgp.load(tmp_path / "model.vastgp")
+    assert repr(again.likelihood_) == repr(fitted.likelihood_)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(
+        again.log_predictive_density(X, y), fitted.log_predictive_density(X, y)
+    )
+    np.testing.assert_array_equal(
+        again.sample_y(X[:5], 4, random_state=1), fitted.sample_y(X[:5], 4, random_state=1)
+    )
+
+
+def test_a_poisson_law_takes_scatter_for_a_function():
+    X, y, _ = counts(400, 0)
+    new, seen, _ = counts(1000, 1)
+    with_scatter, without = (
+        TSVGPRegressor("rbf", 25, likelihood=name)
+        .fit(X, y)
+        .log_predictive_density(new, seen)
+        .mean()
+        for name in ("poisson-log-normal", "poisson")
+    )
+    assert with_scatter > without + 0.5
+
+
+def test_draws_of_the_spread_are_around_it():
+    X, y, _ = counts(400, 0)
+    model = MODELS["chains"]().fit(X, y)
+    draws = np.exp(model.draws_["theta"][..., 0])
+    assert abs(draws.mean() - SPREAD**2) < 4.0 * draws.std()
+    assert draws.std() < 0.02 and model.weights_.shape == (30,)
+    assert "noise_variance" in model.posterior_.posterior
+
+
+def test_what_chains_cannot_do_is_named():
+    X, y, _ = counts(60, 0)
+    with pytest.raises(
+        ValueError, match=r"likelihood='poisson-log-normal' and inference='type-ii'"
+    ):
+        ReweightedBasisRegressor("rbf", 10, **NAME).fit(X, y)
+    with pytest.raises(ValueError, match=r"likelihood must be one of .*received 'poisson'"):
+        ReweightedBasisRegressor("rbf", 10, likelihood="poisson").fit(X, y)
+    with pytest.raises(ValueError, match="prior_mean is of likelihood='gaussian'"):
+        ReweightedBasisRegressor("rbf", 10, prior_mean=np.zeros(10), **NAME, **CHAINS).fit(X, y)
+    with pytest.raises(ValueError, match=r"counts 0, 1, 2, .*the first -1.0"):
+        ReweightedBasisRegressor("rbf", 10, **NAME, **CHAINS).fit(X, np.where(y == y[0], -1.0, y))
+    short = {"num_warmup": 50, "num_steps": 50, "num_chains": 2}
+    model = ReweightedBasisRegressor("rbf", 10, **short, **NAME, **CHAINS).fit(X, y)
+    for add in (lambda: model.partial_fit(X, y), lambda: model.update(model.statistics_)):
+        with pytest.raises(ValueError, match="sums over the rows do not tell of counts"):
+            add()
