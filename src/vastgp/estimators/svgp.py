@@ -44,8 +44,8 @@ class SVGPRegressor(SparseRegressor, _Moments):
         Number m of inducing points, at most the number of rows. None: 512, or one for each row where there are fewer.
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together, as in `QSGPRegressor`.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson", "poisson-log-normal", "heteroskedastic"} or Likelihood
-        As in `QSGPRegressor`. ``"heteroskedastic"`` is Gaussian noise whose variance is a function of the inputs,
+    likelihood : str or Likelihood, default "gaussian"
+        Those of `QSGPRegressor`, and ``"heteroskedastic"``: Gaussian noise whose variance is a function of the inputs,
         learned beside the mean with the same kernel and inducing points.
     inducing : {"kmeans", "greedy", "random"} or array of shape (m, d), default "kmeans"
         Where inducing points start: centres of k-means (k-means++), rows of largest remaining variance (pivoted

@@ -78,7 +78,7 @@ class MultinomialProbit(Likelihood):
         return logsumexp(logs, axis=-1) + jnp.log(z[1] - z[0])
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the probability of each class, (C, *s), for independent normal functions: they sum to one."""
+        """Return the probability of each class, ``(C, *s)``, for independent normal functions: they sum to one."""
         mean, std = _with_noise(mean, latent_variance)
         low = jnp.max(mean - _DEVIATIONS * std, axis=0)
         high = jnp.max(mean + _DEVIATIONS * std, axis=0)

@@ -133,7 +133,7 @@ class Softmax(Likelihood):
         return _take(jnp.log(jnp.maximum(probability, _SMALLEST)), y)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the probability of each class, (C, *s): they sum to one."""
+        """Return the probability of each class, ``(C, *s)``: they sum to one."""
         return _averages(self.points, *_moments(mean, latent_variance))[0]
 
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
