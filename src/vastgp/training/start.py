@@ -47,6 +47,8 @@ _LOOSE_TOL = 1e-3
 _LEAST_RATE = 100
 # Standard deviation of the logarithms of the lengthscales around their mean, where the target is not a number.
 _SPREAD = 0.5
+# Evidences that differ by fewer nats say the same of the hyperparameters.
+_SAME = 3.0
 _FAMILIES = ("rbf", "matern52", "matern32")
 
 Params = tuple[Kernel, Likelihood]
@@ -174,6 +176,9 @@ def _refine_best(
     Fits are compared at the amplitude and noise that are best for all rows. As they come from a part, a fit with the
     better lengthscales can look worse than one that calls everything noise (protein: 280 nats, then 30 better), and
     the way from there is long: 20 steps of L-BFGS gained less than this search of one dimension.
+
+    Another evidence that agrees with the exact one there has nothing to add, at twenty times the time of an evaluation
+    (2000 rows, 10,000 random features).
     """
     exact = ExactEvidence(X, y)
     alone = len(fits) == 1
@@ -185,7 +190,10 @@ def _refine_best(
         rate = resolving_rate(kernel, float(likelihood.noise_variance), X)
         evidence = make_evidence(X, y, rate) or exact
         if evidence is not exact:
-            best = _highest(evidence, fits, noise_floor)
+            if abs(evidence(kernel, float(likelihood.noise_variance)) - best.value) < _SAME:
+                evidence = exact
+            else:
+                best = _highest(evidence, fits, noise_floor)
     if alone and evidence is exact:
         return best
     left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)

@@ -186,6 +186,28 @@ def test_parts_are_compared_and_refined_on_all_rows(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("away", "refined"), [(0.5, False), (50.0, True)])
+def test_an_evidence_of_the_model_refines_where_it_differs_from_the_exact_one(away, refined):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(150, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=150)
+    asked = []
+
+    class Shifted(ExactEvidence):
+        """The exact evidence less so many nats."""
+
+        def solve(self, kernel, noise_variance):
+            asked.append(kernel)
+            value, *rest = super().solve(kernel, noise_variance)
+            return value - away, *rest
+
+    found = start_from_exact_gp(RBF(1.0), X, y, evidence=lambda X, y, rate: Shifted(X, y))
+    alone = start_from_exact_gp(RBF(1.0), X, y)
+    assert (len(asked) > 1) == refined
+    assert found.log_evidence == pytest.approx(alone.log_evidence - away * refined, abs=0.2)
+    np.testing.assert_allclose(found.kernel.lengthscales, alone.kernel.lengthscales, rtol=0.1)
+
+
 def test_fits_are_compared_at_the_amplitude_and_noise_that_suit_all_rows():
     """Right lengthscales with far too little noise lose against calling everything noise, until both are rescaled."""
     X, y = draw(Matern32([0.8, 2.5], 1.4), 0.3, 200, 2, seed=5)
