@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+from jax.scipy.special import logsumexp
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
 from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.quadrature import nodes_over, together
 
 # Nodes for minibatches.
 _ROUGH_POINTS = 24
@@ -49,6 +52,15 @@ class PoissonLogNormal(Likelihood):
         """Return ``log p(y | f)``, elementwise."""
         return self._poisson().log_density(y, f, self.variance)
 
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``E[log p(y | f)]`` for ``f ~ N(mean, variance)``, elementwise."""
+        return _expected(self, *together(y, mean, variance))
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return ``alpha = E[d log p / df]`` and ``beta = -E[d^2 log p / df^2]``."""
+        found = _averages(self, *together(y, mean, variance))
+        return found.slope, -found.bend
+
     def feature(self, y: Any) -> tuple[Any, Any]:
         """Return where `Poisson` has it, and its width with that of ``eps``."""
         centre, width = self._poisson().feature(y)
@@ -83,3 +95,55 @@ class PoissonLogNormal(Likelihood):
             Naming ``y``, how many entries are wrong and the first of them.
         """
         self._poisson().check_targets(y)
+
+
+class _Averages(NamedTuple):
+    """Averages over ``f`` of ``log p``, its first two derivatives by ``f``, and its derivative by ``variance``."""
+
+    value: Any
+    slope: Any
+    bend: Any
+    by_variance: Any
+
+
+def _averages(likelihood: PoissonLogNormal, y: Any, mean: Any, variance: Any) -> _Averages:
+    """Return averages over a normal ``f``, one node after another: memory is that of one average over ``eps``.
+
+    With expectations over ``eps`` given ``y`` and the count ``c = rate e^(f + eps)``,
+
+        d log p / df = E[y - c],    d^2 log p / df^2 = Var[y - c] - E[c],
+        d log p / d variance = 1/2 (d^2 log p / df^2 + (d log p / df)^2).
+    """
+    poisson = Poisson(likelihood.rate, likelihood.points)
+    nodes, weights = nodes_over(likelihood, y, mean, variance)
+
+    def add(totals: _Averages, node: tuple[Any, Any]) -> tuple[_Averages, None]:
+        f, weight = node
+        logs, inner = poisson.log_parts(y, f, likelihood.variance)
+        value = logsumexp(logs, axis=-1)
+        share = jnp.exp(logs - value[..., None])
+        count = poisson.rate * jnp.exp(inner)
+        surplus = y[..., None] - count
+        slope = jnp.sum(share * surplus, axis=-1)
+        spread = jnp.sum(share * (surplus - slope[..., None]) ** 2, axis=-1)
+        bend = spread - jnp.sum(share * count, axis=-1)
+        parts = _Averages(value, slope, bend, 0.5 * (bend + slope**2))
+        return jax.tree.map(lambda total, part: total + weight * part, totals, parts), None
+
+    nothing = _Averages(*(jnp.zeros_like(mean) for _ in range(4)))
+    return jax.lax.scan(add, nothing, (jnp.moveaxis(nodes, -1, 0), jnp.moveaxis(weights, -1, 0)))[0]
+
+
+@jax.custom_jvp
+def _expected(likelihood: PoissonLogNormal, y: Any, mean: Any, variance: Any) -> Any:
+    return _averages(likelihood, y, mean, variance).value
+
+
+@_expected.defjvp
+def _expected_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    # Bonnet (1964) and Price (1958) by the moments; log rate and f are one by the other
+    likelihood, _, mean_change, variance_change = tangents
+    found = _averages(*primals)
+    change = found.slope * (mean_change + likelihood.rate / primals[0].rate)
+    change = change + 0.5 * found.bend * variance_change + found.by_variance * likelihood.variance
+    return found.value, change

@@ -105,6 +105,12 @@ def _rule(what: tuple[str, int], likelihood: Any, y: Values, mean: Values, varia
     g: Callable[[Array], Array] = lambda f: getattr(likelihood, function)(y[..., None], f)  # noqa: E731
     for _ in range(order):
         g = partial(_derivative, g)
+    f, weights = nodes_over(likelihood, y, mean, variance)
+    return jnp.sum(weights * g(f), axis=-1)
+
+
+def nodes_over(likelihood: Any, y: Values, mean: Values, variance: Values) -> tuple[Nodes, Nodes]:
+    """Return values of ``f ~ N(mean, variance)``, closest where ``log p`` bends, and weights that sum to one."""
     std = floored_std(variance)
     centre, width = likelihood.feature(y)
     # any nodes give the same average: nothing is to be learnt from moving them
@@ -113,7 +119,7 @@ def _rule(what: tuple[str, int], likelihood: Any, y: Values, mean: Values, varia
     end = jnp.full_like(mean, _REACH)
     z, spacing = spread(centre, width, -end, end, likelihood.points)
     weights = jax.nn.softmax(spacing - 0.5 * z**2, axis=-1)
-    return jnp.sum(weights * g(mean[..., None] + std[..., None] * z), axis=-1)
+    return mean[..., None] + std[..., None] * z, weights
 
 
 def _derivative(g: Callable[[Array], Array], f: Array) -> Array:

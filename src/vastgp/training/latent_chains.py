@@ -147,7 +147,9 @@ class _LatentRunner(Runner):
         rows_per_step: int,
     ) -> None:
         super().__init__(target, starts, scale, plan, seed)
-        self.rows, self.rows_per_step, self.latent = rows, min(rows_per_step, rows.n), latent
+        self.rows, self.rows_per_step = rows, min(rows_per_step, rows.n)
+        # an array is no constant of the compiled program
+        self.latent = jax.tree.map(jnp.asarray, latent)
         z = latent.first(rows.y)
         first = z, rows.projected(z), np.sum(z**2, axis=1)
         self.z, *sums = (np.repeat(part[None], len(starts), axis=0) for part in first)
