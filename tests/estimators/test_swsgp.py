@@ -231,3 +231,19 @@ def test_steps_that_lose_all_numbers_say_what_to_do(data):
     model = SWSGPRegressor("rbf", 50, 10, solver="stochastic", learning_rate=1e30, max_iter=100)
     with pytest.raises(FloatingPointError, match="Lower learning_rate"):
         model.fit(*data)
+
+
+def test_steps_that_inducing_inputs_close_together_hold_back_are_warned_of():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (400, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
+    dense = {"num_inducing": 30, "num_neighbors": 8, "solver": "stochastic", "max_iter": 1000}
+    with pytest.warns(ConvergenceWarning, match=r"below that of noise alone; .*solver='sparse'"):
+        model = SWSGPRegressor("rbf", **dense).fit(X, y)
+    assert not model.converged_ and model.score(X, y) < 0.5
+    # with room between them the same steps arrive
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        other = SWSGPRegressor("rbf", **(dense | {"num_inducing": 10, "max_iter": 4000})).fit(X, y)
+    assert not any("noise alone" in str(one.message) for one in caught)
+    assert other.score(X, y) > 0.9

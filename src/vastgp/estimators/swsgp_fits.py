@@ -20,7 +20,7 @@ from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.qsgp_inducing import check_inputs
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.posteriors.swsgp import SwsgpPosterior
 from vastgp.training.inducing_points import METHODS, select_inducing
 from vastgp.training.swsgp import SwsgpFit, fit_swsgp
@@ -171,7 +171,8 @@ class SwsgpFits(BaseGP):
         if found is not None:
             found = self._solve(rows, fit.kernel, fit.likelihood, Z, options)
             fit = replace(fit, mean=found.mean, spread=found.variances)
-        return self._of(fit, options)
+        stuck = found is None and _explains_nothing(fit, options, rows.n)
+        return self._of(fit, options, stuck)
 
     def _options(self, neighbors: int) -> SwsgpOptions:
         return SwsgpOptions(
@@ -294,7 +295,7 @@ class SwsgpFits(BaseGP):
             count = len(X)
         return _distinct(select_inducing(str(method), kernel, X, count, seed))
 
-    def _of(self, fit: SwsgpFit, options: SwsgpOptions) -> Fit:
+    def _of(self, fit: SwsgpFit, options: SwsgpOptions, stuck: bool) -> Fit:
         self.solver_ = "stochastic"
         posterior = self._posterior(fit.kernel, fit.Z, fit.mean, fit.spread, options, self.dtype)
         loop, history = fit.loop, fit.loop.history
@@ -306,14 +307,16 @@ class SwsgpFits(BaseGP):
             "stale": float(fit.stale),
         }
         self._set_inputs(fit.Z)
-        self._warn_unless_converged(
-            loop.converged,
-            loop.reason,
-            "the bound may still grow, see history_. Give more time (max_seconds, max_iter), or a larger tol.",
-        )
-        return Fit(
-            fit.kernel, fit.likelihood, posterior, loop.num_iter, loop.converged, loop.reason, history
-        )  # fmt: skip
+        converged, reason = loop.converged and not stuck, loop.reason
+        advice = "the bound may still grow, see history_. Give more time (max_seconds, max_iter), or a larger tol."
+        if stuck:
+            reason = "the bound ended below that of noise alone"
+            advice = (
+                "inducing inputs much closer than a lengthscale hold each other, and single steps do not move them. "
+                "Take solver='sparse' where it applies, fewer inducing inputs, or more steps (max_iter)."
+            )
+        self._warn_unless_converged(converged, reason, advice)
+        return Fit(fit.kernel, fit.likelihood, posterior, loop.num_iter, converged, reason, history)
 
     def _set_inputs(self, Z: np.ndarray) -> None:
         """Set the inducing inputs in the units of the inputs."""
@@ -337,3 +340,15 @@ def _distinct(X: np.ndarray) -> np.ndarray:
     """Return the rows that differ, in their order."""
     _, first = np.unique(X, axis=0, return_index=True)
     return X[np.sort(first)]
+
+
+def _explains_nothing(fit: SwsgpFit, options: SwsgpOptions, n: int) -> bool:
+    """Whether the bound is below the evidence of a standardised target as noise alone, by more than it scatters.
+
+    Known of Gaussian noise, and of the ordered prior, whose objective is a bound of the evidence.
+    """
+    if options.prior != "ordered" or not isinstance(fit.likelihood, Gaussian):
+        return False
+    history = fit.loop.history
+    noise_alone = -0.5 * n * (np.log(2.0 * np.pi) + 1.0)
+    return bool(history.last("objective") + 3.0 * history.last("objective_se") < noise_alone)
