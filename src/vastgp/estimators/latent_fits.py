@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_positive
 from vastgp.estimators.base import Fit
-from vastgp.estimators.first_hyperparameters import start_rows
+from vastgp.estimators.first_hyperparameters import first_counts, start_rows
 from vastgp.estimators.fixed_basis import FixedBasis
 from vastgp.estimators.reweighted_fits import Features
 from vastgp.estimators.statistics import gather_with_progress
 from vastgp.likelihoods import Likelihood
-from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.training.dual_start import DualStart, start_from_dual_evidence
-from vastgp.training.hyperparameter_chains import HyperPosterior
 from vastgp.training.latent_chains import LatentRows, draw_latent_hyperparameters
 from vastgp.training.latent_values import LatentModel
 from vastgp.training.progress import Progress
@@ -40,7 +37,7 @@ class LatentFits(FixedBasis):
         """Return the hyperparameters of highest evidence bound of some rows."""
         X, y = start_rows(self, rows, self._seed)
         return start_from_dual_evidence(
-            self._wanted_kernel(), likelihood, X, y, max_rows=self.start_rows, seed=self._seed,
+            self._wanted_kernel(), first_counts(likelihood, y), X, y, max_rows=self.start_rows, seed=self._seed,
             noise_floor=self.noise_floor, max_seconds=self._seconds_left(self.max_seconds),
         )  # fmt: skip
 
@@ -48,17 +45,13 @@ class LatentFits(FixedBasis):
         self, rows: Rows, features: Features, latent: LatentModel, likelihood: Likelihood
     ) -> tuple[Fit, SufficientStatistics]:
         """Draw hyperparameters and latent values; return the fit and the sums over the rows."""
-        self._features = features
         statistics = gather_with_progress(self, rows, features.basis)
-        with precision("float64"):
-            data = prepare(statistics)
-        prior = self._make_prior(features, data)
-        self._target = HyperPosterior(prior, data)
-        values = LatentRows(rows, self.standardizer_, features.basis, data, self.dtype)
+        target = self._aim(features, statistics)
+        values = LatentRows(rows, self.standardizer_, features.basis, target.data, self.dtype)
         with Progress("chains", bool(self.verbose)) as progress:
             chains = draw_latent_hyperparameters(
-                prior, data, values, latent, self._plan(), rows_per_step=int(self.rows_per_step), seed=self._seed,
-                max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
+                target.prior, target.data, values, latent, self._plan(), rows_per_step=int(self.rows_per_step),
+                seed=self._seed, max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
             )  # fmt: skip
         mixed = self._use(chains, np.zeros(statistics.num_basis))
         kernel = self._kernel_of(self._predictor.theta)

@@ -8,15 +8,8 @@ import numpy as np
 
 from vastgp.bases.draws import KINDS
 from vastgp.estimators.arguments import check_choice, check_flag, check_positive
-from vastgp.likelihoods import (
-    Bernoulli,
-    HeteroskedasticGaussian,
-    Likelihood,
-    MultinomialProbit,
-    OneVsRest,
-    Softmax,
-    from_name,
-)
+from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, from_name
+from vastgp.likelihoods.several_classes import SeveralClasses
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson", "poisson-log-normal")
 
@@ -73,7 +66,7 @@ def check_likelihood(model: Any) -> Likelihood:
         chosen = from_name(chosen)
     several = getattr(model, "several_functions", False)
     known = (*REGRESSION, HeteroskedasticGaussian.name) if several else REGRESSION
-    of_classes = isinstance(chosen, (Bernoulli, Softmax, MultinomialProbit, OneVsRest))
+    of_classes = isinstance(chosen, (Bernoulli, SeveralClasses))
     if not isinstance(chosen, Likelihood) or of_classes or (chosen.num_latent > 1 and not several):
         raise ValueError(
             f"likelihood must be one of {known}, or a vastgp.likelihoods object of one of these; received "

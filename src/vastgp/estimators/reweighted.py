@@ -10,7 +10,7 @@ import numpy as np
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, seed_from
 from vastgp.estimators.base import Fit
-from vastgp.estimators.first_hyperparameters import check_all_targets, first_counts, start_rows
+from vastgp.estimators.first_hyperparameters import check_all_targets
 from vastgp.estimators.latent_fits import ROWS_PER_STEP, LatentFits
 from vastgp.estimators.reweighted_base import BaseReweightedRegressor
 from vastgp.estimators.reweighted_fits import Features
@@ -179,8 +179,7 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
         if not self._counts:
             return super()._fit_rows(rows)
         self._seed = seed_from(self.random_state)
-        _, y = start_rows(self, rows, self._seed)
-        start = self._latent_start(rows, first_counts(PoissonLogNormal(), y))
+        start = self._latent_start(rows, PoissonLogNormal())
         first = start.likelihood
         assert isinstance(first, PoissonLogNormal)
         # the variance's hyper-prior has its mode where the bound is highest

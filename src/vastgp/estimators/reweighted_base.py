@@ -21,7 +21,6 @@ from vastgp.estimators.regressor import BaseGPRegressor, _targets
 from vastgp.estimators.reweighted_fits import Features, ReweightedFits
 from vastgp.estimators.statistics import gather_with_progress
 from vastgp.likelihoods import Gaussian
-from vastgp.objectives.reweighted_evidence import prepare
 from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.posteriors.weight_mixture import WeightMixture
 from vastgp.training.history import History
@@ -72,13 +71,10 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
     def _infer(self, features: Features, statistics: SufficientStatistics) -> Fit:
         """Infer hyperparameters from statistics alone, and remember what new rows will need."""
         mean = self._prior_mean(statistics.num_basis)
-        with precision("float64"):
-            data = prepare(statistics, mean)
-        prior = self._make_prior(features, data)
-        target = HyperPosterior(prior, data)
-        start = prior.start()
+        target = self._aim(features, statistics, mean)
+        start = target.prior.start()
         start[0] = np.log(features.noise_variance)
-        self.statistics_, self._features, self._target = statistics, features, target
+        self.statistics_ = statistics
         if self.inference == "type-i":
             return self._draw(target, start, mean)
         found = maximise_hyperparameters(
@@ -97,7 +93,9 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         if len(found.history) == 0:  # the start was the optimum
             found.history.append(1, 0.0, {"objective": found.value})
         self.log_evidence_ = found.value - statistics.num_rows * float(np.log(statistics.y_scale))
-        posterior = WeightMixture(features.basis, prior, data, found.params[None], mean)
+        posterior = WeightMixture(
+            features.basis, target.prior, target.data, found.params[None], mean
+        )
         self._predictor = posterior
         return self._as_fit(
             posterior, posterior, max(found.num_iter, 1), found.converged, found.message, found.history

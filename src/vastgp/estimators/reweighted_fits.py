@@ -14,6 +14,8 @@ from vastgp.data.archive import above, below
 from vastgp.estimators.arguments import check_choice, check_positive
 from vastgp.estimators.base import BaseGP
 from vastgp.kernels import Kernel, from_spec, to_spec
+from vastgp.objectives.reweighted_evidence import prepare
+from vastgp.objectives.sufficient_statistics import SufficientStatistics
 from vastgp.objectives.weight_priors import WeightPrior
 from vastgp.posteriors.draws import inference_data
 from vastgp.posteriors.latent_mixture import LatentMixture
@@ -83,6 +85,16 @@ class ReweightedFits(BaseGP, abc.ABC):
     def _prior_mean(self, num_basis: int) -> np.ndarray:
         """Return the prior mean of the weights."""
         return np.zeros(num_basis)
+
+    def _aim(
+        self, features: Features, statistics: SufficientStatistics, mean: np.ndarray | None = None
+    ) -> HyperPosterior:
+        """Set and return what is inferred from sums over the rows, the prior mean of the weights being given."""
+        with precision("float64"):
+            data = prepare(statistics, mean)
+        self._features = features
+        self._target = HyperPosterior(self._make_prior(features, data), data)
+        return self._target
 
     def _check_chains(self) -> None:
         check_choice("sampler", self.sampler, SAMPLERS)

@@ -11,7 +11,8 @@ import numpy as np
 from jax.scipy.special import log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
-from vastgp.likelihoods.base import Likelihood, number_of_points
+from vastgp.likelihoods.base import number_of_points
+from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes
 
 # Nodes reach this many standard deviations from where the largest value lies, or a label's own one.
 _DEVIATIONS = 7.0
@@ -20,7 +21,7 @@ _NEWTON_STEPS = 12
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
-class MultinomialProbit(Likelihood):
+class MultinomialProbit(SeveralClasses):
     """Labels ``y`` in {0, ..., C - 1}: the number of the largest ``f_c + eps_c``, ``eps_c ~ N(0, 1)``.
 
         p(y = c | f) = int phi(u - f_c) prod_{k != c} Phi(u - f_k) du,
@@ -40,24 +41,13 @@ class MultinomialProbit(Likelihood):
     """
 
     name: ClassVar[str] = "multinomial-probit"
-    scales_target: ClassVar[bool] = False
     shift_invariant: ClassVar[bool] = True
     num_classes: int = eqx.field(static=True)
     points: int = eqx.field(static=True)
 
     def __init__(self, num_classes: Any = 3, points: Any = 64) -> None:
-        whole = isinstance(num_classes, (int, np.integer)) and not isinstance(num_classes, bool)
-        if not whole or num_classes < 2:
-            raise ValueError(
-                f"num_classes must be an integer of at least 2, received {num_classes!r}."
-            )
-        self.num_classes = int(num_classes)
+        self.num_classes = number_of_classes(num_classes)
         self.points = number_of_points(points)
-
-    @property
-    def num_latent(self) -> int:
-        """Number of latent functions, one for each class."""
-        return self.num_classes
 
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f)``."""
@@ -91,27 +81,9 @@ class MultinomialProbit(Likelihood):
         density = jnp.exp(log_density + jnp.sum(log_below, axis=0))
         return jnp.sum(density, axis=-1) / jnp.sum(density, axis=(0, -1))
 
-    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
-        """Return ``p (1 - p)`` of each predictive probability ``p``."""
-        p = self.predictive_mean(mean, latent_variance)
-        return p * (1.0 - p)
-
     def median(self, mean: Any) -> Any:
         """Return the probabilities at the latent medians."""
         return self.predictive_mean(mean, jnp.zeros(()))
-
-    def check_targets(self, y: Any) -> None:
-        """Refuse anything but the numbers of the classes.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        y = np.asarray(y)
-        numbers = f"class numbers 0 to {self.num_classes - 1}"
-        advice = "Number the classes, as np.unique(y, return_inverse=True) does."
-        self._refuse(y, ~np.isin(y, np.arange(self.num_classes)), numbers, advice)
 
 
 def _with_noise(mean: Any, latent_variance: Any) -> tuple[Array, Array]:

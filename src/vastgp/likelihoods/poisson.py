@@ -85,18 +85,11 @@ class Poisson(Likelihood):
     def _nodes(self, y: Any, mean: Any, std: Any, rate: Any) -> tuple[Any, Any]:
         """Return nodes over all that counts of a standard normal ``u`` given a count, and their log spacing.
 
-        With ``count = rate e^(m + s u)`` the logarithm of the integrand has the slope ``s (y - count) - u``, which is
-        concave and falls: Newton's method from above the mode comes down to it. With the count ``c`` there it falls
-        from the mode by ``c (e^(s t) - 1 - s t) + t^2 / 2``. Nodes are closest at the mode, where its width is
+        With the count ``c`` at the mode the logarithm of the integrand falls from there by
+        ``c (e^(s t) - 1 - s t) + t^2 / 2``. Nodes are closest at the mode, where its width is
         ``1 / sqrt(1 + s^2 c)``: downwards it may have the prior's width, which is far larger.
         """
-        above = jnp.maximum((jnp.log((y + 0.5) / rate) - mean) / std, 0.0)
-
-        def newton(_: Any, u: Any) -> Any:
-            count = rate * jnp.exp(mean + std * u)
-            return u + (std * (y - count) - u) / (1.0 + std**2 * count)
-
-        mode = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, above)
+        mode = mode_of_counts(y, mean, std, rate, _NEWTON_STEPS)
         count = rate * jnp.exp(mean + std * mode)
         width = jax.lax.rsqrt(1.0 + std**2 * count)
         # no nearer than where it has fallen by _FALL: e^x - 1 - x >= x^2 / 2 above 0, and >= -1 - x below
@@ -147,3 +140,18 @@ class Poisson(Likelihood):
             "counts 0, 1, 2, ...",
             "Give unscaled counts; for real numbers choose 'gaussian', 'laplace' or 'student-t'.",
         )
+
+
+def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:
+    """Return the mode of a standard normal ``u`` given a count, whose mean is ``rate e^(mean + std u)``.
+
+    The logarithm of its law has the slope ``s (y - count) - u``, which is concave and falls: Newton's method from above
+    the mode, which lies between 0 and where the mean is the count, comes down to it and never goes past.
+    """
+    above = jnp.maximum((jnp.log((y + 0.5) / rate) - mean) / std, 0.0)
+
+    def newton(_: Any, u: Any) -> Any:
+        count = rate * jnp.exp(mean + std * u)
+        return u + (std * (y - count) - u) / (1.0 + std**2 * count)
+
+    return jax.lax.fori_loop(0, num_steps, newton, above)

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.likelihoods.base import Likelihood, number_of_points
+from vastgp.likelihoods.base import number_of_points
 from vastgp.likelihoods.class_weights import checked_weights, weights_of
 from vastgp.likelihoods.quadrature import floored_std
+from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes
 
 # Nodes over the largest of the disturbed values, half a unit apart where the standard deviations are about 1.
 # Functions of very different variances ask for most: with 0.1 beside 100 a hundredth of the precisions is lost.
@@ -30,7 +31,7 @@ _SMALLEST = 1e-35
 Parts = tuple[Array, Array, Array]
 
 
-class Softmax(Likelihood):
+class Softmax(SeveralClasses):
     """Labels ``y`` in {0, ..., C - 1} with ``p(y = c | f) = exp(f_c) / sum_k exp(f_k)``.
 
     There are C latent functions, independent under prior and approximate posterior. Arrays of latent values or moments
@@ -57,7 +58,6 @@ class Softmax(Likelihood):
     """
 
     name: ClassVar[str] = "softmax"
-    scales_target: ClassVar[bool] = False
     shift_invariant: ClassVar[bool] = True
     num_classes: int = eqx.field(static=True)
     class_weights: tuple[float, ...] | None = eqx.field(static=True)
@@ -66,22 +66,9 @@ class Softmax(Likelihood):
     def __init__(
         self, num_classes: Any = 3, points: Any = 48, *, class_weights: Any = None
     ) -> None:
-        if (
-            isinstance(num_classes, bool)
-            or not isinstance(num_classes, (int, np.integer))
-            or num_classes < 2
-        ):
-            raise ValueError(
-                f"num_classes must be an integer of at least 2, received {num_classes!r}."
-            )
-        self.num_classes = int(num_classes)
+        self.num_classes = number_of_classes(num_classes)
         self.class_weights = checked_weights(class_weights, self.num_classes)
         self.points = number_of_points(points)
-
-    @property
-    def num_latent(self) -> int:
-        """Number of latent functions, one for each class."""
-        return self.num_classes
 
     def rough(self) -> Softmax:
         """Return the likelihood with half the nodes."""
@@ -136,30 +123,9 @@ class Softmax(Likelihood):
         """Return the probability of each class, ``(C, *s)``: they sum to one."""
         return _averages(self.points, *_moments(mean, latent_variance))[0]
 
-    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
-        """Return ``p (1 - p)`` of each predictive probability ``p``."""
-        probability = self.predictive_mean(mean, latent_variance)
-        return probability * (1.0 - probability)
-
     def median(self, mean: Any) -> Any:
         """Return the probabilities at the latent medians."""
         return jax.nn.softmax(jnp.asarray(mean), axis=0)
-
-    def check_targets(self, y: Any) -> None:
-        """Refuse anything but the numbers of the classes.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        y = np.asarray(y)
-        self._refuse(
-            y,
-            ~np.isin(y, np.arange(self.num_classes)),
-            f"class numbers 0 to {self.num_classes - 1}",
-            "Number the classes, as np.unique(y, return_inverse=True) does.",
-        )
 
 
 def _averages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class LatentMixture(ComponentMixture):
         Means of all components, and a factor of the average of their covariances, where they are known.
     """
 
+    _stored: ClassVar[dict[str, str]] = {
+        name: name for name in ("theta", "coordinates", "means", "within")
+    }
+
     def __init__(
         self,
         basis: Any,
@@ -37,19 +41,6 @@ class LatentMixture(ComponentMixture):
         super().__init__(basis, prior, data, theta)
         self.coordinates = coordinates
         self.means, self.within = moments or self._moments()
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {
-            "theta": self.theta, "coordinates": self.coordinates, "means": self.means, "within": self.within
-        }  # fmt: skip
-
-    @classmethod
-    def from_arrays(
-        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
-    ) -> LatentMixture:
-        """Return the mixture that `to_arrays` is of."""
-        moments = arrays["means"], arrays["within"]
-        return cls(basis, prior, data, arrays["theta"], arrays["coordinates"], moments)
 
     def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         q = self.coordinates[number]

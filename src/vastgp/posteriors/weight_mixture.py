@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,9 @@ class ComponentMixture(abc.ABC):
         Hyperparameters of the components, one for a fit of type II.
     """
 
+    # names in files and here of what the constructor takes after basis, prior and data; the last two are its moments
+    _stored: ClassVar[dict[str, str]]
+
     def __init__(
         self, basis: Any, prior: WeightPrior, data: EvidenceData, theta: np.ndarray
     ) -> None:
@@ -61,9 +64,17 @@ class ComponentMixture(abc.ABC):
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean and variance at the rows of ``X``, each (n,) or (C, n)."""
 
-    @abc.abstractmethod
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return what a file needs beside basis, prior and data."""
+        return {name: getattr(self, attribute) for name, attribute in self._stored.items()}
+
+    @classmethod
+    def from_arrays(
+        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
+    ) -> Any:
+        """Return the mixture that `to_arrays` is of."""
+        theta, own, *moments = (arrays[name] for name in cls._stored)
+        return cls(basis, prior, data, theta, own, tuple(moments))  # type: ignore[call-arg]
 
     @abc.abstractmethod
     def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,6 +151,13 @@ class WeightMixture(ComponentMixture):
         Mean and a factor of the covariance of the mixture, where they are known.
     """
 
+    _stored: ClassVar[dict[str, str]] = {
+        "theta": "theta",
+        "prior_mean": "prior_mean",
+        "mean": "mean_weights",
+        "factor": "factor",
+    }
+
     def __init__(
         self,
         basis: Any,
@@ -152,19 +170,6 @@ class WeightMixture(ComponentMixture):
         super().__init__(basis, prior, data, theta)
         self.prior_mean = prior_mean
         self.mean_weights, self.factor = moments or self._moments()
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {
-            "theta": self.theta, "prior_mean": self.prior_mean, "mean": self.mean_weights, "factor": self.factor
-        }  # fmt: skip
-
-    @classmethod
-    def from_arrays(
-        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
-    ) -> WeightMixture:
-        """Return the mixture that `to_arrays` is of."""
-        moments = arrays["mean"], arrays["factor"]
-        return cls(basis, prior, data, arrays["theta"], arrays["prior_mean"], moments)
 
     def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         mean, covariance = self.prior.weights(self.data, self.theta[number])

@@ -18,6 +18,8 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
+from vastgp.likelihoods.poisson import mode_of_counts
+
 # E|eps| of a standard normal: where latent values begin.
 _FIRST = (2.0 / np.pi) ** 0.5
 # Beyond this many standard deviations the tail of a normal is an exponential to single precision.
@@ -26,7 +28,10 @@ _FAR = 30.0
 _LOGISTIC = 0.6
 _NEWTON_STEPS = 10
 
-_Move = Callable[[Array, Array], Array]
+_Values = Float[Array, "C n"]
+_Observed = Float[Array, " n"]
+# New values from a key, those before, means, and the side of zero that they lie on.
+_Move = Callable[[Array, Array, Array, Array], Array]
 
 
 class LatentModel(eqx.Module):
@@ -43,24 +48,12 @@ class LatentModel(eqx.Module):
     num_turns: ClassVar[int]
     learns_noise: ClassVar[bool] = False
 
-    @property
-    @abc.abstractmethod
-    def num_functions(self) -> int:
-        """C."""
-
     @abc.abstractmethod
     def first(self, y: np.ndarray) -> np.ndarray:
         """Return values to begin with, shape (C, n), that agree with the observations."""
 
     @abc.abstractmethod
-    def renewed(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def renewed(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         """Return new values by a random step that leaves their law given functions and observations as it is.
 
         Parameters
@@ -75,14 +68,7 @@ class LatentModel(eqx.Module):
         """
 
     @abc.abstractmethod
-    def opposite(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def opposite(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         """Return values on the other side of their law, by steps that leave the law as it is."""
 
 
@@ -92,32 +78,14 @@ class Signs(LatentModel):
     # sonar, ionosphere: 1.6 to 2.1 times the effective draws in 1.3 times the time; ten turns have no more
     num_turns: ClassVar[int] = 3
 
-    @property
-    def num_functions(self) -> int:
-        return 1
-
     def first(self, y: np.ndarray) -> np.ndarray:
         return _FIRST * y[None]
 
-    def renewed(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def renewed(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         # whatever the values were: a draw from their law itself
         return signed_normal(key, f[0], y)[None]
 
-    def opposite(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def opposite(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         return opposite_normal(z[0], f[0], y)[None]
 
 
@@ -134,58 +102,30 @@ class Largest(LatentModel):
     num_turns: ClassVar[int] = 10
     num_classes: int = eqx.field(static=True)
 
-    @property
-    def num_functions(self) -> int:
-        return self.num_classes
-
     def first(self, y: np.ndarray) -> np.ndarray:
         own = np.arange(self.num_classes)[:, None] == y
         return _FIRST * (own - 1.0 / self.num_classes)
 
-    def renewed(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def renewed(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
+        def drawn(key: Array, _: Array, mean: Array, sign: Array) -> Array:
+            return signed_normal(key, mean, sign)
+
+        return self._in_turn(key, f, z, y, drawn)
+
+    def opposite(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
+        def mirrored(_: Array, z: Array, mean: Array, sign: Array) -> Array:
+            return opposite_normal(z, mean, sign)
+
+        return self._in_turn(key, f, z, y, mirrored)
+
+    def _in_turn(self, key: Array, f: Array, z: Array, y: Array, move: _Move) -> Array:
+        """Move the largest value given the others, then these, independent of each other, given the largest."""
         of_largest, of_others = jax.random.split(key)
-
-        def largest(_: Array, mean: Array) -> Array:
-            return signed_normal(of_largest, mean, jnp.ones_like(mean))
-
-        def others(_: Array, mean: Array) -> Array:
-            return signed_normal(of_others, mean, -jnp.ones_like(mean))
-
-        return self._in_turn(f, z, y, largest, others)
-
-    def opposite(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
-        def largest(z: Array, mean: Array) -> Array:
-            return opposite_normal(z, mean, jnp.ones_like(mean))
-
-        def others(z: Array, mean: Array) -> Array:
-            return opposite_normal(z, mean, -jnp.ones_like(mean))
-
-        return self._in_turn(f, z, y, largest, others)
-
-    def _in_turn(self, f: Array, z: Array, y: Array, of_largest: _Move, of_others: _Move) -> Array:
-        """Move the largest value given the others, then these, independent of each other, given the largest.
-
-        A move takes values and means, relative to what the values must lie above or below.
-        """
         own = jnp.arange(self.num_classes)[:, None] == y
         second = jnp.max(jnp.where(own, -jnp.inf, z), axis=0)
         mean, before = (jnp.sum(jnp.where(own, part, 0.0), axis=0) for part in (f, z))
-        largest = second + of_largest(before - second, mean - second)
-        others = largest + of_others(z - largest, f - largest)
+        largest = second + move(of_largest, before - second, mean - second, jnp.ones_like(mean))
+        others = largest + move(of_others, z - largest, f - largest, -jnp.ones_like(f))
         return jnp.where(own, largest, others)
 
 
@@ -204,21 +144,10 @@ class Counts(LatentModel):
     num_turns: ClassVar[int] = 3
     learns_noise: ClassVar[bool] = True
 
-    @property
-    def num_functions(self) -> int:
-        return 1
-
     def first(self, y: np.ndarray) -> np.ndarray:
         return np.log((y + 0.5) / float(self.rate))[None]
 
-    def renewed(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def renewed(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         of_value, of_decision = jax.random.split(key)
         mode, width = self._mode(f, y, noise)
         # a logistic law, whose tails are longer
@@ -232,14 +161,7 @@ class Counts(LatentModel):
         gain = self._log_law(fresh, f, y, noise) - self._log_law(z, f, y, noise)
         return _accepted(of_decision, z, fresh, gain + log_proposal(z) - log_proposal(fresh))
 
-    def opposite(
-        self,
-        key: Array,
-        f: Float[Array, "C n"],
-        z: Float[Array, "C n"],
-        y: Float[Array, " n"],
-        noise: Any,
-    ) -> Float[Array, "C n"]:
+    def opposite(self, key: Array, f: _Values, z: _Values, y: _Observed, noise: Any) -> _Values:
         fresh = 2.0 * self._mode(f, y, noise)[0] - z
         gain = self._log_law(fresh, f, y, noise) - self._log_law(z, f, y, noise)
         return _accepted(key, z, fresh, gain)
@@ -248,18 +170,8 @@ class Counts(LatentModel):
         return y * z - self.rate * jnp.exp(z) - 0.5 * (z - f) ** 2 / noise
 
     def _mode(self, f: Array, y: Array, noise: Any) -> tuple[Array, Array]:
-        """Return where the law is highest, and its width there.
-
-        The slope is concave and falls: Newton's method from above the root, which lies between ``f`` and the logarithm
-        of ``y / rate``, comes down to it and never goes past. What steps leave is paid for by acceptance.
-        """
-        z = jnp.maximum(f, jnp.log((y + 0.5) / self.rate))
-
-        def step(_: Any, z: Array) -> Array:
-            count = self.rate * jnp.exp(z)
-            return z + (y - count - (z - f) / noise) / (count + 1.0 / noise)
-
-        z = jax.lax.fori_loop(0, _NEWTON_STEPS, step, z)
+        """Return where the law is highest, and its width there; what the search leaves is paid for by acceptance."""
+        z = f + jnp.sqrt(noise) * mode_of_counts(y, f, jnp.sqrt(noise), self.rate, _NEWTON_STEPS)
         return z, jax.lax.rsqrt(self.rate * jnp.exp(z) + 1.0 / noise)
 
 

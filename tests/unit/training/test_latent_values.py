@@ -101,9 +101,8 @@ def test_first_values_of_counts_are_their_logarithms():
     np.testing.assert_allclose(z, np.log([[0.25, 5.0]]))
 
 
-@pytest.mark.parametrize("latent", [Signs(), Largest(4)])
-def test_first_values_agree_with_the_labels(latent):
-    count = latent.num_functions
+@pytest.mark.parametrize(("latent", "count"), [(Signs(), 1), (Largest(4), 4)])
+def test_first_values_agree_with_the_labels(latent, count):
     labels = np.array([-1.0, 1.0, 1.0]) if count == 1 else np.array([3.0, 0.0, 2.0])
     z = latent.first(labels)
     assert z.shape == (count, 3)
