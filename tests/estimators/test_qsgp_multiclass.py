@@ -63,13 +63,24 @@ def test_functions_and_predictions_agree(model):
     mean, std = model.latent(X)
     values = model.decision_function(X)
     assert values.shape == mean.shape == std.shape == (50, 3)
-    np.testing.assert_allclose(values, mean, atol=1e-4)
+    np.testing.assert_allclose(np.exp(values), model.predict_proba(X), rtol=1e-12)
     np.testing.assert_array_equal(model.predict(X), NAMES[np.argmax(values, axis=1)])
     median = model.predict_proba(X, method="median")
     np.testing.assert_allclose(median, np.exp(mean) / np.exp(mean).sum(axis=1, keepdims=True))
     with precision("float64"):
         right = np.asarray(Softmax(3).predictive_mean(mean.T, std.T**2)).T
     np.testing.assert_allclose(model.predict_proba(X), right, atol=1e-6)
+
+
+def test_the_class_of_the_largest_mean_need_not_be_the_likeliest(model, monkeypatch):
+    # between two functions of deviation 10 a third one, hardly larger on average and known well, is seldom the largest
+    moments = np.array([[0.0], [0.2], [0.0]]), np.array([[100.0], [0.01], [100.0]])
+    monkeypatch.setattr(model, "_by_tiles", lambda rows, with_variance: moments)
+    X = np.zeros((1, 2))
+    probabilities = model.predict_proba(X)
+    assert np.argmin(probabilities) == 1
+    assert model.predict(X)[0] != NAMES[1]
+    assert np.argmin(model.decision_function(X)) == 1
 
 
 def test_samples_of_one_class_are_independent_of_those_of_another(model):

@@ -117,6 +117,15 @@ def test_probabilities_of_three_classes_are_those_of_sampled_functions(of_three)
     np.testing.assert_allclose(model.predict_proba(few), share, atol=0.02)
 
 
+def test_the_likeliest_of_three_classes_is_predicted(of_three):
+    model, X, _ = of_three
+    line = np.linspace(X.min(axis=0), X.max(axis=0), 1000)
+    likeliest = np.argmax(model.predict_proba(line), axis=1)
+    assert len(set(likeliest)) > 1
+    np.testing.assert_array_equal(model.predict(line), model.classes_[likeliest])
+    np.testing.assert_array_equal(np.argmax(model.decision_function(line), axis=1), likeliest)
+
+
 def test_three_classes_come_back_from_a_file(of_three, tmp_path):
     model, X, y = of_three
     model.save(tmp_path / "model.vastgp")

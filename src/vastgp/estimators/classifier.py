@@ -42,7 +42,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else np.asarray(numbers, np.float64)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the posterior mean of the function, or of each: that of the likelier class is the larger one.
+        """Return a score of the second class, or of each of more than two: that of the likelier class is the larger.
 
         Parameters
         ----------
@@ -51,13 +51,16 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         Returns
         -------
         ndarray of shape (n,), or (n, C) for C > 2 classes
-            With two classes that of the second one, above 0 where it is the likelier one.
+            With two classes the posterior mean of the function, above 0 where the second one is the likelier. With more
+            the logarithms of `predict_proba`: functions of different variances do not order the classes by their means.
         """
         check_is_fitted(self, "posterior_")
-        return self._by_tiles(self._open(X), False)[0].T
+        if len(self.classes_) == 2:
+            return self._by_tiles(self._open(X), False)[0]
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row that is likeliest at the function's mean.
+        """Return the likeliest class of each row.
 
         Parameters
         ----------
@@ -67,14 +70,13 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         Returns
         -------
         ndarray of shape (n,)
-            Labels of ``classes_``.
+            Labels of ``classes_``: those of the largest `predict_proba`.
         """
         check_is_fitted(self, "posterior_")
-        values = self.decision_function(X)
-        if values.ndim == 1:
+        if len(self.classes_) == 2:
             # the probability, E[g(f)] with a symmetric g, is above a half just where the mean is above zero
-            return self.classes_[(values > 0.0).astype(np.int64)]
-        return self.classes_[np.argmax(values, axis=1)]
+            return self.classes_[(self.decision_function(X) > 0.0).astype(np.int64)]
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_proba(self, X: Any, method: Any = "mean") -> np.ndarray:
         """Return the probability of each class.
