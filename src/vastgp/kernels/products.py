@@ -82,7 +82,7 @@ def kernel_product(
         return jax.lax.dynamic_update_slice_in_dim(total, piece, which * tile, axis=1)
 
     def diagonal(i: Any, total: Array) -> Array:
-        K = _square_tile(kernel, rows(i)).astype(V.dtype)
+        K = _tile(kernel, rows(i), rows(i), True).astype(V.dtype)
         return add(total, part(V, i) @ K, i)
 
     def off_diagonal(k: Any, total: Array) -> Array:
@@ -91,7 +91,7 @@ def kernel_product(
         total = add(total, part(V, j) @ K.T, i)
         return add(total, part(V, i) @ K, j)
 
-    first, second = (jnp.asarray(numbers) for numbers in _pairs(count))
+    first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 1))
     total = jax.lax.fori_loop(0, count, diagonal, jnp.zeros_like(V))
     if count > 1:
         total = jax.lax.fori_loop(0, len(first), off_diagonal, total)
@@ -136,13 +136,11 @@ def bilinear_slope(
     def part(W: Array, which: Any) -> Array:
         return jax.lax.dynamic_slice_in_dim(W, which * tile, tile, axis=1)
 
-    def once(i: Any) -> Array:
-        return part(U, i).T @ part(V, i)
+    def cotangent(i: Any, j: Any) -> Array:
+        both = part(U, i).T @ part(V, j) + part(V, i).T @ part(U, j)
+        return jnp.where(i == j, 0.5, 1.0).astype(X.dtype) * both
 
-    def twice(i: Any, j: Any) -> Array:
-        return part(U, i).T @ part(V, j) + part(V, i).T @ part(U, j)
-
-    return _summed_slopes(kernel, X, tile, count, once, twice)
+    return _summed_slopes(kernel, X, tile, count, cotangent)
 
 
 @jax.jit
@@ -160,16 +158,14 @@ def matrix_slope(
     X, w = _pad(X, tile * count, 0), _pad(w, tile * count, 0)
     G = _pad(_pad(G, tile * count, 0), tile * count, 1)
 
-    def twice(i: Any, j: Any) -> Array:
+    upper = jnp.triu(jnp.ones((tile, tile), X.dtype), 1) + 0.5 * jnp.eye(tile, dtype=X.dtype)
+
+    def cotangent(i: Any, j: Any) -> Array:
         corner = jax.lax.dynamic_slice(G, (i * tile, j * tile), (tile, tile))
         left, right = (jax.lax.dynamic_slice_in_dim(w, k * tile, tile) for k in (i, j))
-        return jnp.outer(left, right) - corner
+        return (jnp.outer(left, right) - corner) * jnp.where(i == j, upper, 1.0)
 
-    def once(i: Any) -> Array:
-        corner = twice(i, i)
-        return jnp.triu(corner, 1) + 0.5 * jnp.diag(jnp.diagonal(corner))
-
-    return _summed_slopes(kernel, X, tile, count, once, twice)
+    return _summed_slopes(kernel, X, tile, count, cotangent)
 
 
 def _summed_slopes(
@@ -177,37 +173,39 @@ def _summed_slopes(
     X: Float[Array, "n d"],
     tile: int,
     count: int,
-    once: Callable[[Any], Array],
-    twice: Callable[[Any, Any], Array],
+    cotangent: Callable[[Any, Any], Array],
 ) -> Any:
     """Return the gradient by the kernel of the sum of all entries times a cotangent each.
 
-    ``once(i)`` gives that of a tile on the diagonal, ``twice(i, j)`` that of a tile above it and its mirror together.
+    ``cotangent(i, j)`` gives that of a tile on the diagonal, or that of a tile above it and of its mirror together. One
+    loop over both: compiled code of a slope takes most of a second.
     """
 
     def rows(which: Any) -> Array:
         return jax.lax.dynamic_slice_in_dim(X, which * tile, tile)
 
-    def add(total: Any, entries: Callable[[Any], Array], cotangent: Array) -> Any:
-        _, pull = jax.vjp(entries, kernel)
-        return jax.tree.map(jnp.add, total, pull(cotangent)[0])
-
-    def diagonal(i: Any, total: Any) -> Any:
-        return add(total, lambda k: _square_tile(k, rows(i)), once(i))
-
-    def off_diagonal(k: Any, total: Any) -> Any:
+    def add(k: Any, total: Any) -> Any:
         i, j = first[k], second[k]
-        return add(total, lambda k: k(rows(i), rows(j)), twice(i, j))
 
-    first, second = (jnp.asarray(numbers) for numbers in _pairs(count))
-    total = jax.lax.fori_loop(0, count, diagonal, jax.tree.map(jnp.zeros_like, kernel))
-    return jax.lax.fori_loop(0, len(first), off_diagonal, total) if count > 1 else total
+        def entries(kernel: Any) -> Array:
+            return _tile(kernel, rows(i), rows(j), i == j)
+
+        _, pull = jax.vjp(entries, kernel)
+        return jax.tree.map(jnp.add, total, pull(cotangent(i, j))[0])
+
+    first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
+    return jax.lax.fori_loop(0, len(first), add, jax.tree.map(jnp.zeros_like, kernel))
 
 
-def _square_tile(kernel: Any, x: Float[Array, "t d"]) -> Float[Array, "t t"]:
-    """Return ``K(x, x)`` with the exact diagonal: with very many inputs 1e-3 in float32 may stand for no distance."""
-    on_diagonal = jnp.eye(len(x), dtype=bool)
-    return jnp.where(on_diagonal, kernel.diag(x)[:, None], kernel(x, x))
+def _tile(
+    kernel: Any, x: Float[Array, "t d"], z: Float[Array, "t d"], same: Any
+) -> Float[Array, "t t"]:
+    """Return ``K(x, z)``, with the exact diagonal where both are the ``same`` rows.
+
+    With very many inputs 1e-3 in float32 may stand for no distance.
+    """
+    exact = jnp.eye(len(x), dtype=bool) & same
+    return jnp.where(exact, kernel.diag(x)[:, None], kernel(x, z))
 
 
 def _tiling(n: int) -> tuple[int, int]:
@@ -217,9 +215,9 @@ def _tiling(n: int) -> tuple[int, int]:
     return tile, -(-n // tile)
 
 
-def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the tiles above the diagonal."""
-    first, second = np.triu_indices(count, k=1)
+def _pairs(count: int, above: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the tiles on the diagonal and above it, or (1) of those above it alone."""
+    first, second = np.triu_indices(count, k=above)
     return first.astype(np.int32), second.astype(np.int32)
 
 

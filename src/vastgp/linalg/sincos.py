@@ -2,10 +2,13 @@
 
 XLA's CPU backend calls the scalar ``libm`` routine for float32 sines, which is ten times
 slower than the matrix product that feeds it. Random Fourier features are nothing but
-sines and cosines, so this one function decides the speed of the library on a CPU.
+sines and cosines, so these functions decide the speed of the library on a CPU.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,56 +57,41 @@ def _sincos_library(x: Array) -> tuple[Array, Array]:
     return jnp.sin(x), jnp.cos(x)
 
 
-def _sincos_cpu(x: Array) -> tuple[Array, Array]:
-    moderate = jnp.max(jnp.abs(x), initial=0.0) <= LARGEST_ARGUMENT
-    return jax.lax.cond(moderate, _sincos_polynomial, _sincos_library, x)
+def _sharing_slopes(pair: Callable[[Array], tuple[Array, Array]]) -> Any:
+    """Return sine and cosine whose derivatives are each other: differentiation adds no further evaluation."""
+    shared = jax.custom_jvp(pair)
+
+    @shared.defjvp
+    def jvp(primals, tangents):  # type: ignore[no-untyped-def]
+        (x,), (dx,) = primals, tangents
+        sine, cosine = shared(x)
+        return (sine, cosine), (cosine * dx, -sine * dx)
+
+    return shared
 
 
-@jax.custom_jvp
-def sincos(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """Return ``(sin(x), cos(x))`` elementwise.
-
-    Parameters
-    ----------
-    x : Array
-        Angles in radians, any shape. In float32 on a CPU a polynomial with a four-term
-        range reduction is used (largest error about 1e-7 up to ``abs(x) = 1e5``); larger arguments,
-        other precisions and other devices use the exact library call.
-
-    Returns
-    -------
-    tuple of Array
-        Sine and cosine. The derivative of each reuses the other, so differentiation adds
-        no further evaluation.
-    """
-    if x.dtype != jnp.float32:
-        return _sincos_library(x)
-    return jax.lax.platform_dependent(x, cpu=_sincos_cpu, default=_sincos_library)
-
-
-@sincos.defjvp
-def _sincos_jvp(primals, tangents):  # type: ignore[no-untyped-def]
-    (x,), (dx,) = primals, tangents
-    sine, cosine = sincos(x)
-    return (sine, cosine), (cosine * dx, -sine * dx)
-
-
-@jax.custom_jvp
-def sincos_of_moderate(
-    x: Float[Array, "*shape"],
-) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """Return `sincos` of arguments that are known to be within `LARGEST_ARGUMENT`.
-
-    Without the test of every argument the compiler makes one pass of all that surrounds it: a product of
-    features is a quarter faster.
-    """
+def _moderate(x: Array) -> tuple[Array, Array]:
     if x.dtype != jnp.float32:
         return _sincos_library(x)
     return jax.lax.platform_dependent(x, cpu=_sincos_polynomial, default=_sincos_library)
 
 
-@sincos_of_moderate.defjvp
-def _sincos_of_moderate_jvp(primals, tangents):  # type: ignore[no-untyped-def]
-    (x,), (dx,) = primals, tangents
-    sine, cosine = sincos_of_moderate(x)
-    return (sine, cosine), (cosine * dx, -sine * dx)
+_any_pair, _moderate_pair = _sharing_slopes(_sincos_library), _sharing_slopes(_moderate)
+
+
+def sincos(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """Return ``(sin(x), cos(x))`` of angles of any size, in radians, elementwise; derivatives reuse them."""
+    sine, cosine = _any_pair(x)
+    return sine, cosine
+
+
+def sincos_of_moderate(
+    x: Float[Array, "*shape"],
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """Return `sincos` of angles that are known to be within `LARGEST_ARGUMENT`.
+
+    In float32 on a CPU these are polynomials after a four-term range reduction (largest error about 1e-7), ten times as
+    fast. Angles are not looked at: without a test of every one the compiler makes one pass of all that surrounds it.
+    """
+    sine, cosine = _moderate_pair(x)
+    return sine, cosine
