@@ -8,7 +8,7 @@ import numpy as np
 
 from vastgp.data import Standardizer
 from vastgp.kernels import Kernel
-from vastgp.training.start import candidate_kernels
+from vastgp.training.candidates import candidate_kernels
 
 
 def seed_from(random_state: Any) -> int:

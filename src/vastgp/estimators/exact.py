@@ -24,16 +24,12 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.evidence import ExactEvidence
 from vastgp.posteriors.exact import ExactPosterior
+from vastgp.training.candidates import candidate_kernels
 from vastgp.training.history import History
 from vastgp.training.lbfgs import LbfgsResult
 from vastgp.training.loop import OUT_OF_TIME
 from vastgp.training.progress import Progress
-from vastgp.training.start import (
-    candidate_kernels,
-    fit_best,
-    fit_evidence,
-    start_from_exact_gp,
-)
+from vastgp.training.start import fit_best, fit_evidence, start_from_exact_gp
 
 # Up to here all rows are used from the first iteration; beyond, this many give the starting values.
 _START_ROWS = 1000

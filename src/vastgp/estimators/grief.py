@@ -27,9 +27,10 @@ from vastgp.objectives.weight_priors import (
     SpectralPrior,
     WeightPrior,
 )
+from vastgp.training.candidates import default_values
 from vastgp.training.lbfgs import LbfgsResult
 from vastgp.training.progress import Progress
-from vastgp.training.start import default_values, fit_evidence
+from vastgp.training.start import fit_evidence
 
 PLACEMENTS = ("even", "k-means")
 WEIGHT_PRIORS = ("diagonal", "orthogonal", "spectral")

@@ -31,9 +31,9 @@ from vastgp.training.block_learning import learn_block
 from vastgp.training.block_plan import Plan, plan_rows
 from vastgp.training.block_sites import find_sites
 from vastgp.training.block_systems import System
+from vastgp.training.candidates import candidate_kernels
 from vastgp.training.early_stopping import no_progress
 from vastgp.training.loop import LoopResult
-from vastgp.training.start import candidate_kernels
 from vastgp.training.stochastic import fit_stochastic
 from vastgp.training.stochastic_setup import StochasticOptions
 

@@ -18,9 +18,9 @@ from vastgp.likelihoods import Gaussian
 from vastgp.linalg.preconditioners import Preconditioner
 from vastgp.training.block import advance, begin, build_system, choose_space
 from vastgp.training.block_systems import System
+from vastgp.training.candidates import bounds_of
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, Stop, run_chunks
-from vastgp.training.start import bounds_of
 
 # Samples of the trace: its error is small beside the quadratic term, which is exact.
 _SAMPLES = 8

@@ -9,7 +9,8 @@ import numpy as np
 
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
-from vastgp.training.start import candidate_kernels, fit_best, some_rows
+from vastgp.training.candidates import candidate_kernels
+from vastgp.training.start import fit_best, some_rows
 
 
 class DualStart(NamedTuple):

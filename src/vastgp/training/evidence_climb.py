@@ -11,9 +11,9 @@ import optax
 
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
+from vastgp.training.candidates import Params, bounds_of
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.loop import LoopResult, Stop, run_chunks
-from vastgp.training.start import Params, bounds_of
 
 # Steps between two anchors, and the share of the last steps whose average is the result.
 _REFRESH, _AVERAGED = 8, 1.0 / 3.0

@@ -6,35 +6,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import numpy as np
 
-from vastgp.kernels import Kernel, from_name
+from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.objectives.dual_evidence import DualEvidence
 from vastgp.objectives.evidence import ExactEvidence, resolving_rate
 from vastgp.objectives.grief_evidence import GriefEvidence
 from vastgp.objectives.lengthscale_prior import PriorDualEvidence
+from vastgp.training.candidates import (
+    MOST_NOISE,
+    Params,
+    bounds_of,
+    candidate_kernels,
+    starting_params,
+)
 from vastgp.training.lbfgs import LbfgsResult, best_of, maximise
 
-# Bounds in standardised units. They are wide enough to be out of the way of any fit that the data determine, and keep
-# those that they do not (an input without influence, a constant target) from running off to where nothing is finite.
-BOUNDS = {
-    "lengthscales": (1e-3, 1e3),
-    "variance": (1e-4, 1e4),
-    "slope_variances": (1e-6, 1e4),
-    "alpha": (1e-2, 1e3),
-    "degrees_of_freedom": (1.0, 1e3),
-    "rate": (1e-9, 1e9),
-}
-MOST_NOISE = 10.0
-# Half the variance of a standardised target may be noise; evidence finds a low noise level from above more safely than
-# a high one from below, where the function chases the noise.
-_START_NOISE = 0.1
 # Each family is first fitted to this many rows, where a step costs a thirtieth of one on 1000 rows.
 _FIRST_ROWS = 300
 # From twice this many rows on, random parts of this size are fitted, compared on all rows, and the best is refined on
@@ -49,9 +40,7 @@ _LEAST_RATE = 100
 _SPREAD = 0.5
 # Evidences that differ by fewer nats say the same of the hyperparameters.
 _SAME = 3.0
-_FAMILIES = ("rbf", "matern52", "matern32")
 
-Params = tuple[Kernel, Likelihood]
 Evidence = ExactEvidence | DualEvidence | GriefEvidence
 MakeEvidence = Callable[[np.ndarray, np.ndarray, float], ExactEvidence | None]
 
@@ -261,73 +250,9 @@ def fit_best(
     for form in forms:
         if fits and deadline is not None and time.perf_counter() > deadline:
             break
-        starts = _starts(
-            form, X.shape[1], likelihood or Gaussian(_START_NOISE), restarts, generator
-        )
+        starts = starting_params(form, X.shape[1], likelihood, restarts, generator)
         fits.append(_fit_form(starts, X, y, noise_floor, deadline, max_iter, tol))
     return best_of(fits)
-
-
-def candidate_kernels(kernel: object, num_features: int, isotropic: bool = False) -> list[Kernel]:
-    """Return the kernels to try for the ``kernel`` of an estimator, one lengthscale per input or for all.
-
-    Parameters
-    ----------
-    kernel : Kernel, str or None
-    num_features : int
-    isotropic : bool, default False
-        One lengthscale for all inputs.
-
-    Raises
-    ------
-    ValueError
-        When it is neither a kernel, nor the name of one, nor None, or has another number of lengthscales.
-    """
-    count = 1 if isotropic else num_features
-    if kernel is None or isinstance(kernel, str):
-        names = _FAMILIES if kernel is None else (kernel,)
-        return [default_values(from_name(name).with_ard(count), num_features) for name in names]
-    if not isinstance(kernel, Kernel):
-        raise ValueError(
-            f"kernel must be a Kernel such as vastgp.Matern32(), the name of one, or None to choose by evidence; "
-            f"received {kernel!r}."
-        )
-    return [kernel.with_ard(count)]
-
-
-def default_values(kernel: Kernel, num_features: int) -> Kernel:
-    """Return a kernel of the same form, and as many lengthscales, with starting values for standardised data.
-
-    Lengthscales are ``sqrt(d)``: two random standardised rows lie ``sqrt(2 d)`` apart, so that the correlation of
-    neighbours is seen whatever d is. Where a kernel has several parts they start apart from each other, as equal ones
-    would have equal gradients. The variance is that of the target.
-    """
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
-    owners = [path[:-1] for path in paths if _name(path) == "lengthscales"]
-
-    def value(path: Any, leaf: Any) -> Any:
-        if _name(path) == "slope_variances":
-            return np.full_like(leaf, 1.0 / num_features)
-        if _name(path) != "lengthscales":
-            return np.ones_like(leaf)
-        place = owners.index(path[:-1]) - (len(owners) - 1) / 2
-        return np.full_like(leaf, num_features**0.5 * 3.0**place)
-
-    kernel = jax.tree_util.tree_map_with_path(value, kernel)
-    return kernel.in_units(1.0, float(kernel.total_variance()) ** -0.5)
-
-
-def bounds_of(params: Params, noise_floor: float) -> tuple[Params, Params]:
-    """Return least and largest values of every hyperparameter of ``(kernel, likelihood)``, in standardised units."""
-    noise = np.array([noise_floor, max(MOST_NOISE, 2.0 * noise_floor)])
-    bounds = BOUNDS | {"noise_variance": noise, "scale": noise**0.5}
-
-    def side(which: int) -> Params:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: np.full(np.shape(leaf), bounds[_name(path)][which]), params
-        )
-
-    return side(0), side(1)
 
 
 def fit_evidence(
@@ -340,7 +265,7 @@ def fit_evidence(
     max_seconds: float | None = None,
     on_iteration: Callable[[int, float], None] | None = None,
 ) -> LbfgsResult:
-    """Maximise the evidence over kernel and likelihood inside `BOUNDS`; ``params`` is the pair of them.
+    """Maximise the evidence over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
 
     ``tol`` is on the derivative of the log evidence per row by the logarithm of a hyperparameter.
     """
@@ -384,38 +309,3 @@ def _fit_form(
     fine = coarse if step == 1 else make(X, y)
     last = run(fine, best.params, tol)
     return replace(last, num_iter=best.num_iter + last.num_iter)
-
-
-def _starts(
-    form: Kernel,
-    num_features: int,
-    likelihood: Likelihood,
-    restarts: int,
-    generator: np.random.Generator,
-) -> list[Params]:
-    """Return where to begin: the form's own values, the default ones, then random ones around the defaults."""
-    default = default_values(form, num_features)
-    kernels = [form] if eqx.tree_equal(form, default) else [form, default]
-    starts = [(kernel, likelihood) for kernel in kernels]
-    for _ in range(restarts - 1):
-        kernel = _scattered(default, generator)
-        if isinstance(likelihood, Gaussian):
-            likelihood = Gaussian(10.0 ** generator.uniform(-3.0, 0.0))
-        starts.append((kernel, likelihood))
-    return starts
-
-
-def _scattered(kernel: Kernel, generator: np.random.Generator) -> Kernel:
-    """Return the kernel with random values: lengthscales scattered together and each by itself."""
-    together = generator.normal(scale=0.7)
-
-    def scatter(path: Any, leaf: Any) -> Any:
-        shift = together if _name(path) == "lengthscales" else 0.0
-        return leaf * np.exp(shift + generator.normal(scale=0.3, size=leaf.shape))
-
-    return jax.tree_util.tree_map_with_path(scatter, kernel)
-
-
-def _name(path: Any) -> str:
-    """Return the name of the hyperparameter that a path in a kernel leads to."""
-    return path[-1].name

@@ -24,10 +24,10 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.dual_evidence import most_rate
 from vastgp.objectives.svgp_bound import Coordinates, Rows, SiteSums, held
+from vastgp.training.candidates import bounds_of
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
 from vastgp.training.loop import OUT_OF_TIME, LoopResult, run_chunks
-from vastgp.training.start import bounds_of
 from vastgp.training.svgp_passes import (
     SVGPFit,
     SVGPOptions,

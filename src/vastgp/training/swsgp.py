@@ -24,10 +24,10 @@ from vastgp.data.neighbours import (
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
+from vastgp.training.candidates import bounds_of
 from vastgp.training.checkpoint import Checkpoint
 from vastgp.training.history import History
 from vastgp.training.loop import LoopResult, ShouldStop, Stop, run_chunks
-from vastgp.training.start import bounds_of
 from vastgp.training.swsgp_state import SwsgpOptions, SwsgpState, factor_rows, start_state
 from vastgp.training.swsgp_step import Batch, StepPlan, run_steps
 

@@ -10,15 +10,8 @@ import pytest
 from vastgp.kernels import RBF, Matern12, Matern32, RationalQuadratic
 from vastgp.likelihoods import Gaussian
 from vastgp.objectives.evidence import ExactEvidence, exact_log_evidence
-from vastgp.training.start import (
-    BOUNDS,
-    _highest,
-    bounds_of,
-    candidate_kernels,
-    default_values,
-    fit_evidence,
-    start_from_exact_gp,
-)
+from vastgp.training.candidates import BOUNDS, bounds_of, candidate_kernels, default_values
+from vastgp.training.start import _highest, fit_evidence, start_from_exact_gp
 
 
 def draw(kernel, noise_variance, n, d, seed):
