@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 from vastgp.linalg.cholesky import Cholesky, factorize
@@ -139,7 +140,7 @@ class DualEvidence(RowEvidence):
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X, y)
         self._sites: Sites | None = None
-        self._padded_y = np.pad(self.y, (0, len(self._padded_X) - self.num_rows), mode="edge")
+        self._padded_y = repeat_last(self.y, len(self._padded_X))
 
     def objective(self, params: tuple[Kernel, Likelihood]) -> tuple[float, tuple[Kernel, Any]]:
         """Return the bound and its derivatives by every hyperparameter of kernel and likelihood.

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from vastgp._precision import precision
+from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.kernels.products import matrix_slope
@@ -22,10 +23,6 @@ _ADVICE = (
     "Raise the noise (noise_floor, or the noise given), choose a rougher kernel such as Matern32, "
     "or remove rows that are almost the same."
 )
-# Up to here the number of rows is rounded up to a power of two, so that the many small fits of a cross-validation
-# share compiled code. Beyond, compiling is cheap beside the work.
-_MOST_PADDED = 512
-_LEAST_ROWS = 32
 # How much larger the amplitude may become where the noise is at its least.
 _RATIO_ROOM = 10.0
 
@@ -215,12 +212,3 @@ def exact_log_evidence(kernel: Kernel, noise_variance: float, X: Any, y: Any) ->
         When the covariance matrix cannot be factorised; the message reports the jitter tried and the condition number.
     """
     return ExactEvidence(X, y)(kernel, noise_variance)
-
-
-def pad_rows(X: np.ndarray) -> np.ndarray:
-    """Return ``X`` with rows of zeros up to the size that compiled code is shared for."""
-    n = len(X)
-    if n > _MOST_PADDED:
-        return X
-    size = max(_LEAST_ROWS, 1 << (n - 1).bit_length())
-    return np.pad(X, ((0, size - n), (0, 0)))

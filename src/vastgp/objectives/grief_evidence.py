@@ -15,6 +15,7 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import factorize
@@ -48,7 +49,7 @@ class GriefEvidence:
         self._y, self._axes, self._num_basis = y, axes, num_basis
         size = min(_BLOCK_ROWS, 1 << max(5, (len(y) - 1).bit_length()))
         self._blocks = [
-            (_padded(X[start : start + size], size), _padded(y[start : start + size], size),
+            (repeat_last(X[start : start + size], size), repeat_last(y[start : start + size], size),
              (np.arange(size) < len(y) - start).astype(np.float64))
             for start in range(0, len(y), size)
         ]  # fmt: skip
@@ -116,10 +117,6 @@ class GriefEvidence:
         left = square - 2.0 * r @ weights + weights @ A @ weights
         by_noise = 0.5 * (left / noise**2 - (n - m + noise * np.trace(inverse)) / noise)
         return float(value), float(by_noise), jnp.asarray(weights), jnp.asarray(inverse)
-
-
-def _padded(rows: np.ndarray, size: int) -> np.ndarray:
-    return np.pad(rows, [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1), mode="edge")
 
 
 def _features(kernel: Kernel, basis: Any, active: Array, X: Any, mask: Any) -> Array:

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, read_archive, write_archive
+from vastgp.data.padding import repeat_last
 
 # Numbers in a block of features: 32 MB, large enough for the matrix product to run at its full rate.
 _BLOCK_ENTRIES = 1 << 22
@@ -294,9 +295,7 @@ def gather_statistics(
         for X, y in _batches(rows, start, stop, size):
             count = len(X)
             scaled = standardizer.transform_X(X, dtype=np.dtype(dtype))
-            # one shape for all blocks: one compilation
-            padded = np.pad(scaled, ((0, size - count), (0, 0)), mode="edge")
-            wide[:count, :-2] = np.asarray(feature_matrix(own, jnp.asarray(padded)))[:count]
+            wide[:count, :-2] = features_of_tile(own, scaled, size)
             wide[:count, -2], wide[:count, -1] = standardizer.transform_y(y), 1.0
             block = _moments_of(wide[:count])
             _add_to(moments, rest, block, None)
@@ -329,6 +328,11 @@ def feature_matrix(basis: Any, X: Float[Array, "n d"]) -> Float[Array, "n m"]:
         features = basis.features(X, jnp.arange(basis.num_pairs))
         return jnp.swapaxes(features, 1, 2).reshape(X.shape[0], basis.num_basis)
     return basis.features(X, jnp.arange(basis.num_basis))
+
+
+def features_of_tile(basis: Any, X: np.ndarray, size: int) -> np.ndarray:
+    """Return `feature_matrix` of at most ``size`` rows by the program for ``size``: compiled once for all tiles."""
+    return np.asarray(feature_matrix(basis, jnp.asarray(repeat_last(X, size))))[: len(X)]
 
 
 def features_id(basis: Any, standardizer: Standardizer, dtype: str = "float64") -> str:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from vastgp._precision import precision
+from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.linalg.cholesky import Cholesky, factorize
-from vastgp.objectives.evidence import ExactEvidence, pad_rows
+from vastgp.objectives.evidence import ExactEvidence
 
 # A joint sample factorises the covariance of its rows.
 _MOST_SAMPLED_ROWS = 10_000

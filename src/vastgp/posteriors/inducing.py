@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from vastgp.bases import InducingBasis, RandomFourierBasis, seed_key
 from vastgp.data.archive import above, below
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.inducing import BlockedInputs, function_values, moments
 from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
@@ -132,7 +133,7 @@ class InducingPosterior:
         if len(X) == 0:
             return []
         size = min(_TILE, 1 << (len(X) - 1).bit_length())
-        padded = np.pad(X, ((0, -len(X) % size), (0, 0)), mode="edge")
+        padded = repeat_last(X, -(-len(X) // size) * size)
         return [
             jnp.asarray(padded[start : start + size], self.mean_weights.dtype)
             for start in range(0, len(padded), size)

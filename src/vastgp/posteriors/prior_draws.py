@@ -9,8 +9,8 @@ import numpy as np
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data.padding import pad_rows
 from vastgp.kernels import Constant, Kernel, Linear, Sum
-from vastgp.objectives.evidence import pad_rows
 from vastgp.objectives.least_squares import BlockedBasis, evaluate
 
 # Waves of a draw, and rows of it at a time.

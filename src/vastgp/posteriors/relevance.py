@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.data.archive import above, below
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel, from_spec, to_spec
 
 _TILE = 2048
@@ -68,8 +69,8 @@ class RelevancePosterior:
         size = min(_TILE, 1 << max(len(X) - 1, 0).bit_length())
         for start in range(0, len(X), size):
             tile = X[start : start + size]
-            padded = np.pad(tile, ((0, size - len(tile)), (0, 0)), mode="edge")
-            values = np.asarray(_evaluate(self.kernel, Z, W, jnp.asarray(padded)), np.float64)
+            padded = jnp.asarray(repeat_last(tile, size))
+            values = np.asarray(_evaluate(self.kernel, Z, W, padded), np.float64)
             found[start : start + size] = values[: len(tile)]
         return found
 

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.linalg.cholesky import factorize
-from vastgp.objectives.evidence import pad_rows
 from vastgp.objectives.svgp_bound import Whitened, whitened_features
 from vastgp.posteriors.prior_draws import PriorDraws
 

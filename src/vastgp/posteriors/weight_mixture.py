@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 from scipy.special import logsumexp
 
 from vastgp.objectives.reweighted_evidence import EvidenceData
-from vastgp.objectives.sufficient_statistics import feature_matrix
+from vastgp.objectives.sufficient_statistics import features_of_tile
 from vastgp.objectives.weight_priors import WeightPrior
 
 # Rows whose features are made at a time.
@@ -128,10 +128,8 @@ class ComponentMixture(abc.ABC):
         for start in range(0, max(len(X), 1), _TILE):
             tile = X[start : start + _TILE]
             size = min(_TILE, 1 << max(len(tile) - 1, 1).bit_length())
-            padded = np.pad(tile, ((0, size - len(tile)), (0, 0)), mode="edge")
             basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
-            phi = np.asarray(feature_matrix(basis, jnp.asarray(padded)), dtype=np.float64)
-            yield phi[: len(tile)]
+            yield features_of_tile(basis, tile, size).astype(np.float64)
 
 
 class WeightMixture(ComponentMixture):

@@ -25,7 +25,7 @@ from vastgp.objectives.discrete_model import (
     moments_of,
     values_and_prior,
 )
-from vastgp.objectives.sufficient_statistics import block_rows_of, feature_matrix
+from vastgp.objectives.sufficient_statistics import block_rows_of, features_of_tile
 from vastgp.training.discrete import DiscreteFit, coordinate_sweep, fit_at_end
 from vastgp.training.lbfgs import maximise_real
 
@@ -63,10 +63,9 @@ class LabelledFeatures:
         size = min(block_rows_of(self.num_basis), self.num_rows)
         for X, y in self._rows.batches(size):
             scaled = self._standardizer.transform_X(X, dtype=np.dtype(self._dtype))
-            padded = np.pad(scaled, ((0, size - len(X)), (0, 0)), mode="edge")
             with precision(self._dtype):
-                made = np.asarray(feature_matrix(self._basis, jnp.asarray(padded)))
-            block = (made[: len(X)].astype(np.float64), np.asarray(y, np.float64))
+                made = features_of_tile(self._basis, scaled, size)
+            block = (made.astype(np.float64), np.asarray(y, np.float64))
             if keep:
                 kept.append(block)
             yield block

@@ -18,7 +18,7 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.linalg.pivots import pivot_rows
 from vastgp.linalg.preconditioners import landmark_factor
-from vastgp.objectives.sufficient_statistics import feature_matrix
+from vastgp.objectives.sufficient_statistics import features_of_tile
 
 FACTORS = ("auto", "pivots", "grid")
 # Rows among which pivots are looked for; on which factors are compared; whose features are made at a time.
@@ -106,8 +106,6 @@ def _grid_factor(basis: GridEigenfunctionBasis, X: np.ndarray) -> np.ndarray:
     with precision("float64"):
         for start in range(0, len(X), _TILE):
             tile = X[start : start + _TILE].astype(np.float64)
-            # one shape: one compilation
-            padded = np.pad(tile, ((0, min(_TILE, len(X)) - len(tile)), (0, 0)), mode="edge")
-            phi = np.asarray(feature_matrix(basis, jnp.asarray(padded)))
-            factor[:, start : start + len(tile)] = phi[: len(tile)].T
+            phi = features_of_tile(basis, tile, min(_TILE, len(X)))
+            factor[:, start : start + len(tile)] = phi.T
     return factor

@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.objectives.reweighted_evidence import EvidenceData
-from vastgp.objectives.sufficient_statistics import feature_matrix
+from vastgp.objectives.sufficient_statistics import features_of_tile
 from vastgp.objectives.weight_priors import OnData, WeightPrior
 from vastgp.training.chain_diagnosis import Chains
 from vastgp.training.hyperparameter_chains import (
@@ -125,11 +125,9 @@ class LatentRows:
 
     def _made(self, index: np.ndarray) -> np.ndarray:
         X = self.standardizer.transform_X(self.rows.take(index)[0]).astype(self.dtype)
-        # few sizes: few programs are compiled
-        padded = np.pad(X, ((0, _TILE - len(X)), (0, 0)), mode="edge")
         with precision(self.dtype):
-            phi = np.asarray(feature_matrix(self.basis, jnp.asarray(padded)), np.float64)
-        return phi[: len(X)] @ self.into
+            phi = features_of_tile(self.basis, X, _TILE)
+        return phi.astype(np.float64) @ self.into
 
 
 class _LatentRunner(Runner):

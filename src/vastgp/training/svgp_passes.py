@@ -14,6 +14,7 @@ import numpy as np
 from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.objectives.dual_evidence import most_rate
@@ -115,11 +116,10 @@ def padded_rows(
     X: np.ndarray, y: np.ndarray, weight: float, dtype: Any, multiple: int = _PAD
 ) -> Rows:
     """Return rows that count ``weight`` each, padded with copies of the last one that count nothing."""
-    n = len(y)
-    extra = -n % multiple
-    weights = np.pad(np.full(n, weight), (0, extra))
-    X = np.pad(X, ((0, extra), (0, 0)), mode="edge")
-    return Rows(*(jnp.asarray(p, dtype) for p in (X, np.pad(y, (0, extra), mode="edge"), weights)))
+    size = -(-len(y) // multiple) * multiple
+    weights = np.pad(np.full(len(y), weight), (0, size - len(y)))
+    parts = repeat_last(X, size), repeat_last(y, size), weights
+    return Rows(*(jnp.asarray(part, dtype) for part in parts))
 
 
 class PassState(NamedTuple):

@@ -21,6 +21,7 @@ from vastgp.data.neighbours import (
     nearest_predecessors,
     overlap,
 )
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
@@ -318,19 +319,13 @@ class Chunks:
             before >= 0,
         )
         # a shorter chunk runs the program of a whole one
-        return Batch(*(jnp.asarray(_padded(leaf, max(self.chunk, count))) for leaf in leaves))
+        return Batch(*(jnp.asarray(repeat_last(leaf, max(self.chunk, count))) for leaf in leaves))
 
 
 def _some(seed: int, step: int, size: int, count: int) -> np.ndarray:
     if count >= size:
         return np.arange(size)
     return generator(seed, step, _OWN).choice(size, size=count, replace=False, shuffle=False)
-
-
-def _padded(leaf: np.ndarray, length: int) -> np.ndarray:
-    """Return an array with its last entry repeated up to a length."""
-    missing = length - len(leaf)
-    return np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) if missing else leaf
 
 
 def _settled(least_gain: float, chunk: int) -> ShouldStop:
