@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.bases import InducingBasis, RandomFourierBasis, seed_key
+from vastgp.bases import InducingBasis
 from vastgp.data.archive import above, below
 from vastgp.data.padding import repeat_last
 from vastgp.kernels import from_spec, to_spec
 from vastgp.objectives.inducing import BlockedInputs, function_values, moments
-from vastgp.objectives.least_squares import BlockedBasis, evaluate_one
+from vastgp.posteriors.prior_draws import PriorDraws
 
-# Fourier features behind the samples of what augmentation adds.
-_SAMPLE_FEATURES = 2048
 # Rows evaluated at a time: a panel of kernel values with one block of inputs stays small.
 _TILE = 512
 
@@ -102,26 +100,18 @@ class InducingPosterior:
         the variance that is added there: the functions at close inputs are not independent of each other.
         """
         generator = np.random.default_rng(seed)
-        key = jax.random.key(int(generator.integers(2**31)), impl="threefry2x32")
-        prior = RandomFourierBasis(
-            self.basis.kernel, seed_key(int(generator.integers(2**31))), _SAMPLE_FEATURES
-        )
-        share = np.zeros(len(X))
-        if self.augment:
-            share = np.sqrt(self._moments(X)[2] / float(self.basis.kernel.total_variance()))
         draws = []
-        for s in range(num_samples):
-            of_weights, of_prior = jax.random.split(jax.random.fold_in(key, s))
-            dtype = self.mean_weights.dtype
-            noise = jax.random.normal(of_weights, self.diagonal.shape, dtype)
-            values = self._values(X, self.mean_weights + self.diagonal * noise)
-            if self.augment:
-                shape = (2, prior.num_pairs)
-                blocks, normals = BlockedBasis.cut(prior), jax.random.normal(of_prior, shape, dtype)
-                added = evaluate_one(blocks, jnp.asarray(X, dtype), blocks.pad(normals))
-                values = values + share * np.asarray(added, np.float64)
-            draws.append(values)
-        return np.stack(draws, axis=1)
+        for _ in range(num_samples):
+            normals = generator.standard_normal(self.diagonal.shape)
+            weights = self.mean_weights + self.diagonal * jnp.asarray(normals, self.diagonal.dtype)
+            draws.append(self._values(X, weights))
+        drawn = np.stack(draws, axis=1)
+        if not self.augment:
+            return drawn
+        kernel = self.basis.kernel
+        share = np.sqrt(self._moments(X)[2] / float(kernel.total_variance()))
+        prior = PriorDraws(kernel, num_samples, X.shape[1], generator)
+        return drawn + share[:, None] * prior(X)
 
     def _values(self, X: np.ndarray, weights: Array) -> np.ndarray:
         """Return the function of given weights at the rows of ``X``, float64."""

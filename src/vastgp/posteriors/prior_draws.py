@@ -74,6 +74,7 @@ class PriorDraws:
         with precision("float64"):
             for start in range(0, len(X), _TILE):
                 tile = X[start : start + _TILE]
-                values: Any = evaluate(self._blocks, jnp.asarray(pad_rows(tile)), self._weights)
+                rows = jnp.asarray(pad_rows(tile), jnp.float64)
+                values: Any = evaluate(self._blocks, rows, self._weights)
                 found[start : start + _TILE] += np.asarray(values).T[: len(tile)]
         return found
