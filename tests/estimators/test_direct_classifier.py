@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
-from estimators.classifier_conformance import ClassifierConformance, small_classes
+from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
 from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
 
@@ -18,7 +18,8 @@ QUICK = {"kernel": "rbf", "num_basis": 60, "tol": 1e-3}
 
 
 @parametrize_with_checks(
-    [DirectClassifier("rbf", num_basis=16, dtype="float64", tol=1e-2)],
+    [DirectClassifier("rbf", num_basis=16, start_rows=40, dtype="float64", tol=1e-2)],
+    expected_failed_checks=lambda _: AVERAGED,
 )
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():

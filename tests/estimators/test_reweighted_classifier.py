@@ -19,7 +19,11 @@ QUICK = {"kernel": "rbf", "num_basis": 15, "num_warmup": 500, "num_steps": 8000,
 
 
 @parametrize_with_checks(
-    [ReweightedBasisClassifier("rbf", 10, num_chains=2, num_warmup=100, num_steps=400, thin=2)],
+    [
+        ReweightedBasisClassifier(
+            "rbf", 10, num_chains=2, num_warmup=100, num_steps=400, thin=2, start_rows=40
+        )
+    ],
     expected_failed_checks=lambda _: AVERAGED,
 )
 def test_scikit_learn_check(estimator, check):

@@ -18,6 +18,7 @@ from vastgp import (
     TSVGPRegressor,
 )
 
+CLASSIFIERS = (TSVGPClassifier, SVGPClassifier)
 QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
 
 
@@ -45,7 +46,10 @@ def test_scikit_learn_check_of_a_classifier(estimator, check):
 
 
 @parametrize_with_checks(
-    [kind(**QUICK) for kind in (TSVGPRegressor, SVGPRegressor, TSVGPClassifier, SVGPClassifier)],
+    [TSVGPRegressor(**QUICK), SVGPRegressor(**QUICK)]
+    # few rows for the start: averages over a softmax are most of its time
+    + [kind(**QUICK, start_rows=40) for kind in CLASSIFIERS],
+    expected_failed_checks=lambda kind: AVERAGED if isinstance(kind, CLASSIFIERS) else {},
 )
 def test_scikit_learn_check_of_inducing_points(estimator, check):
     with warnings.catch_warnings():
