@@ -41,11 +41,22 @@ def number_of_points(points: Any) -> int:
     ValueError
         When it is not an integer of at least 8.
     """
-    if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or points < 8:
+    return whole_number("points", points, 8, " (quadrature nodes)")
+
+
+def whole_number(name: str, value: Any, least: int, meaning: str = "") -> int:
+    """Return an argument that is an integer of at least ``least``.
+
+    Raises
+    ------
+    ValueError
+        When it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(
-            f"points must be an integer of at least 8 (quadrature nodes), received {points!r}."
+            f"{name} must be an integer of at least {least}{meaning}, received {value!r}."
         )
-    return int(points)
+    return int(value)
 
 
 class Likelihood(eqx.Module):
@@ -163,15 +174,18 @@ class Likelihood(eqx.Module):
         ValueError
             Naming ``y``, how many entries are wrong and the first of them.
         """
-        self._refuse(y, ~np.isfinite(np.asarray(y)), "finite numbers", "Drop or impute these rows.")
-
-    def _refuse(self, y: Any, bad: Any, wanted: str, advice: str) -> None:
-        if np.any(bad):
-            wrong = np.asarray(y)[bad]
+        y = np.asarray(y)
+        good, wanted, advice = self._possible(y)
+        if not np.all(good):
+            wrong = y[~good]
             raise ValueError(
                 f"y must hold {wanted} for the {self.name} likelihood, received {wrong.size} other "
                 f"value{'s' if wrong.size > 1 else ''}, the first {wrong.ravel()[0]}. {advice}"
             )
+
+    def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
+        """Return which targets it can produce, what such targets are, and what to do about others."""
+        return np.isfinite(y), "finite numbers", "Drop or impute these rows."
 
     def __repr__(self) -> str:
         fields = [field for field in dataclasses.fields(self) if field.name != "points"]

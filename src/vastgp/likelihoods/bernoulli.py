@@ -120,18 +120,6 @@ class Bernoulli(Likelihood):
         """Return the probability of ``y = 1`` at the latent median: the "posterior median" of Evans and Nair (2020)."""
         return self.probability(1.0, mean)
 
-    def check_targets(self, y: Any) -> None:
-        """Refuse anything but -1 and +1.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        y = np.asarray(y)
-        self._refuse(
-            y,
-            ~np.isin(y, (-1, 1)),
-            "labels -1 and +1",
-            "Code the two classes as -1 and +1, as np.where(y == positive_class, 1, -1) does.",
-        )
+    def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
+        advice = "Code the two classes as -1 and +1, as np.where(y == positive_class, 1, -1) does."
+        return np.isin(y, (-1, 1)), "labels -1 and +1", advice

@@ -124,22 +124,12 @@ class Poisson(Likelihood):
         least = jnp.maximum(jnp.ceil(count - jnp.log(2.0)), 0.0)
         return jnp.where(gammaincc(least + 1.0, count) >= 0.5, least, least + 1.0)
 
-    def check_targets(self, y: Any) -> None:
-        """Refuse negative, fractional and missing counts.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        y = np.asarray(y)
+    def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
         whole = np.isfinite(y) & (y >= 0) & (np.floor(y) == y)
-        self._refuse(
-            y,
-            ~whole,
-            "counts 0, 1, 2, ...",
-            "Give unscaled counts; for real numbers choose 'gaussian', 'laplace' or 'student-t'.",
+        advice = (
+            "Give unscaled counts; for real numbers choose 'gaussian', 'laplace' or 'student-t'."
         )
+        return whole, "counts 0, 1, 2, ...", advice
 
 
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
-from vastgp.likelihoods.base import Likelihood
+from vastgp.likelihoods.base import Likelihood, whole_number
 
 
 class SeveralClasses(Likelihood):
@@ -29,21 +29,10 @@ class SeveralClasses(Likelihood):
         probability = self.predictive_mean(mean, latent_variance)
         return probability * (1.0 - probability)
 
-    def check_targets(self, y: Any) -> None:
-        """Refuse anything but the numbers of the classes.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        y = np.asarray(y)
-        self._refuse(
-            y,
-            ~np.isin(y, np.arange(self.num_classes)),
-            f"class numbers 0 to {self.num_classes - 1}",
-            "Number the classes, as np.unique(y, return_inverse=True) does.",
-        )
+    def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
+        advice = "Number the classes, as np.unique(y, return_inverse=True) does."
+        wanted = f"class numbers 0 to {self.num_classes - 1}"
+        return np.isin(y, np.arange(self.num_classes)), wanted, advice
 
 
 def number_of_classes(value: Any) -> int:
@@ -54,6 +43,4 @@ def number_of_classes(value: Any) -> int:
     ValueError
         When it is not an integer of at least 2.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 2:
-        raise ValueError(f"num_classes must be an integer of at least 2, received {value!r}.")
-    return int(value)
+    return whole_number("num_classes", value, 2)
