@@ -22,12 +22,12 @@ from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.metrics import regression_report
-from vastgp.objectives.least_squares import BlockedBasis, evaluate
-from vastgp.posteriors.chevron import ChevronPosterior
-from vastgp.posteriors.weight_space import SampledPosterior
-from vastgp.training.block import build_system, fit_block
-from vastgp.training.stochastic import StochasticOptions, fit_stochastic
+from vastgp.solvers.block import build_system, fit_block
+from vastgp.solvers.least_squares import BlockedBasis, evaluate
+from vastgp.solvers.weight_space import SampledPosterior
 
 OUT = RESULTS / "convergence.jsonl"
 VARIANTS: dict[str, dict[str, Any] | None] = {

@@ -28,10 +28,9 @@ from run import load, machine_rates
 from table import RESULTS, mean, put, rows
 from vastgp import DirectClassifier, DirectRegressor
 from vastgp._precision import precision
-from vastgp.estimators import direct as direct_module
-from vastgp.metrics import classification_report, regression_report
-from vastgp.objectives.discrete_elbo import value_and_slope
-from vastgp.objectives.discrete_model import (
+from vastgp.methods.direct import regressor as direct_module
+from vastgp.methods.direct.elbo import value_and_slope
+from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,
@@ -39,6 +38,7 @@ from vastgp.objectives.discrete_model import (
     evenly_spaced,
     relaxed_normal,
 )
+from vastgp.metrics import classification_report, regression_report
 
 OUT = RESULTS / "direct.jsonl"
 NAMES = ("part", "dataset", "split", "method")

@@ -23,16 +23,16 @@ from scipy.special import softmax
 
 from table import RESULTS
 from vastgp._precision import precision
-from vastgp.objectives.discrete_elbo import value_and_slope
-from vastgp.objectives.discrete_model import (
+from vastgp.fitting.lbfgs import maximise_real
+from vastgp.methods.direct.elbo import value_and_slope
+from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,
     QuadraticLikelihood,
 )
-from vastgp.training.discrete import start_mean_field
-from vastgp.training.discrete_start import normal_weights
-from vastgp.training.lbfgs import maximise_real
+from vastgp.methods.direct.start import normal_weights
+from vastgp.methods.direct.training import start_mean_field
 
 OUT = RESULTS / "direct_convergence.jsonl"
 SIZE, VALUES = 20, np.array([-1.0, 0.0, 1.0])

@@ -24,8 +24,8 @@ from table import RESULTS, put
 from vastgp import GridGP
 from vastgp._precision import precision
 from vastgp.linalg.kronecker import kron_flops, kron_product
-from vastgp.objectives.grid_evidence import GridObjective
-from vastgp.objectives.grid_solver import GridSolver
+from vastgp.methods.grid.evidence import GridObjective
+from vastgp.methods.grid.solver import GridSolver
 
 OUT = RESULTS / "grid_sweep.jsonl"
 GAPS = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)

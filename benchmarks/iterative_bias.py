@@ -24,15 +24,15 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 from table import RESULTS, put, rows
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.truncation import SingleTerm, roulette
 from vastgp.kernels import RBF
 from vastgp.kernels.products import KernelMatrix
-from vastgp.linalg.cg import run_weighted
-from vastgp.linalg.preconditioners import NoPreconditioner
-from vastgp.objectives.evidence import ExactEvidence
-from vastgp.objectives.iterative_evidence import log_determinants, plain_weights, quadratic_term
-from vastgp.objectives.random_feature_evidence import evidence_of_first, feature_sums
-from vastgp.objectives.truncation import SingleTerm, roulette
-from vastgp.training.feature_learning import RowTiles
+from vastgp.methods.iterative.evidence import log_determinants, plain_weights, quadratic_term
+from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
+from vastgp.methods.random_feature.learning import RowTiles
+from vastgp.solvers.cg import run_weighted
+from vastgp.solvers.preconditioners import NoPreconditioner
 
 OUT = RESULTS / "iterative_bias.jsonl"
 ROWS, PROBES, DRAWS = 300, 40, 80

@@ -28,8 +28,8 @@ from vastgp._precision import as_dtype, precision
 from vastgp.kernels import RBF
 from vastgp.kernels.products import bilinear_slope, kernel_product
 from vastgp.likelihoods import Gaussian
-from vastgp.training.distinct_rows import DistinctRows
-from vastgp.training.iterative_learning import IterativeEvidence
+from vastgp.methods.iterative.learning import IterativeEvidence
+from vastgp.solvers.distinct_rows import DistinctRows
 
 OUT = RESULTS / "iterative_products.jsonl"
 D, COLUMNS, ITERATIONS, RANK, NOISE = 8, 8, 20, 100, 0.05

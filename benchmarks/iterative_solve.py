@@ -20,16 +20,16 @@ from run import machine_rates, peak_mb
 from table import RESULTS, put
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
-from vastgp.linalg.cg import solve_cg
-from vastgp.training.distinct_rows import merge_repeated
-from vastgp.training.kernel_system import (
+from vastgp.fitting.start import start_from_exact_gp
+from vastgp.methods.iterative.kernel_system import (
     choose_rank,
     dtypes_of,
     kernel_operator,
     kernel_preconditioner,
     rounding_of_entries,
 )
-from vastgp.training.start import start_from_exact_gp
+from vastgp.solvers.cg import solve_cg
+from vastgp.solvers.distinct_rows import merge_repeated
 
 OUT = RESULTS / "iterative_solve.jsonl"
 

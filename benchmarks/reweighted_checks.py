@@ -26,12 +26,17 @@ from table import RESULTS, put, rows
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.kernels import RBF
-from vastgp.objectives.reweighted_evidence import EvidenceData, prepare
-from vastgp.objectives.sufficient_statistics import SufficientStatistics, gather_statistics
-from vastgp.objectives.weight_priors import DiagonalPrior, OrthogonalPrior, SpectralPrior
-from vastgp.training.hyperparameter_chains import CHUNK, ChainPlan, HyperPosterior, run_chains
-from vastgp.training.reweighted import draw_hyperparameters
+from vastgp.methods.reweighted.evidence import EvidenceData, prepare
+from vastgp.methods.reweighted.hyperparameter_chains import (
+    CHUNK,
+    ChainPlan,
+    HyperPosterior,
+    run_chains,
+)
+from vastgp.methods.reweighted.training import draw_hyperparameters
+from vastgp.methods.reweighted.weight_priors import DiagonalPrior, OrthogonalPrior, SpectralPrior
 
 OUT = RESULTS / "reweighted_checks.jsonl"
 

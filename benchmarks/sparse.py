@@ -25,10 +25,10 @@ import vastgp
 from run import load, machine_rates, peak_mb
 from table import RESULTS, put, rows
 from vastgp._precision import precision
+from vastgp.methods.svgp import training as svgp
+from vastgp.methods.svgp.bound import coordinates, posterior_of
+from vastgp.methods.svgp.posterior import SVGPPosterior
 from vastgp.metrics import nlpd, rmse
-from vastgp.objectives.svgp_bound import coordinates, posterior_of
-from vastgp.posteriors.svgp import SVGPPosterior
-from vastgp.training import svgp
 
 OUT, PEER = RESULTS / "sparse.jsonl", RESULTS / "sparse_gpytorch.jsonl"
 EVERY = 10  # chunks of ten iterations

@@ -27,8 +27,8 @@ from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Softmax
-from vastgp.training.svgp import _Trainer
-from vastgp.training.svgp_passes import SVGPOptions
+from vastgp.methods.svgp.passes import SVGPOptions
+from vastgp.methods.svgp.training import _Trainer
 
 
 def main() -> None:

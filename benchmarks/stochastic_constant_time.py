@@ -29,10 +29,10 @@ from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.posteriors.chevron import ChevronPosterior
-from vastgp.training.stochastic import StochasticOptions, fit_stochastic
-from vastgp.training.stochastic_setup import make_plan, make_problem, start_state
-from vastgp.training.stochastic_step import run_steps
+from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
+from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
+from vastgp.methods.qsgp.stochastic.step import run_steps
 
 INPUTS, NOISE, CHUNK = 8, 0.01, 50
 SIZES = {"base": (40_000, 100_000), "m x 100": (40_000, 10_000_000), "n x 50": (2_000_000, 100_000)}

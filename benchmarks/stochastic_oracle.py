@@ -19,8 +19,8 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.posteriors.chevron import ChevronPosterior
-from vastgp.training.stochastic import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 
 RESULTS = Path(__file__).parent / "results"
 N, M, INPUTS, NOISE_STD = 2000, 2000, 4, 0.2

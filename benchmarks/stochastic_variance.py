@@ -20,14 +20,14 @@ import numpy as np
 from run import RESULTS, load
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
-from vastgp.objectives.control_variates import (
+from vastgp.fitting.start import start_from_exact_gp
+from vastgp.methods.qsgp.stochastic.control_variates import (
     interpolated_error,
     support_control,
     support_expectation,
 )
-from vastgp.objectives.sampled_elbo import sampled_product
-from vastgp.training.index_sets import stratified_indices
-from vastgp.training.start import start_from_exact_gp
+from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.sampled_elbo import sampled_product
 
 NUM_BASIS, ROWS, FUNCTIONS, DRAWS = 10_000, 500, 500, 1000
 RANKS = (0, 10, 30, 100, 200, 300, 500, 1000)

@@ -85,7 +85,7 @@ def svgp_of_few(
     model: Any, count: int, X: np.ndarray, y: np.ndarray, scale: float
 ) -> dict[str, float]:
     """Return scores of an SVGP whose predictions see the nearest ``count`` of its inducing points."""
-    from vastgp.posteriors.swsgp import SwsgpPosterior
+    from vastgp.methods.swsgp.posterior import SwsgpPosterior
 
     found, scaling = model.posterior_, model.standardizer_
     Z = scaling.transform_X(model.inducing_points_)

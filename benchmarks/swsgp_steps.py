@@ -42,8 +42,8 @@ def measure(
     from vastgp.kernels import Matern52
     from vastgp.kernels.metric import metric_lengthscales
     from vastgp.likelihoods import Gaussian
-    from vastgp.training.swsgp import Chunks
-    from vastgp.training.swsgp_state import SwsgpOptions, start_state
+    from vastgp.methods.swsgp.state import SwsgpOptions, start_state
+    from vastgp.methods.swsgp.training import Chunks
 
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (4000, 8))

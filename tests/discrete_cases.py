@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from vastgp.objectives.discrete_model import (
+from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
     DiscretePrior,

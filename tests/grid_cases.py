@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Coregionalisation, GridKernel, Matern32, Matern52, Periodic
-from vastgp.objectives.grid_solver import GridSolver
+from vastgp.methods.grid.solver import GridSolver
 
 NOISE = 0.05
 

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from vastgp.bases import GridEigenfunctionBasis, RandomFourierBasis, seed_key
+from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.kernels import RBF
-from vastgp.objectives.sufficient_statistics import feature_matrix
 
 rng = np.random.default_rng(0)
 num_inputs, num_rows = 100, 1200

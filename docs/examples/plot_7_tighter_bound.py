@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
+from vastgp.fitting.dual_evidence import local_sites
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli
-from vastgp.objectives.dual_evidence import local_sites
-from vastgp.objectives.svgp_bound import (
+from vastgp.methods.svgp.bound import (
     Rows,
     SiteSums,
     better_sums,

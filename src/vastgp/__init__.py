@@ -15,32 +15,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from vastgp.estimators.registry import ESTIMATORS
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vastgp import datasets, kernels, likelihoods, metrics, plots
-    from vastgp.estimators import (
-        DirectClassifier,
-        DirectNetworkRegressor,
-        DirectRegressor,
-        ExactGPRegressor,
-        GridGP,
-        GriefRegressor,
-        IterativeGPRegressor,
-        QSGPClassifier,
-        QSGPRegressor,
-        RandomFeatureGPRegressor,
-        RelevanceVectorRegressor,
-        ReweightedBasisClassifier,
-        ReweightedBasisRegressor,
-        SVGPClassifier,
-        SVGPRegressor,
-        SWSGPClassifier,
-        SWSGPRegressor,
-        TSVGPClassifier,
-        TSVGPRegressor,
-        load,
-    )
+    from vastgp.estimators.load import load
     from vastgp.kernels import (
         RBF,
         Constant,
@@ -51,29 +32,26 @@ if TYPE_CHECKING:
         Periodic,
         RationalQuadratic,
     )
+    from vastgp.methods.direct.classifier import DirectClassifier
+    from vastgp.methods.direct.network import DirectNetworkRegressor
+    from vastgp.methods.direct.regressor import DirectRegressor
+    from vastgp.methods.exact.estimator import ExactGPRegressor
+    from vastgp.methods.grid.estimator import GridGP
+    from vastgp.methods.iterative.estimator import IterativeGPRegressor
+    from vastgp.methods.qsgp.classifier import QSGPClassifier
+    from vastgp.methods.qsgp.regressor import QSGPRegressor
+    from vastgp.methods.random_feature.estimator import RandomFeatureGPRegressor
+    from vastgp.methods.relevance.estimator import RelevanceVectorRegressor
+    from vastgp.methods.reweighted.classifier import ReweightedBasisClassifier
+    from vastgp.methods.reweighted.grief import GriefRegressor
+    from vastgp.methods.reweighted.regressor import ReweightedBasisRegressor
+    from vastgp.methods.svgp.svgp import SVGPClassifier, SVGPRegressor
+    from vastgp.methods.svgp.tsvgp import TSVGPClassifier, TSVGPRegressor
+    from vastgp.methods.swsgp.estimators import SWSGPClassifier, SWSGPRegressor
 
 # public name -> the module that defines it
-_NAMES = {
-    "ExactGPRegressor": "vastgp.estimators",
-    "QSGPRegressor": "vastgp.estimators",
-    "QSGPClassifier": "vastgp.estimators",
-    "RelevanceVectorRegressor": "vastgp.estimators",
-    "GriefRegressor": "vastgp.estimators",
-    "ReweightedBasisClassifier": "vastgp.estimators",
-    "ReweightedBasisRegressor": "vastgp.estimators",
-    "IterativeGPRegressor": "vastgp.estimators",
-    "RandomFeatureGPRegressor": "vastgp.estimators",
-    "GridGP": "vastgp.estimators",
-    "TSVGPRegressor": "vastgp.estimators",
-    "TSVGPClassifier": "vastgp.estimators",
-    "SVGPRegressor": "vastgp.estimators",
-    "SVGPClassifier": "vastgp.estimators",
-    "SWSGPRegressor": "vastgp.estimators",
-    "SWSGPClassifier": "vastgp.estimators",
-    "DirectRegressor": "vastgp.estimators",
-    "DirectClassifier": "vastgp.estimators",
-    "DirectNetworkRegressor": "vastgp.estimators",
-    "load": "vastgp.estimators",
+_NAMES = ESTIMATORS | {
+    "load": "vastgp.estimators.load",
     "RBF": "vastgp.kernels",
     "Constant": "vastgp.kernels",
     "Linear": "vastgp.kernels",
@@ -85,42 +63,7 @@ _NAMES = {
 }
 _MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
 
-__all__ = [  # noqa: RUF022 (grouped by what they are, not by spelling)
-    "ExactGPRegressor",
-    "QSGPRegressor",
-    "QSGPClassifier",
-    "RelevanceVectorRegressor",
-    "GriefRegressor",
-    "ReweightedBasisClassifier",
-    "ReweightedBasisRegressor",
-    "IterativeGPRegressor",
-    "RandomFeatureGPRegressor",
-    "GridGP",
-    "TSVGPRegressor",
-    "TSVGPClassifier",
-    "SVGPRegressor",
-    "SVGPClassifier",
-    "SWSGPRegressor",
-    "SWSGPClassifier",
-    "DirectRegressor",
-    "DirectClassifier",
-    "DirectNetworkRegressor",
-    "load",
-    "RBF",
-    "Constant",
-    "Linear",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "RationalQuadratic",
-    "Periodic",
-    "datasets",
-    "kernels",
-    "likelihoods",
-    "metrics",
-    "plots",
-    "__version__",
-]
+__all__ = [*_NAMES, *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,19 +9,19 @@ import pytest
 from grid_cases import CASES, GAPS, NOISE, rows_of
 from vastgp._precision import precision
 from vastgp.kernels import RBF, GridKernel, Matern32
-from vastgp.linalg.gaps import FillGaps, IgnoreGaps, solve_gaps
 from vastgp.linalg.kronecker import KroneckerEigen
-from vastgp.linalg.selected_spectrum import fill_preconditioner, ignore_preconditioner
-from vastgp.objectives.grid_evidence import GridObjective
-from vastgp.objectives.grid_probes import GridProbes
-from vastgp.objectives.grid_solver import GridSolver, choose_solver
-from vastgp.objectives.grid_spectrum import (
+from vastgp.methods.grid.evidence import GridObjective
+from vastgp.methods.grid.gaps import FillGaps, IgnoreGaps, solve_gaps
+from vastgp.methods.grid.posterior import GridPosterior
+from vastgp.methods.grid.probes import GridProbes
+from vastgp.methods.grid.selected_spectrum import fill_preconditioner, ignore_preconditioner
+from vastgp.methods.grid.solver import GridSolver, choose_solver
+from vastgp.methods.grid.spectrum import (
     compressed_inverse_trace,
     compressed_log_determinant,
     nystrom_inverse_trace,
     nystrom_log_determinant,
 )
-from vastgp.posteriors.grid import GridPosterior
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda name: name.replace(" ", "-"))
@@ -365,7 +365,7 @@ def test_low_rank_variances_are_positive_where_the_printed_ones_are_not(monkeypa
     """Section 3.4 puts the low-rank matrix into equation (3.2) alone (docs/errata.md)."""
     case = CASES["two dimensions"]
     observed = case.observed(0.3)
-    monkeypatch.setattr("vastgp.posteriors.grid._LOW_RANK", 10)
+    monkeypatch.setattr("vastgp.methods.grid.posterior._LOW_RANK", 10)
     posterior = posterior_of(case, observed, "fill-gaps")
     ours = posterior.variance(case.axes, "low-rank")
     K = case.covariance(case.rows, case.rows)

@@ -12,12 +12,12 @@ from scipy.optimize import minimize_scalar
 from vastgp._precision import precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.kernels import RBF, Matern32
-from vastgp.posteriors.exact import ExactPosterior
-from vastgp.posteriors.inducing import InducingPosterior
-from vastgp.training.checkpoint import Checkpoint
-from vastgp.training.inducing import fit_inducing
-from vastgp.training.inducing_state import InducingOptions
+from vastgp.methods.exact.posterior import ExactPosterior
+from vastgp.methods.qsgp.inducing.fit import fit_inducing
+from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
+from vastgp.methods.qsgp.inducing.state import InducingOptions
 
 NOISE = 0.05
 KERNEL = Matern32([0.8, 1.1], 1.4)

@@ -11,16 +11,20 @@ from small_models import exact_mean_gradient, exact_terms, small_model
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.objectives.control_variates import (
+from vastgp.methods.qsgp.stochastic.control_variates import (
     FittedCoefficient,
     running_product,
     support_control,
     support_expectation,
     target_control,
 )
-from vastgp.objectives.sampled_elbo import (
+from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, diagonal_columns, fit_stochastic
+from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
+from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     DensePrior,
     DiagonalPrior,
     constant_objective,
@@ -31,10 +35,6 @@ from vastgp.objectives.sampled_elbo import (
     optimal_diagonal,
     sampled_product,
 )
-from vastgp.posteriors.chevron import ChevronPosterior
-from vastgp.training.checkpoint import Checkpoint
-from vastgp.training.index_sets import stratified_indices
-from vastgp.training.stochastic import StochasticOptions, diagonal_columns, fit_stochastic
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-6)])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from grid_cases import CASES, NOISE, rows_of
-from vastgp.objectives.grid_evidence import GridObjective
-from vastgp.posteriors.grid import GridPosterior
-from vastgp.posteriors.grid_samples import grid_samples, point_samples
+from vastgp.methods.grid.evidence import GridObjective
+from vastgp.methods.grid.posterior import GridPosterior
+from vastgp.methods.grid.samples import grid_samples, point_samples
 
 DRAWS = 600
 

@@ -12,14 +12,14 @@ import pytest
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
-from vastgp.objectives.control_variates import nystrom_prior_control
-from vastgp.objectives.sampled_elbo import DensePrior
-from vastgp.training.index_sets import stratified_indices
-from vastgp.training.inducing_rows import _objective, draw_rows
-from vastgp.training.inducing_setup import make_plan, rows_problem, weights_problem
-from vastgp.training.inducing_state import InducingOptions, InducingState
-from vastgp.training.inducing_weights import _objective as weights_objective
-from vastgp.training.inducing_weights import draw_weights, half_gradient
+from vastgp.methods.qsgp.inducing.rows import _objective, draw_rows
+from vastgp.methods.qsgp.inducing.setup import make_plan, rows_problem, weights_problem
+from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingState
+from vastgp.methods.qsgp.inducing.weights import _objective as weights_objective
+from vastgp.methods.qsgp.inducing.weights import draw_weights, half_gradient
+from vastgp.methods.qsgp.stochastic.control_variates import nystrom_prior_control
+from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.sampled_elbo import DensePrior
 
 DRAWS, GATE = 4000, 4.0
 N, M, P, SET = 60, 45, 12, 20

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from vastgp._precision import as_dtype, precision
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.truncation import Roulette, roulette
 from vastgp.kernels import RBF
 from vastgp.kernels.products import KernelMatrix
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.preconditioners import NoPreconditioner, low_rank_preconditioner
-from vastgp.objectives.evidence import ExactEvidence
-from vastgp.objectives.iterative_evidence import (
+from vastgp.methods.iterative.evidence import (
     evidence_slope_by_cg,
     evidence_slope_of_run,
     log_determinants,
@@ -19,8 +19,8 @@ from vastgp.objectives.iterative_evidence import (
     quadratic_term,
     roulette_weights,
 )
-from vastgp.objectives.truncation import Roulette, roulette
-from vastgp.training.feature_learning import FeatureEvidence
+from vastgp.methods.random_feature.learning import FeatureEvidence
+from vastgp.solvers.preconditioners import NoPreconditioner, low_rank_preconditioner
 
 N, NOISE, DRAWS, EXPECTED = 100, 0.02, 5000, 20
 

@@ -18,13 +18,14 @@ from small_models import (
     small_model,
 )
 from vastgp._precision import precision
-from vastgp.objectives.control_variates import (
+from vastgp.methods.qsgp.stochastic.control_variates import (
     interpolated_error,
     support_control,
     support_expectation,
     target_control,
 )
-from vastgp.objectives.sampled_elbo import (
+from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     DensePrior,
     DiagonalPrior,
     constant_objective,
@@ -35,7 +36,6 @@ from vastgp.objectives.sampled_elbo import (
     optimal_diagonal,
     sampled_product,
 )
-from vastgp.training.index_sets import stratified_indices
 
 DRAWS = 20_000
 BATCH = 500

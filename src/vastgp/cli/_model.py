@@ -32,7 +32,7 @@ def load_regressor(path: Path) -> Any:
 
 def load_model(path: Path) -> Any:
     """The estimator that a file holds."""
-    from vastgp.estimators import load
+    from vastgp.estimators.load import load
 
     existing(path, "The model")
     if path.is_dir():
@@ -137,7 +137,7 @@ def predictions(
 ) -> Iterator[tuple[np.ndarray | None, np.ndarray, np.ndarray]]:
     """Targets, means and standard deviations of observations, one batch of rows after the other."""
     from vastgp.data import Rows
-    from vastgp.training.progress import Progress
+    from vastgp.fitting.progress import Progress
 
     done = 0
     with Progress(label, True) as progress:

@@ -63,9 +63,9 @@ def fill(
     that of a new observation, noise included. It appears whole or not at all.
     """
     with explained(debug):
+        from vastgp import GridGP
         from vastgp.cli._console import duration, facts, heading, plural
         from vastgp.cli._files import existing, writable
-        from vastgp.estimators import GridGP
 
         existing(source, "The grid")
         _check_out(out, force)

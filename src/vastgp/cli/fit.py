@@ -247,7 +247,7 @@ def _resumable(checkpoint: Path | None) -> Iterator[None]:
 
 def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[str]) -> Any:
     """The unfitted estimator with the arguments that were given."""
-    from vastgp import estimators
+    from vastgp.estimators.registry import estimator_class
 
     kind = {
         Method.qsgp: "QSGPRegressor",
@@ -256,7 +256,7 @@ def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[
         Method.tsvgp: "TSVGPRegressor",
         Method.svgp: "SVGPRegressor",
     }[method]
-    make = getattr(estimators, kind)
+    make = estimator_class(kind)
     known = make().get_params(deep=False)
     arguments = {name: value for name, value in given.items() if value is not None}
     for name in arguments:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import Standardizer
+from vastgp.fitting.candidates import candidate_kernels
 from vastgp.kernels import Kernel
-from vastgp.training.candidates import candidate_kernels
 
 
 def seed_from(random_state: Any) -> int:

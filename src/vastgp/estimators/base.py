@@ -17,9 +17,9 @@ from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.tables import is_table, open_table
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
 from vastgp.estimators.saved import SavedModel
+from vastgp.fitting.history import History
+from vastgp.fitting.progress import Progress
 from vastgp.likelihoods import Likelihood
-from vastgp.training.history import History
-from vastgp.training.progress import Progress
 
 
 @dataclass(frozen=True)

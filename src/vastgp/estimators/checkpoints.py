@@ -7,7 +7,7 @@ from typing import Any
 
 from vastgp.data import Rows
 from vastgp.estimators.serialise import fit_fingerprint
-from vastgp.training.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Checkpoint
 
 # Parameters that say how long to work and what to show, not what is computed.
 _NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")

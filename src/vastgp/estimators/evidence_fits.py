@@ -18,10 +18,10 @@ from vastgp.estimators.arguments import (
 from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.fitting.adam_ascent import Estimator, climb_evidence
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.training.evidence_climb import Estimator, climb_evidence
-from vastgp.training.loop import OUT_OF_TIME, LoopResult
 
 
 class EvidenceFits(BaseGPRegressor):

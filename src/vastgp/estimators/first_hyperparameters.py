@@ -10,12 +10,12 @@ import numpy as np
 from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
-from vastgp.estimators.qsgp_arguments import check_likelihood
+from vastgp.estimators.likelihood_arguments import check_likelihood
+from vastgp.fitting.dual_start import start_from_dual_evidence
+from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
-from vastgp.training.block_sites import most_rows
-from vastgp.training.dual_start import start_from_dual_evidence
-from vastgp.training.start import MakeEvidence, start_from_exact_gp
+from vastgp.solvers.sites import most_rows
 
 # Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
 _DUAL_ROWS = 1000

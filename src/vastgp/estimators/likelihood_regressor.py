@@ -8,7 +8,7 @@ import numpy as np
 
 from vastgp.data import Rows
 from vastgp.estimators.first_hyperparameters import check_all_targets, regression_likelihood
-from vastgp.estimators.qsgp_arguments import check_likelihood
+from vastgp.estimators.likelihood_arguments import check_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.likelihoods import Likelihood
 

@@ -15,10 +15,10 @@ from vastgp._precision import precision
 from vastgp.data import write_archive
 from vastgp.data.archive import above, below
 from vastgp.estimators.serialise import decode_params, encode_params
+from vastgp.fitting.history import History
 from vastgp.kernels import from_spec, to_spec
 from vastgp.likelihoods import from_spec as likelihood_from_spec
 from vastgp.likelihoods import to_spec as likelihood_to_spec
-from vastgp.training.history import History
 
 
 class SavedModel(BaseEstimator, abc.ABC):

@@ -81,7 +81,7 @@ def decode_params(plain: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[
 def fit_fingerprint(
     estimator: str, params: dict[str, Any], rows: Rows, seed: int | None = None
 ) -> dict[str, Any]:
-    """Return what makes a fit the one it is, for `vastgp.training.checkpoint.Checkpoint`.
+    """Return what makes a fit the one it is, for `vastgp.fitting.checkpoint.Checkpoint`.
 
     Parameters
     ----------

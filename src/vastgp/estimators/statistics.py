@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vastgp.data import Rows
-from vastgp.objectives.sufficient_statistics import SufficientStatistics, gather_statistics
-from vastgp.training.progress import Progress
+from vastgp.fitting.progress import Progress
+from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 
 
 def gather_with_progress(model: Any, rows: Rows, basis: Any) -> SufficientStatistics:

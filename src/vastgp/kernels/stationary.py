@@ -198,7 +198,7 @@ def _safe_sqrt(r2: Array) -> Array:
 
     Not the usual ``where(r2 > 0, sqrt(where(r2 > 0, r2, 1)), 0)``: XLA's CPU backend (jaxlib 0.10.2) miscompiles it.
     Jitted together with its gradient, at some sizes up to 128 rows, coincident rows are given the distance 1
-    (tests/unit/kernels/test_compiled_gradients.py).
+    (tests/kernels/test_compiled_gradients.py).
     """
     return jnp.sqrt(r2)
 

@@ -1,0 +1,225 @@
+"""L-BFGS over positive hyperparameters, or over real parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import minimize
+
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.linalg.cholesky import FactorizationError
+
+# Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
+# optimum of unit curvature a gradient of size g leaves g^2 / 2 to gain.
+_VALUE_TOLERANCE = 1e-3
+_NO_SLOPE = 1e-14
+
+
+@dataclass(frozen=True)
+class LbfgsResult:
+    """Where L-BFGS ended.
+
+    Attributes
+    ----------
+    params : pytree
+        Positive hyperparameters, float64 NumPy leaves.
+    value : float
+        The objective there.
+    num_iter, num_evaluations : int
+    converged : bool
+    message : str
+        Why it stopped.
+    history : History
+        The objective at every iteration.
+    """
+
+    params: Any
+    value: float
+    num_iter: int
+    num_evaluations: int
+    converged: bool
+    message: str
+    history: History = field(repr=False)
+
+
+def maximise(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: Any,
+    *,
+    lower: Any,
+    upper: Any,
+    max_iter: int,
+    tol: float,
+    scale: float = 1.0,
+    max_seconds: float | None = None,
+    on_iteration: Callable[[int, float], None] | None = None,
+) -> LbfgsResult:
+    """Maximise a function of positive numbers by L-BFGS-B on their logarithms.
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+        ``value_and_gradient(params) -> (float, pytree)``, derivatives by the positive numbers themselves. It may raise
+        `FactorizationError` at a trial point: the line search then shortens its step.
+    start, lower, upper : pytree of positive numbers
+        Same structure and shapes; the start is moved inside the bounds.
+    max_iter : int
+    tol : float
+        Converged when no derivative by a logarithm exceeds ``tol * scale``, bounds aside.
+    scale : float, default 1.0
+        Natural size of the objective; the number of rows for a log evidence, so that ``tol`` is per row.
+    max_seconds : float, optional
+        Wall-clock budget, checked after every iteration.
+    on_iteration : callable, optional
+        Called with the iteration and the objective.
+    """
+    flat, rebuild = _ravel(start)
+    bounds = np.stack([_ravel(lower)[0], _ravel(upper)[0]], axis=1)
+    return _climb(
+        value_and_gradient,
+        np.clip(np.log(flat), *np.log(bounds).T),
+        lambda point: rebuild(np.exp(point)),
+        lambda gradient, point: _ravel(gradient)[0] * np.exp(point),
+        np.log(bounds),
+        {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
+        (scale, max_seconds, on_iteration),
+    )
+
+
+def maximise_real(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: Any,
+    *,
+    max_iter: int,
+    tol: float,
+    scale: float = 1.0,
+    max_seconds: float | None = None,
+    on_iteration: Callable[[int, float], None] | None = None,
+) -> LbfgsResult:
+    """Maximise a function of real numbers by L-BFGS, without bounds.
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+        ``value_and_gradient(params) -> (float, pytree)``.
+    start : pytree of real numbers
+    max_iter, scale, max_seconds, on_iteration
+        As in `maximise`.
+    tol : float
+        Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
+        little where there are very many parameters, and are not looked at.
+    """
+    flat, rebuild = _ravel(start)
+    found = _climb(
+        value_and_gradient,
+        flat,
+        rebuild,
+        lambda gradient, point: _ravel(gradient)[0],
+        None,
+        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
+        (scale, max_seconds, on_iteration),
+    )
+    if not len(found.history):  # the start was the maximum
+        found.history.append(1, 0.0, {"objective": found.value})
+    return found
+
+
+def _climb(
+    value_and_gradient: Callable[[Any], tuple[float, Any]],
+    start: np.ndarray,
+    params_at: Callable[[np.ndarray], Any],
+    slope_at: Callable[[Any, np.ndarray], np.ndarray],
+    bounds: np.ndarray | None,
+    stops: dict[str, Any],
+    limits: tuple[float, float | None, Callable[[int, float], None] | None],
+) -> LbfgsResult:
+    """Run L-BFGS-B over a vector that stands for parameters."""
+    scale, max_seconds, on_iteration = limits
+    began = time.perf_counter()
+    history = History()
+    seen = _Seen()
+
+    def negated(point: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            value, gradient = value_and_gradient(params_at(point))
+        except FactorizationError as error:
+            return seen.instead_of(error)
+        slope = slope_at(gradient, point)
+        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
+            return seen.instead_of(FloatingPointError(f"objective {value}, gradient {slope}"))
+        return seen.note(-value / scale, -slope / scale)
+
+    def after(intermediate_result: Any) -> None:
+        value = -float(intermediate_result.fun) * scale
+        seconds = time.perf_counter() - began
+        history.append(len(history) + 1, seconds, {"objective": value})
+        if on_iteration is not None:
+            on_iteration(len(history), value)
+        if max_seconds is not None and seconds > max_seconds:
+            raise StopIteration
+
+    found = minimize(
+        negated,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        callback=after,
+        options=stops | {"maxcor": 20},
+    )
+    message = str(found.message)
+    if not found.success and found.status == 99:
+        message = OUT_OF_TIME
+    return LbfgsResult(
+        params_at(found.x),
+        -float(found.fun) * scale,
+        found.nit,
+        found.nfev,
+        found.success,
+        message,
+        history,
+    )
+
+
+def best_of(results: Iterable[LbfgsResult]) -> LbfgsResult:
+    """Return the result with the largest objective."""
+    return max(results, key=lambda result: result.value)
+
+
+class _Seen:
+    """Keeps what a failed evaluation needs: a value worse than any seen, so that the line search steps back."""
+
+    def __init__(self) -> None:
+        self._worst: float | None = None
+        self._slope: np.ndarray | None = None
+
+    def note(self, value: float, slope: np.ndarray) -> tuple[float, np.ndarray]:
+        self._worst = value if self._worst is None else max(self._worst, value)
+        self._slope = slope
+        return value, slope
+
+    def instead_of(self, error: ArithmeticError | ValueError) -> tuple[float, np.ndarray]:
+        if self._worst is None or self._slope is None:
+            raise error  # the start itself fails: nothing to step back to
+        return self._worst + 10.0 + abs(self._worst), np.zeros_like(self._slope)
+
+
+def _ravel(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    """Return the leaves as one float64 vector, and the way back."""
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [np.asarray(leaf, dtype=np.float64) for leaf in leaves]
+    shapes = [array.shape for array in arrays]
+    ends = np.cumsum([array.size for array in arrays])[:-1]
+
+    def rebuild(vector: np.ndarray) -> Any:
+        parts = np.split(vector, ends)
+        shaped = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return jax.tree.unflatten(structure, shaped)
+
+    return np.concatenate([array.ravel() for array in arrays]), rebuild

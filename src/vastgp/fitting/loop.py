@@ -1,0 +1,240 @@
+"""The training loop that every iterative method runs in.
+
+Steps are pure functions that run in compiled chunks; Python, between two chunks only, reports, saves and stops.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.history import History
+from vastgp.fitting.progress import Progress
+
+# In words that hold for a budget of which part was spent before the loop.
+OUT_OF_TIME = "stopped when max_seconds was used up"
+
+
+@runtime_checkable
+class StepChunk(Protocol):
+    """Does steps ``first_iter, ..., first_iter + num_iters - 1``."""
+
+    def __call__(
+        self, state: Any, first_iter: int, num_iters: int, /
+    ) -> tuple[Any, Mapping[str, Any]]:
+        """Return the new state and diagnostics; the old state may be donated."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A decision to end a fit.
+
+    Attributes
+    ----------
+    reason : str
+        Why, in words for the user.
+    converged : bool
+        Whether the fit counts as converged.
+    resumable : bool
+        Whether the same fit with a larger budget could go on: the checkpoint stays.
+    """
+
+    reason: str
+    converged: bool = True
+    resumable: bool = False
+
+
+ShouldStop = Callable[[Mapping[str, float], History], "Stop | None"]
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """How a loop ended.
+
+    Attributes
+    ----------
+    num_iter : int
+        Steps done, those before a resume included.
+    seconds : float
+        Wall-clock seconds of training, those before a resume included.
+    converged : bool
+        Whether ``should_stop`` ended the loop and called it converged.
+    reason : str
+        Why the loop ended, in words.
+    history : History
+        One record per chunk.
+    resumed_at : int
+        Steps found in the checkpoint, 0 for a fit that started afresh.
+    """
+
+    num_iter: int
+    seconds: float
+    converged: bool
+    reason: str
+    history: History
+    resumed_at: int = 0
+
+
+def run_chunks(
+    step_chunk: StepChunk,
+    state: Any,
+    *,
+    max_iter: int | None,
+    chunk: int,
+    max_seconds: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    should_stop: ShouldStop | None = None,
+    label: str = "fit",
+    verbose: bool = False,
+) -> tuple[Any, LoopResult]:
+    """Run steps in chunks until they converge, or until steps or time are spent.
+
+    Parameters
+    ----------
+    step_chunk : callable
+        ``step_chunk(state, first_iter, num_iters) -> (state, diagnostics)``. It may donate the state. Steps must be a
+        pure function of the state and the iteration number, or a resumed run cannot equal an uninterrupted one.
+    state : pytree of arrays
+        Where the fit starts, unless the checkpoint holds a later state.
+    max_iter : int or None
+        Steps to do at most, counted from the start of the fit (not from a resume).
+    chunk : int
+        Steps between two visits of Python; the last chunk may be shorter.
+    max_seconds : float, optional
+        Wall-clock budget, seconds before a resume included. It is checked between chunks, so that a loop overruns it by
+        less than one chunk. None: no limit.
+    checkpoint : Checkpoint, optional
+        Where to save, and to resume from. The file is deleted when the loop converges or has done ``max_iter`` steps.
+        It stays when time runs out, so that the same fit with a larger budget goes on from there.
+    should_stop : callable, optional
+        ``should_stop(diagnostics, history) -> Stop | None``, asked after every chunk. It must look at nothing else than
+        its arguments, wall-clock seconds excepted.
+    label : str, default "fit"
+        What the progress line calls the work.
+    verbose : bool, default False
+        Show progress with the time left, if standard error is a terminal.
+
+    Returns
+    -------
+    state : pytree of arrays
+    result : LoopResult
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C. With a checkpoint, the chunk at work is finished and saved first; a second Ctrl-C stops at once and
+        leaves the last file.
+    ValueError
+        When nothing would ever end the loop, or the checkpoint belongs to another fit.
+    """
+    if max_iter is None and max_seconds is None and should_stop is None:
+        raise ValueError("set max_iter or max_seconds: nothing else would end this fit.")
+    saved = checkpoint.load(state) if checkpoint is not None else None
+    done, spent, history = 0, 0.0, History()
+    if saved is not None:
+        state, done, spent, history = saved.state, saved.num_iter, saved.seconds, saved.history
+    resumed_at = done
+    began = time.perf_counter() - spent
+
+    def stop_now(diagnostics: Mapping[str, float]) -> Stop | None:
+        if should_stop is not None and diagnostics:
+            decision = should_stop(diagnostics, history)
+            if decision is not None:
+                return decision
+        if max_iter is not None and done >= max_iter:
+            return Stop(f"stopped after max_iter = {max_iter} steps", converged=False)
+        if max_seconds is not None and spent >= max_seconds:
+            return Stop(OUT_OF_TIME, converged=False, resumable=True)
+        return None
+
+    with Progress(label, verbose) as progress, _HeldInterrupt(checkpoint is not None) as interrupt:
+        # A file may hold a loop that had ended (it stays where a fit goes on after it): the rule is asked again.
+        decision = stop_now({name: column[-1] for name, column in history.values.items()})
+        while decision is None:
+            steps = chunk if max_iter is None else min(chunk, max_iter - done)
+            try:
+                state, raw = step_chunk(state, done, steps)
+            except KeyboardInterrupt:
+                if checkpoint is not None and _is_alive(state):
+                    checkpoint.save(state, done, spent, history)
+                raise
+            # reading the diagnostics waits for the chunk, so that the seconds are those of work done
+            diagnostics = {name: float(value) for name, value in raw.items()}
+            done, spent = done + steps, time.perf_counter() - began
+            history.append(done, spent, diagnostics)
+            progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))
+            decision = stop_now(diagnostics)
+            if checkpoint is not None:
+                keep = decision.resumable if decision is not None else checkpoint.due()
+                if keep or interrupt.seen:
+                    checkpoint.save(state, done, spent, history)
+            interrupt.raise_if_seen()
+    if checkpoint is not None and not decision.resumable:
+        checkpoint.remove()
+    state = jax.block_until_ready(state)
+    return state, LoopResult(done, spent, decision.converged, decision.reason, history, resumed_at)
+
+
+def _is_alive(state: Any) -> bool:
+    """Whether no array of the state has been given away to a chunk that did not finish."""
+    leaves = jax.tree.leaves(state)
+    return not any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
+
+
+def _fraction(done: int, max_iter: int | None, spent: float, max_seconds: float | None) -> float:
+    """Return how much of the nearest limit is used up."""
+    of_steps = done / max_iter if max_iter else 0.0
+    of_time = spent / max_seconds if max_seconds else 0.0
+    return max(of_steps, of_time)
+
+
+def _text(diagnostics: Mapping[str, float]) -> str:
+    shown = [name for name in ("objective", "residual") if name in diagnostics]
+    return "  ".join(f"{name} {diagnostics[name]:.5g}" for name in shown)
+
+
+class _HeldInterrupt:
+    """Holds the first Ctrl-C back until the chunk at work is done.
+
+    The state of an unfinished chunk may have been donated to it: there would be nothing to save. A second Ctrl-C acts
+    at once. Outside the main thread, or where the program has a handler of its own, nothing is changed.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.seen = False
+        self._active = (
+            wanted
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+
+    def __enter__(self) -> _HeldInterrupt:
+        if self._active:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._active:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = True
+
+    def raise_if_seen(self) -> None:
+        if self.seen:
+            raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Discrete posteriors of the weights."""

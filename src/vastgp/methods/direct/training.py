@@ -1,0 +1,311 @@
+"""How the bound of discrete weights is maximised: coordinate sweeps, L-BFGS on softmax parameters, stochastic steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from vastgp.fitting.early_stopping import no_progress
+from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
+from vastgp.fitting.loop import run_chunks
+from vastgp.methods.direct.elbo import (
+    bound_and_slope,
+    mean_field_elbo,
+    sampled_value_and_slope,
+    value_and_slope,
+)
+from vastgp.methods.direct.model import (
+    DiscreteLogits,
+    DiscreteModel,
+    values_and_prior,
+)
+from vastgp.methods.direct.start import NormalWeights, start_logits
+
+# Sweeps of each start before the better one is chosen, and at most of that one: L-BFGS moves all weights together and
+# ends what single ones begin.
+_SWEEP_CHUNK, _MOST_SWEEPS = 5, 40
+# One iteration of L-BFGS gains this part of what it is to have gained when it ends.
+_STEP = 0.1
+# Values that are all but impossible keep this log probability beside the likeliest: their slope does not vanish.
+_LEAST_LOGIT = -40.0
+# Components of a mixture start this far apart, in logits.
+_PERTURBATION = 0.5
+# Steps of the stochastic objective: Adam with a rate that falls to zero, records of so many steps.
+_RATE, _RECORD, _PATIENCE = 0.05, 25, 20
+
+
+@dataclass(frozen=True)
+class DiscreteFit:
+    """Where the maximisation ended.
+
+    Attributes
+    ----------
+    logits : DiscreteLogits
+    objective : float
+        The bound, in nats.
+    num_iter : int
+    converged : bool
+    reason : str
+    history : History
+    """
+
+    logits: DiscreteLogits
+    objective: float
+    num_iter: int
+    converged: bool
+    reason: str
+    history: History
+
+
+def fit_at_end(found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
+    """Return where L-BFGS ended, with the logits among its parameters."""
+    return DiscreteFit(
+        jax.tree.map(jnp.asarray, logits), found.value, max(found.num_iter, 1), found.converged,
+        found.message, found.history,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- coordinate sweeps
+
+
+@jax.jit
+def coordinate_sweep(logits: DiscreteLogits, model: DiscreteModel) -> DiscreteLogits:
+    """Return mean-field logits after every weight, then the noise, took its best distribution given all others.
+
+    With the others fixed the bound of Theorem 7.1 is ``q_j^T (a_j - log q_j)`` and a constant, whose maximum is
+    ``q_j = softmax(a_j)``; with ``tau = E[1 / v]`` and ``G = Phi^T Phi``
+
+        a_j = log p_j + tau ( (c_j - sum_{l != j} G_jl s_l) w_j - 1/2 G_jj w_j^2 ).
+
+    No sweep lowers the bound.
+    """
+    values, prior = values_and_prior(logits, model)
+    likelihood = model.likelihood
+    gram, target = jnp.asarray(likelihood.gram), jnp.asarray(likelihood.target)
+    diagonal = jnp.diagonal(gram)
+    q = jax.nn.softmax(logits.weights[0])
+    precision = jax.nn.softmax(logits.noise) @ (1.0 / model.noise)
+    shape = (*prior.log_mass.shape[:1], *q.shape)
+    log_mass = jnp.broadcast_to(prior.log_mass, shape)
+    # the parts of an unfactorised prior in the shares that maximise its bound (Theorem 7.4, tight)
+    share = jax.nn.softmax(jnp.einsum("bk,pbk->p", q, log_mass) + prior.log_weights)
+    log_prior = jnp.einsum("p,pbk->bk", share, log_mass)
+    mean = jnp.sum(q * values, axis=-1)
+
+    def one(j: Any, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        weights, mean, along = state
+        slope = target[j] - (along[j] - diagonal[j] * mean[j])
+        logit = log_prior[j] + precision * (slope * values[j] - 0.5 * diagonal[j] * values[j] ** 2)
+        logit = jnp.maximum(logit - jnp.max(logit), _LEAST_LOGIT)
+        moved = jax.nn.softmax(logit) @ values[j] - mean[j]
+        return weights.at[j].set(logit), mean.at[j].add(moved), along + moved * gram[j]
+
+    weights, _, _ = jax.lax.fori_loop(0, len(mean), one, (logits.weights[0], mean, gram @ mean))
+    logits = logits._replace(weights=weights[None])
+    return logits._replace(noise=_best_noise(logits, model))
+
+
+def _best_noise(logits: DiscreteLogits, model: DiscreteModel) -> Float[Array, " s"]:
+    """Return the logits of the noise that maximise the bound given the weights: of one value, any."""
+
+    def fit_of(noise: Array) -> Array:
+        # the bound is linear in q of the noise but for its entropy, so its slope by q are the logits
+        single = eqx.tree_at(
+            lambda m: (m.noise, m.log_noise_prior), model, (noise[None], jnp.zeros(1))
+        )
+        return mean_field_elbo(logits._replace(noise=jnp.zeros(1)), single)
+
+    logit = jax.vmap(fit_of)(jnp.asarray(model.noise)) + model.log_noise_prior
+    return jnp.maximum(logit - jnp.max(logit), _LEAST_LOGIT)
+
+
+def sweep_to_rest(
+    logits: DiscreteLogits,
+    model: DiscreteModel,
+    tol: float,
+    deadline: float | None = None,
+    most: int = _MOST_SWEEPS,
+) -> tuple[DiscreteLogits, float, int]:
+    """Repeat sweeps until a chunk of them gains less than ``tol`` nats; return logits, bound and sweeps."""
+    bound = -np.inf
+    done = 0
+    while done < most:
+        for _ in range(_SWEEP_CHUNK):
+            logits = coordinate_sweep(logits, model)
+        done += _SWEEP_CHUNK
+        before, bound = bound, float(value_and_slope(logits, model)[0])
+        late = deadline is not None and time.perf_counter() > deadline
+        if bound - before < tol or late:
+            break
+    return logits, bound, done
+
+
+# ---------------------------------------------------------------- mean-field
+
+
+def start_mean_field(
+    model: DiscreteModel,
+    *,
+    normal: NormalWeights | None,
+    learn_spacing: bool = False,
+    tol: float,
+    deadline: float | None = None,
+) -> tuple[DiscreteLogits, int]:
+    """Return logits to start from, and the sweeps that were done.
+
+    Without ``normal`` it is the prior, the start of the thesis; where the data determine the weights far more finely
+    than their values are apart, that leads to local maxima of few weights that are not zero. Otherwise it is the better
+    one of `start_logits`, after coordinate sweeps.
+    """
+    size, num_values = model.values.shape
+    spacing = jnp.zeros(size) if learn_spacing else None
+    prior = jnp.broadcast_to(model.prior.log_mass[0], (size, num_values))
+    # zero mass is minus infinity, which has no slope
+    flat = DiscreteLogits(
+        jnp.maximum(prior, _LEAST_LOGIT)[None], jnp.zeros(1), jnp.asarray(model.log_noise_prior), spacing
+    )  # fmt: skip
+    if normal is None:
+        return flat, 0
+    best, best_bound, sweeps = flat, -np.inf, 0
+    for weights in start_logits(normal, np.asarray(model.values)):
+        logits = flat._replace(
+            weights=jnp.maximum(jnp.asarray(weights), _LEAST_LOGIT)[None],
+            noise=-jnp.abs(jnp.log(model.noise / normal.noise_variance)),
+        )
+        logits, bound, done = sweep_to_rest(logits, model, tol, deadline, _SWEEP_CHUNK)
+        sweeps += done
+        if bound > best_bound:
+            best, best_bound = logits, bound
+    best, _, done = sweep_to_rest(best, model, tol, deadline)
+    return best, sweeps + done
+
+
+def fit_mean_field(
+    model: DiscreteModel,
+    logits: DiscreteLogits,
+    *,
+    rows: float,
+    max_iter: int,
+    tol: float,
+    max_seconds: float | None = None,
+    on_iteration: Any = None,
+) -> DiscreteFit:
+    """Maximise Theorem 7.1 by L-BFGS on the logits, ``tol`` in nats per row."""
+
+    def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
+        value, slope = value_and_slope(jax.tree.map(jnp.asarray, point), model)
+        return float(value), slope
+
+    found = maximise_real(
+        objective, logits, max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
+        on_iteration=on_iteration,
+    )  # fmt: skip
+    return fit_at_end(found, found.params)
+
+
+# ---------------------------------------------------------------- mixtures
+
+
+def spread_out(logits: DiscreteLogits, components: int, seed: int) -> DiscreteLogits:
+    """Return a mixture whose components are random perturbations of one, the first as it is."""
+    shape = (components, *logits.weights.shape[1:])
+    moved = _PERTURBATION * np.random.default_rng(seed).standard_normal(shape)
+    moved[0] = 0.0
+    return logits._replace(
+        weights=jnp.maximum(logits.weights + jnp.asarray(moved), _LEAST_LOGIT),
+        mixture=jnp.zeros(components),
+    )
+
+
+def fit_mixture_bound(
+    model: DiscreteModel,
+    logits: DiscreteLogits,
+    center: Float[Array, "b k"],
+    *,
+    rows: float,
+    max_iter: int,
+    tol: float,
+    max_seconds: float | None = None,
+    logarithmic: bool = True,
+    on_iteration: Any = None,
+) -> DiscreteFit:
+    """Maximise the bound of Theorem 7.3 by L-BFGS, over the logits and the expansion point together."""
+
+    def objective(point: Any) -> tuple[float, Any]:
+        value, slope = bound_and_slope(
+            *jax.tree.map(jnp.asarray, point), model, logarithmic=logarithmic
+        )
+        return float(value), slope
+
+    found = maximise_real(
+        objective, (logits, center), max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
+        on_iteration=on_iteration,
+    )  # fmt: skip
+    return fit_at_end(found, found.params[0])
+
+
+def fit_mixture_sampled(
+    model: DiscreteModel,
+    logits: DiscreteLogits,
+    *,
+    rows: float,
+    draws: int,
+    max_iter: int,
+    tol: float,
+    seed: int,
+    max_seconds: float | None = None,
+    verbose: bool = False,
+) -> DiscreteFit:
+    """Maximise the mixture's bound by stochastic gradients that are exact but for the entropy's (7.27)."""
+    rate = optax.cosine_decay_schedule(_RATE, max_iter)
+    optimiser = optax.adam(rate)
+    key = jax.random.PRNGKey(seed)
+
+    @partial(jax.jit, static_argnames="count")
+    def chunk(state: Any, first: Any, model: Any, count: int) -> tuple[Any, Any]:
+        def step(state: Any, number: Array) -> tuple[Any, Array]:
+            point, moments = state
+            (_, value), slope = sampled_value_and_slope(
+                point, model, jax.random.fold_in(key, number), draws
+            )
+            descent = jax.tree.map(lambda g: -g / rows, slope)
+            update, moments = optimiser.update(descent, moments, point)
+            return (optax.apply_updates(point, update), moments), value
+
+        return jax.lax.scan(step, state, first + jnp.arange(count))
+
+    def step_chunk(state: Any, first: int, count: int) -> tuple[Any, dict[str, Any]]:
+        state, values = chunk(state, first, model, count)
+        return state, {
+            "objective": jnp.mean(values),
+            "objective_se": jnp.std(values) / max(count - 1, 1) ** 0.5,
+        }
+
+    (logits, _), loop = run_chunks(
+        step_chunk,
+        (logits, optimiser.init(logits)),
+        max_iter=max_iter,
+        chunk=_RECORD,
+        max_seconds=max_seconds,
+        should_stop=no_progress(
+            "objective", patience=_PATIENCE, min_change=tol * rows, larger_is_better=True
+        ),
+        label="discrete mixture",
+        verbose=verbose,
+    )
+    # the rate has fallen to zero where all steps are done: that is an end of its own
+    done = loop.num_iter >= max_iter
+    reason = f"the step size fell to zero after {max_iter} steps" if done else loop.reason
+    return DiscreteFit(
+        logits, loop.history.last("objective"), loop.num_iter, loop.converged or done, reason, loop.history
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Grids with gaps by Kronecker algebra."""

@@ -1,0 +1,298 @@
+"""Log evidence and generalised cross validation of a Gaussian process on a grid with gaps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vastgp._precision import precision
+from vastgp.kernels import GridKernel
+from vastgp.kernels.matrices import grid_factors
+from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
+from vastgp.methods.grid.noise import OutputNoise, common_noise
+from vastgp.methods.grid.probes import GridProbes, PairTerm
+from vastgp.methods.grid.solver import GridSolver
+from vastgp.methods.grid.spectrum import SPECTRAL_TERMS, SpectralTerm, along_factors
+
+# Kernel, and the noise variance: one, or one for each output.
+Params = tuple[GridKernel, Any]
+
+
+class GridFit(NamedTuple):
+    """A solve at given hyperparameters.
+
+    Attributes
+    ----------
+    eigen : KroneckerEigen
+        Of the kernel matrix, float64.
+    noise : float
+        That of all outputs, where they were brought to one.
+    targets, weights, coefficients : Array of shape (1, M)
+        Values, ``alpha`` and ``Q^T alpha``.
+    residual : float
+    converged : bool
+    log_units : float
+        What the units of the values take from the log evidence.
+    """
+
+    eigen: KroneckerEigen
+    noise: float
+    targets: Array
+    weights: Array
+    coefficients: Array
+    residual: float
+    converged: bool
+    log_units: float = 0.0
+
+
+class GridObjective:
+    """The criterion of hyperparameters, with derivatives by each of them.
+
+    ``criterion="evidence"``: ``-1/2 y^T alpha - 1/2 log |K_XX + noise I| - N/2 log(2 pi)`` (thesis, equation (3.1)).
+    ``criterion="gcv"``: ``-N/2 log(N |alpha|^2 / tr[(K_XX + noise I)^-1]^2)``, generalised cross validation (equation
+    (B.8), whose print lacks the square; docs/errata.md) turned over and brought to the size of an evidence.
+
+    One eigendecomposition of every factor and one solve make a value; derivatives need no further eigendecomposition
+    (and one more solve for ``"gcv"``). Solves start where the last ones ended.
+
+    Parameters
+    ----------
+    axes : sequence of ndarray of shape (m_l, d_l)
+    y : ndarray of shape (M,)
+        Standardised values, anything in the gaps.
+    solver : GridSolver
+    criterion : {"evidence", "gcv"}
+    probes : GridProbes, optional
+        Unbiased log-determinants (traces) by these.
+    spectrum : {"free-compression", "nystrom"}, default "free-compression"
+        From which eigenvalues they are computed without probes.
+    outputs : int, optional
+        Which group is that of outputs, where each has a noise variance of its own.
+    """
+
+    def __init__(
+        self,
+        axes: Sequence[np.ndarray],
+        y: np.ndarray,
+        solver: GridSolver,
+        criterion: str = "evidence",
+        probes: GridProbes | None = None,
+        spectrum: str = "free-compression",
+        outputs: int | None = None,
+    ) -> None:
+        self.axes = tuple(np.asarray(axis, dtype=np.float64) for axis in axes)
+        self.solver = solver
+        self.criterion = criterion
+        self.probes = probes
+        self.spectrum = spectrum
+        shape = tuple(len(axis) for axis in self.axes)
+        self.outputs = None if outputs is None else OutputNoise.of(outputs, shape, solver.observed)
+        self.num_observed = solver.num_observed
+        with precision(solver.dtype):
+            self.y = jnp.asarray(np.where(solver.observed, y, 0.0)[None, :], solver.dtype)
+        self.eigen_seconds = self.solve_seconds = 0.0
+
+    # ------------------------------------------------------------ pieces
+
+    def eigen(self, kernel: GridKernel, ratios: np.ndarray | None = None) -> KroneckerEigen:
+        """Return the eigendecomposition of the kernel matrix of the whole grid.
+
+        Parameters
+        ----------
+        kernel : GridKernel
+        ratios : ndarray of shape (k,), optional
+            Units of the outputs.
+        """
+        began = time.perf_counter()
+        with precision("float64"):
+            factors = [np.asarray(factor) for factor in grid_factors(kernel, self.axes)]
+        if ratios is not None and self.outputs is not None:
+            position = self.outputs.position
+            factors[position] = self.outputs.factor(factors[position], ratios)
+        result = kron_eigen(factors, float(kernel.variance))
+        self.eigen_seconds += time.perf_counter() - began
+        return result
+
+    def solve(self, kernel: GridKernel, noise: Any) -> GridFit:
+        """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output."""
+        ratios, log_units = None, 0.0
+        if np.ndim(noise) and self.outputs is not None:
+            noise, ratios = common_noise(np.asarray(noise))
+            log_units = self.outputs.log_units(ratios)
+        noise = float(noise)
+        eigen = self.eigen(kernel, ratios)
+        began = time.perf_counter()
+        with precision(self.solver.dtype):
+            targets = self.y
+            if ratios is not None and self.outputs is not None:
+                targets = self.outputs.scaled(self.y, ratios.astype(self.solver.dtype))
+            system = self.solver.system(eigen, noise)
+            found = self.solver.solve(system, targets, remember="targets")
+            coefficients = self.solver.coefficients(eigen, system, targets, found)
+        self.solve_seconds += time.perf_counter() - began
+        return GridFit(
+            eigen,
+            noise,
+            targets,
+            found.weights,
+            coefficients,
+            found.residual,
+            found.converged,
+            log_units,
+        )
+
+    def spectral_term(self, eigen: KroneckerEigen, noise: float) -> SpectralTerm:
+        """Return the log-determinant (evidence) or the trace of the inverse (GCV)."""
+        evidence = self.criterion == "evidence"
+        if self.probes is None:
+            term = SPECTRAL_TERMS[self.spectrum][0 if evidence else 1]
+            return term(eigen, noise, self.num_observed)
+        with precision(self.solver.dtype):
+            if evidence:
+                estimate = self.probes.log_determinant(eigen, noise)
+                pairs = self.probes.log_determinant_pairs(eigen, noise)
+            else:
+                estimate, pairs = self.probes.inverse_trace(eigen, noise)
+            by_factors, by_scale, by_noise = self._from_pairs(eigen, pairs)
+        return SpectralTerm(estimate.value, by_factors, by_scale, by_noise, estimate.standard_error)
+
+    def misfit(self, fit: GridFit) -> float:
+        """Return ``y^T alpha``."""
+        return _dot(fit.targets, fit.weights)
+
+    # ------------------------------------------------------------ value and gradient
+
+    def __call__(self, kernel: GridKernel, noise: Any) -> float:
+        """Return the criterion."""
+        fit = self.solve(kernel, noise)
+        return self.value(fit, self.spectral_term(fit.eigen, fit.noise).value)
+
+    def value(self, fit: GridFit, spectral: float) -> float:
+        """Return the criterion from a solve and the log-determinant (evidence) or the trace (GCV)."""
+        n = self.num_observed
+        if self.criterion == "evidence":
+            evidence = -0.5 * (self.misfit(fit) + spectral + n * math.log(2.0 * math.pi))
+            return evidence - fit.log_units
+        squares = _dot(fit.weights, fit.weights)
+        return -0.5 * n * math.log(n * squares / spectral**2)
+
+    def objective(self, params: Params) -> tuple[float, Params]:
+        """Return the criterion and its derivatives by every hyperparameter, a pytree like ``params``."""
+        kernel, noises = params[0], np.asarray(params[1], dtype=np.float64)
+        fit = self.solve(kernel, noises)
+        spectral = self.spectral_term(fit.eigen, fit.noise)
+        value = self.value(fit, spectral.value)
+        with precision(self.solver.dtype):
+            pairs, of_spectral = self._data_pairs(fit, fit.noise, spectral.value)
+            by_factors, by_scale, by_noise = self._from_pairs(fit.eigen, pairs)
+        each = [
+            data + of_spectral * other
+            for data, other in zip(by_factors, spectral.by_factors, strict=True)
+        ]
+        by_scale += of_spectral * spectral.by_scale
+        by_noises = np.asarray(by_noise + of_spectral * spectral.by_noise)
+        if noises.ndim and self.outputs is not None:
+            by_noises = self._by_noises(fit, noises, float(by_noises), each)
+        with precision("float64"):
+            by_kernel = _pull_back(kernel, self.axes, tuple(each))
+        by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), by_kernel)
+        by_kernel = _with_variance(by_kernel, by_scale)
+        return value, (by_kernel, by_noises)
+
+    def _by_noises(
+        self, fit: GridFit, noises: np.ndarray, by_common: float, by_factors: list[np.ndarray]
+    ) -> np.ndarray:
+        """Return derivatives by the noise of every output; that by their factor becomes one in the values' units."""
+        assert self.outputs is not None
+        position = self.outputs.position
+        Q, t = (np.asarray(part[position]) for part in fit.eigen[:2])
+        _, ratios = common_noise(noises)
+        products = np.asarray(fit.targets, np.float64) * np.asarray(fit.weights, np.float64)
+        factor, by_factor = (Q * t) @ Q.T, by_factors[position]
+        by_factors[position] = self.outputs.factor(by_factor, ratios)
+        return self.outputs.by_each(noises, ratios, by_common, by_factor, factor, products)
+
+    def _data_pairs(self, fit: GridFit, noise: float, spectral: float) -> tuple[PairTerm, float]:
+        """Return the derivative of what depends on the data, and the factor of the spectral term's."""
+        n = self.num_observed
+        if self.criterion == "evidence":
+            # d(-1/2 y^T A^-1 y) = 1/2 alpha^T dA alpha
+            return PairTerm(fit.weights, fit.weights, 0.5, None), -0.5
+        # d |alpha|^2 = -2 beta^T dA alpha with beta = A^-1 alpha
+        system = self.solver.system(fit.eigen, noise)
+        beta = self.solver.solve(system, fit.weights, remember="weights").weights
+        squares = _dot(fit.weights, fit.weights)
+        return PairTerm(beta, fit.weights, n / squares, None), n / spectral
+
+    def _from_pairs(
+        self, eigen: KroneckerEigen, pairs: PairTerm
+    ) -> tuple[tuple[np.ndarray, ...], float, float]:
+        """Return derivatives by the unscaled factors, the scale and the noise."""
+        scale = float(eigen.scale)
+        cast = eigen._replace(scale=np.float64(1.0)).astype(self.solver.dtype)
+        value, slopes = _pair_gradients(cast.factors(), pairs.left, pairs.right)
+        by_scale = pairs.weight * float(value)
+        by_factors = [pairs.weight * scale * np.asarray(slope, np.float64) for slope in slopes]
+        by_noise = pairs.weight * _dot(pairs.left, pairs.right)
+        if pairs.full_spectrum is not None:
+            slopes_of_whole = pairs.full_spectrum
+            by_scale += _by_scale(slopes_of_whole, eigen)
+            by_noise += float(np.sum(slopes_of_whole))
+            each = along_factors(scale * slopes_of_whole, eigen)
+            for i, (Q, g) in enumerate(zip(eigen.vectors, each, strict=True)):
+                by_factors[i] = by_factors[i] + (Q * g) @ Q.T
+        return tuple(by_factors), by_scale, by_noise
+
+
+def best_amplitude(objective: GridObjective, kernel: GridKernel, noise: float) -> float:
+    """Return the factor of kernel and noise together that maximises the evidence: ``y^T alpha / N``.
+
+    Generalised cross validation does not depend on it, and predictive variances do.
+    """
+    return objective.misfit(objective.solve(kernel, noise)) / objective.num_observed
+
+
+def _by_scale(slopes: np.ndarray, eigen: KroneckerEigen) -> float:
+    tensor = slopes.reshape(eigen.shape)
+    for values in reversed(eigen.values):
+        tensor = tensor @ np.asarray(values)
+    return float(tensor)
+
+
+def _dot(left: Array, right: Array) -> float:
+    """Return the sum of all products, gathered in float64."""
+    with precision("float64"):
+        return float(_sum_of_products(left, right))
+
+
+@jax.jit
+def _sum_of_products(left: Array, right: Array) -> Array:
+    return jnp.sum(left * right, dtype=jnp.float64)
+
+
+@jax.jit
+def _pair_gradients(
+    factors: tuple[Array, ...], left: Array, right: Array
+) -> tuple[Array, tuple[Array, ...]]:
+    """Return ``sum_c left_c^T (K_1 (x) ... (x) K_d) right_c`` and its derivatives by every factor."""
+    return jax.value_and_grad(lambda matrices: jnp.sum(left * kron_product(matrices, right)))(
+        factors
+    )
+
+
+@jax.jit
+def _pull_back(kernel: GridKernel, axes: Any, slopes: Any) -> GridKernel:
+    _, pull = jax.vjp(lambda k: k.factors(axes), kernel)
+    return pull(slopes)[0]
+
+
+def _with_variance(by_kernel: GridKernel, by_scale: float) -> GridKernel:
+    return eqx.tree_at(lambda k: k.variance, by_kernel, np.float64(by_scale))

@@ -1,0 +1,226 @@
+"""The posterior of a Gaussian process on a grid with gaps: its mean, and variances by three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vastgp._precision import precision
+from vastgp.linalg.kronecker import KroneckerEigen, kron_rows
+from vastgp.methods.grid.selected_spectrum import select_eigenvectors
+from vastgp.methods.grid.weights import GridWeights, kronecker_product
+
+VARIANCES = ("auto", "exact", "samples", "low-rank")
+# Up to this many points "auto" makes a solve for each.
+MOST_SOLVED = 256
+# Numbers in a tile of points times eigenvectors.
+_TILE_ENTRIES = 1 << 23
+_LOW_RANK = 1000
+# Draws behind variances are kept for the next prediction when they are no more numbers than this.
+_MOST_KEPT = 1 << 28
+
+
+@dataclass
+class GridPosterior(GridWeights):
+    """Posterior of ``f ~ GP(0, kernel)`` given noisy values at the observed points of a grid.
+
+    All in standardised values; see `GridWeights` for its attributes.
+    """
+
+    _differences: list[np.ndarray] | None = field(default=None, repr=False)
+
+    def variance(self, new_axes: Sequence[np.ndarray], method: str = "auto") -> np.ndarray:
+        """Return the variance of the function on a grid, flat.
+
+        Parameters
+        ----------
+        new_axes : sequence of ndarray of shape (q_l, d_l)
+        method : {"auto", "exact", "samples", "low-rank"}
+            ``"exact"`` makes a solve for every point, ``"samples"`` a given number for all together: exact but for the
+            share of the variance that is due to the gaps, which is unbiased with a relative standard error of
+            ``sqrt(2 / num_samples)``. ``"low-rank"`` makes none. Without gaps all are exact and none solves.
+        """
+        count = int(np.prod([len(axis) for axis in new_axes]))
+        method = self._method(method, count)
+        with precision(self.dtype):
+            if method == "exact":
+                rows = _all_rows(new_axes)
+                return self._by_solves(rows)
+            if method == "low-rank":
+                return self._by_low_rank(_all_rows(new_axes))
+            variance = self._without_gaps(new_axes)
+            for part in self._gap_differences():
+                variance += np.mean(np.square(self.shift(new_axes, part)), axis=0) * (
+                    len(part) / self.num_samples
+                )
+        return np.maximum(variance, 0.0)
+
+    def point_variance(self, rows: Sequence[np.ndarray], method: str = "auto") -> np.ndarray:
+        """Return the variance of the function at scattered points; see `variance`."""
+        method = self._method(method, len(rows[0]))
+        with precision(self.dtype):
+            if method == "exact":
+                return self._by_solves(rows)
+            if method == "low-rank":
+                return self._by_low_rank(rows)
+            return self._point_by_samples(rows)
+
+    def _method(self, method: str, count: int) -> str:
+        if self.solver.observed.all():
+            return "samples"  # there is no gap to sample: the closed form
+        if method == "auto":
+            return "exact" if count <= MOST_SOLVED else "samples"
+        return method
+
+    def _without_gaps(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
+        """Return ``k - g^T (K + noise I)^-1 g`` as if all points of the grid were observed.
+
+        ``g^T Q (T + noise)^-1 Q^T g`` for all points at once is a Kronecker product with the squared entries of
+        ``G_l^T Q_l``.
+        """
+        prior, eigen = self._prior(new_axes), self.eigen_cast()
+        squared = [part**2 for part in self.cross_eigen(new_axes)]
+        inverse = 1.0 / (eigen.spectrum() + jnp.asarray(self.noise_variance, self.dtype))
+        return prior - np.asarray(
+            kronecker_product(tuple(squared), inverse[None])[0], dtype=np.float64
+        )
+
+    def _gap_differences(self) -> Iterator[np.ndarray]:
+        """Yield batches of ``Q^T c`` for draws of ``c ~ N(0, (K + noise I)^-1 - W^T (K_XX + noise I)^-1 W)``.
+
+        ``k^T c`` is what the gaps add to the error at a point. With ``w ~ N(0, K + noise I)`` on the whole grid,
+        ``c = (K + noise I)^-1 w - W^T (K_XX + noise I)^-1 w_X`` has that covariance.
+        """
+        if self.solver.observed.all():
+            return
+        if self._differences is not None:
+            yield from self._differences
+            return
+        keep = self.num_samples * self.coefficients.size <= _MOST_KEPT
+        drawn = []
+        for seeds in self._seeds():
+            batch = self._draw_differences(seeds)
+            if keep:
+                drawn.append(batch)
+            yield batch
+        if keep:
+            self._differences = drawn
+
+    def _draw_differences(self, seeds: list[int]) -> np.ndarray:
+        eigen = self.eigen_cast()
+        normals = np.stack(
+            [
+                np.random.default_rng([self.seed, seed]).standard_normal(self.solver.observed.size)
+                for seed in seeds
+            ]
+        )
+        observed = jnp.asarray(self.solver.observed)
+        noise = jnp.asarray(self.noise_variance, self.dtype)
+        targets, whole = _whole_grid(eigen, noise, observed, jnp.asarray(normals, self.dtype))
+        return np.asarray(whole - self.solved(targets))
+
+    def _seeds(self) -> list[list[int]]:
+        size = self._batch_size()
+        every = list(range(self.num_samples))
+        return [every[start : start + size] for start in range(0, len(every), size)]
+
+    def _by_solves(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return ``k - g_X^T (K_XX + noise I)^-1 g_X`` (equation (3.2)), by a solve for every point."""
+        observed = jnp.asarray(self.solver.observed)
+        noise = jnp.asarray(self.noise_variance, self.dtype)
+        spectrum, size = self.eigen_cast().spectrum() + noise, self._batch_size()
+        result = self._point_prior(rows)
+        for start in range(0, len(rows[0]), size):
+            part = [row[start : start + size] for row in rows]
+            missing = size - len(part[0])
+            if missing and start:  # one shape: one compilation
+                part = [np.concatenate([row, row[:1].repeat(missing, axis=0)]) for row in part]
+            targets = _row_products(self.cross(part))
+            targets = jnp.where(observed, targets, 0.0)
+            # g_X^T alpha_X = alpha^T (K + noise I) alpha
+            explained = jnp.sum(self.solved(targets) ** 2 * spectrum, axis=1)
+            here = slice(start, start + size)
+            result[here] -= np.asarray(explained, dtype=np.float64)[: len(result[here])]
+        return np.maximum(result, 0.0)
+
+    def _point_by_samples(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        eigen = self.eigen_cast()
+        inverse = 1.0 / (eigen.spectrum() + jnp.asarray(self.noise_variance, self.dtype))
+        parts = []
+        differences = list(self._gap_differences())
+        for cross, part in self._row_tiles(rows):
+            squared = [part_of**2 for part_of in cross]
+            variance = self._point_prior(part) - np.asarray(kron_rows(squared, inverse), float)
+            for batch in differences:
+                for vector in batch:
+                    shift = kron_rows(cross, jnp.asarray(vector, self.dtype))
+                    variance += np.asarray(shift, float) ** 2 / self.num_samples
+            parts.append(variance)
+        return np.maximum(np.concatenate(parts), 0.0)
+
+    def _by_low_rank(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the variance with the data explained by the ``p`` largest eigenvalues alone, without a solve.
+
+        ``f = phi^T w + rest`` with ``phi = (S_p T S_p^T)^(1/2)`` times the eigenvectors of the preconditioner (3.7),
+        extended to other points by ``Q^T g / t``. The weights have posterior covariance
+        ``noise (noise I + Phi^T Phi)^-1``, and the rest keeps its prior variance. Replacing ``K_XX`` in equation (3.2)
+        alone, as the thesis has it, can make variances negative.
+        """
+        eigen = self.eigen_cast()
+        observed = jnp.asarray(self.solver.observed)
+        spectrum = np.asarray(eigen.spectrum(), dtype=np.float64)
+        rank = max(min(_LOW_RANK, int(np.count_nonzero(spectrum > 1e-3 * self.noise_variance))), 1)
+        vectors, values = select_eigenvectors(eigen, rank, observed)
+        roots = np.sqrt(values)
+        inner = roots[:, None] * vectors.gram() * roots + self.noise_variance * np.eye(rank)
+        lower = np.linalg.cholesky(inner)
+        thin = np.unravel_index(
+            np.asarray(vectors.where), tuple(f.shape[1] for f in vectors.factors)
+        )
+        result = []
+        size = max(1, _TILE_ENTRIES // rank)
+        for start in range(0, len(rows[0]), size):
+            part = [row[start : start + size] for row in rows]
+            # s prod_l g_l^T q_l / (s t): the scale belongs to one factor of the cross-covariance
+            phi = reduce(
+                lambda a, b: a * b,
+                [
+                    (np.asarray(G, float) @ np.asarray(Q, float))[:, index]
+                    for G, Q, index in zip(self.cross(part), vectors.factors, thin, strict=True)
+                ],
+            )
+            phi = phi / roots
+            left = np.linalg.solve(lower, phi.T)
+            rest = self._point_prior(part) - np.sum(phi**2, axis=1)
+            result.append(np.maximum(rest, 0.0) + self.noise_variance * np.sum(left**2, axis=0))
+        return np.concatenate(result)
+
+
+def _all_rows(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the inputs of every group at every point of a grid, in the order of its flat vectors."""
+    index = np.meshgrid(*[np.arange(len(axis)) for axis in axes], indexing="ij")
+    return [axis[i.ravel()] for axis, i in zip(axes, index, strict=True)]
+
+
+@jax.jit
+def _row_products(rows: tuple[Array, ...]) -> Array:
+    """Return the rows of the Kronecker product, one for each point."""
+    result = rows[0]
+    for row in rows[1:]:
+        result = (result[:, :, None] * row[:, None, :]).reshape(result.shape[0], -1)
+    return result
+
+
+@jax.jit
+def _whole_grid(
+    eigen: KroneckerEigen, noise: Array, observed: Array, normals: Array
+) -> tuple[Array, Array]:
+    """Return ``w_X`` and ``Q^T (K + noise I)^-1 w`` for ``w ~ N(0, K + noise I)``."""
+    root = jnp.sqrt(eigen.spectrum() + noise)
+    return jnp.where(observed, eigen.rotate_back(root * normals), 0.0), normals / root

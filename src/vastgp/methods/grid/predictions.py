@@ -1,0 +1,232 @@
+"""What a fitted grid model gives: predictions, samples and densities as xarray, and its file."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp.data.archive import above, below
+from vastgp.data.grid import Group, check_array
+from vastgp.data.grid_points import Target, make_target, training_target
+from vastgp.estimators.arguments import check_choice, check_positive, seed_from
+from vastgp.estimators.saved import SavedModel
+from vastgp.methods.grid.files import (
+    decode_coords,
+    describe_group,
+    encode_coords,
+    plain_attrs,
+    restore_group,
+)
+from vastgp.methods.grid.posterior import VARIANCES, GridPosterior
+from vastgp.methods.grid.samples import grid_samples, point_samples
+
+_NUMBERS = (
+    "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
+)  # fmt: skip
+
+
+class GridPredictions(SavedModel, abc.ABC):
+    """Predictions of `vastgp.GridGP`, which fits."""
+
+    variance: Any
+    solver_: str
+    groups_: tuple[Group, ...]
+    dims_: tuple[str, ...]
+    template_: Any
+    name_: Any
+    attrs_: dict[str, Any]
+    value_mean_: np.ndarray
+    value_scale_: np.ndarray
+    posterior_: GridPosterior
+
+    @property
+    def noise_std_(self) -> Any:
+        """Standard deviation of the noise, in units of the values: one for each output where there are several."""
+        each = self.posterior_.noise_variance**0.5 * np.ravel(self.value_scale_)
+        return each if len(each) > 1 else float(each[0])
+
+    # ------------------------------------------------------------ predictions
+
+    def predict(self, coords: Any = None, return_std: Any = True, variance: Any = None) -> Any:
+        """Predict on the grid of the fit, on a new grid or at scattered points.
+
+        Parameters
+        ----------
+        coords : mapping, xarray object or data frame, optional
+            Without it the grid of the fit. ``{"time": new_times}`` is a new grid: names that are left out keep the
+            coordinates of the fit, and coordinates may lie past the last one. DataArrays along one dimension of
+            another name, or the columns of a data frame, are scattered points.
+        return_std : bool or "latent", default True
+            With True, also the standard deviation of a new *observation*: function and noise. With ``"latent"``, that
+            of the function alone.
+        variance : {"auto", "exact", "samples", "low-rank"}, optional
+            How it is computed; by default as the constructor says. ``"exact"``: a solve for every point.
+            ``"samples"``: exact but for what the gaps add, an unbiased average over ``num_samples`` solves for all
+            points together, with a relative standard error of at most ``sqrt(2 / num_samples)`` of the variance.
+            ``"low-rank"``: no solve, the largest 1000 eigenvalues. ``"auto"``: exact for up to 256 points,
+            samples beyond. Without gaps all are exact at no cost.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``mean`` and ``std``, with the dimensions, coordinates and attributes of the data.
+        """
+        check_is_fitted(self, "posterior_")
+        if not (return_std is True or return_std is False or return_std == "latent"):
+            raise ValueError(
+                f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
+            )
+        method = self.variance if variance is None else variance
+        check_choice("variance", method, VARIANCES)
+        target = self._target(coords)
+        posterior = self.posterior_
+        mean = (posterior.point_mean if target.scattered else posterior.mean)(target.points)
+        shift, scale = self._units(target)
+        fields = {"mean": np.asarray(mean, np.float64) * scale + shift}
+        if return_std is not False:
+            by = posterior.point_variance if target.scattered else posterior.variance
+            spread = by(target.points, method)
+            if return_std is True:
+                spread = spread + posterior.noise_variance
+            fields["std"] = np.sqrt(spread) * scale
+        return self._dataset(target, fields)
+
+    def sample_y(self, coords: Any = None, n_samples: Any = 1, random_state: Any = 0) -> Any:
+        """Draw joint samples of the function from the posterior, by Matheron's rule: one solve a sample.
+
+        Parameters
+        ----------
+        coords
+            As in `predict`.
+        n_samples : int, default 1
+        random_state : int, RandomState or None, default 0
+            The same integer gives the same samples.
+
+        Returns
+        -------
+        xarray.DataArray
+            With a first dimension ``sample``. Without the noise of observations, as elsewhere.
+        """
+        check_is_fitted(self, "posterior_")
+        check_positive("n_samples", n_samples, integer=True)
+        target, seed = self._target(coords), seed_from(random_state)
+        posterior = self.posterior_
+        draw = point_samples if target.scattered else grid_samples
+        shift, scale = self._units(target)
+        samples = draw(posterior, target.points, int(n_samples), seed) * scale + shift
+        import xarray as xr
+
+        result = xr.DataArray(
+            samples.reshape(len(samples), *target.sizes),
+            dims=("sample", *target.dims),
+            coords=target.coords,
+            name=self.name_,
+            attrs=self.attrs_,
+        )
+        return result.transpose("sample", *self._order(target))
+
+    def log_predictive_density(self, data_array: Any) -> Any:
+        """Return ``log p(y | training data)`` of every value of an array, NaN where it has none.
+
+        Parameters
+        ----------
+        data_array : xarray.DataArray
+            Values at the points of a grid: that of the fit or another one.
+
+        Returns
+        -------
+        xarray.DataArray
+            In nats; a density per unit of the values. Minus its mean is the NLPD.
+        """
+        check_is_fitted(self, "posterior_")
+        check_array(data_array)
+        same = dict(data_array.sizes) == dict(self.template_.sizes) and all(
+            data_array.coords[name].equals(self.template_.coords[name])
+            for name in self.template_.coords
+            if name in data_array.coords
+        )
+        predicted = self.predict(None if same else data_array)
+        error = (data_array - predicted["mean"]) / predicted["std"]
+        density = -0.5 * (error**2 + math.log(2.0 * math.pi)) - np.log(predicted["std"])
+        return density.transpose(*data_array.dims)
+
+    # ------------------------------------------------------------ pieces
+
+    def _target(self, coords: Any) -> Target:
+        if coords is None:
+            return training_target(self.groups_, self.template_)
+        return make_target(coords, self.groups_, self.template_)
+
+    def _units(self, target: Target) -> tuple[Any, Any]:
+        """Return mean and scale of the values at every point: those of its output, where there are several."""
+        shifts, scales = np.ravel(self.value_mean_), np.ravel(self.value_scale_)
+        if len(scales) == 1:
+            return float(shifts[0]), float(scales[0])
+        (position,) = [i for i, group in enumerate(self.groups_) if group.is_labels]
+        output = target.points[position][:, 0].astype(int)
+        if not target.scattered:
+            lengths = [len(points) for points in target.points]
+            inner = int(np.prod(lengths[position + 1 :]))
+            output = np.tile(output.repeat(inner), int(np.prod(lengths[:position])))
+        return shifts[output], scales[output]
+
+    def _order(self, target: Target) -> list[str]:
+        known = [dim for dim in self.dims_ if dim in target.dims]
+        return [dim for dim in target.dims if dim not in known] + known
+
+    def _dataset(self, target: Target, fields: dict[str, np.ndarray]) -> Any:
+        import xarray as xr
+
+        dataset = xr.Dataset(
+            {
+                name: (target.dims, values.reshape(target.sizes), dict(self.attrs_))
+                for name, values in fields.items()
+            },
+            coords=target.coords,
+            attrs=dict(self.attrs_),
+        )
+        return dataset.transpose(*self._order(target))
+
+    # ------------------------------------------------------------ files
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.posterior_.to_state()
+
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.posterior_ = GridPosterior.from_state(state, arrays)
+
+    def _data_header(self) -> dict[str, Any]:
+        coords, _ = encode_coords(self.template_)
+        return {
+            "solver": self.solver_,
+            "numbers": {name: getattr(self, name) for name in _NUMBERS},
+            "groups": [describe_group(group) for group in self.groups_],
+            "dims": list(self.dims_),
+            "name": None if self.name_ is None else str(self.name_),
+            "attrs": plain_attrs(self.attrs_),
+            "coords": coords,
+        }
+
+    def _data_arrays(self) -> dict[str, np.ndarray]:
+        _, arrays = encode_coords(self.template_)
+        points = {f"points.{i}": group.points for i, group in enumerate(self.groups_)}
+        scaling = {"mean": self.value_mean_, "scale": self.value_scale_}
+        return above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
+
+    def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.solver_ = header["solver"]
+        for name, value in header["numbers"].items():
+            setattr(self, name, value)
+        self.template_ = decode_coords(header["coords"], below("coords/", arrays))
+        self.dims_, self.name_ = tuple(header["dims"]), header["name"]
+        self.attrs_ = header["attrs"]
+        scaling, points = below("scaling/", arrays), below("groups/", arrays)
+        self.value_mean_, self.value_scale_ = scaling["mean"], scaling["scale"]
+        self.groups_ = tuple(
+            restore_group(entry, self.template_, points[f"points.{i}"])
+            for i, entry in enumerate(header["groups"])
+        )

@@ -1,0 +1,189 @@
+"""Log-determinant and trace of the inverse of a kernel matrix on a grid with gaps, with their derivatives.
+
+Both are sums over eigenvalues, and there are three ways to them. Two take the eigenvalues of the whole grid: free
+compression, and Nystrom's approximation (thesis, section 3.4). Random probes (`vastgp.methods.grid.probes`) are
+unbiased. Derivatives come as matrices ``G_l`` with ``d value = sum_l <G_l, dK_l> + by_scale d s + by_noise d noise``;
+no eigendecomposition is needed beyond that of the value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from vastgp.linalg.kronecker import KroneckerEigen
+from vastgp.methods.grid.selected_spectrum import spectrum_of
+
+# Of Newton's method over a logarithm.
+_MOST_STEPS, _STEP_TOLERANCE = 60, 1e-12
+
+
+class SpectralTerm(NamedTuple):
+    """A function of the eigenvalues of ``K_XX + noise I`` and its derivatives.
+
+    Attributes
+    ----------
+    value : float
+    by_factors : tuple of ndarray of shape (m_l, m_l)
+        By the unscaled factors ``K_l`` of the kernel matrix.
+    by_scale : float
+        By the variance that multiplies them.
+    by_noise : float
+    standard_error : float
+        Of the value, 0 where it is no estimate.
+    """
+
+    value: float
+    by_factors: tuple[np.ndarray, ...]
+    by_scale: float
+    by_noise: float
+    standard_error: float = 0.0
+
+
+def compressed_log_determinant(
+    eigen: KroneckerEigen, noise: float, num_observed: int
+) -> SpectralTerm:
+    """Return ``sum_i log(lambda_i + w) + N log(N / M) + (M - N) log g``, over all ``M`` eigenvalues of the whole grid.
+
+    The spectrum of ``K_XX`` where the gaps are free of the eigenvectors, in the sense of free probability (Nica and
+    Speicher 2006, lecture 14), to which random gaps come near on large grids. Gaps are noise of infinite variance on
+    a share ``1 - N / M`` of the points; for a sum of free matrices ``K`` and ``D``,
+
+    ``log|K + D| / M = E log(lambda + w) + E log(d + v) - log(1 / g)``,
+
+    stationary in ``w`` and ``v``, with ``g = E[1 / (lambda + w)] = E[1 / (d + v)] = 1 / (w + v)``. Where ``d`` is the
+    noise at observed points and infinite at others, ``v = (N / M) / g - noise``, and one number is left to find:
+
+    ``w = noise + (1 - N / M) / g``, where ``g = E[1 / (lambda + w)]``.
+
+    As the value is stationary, derivatives take ``w`` and ``g`` as constant. Exact without gaps, and for multiples of
+    the identity whatever the gaps.
+    """
+    spectrum = spectrum_of(eigen)
+    size = spectrum.size
+    shift, resolvent = _compression(spectrum, noise, num_observed)
+    shifted = spectrum + shift
+    value = float(np.sum(np.log(shifted)))
+    value += num_observed * math.log(num_observed / size)
+    value += (size - num_observed) * math.log(resolvent)
+    slopes = np.reciprocal(shifted, out=shifted)
+    return _from_slopes(eigen, spectrum, value, slopes, size * resolvent)
+
+
+def compressed_inverse_trace(
+    eigen: KroneckerEigen, noise: float, num_observed: int
+) -> SpectralTerm:
+    """Return ``M g`` of `compressed_log_determinant`: its derivative by the noise."""
+    spectrum = spectrum_of(eigen)
+    size = spectrum.size
+    shift, resolvent = _compression(spectrum, noise, num_observed)
+    # dg = -E[(d lambda + d w) / (lambda + w)^2], and d w = d noise - (1 - N / M) dg / g^2
+    squares = (spectrum + shift) ** -2.0
+    mean = float(np.mean(squares))
+    gain = 1.0 / (1.0 - (1.0 - num_observed / size) * mean / resolvent**2)
+    return _from_slopes(eigen, spectrum, size * resolvent, -gain * squares, -gain * size * mean)
+
+
+def _compression(spectrum: np.ndarray, noise: float, num_observed: int) -> tuple[float, float]:
+    """Return ``w`` and ``g`` of `compressed_log_determinant`.
+
+    With ``u = 1 / g``, ``E[u / (lambda + noise + (1 - N / M) u)] = 1`` has one solution: the left side grows with
+    ``u``, from 1 or less at ``u = noise M / N`` to ``M / (M - N)``. Newton's method over ``log u``, inside a bracket.
+    """
+    share = num_observed / spectrum.size
+    if num_observed == spectrum.size:
+        return noise, float(np.mean(1.0 / (spectrum + noise)))
+    # the left side is at least u / (E lambda + noise + (1 - N / M) u), by Jensen's inequality
+    low, high = math.log(noise / share), math.log((float(np.mean(spectrum)) + noise) / share)
+    at = 0.5 * (low + high)
+    for _ in range(_MOST_STEPS):
+        u = math.exp(at)
+        inverse = 1.0 / (spectrum + (noise + (1.0 - share) * u))
+        mean = float(np.mean(inverse))
+        excess = u * mean - 1.0
+        if excess > 0:
+            high = at
+        else:
+            low = at
+        # d / d log u of u E[1 / (a + b u)] = u E[1 / (a + b u)] - b u^2 E[1 / (a + b u)^2]
+        slope = u * mean - (1.0 - share) * u**2 * float(inverse @ inverse) / spectrum.size
+        step = -excess / slope
+        if abs(step) < _STEP_TOLERANCE or high - low < _STEP_TOLERANCE:
+            break
+        at = at + step if low < at + step < high else 0.5 * (low + high)
+    u = math.exp(at)
+    shift = noise + (1.0 - share) * u
+    return shift, 1.0 / u
+
+
+def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
+    """Return ``sum_i log(N / M lambda_i + noise)`` over the ``N`` largest eigenvalues of the whole grid (section 3.4).
+
+    Exact without gaps. With them the smallest eigenvalues of ``K_XX`` are too large: by interlacing they lie anywhere
+    between the ``N``-th and the last of ``K``, and near the last where neighbours were observed together.
+    """
+    return _nystrom(eigen, noise, num_observed, np.log, lambda x: 1.0 / x)
+
+
+def nystrom_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
+    """Return ``sum_i 1 / (N / M lambda_i + noise)`` over the ``N`` largest eigenvalues (equation (B.9)).
+
+    Exact without gaps.
+    """
+    return _nystrom(eigen, noise, num_observed, lambda x: 1.0 / x, lambda x: -(x**-2.0))
+
+
+def _nystrom(eigen, noise, num_observed, function, derivative):  # type: ignore[no-untyped-def]
+    spectrum = spectrum_of(eigen)
+    share = num_observed / spectrum.size
+    values = share * spectrum + noise
+    slopes = derivative(values)
+    if num_observed < spectrum.size:
+        # ties at the threshold are equal, so which of them counts is no matter for the value
+        dropped = np.argpartition(spectrum, spectrum.size - num_observed)[
+            : spectrum.size - num_observed
+        ]
+        kept = np.ones(spectrum.size, dtype=bool)
+        kept[dropped] = False
+        value = float(np.sum(function(values[kept])))
+        slopes[dropped] = 0.0
+    else:
+        value = float(np.sum(function(values)))
+    by_noise = float(np.sum(slopes))
+    return _from_slopes(eigen, spectrum, value, share * slopes, by_noise)
+
+
+def _from_slopes(
+    eigen: KroneckerEigen, spectrum: np.ndarray, value: float, slopes: np.ndarray, by_noise: float
+) -> SpectralTerm:
+    """Return a function of the eigenvalues from its derivatives by every one of them."""
+    by_scale = float(slopes @ spectrum) / float(eigen.scale)
+    by_values = along_factors(float(eigen.scale) * slopes, eigen)
+    vectors = [np.asarray(Q) for Q in eigen.vectors]
+    by_factors = tuple((Q * g) @ Q.T for Q, g in zip(vectors, by_values, strict=True))
+    return SpectralTerm(value, by_factors, by_scale, by_noise)
+
+
+SPECTRAL_TERMS = {
+    "free-compression": (compressed_log_determinant, compressed_inverse_trace),
+    "nystrom": (nystrom_log_determinant, nystrom_inverse_trace),
+}
+
+
+def along_factors(weights: np.ndarray, eigen: KroneckerEigen) -> list[np.ndarray]:
+    """Return, for every factor, ``sum_i w_i d(prod_k t_k,i_k) / d t_l,j`` over all points ``i`` of the grid.
+
+    With ``d t_l,j = q_lj^T dK_l q_lj`` that is all that derivatives by the factors need.
+    """
+    tensor = np.asarray(weights, dtype=np.float64).reshape(eigen.shape)
+    result = []
+    for axis in range(tensor.ndim):
+        rest = tensor
+        # from the last dimension to the first, all but this one are summed away
+        for other in reversed(range(tensor.ndim)):
+            if other != axis:
+                rest = np.tensordot(rest, np.asarray(eigen.values[other]), axes=(other, 0))
+        result.append(rest)
+    return result

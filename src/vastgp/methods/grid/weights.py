@@ -1,0 +1,212 @@
+"""The weights of a Gaussian process on a grid with gaps, and the mean that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vastgp._precision import precision
+from vastgp.kernels import GridKernel, from_spec, to_spec
+from vastgp.kernels.matrices import grid_cross_factors, grid_factors
+from vastgp.linalg.kronecker import (
+    KroneckerEigen,
+    kron_eigen,
+    kron_product,
+    kron_rows,
+    outer_product,
+)
+from vastgp.methods.grid.gaps import GapSystem
+from vastgp.methods.grid.solver import GridSolver
+
+# Right-hand sides of one solve, and numbers in them together.
+_BATCH, _BATCH_ENTRIES = 32, 1 << 25
+# Numbers in a tile of points times eigenvectors or points times grid.
+_TILE_ENTRIES = 1 << 23
+
+
+@dataclass
+class GridWeights:
+    """What is solved for, and the mean of ``f ~ GP(0, kernel)`` given noisy values at the observed points of a grid.
+
+    All in standardised values; coordinates are numbers in their own units.
+
+    Attributes
+    ----------
+    kernel : GridKernel
+    noise_variance : float
+    axes : tuple of ndarray of shape (m_l, d_l)
+        Points of every group of the grid.
+    coefficients : ndarray of shape (M,)
+        ``Q^T alpha``, the weights by the eigenvectors of the grid's kernel matrix.
+    solver : GridSolver
+        How systems are solved; it knows which points were observed.
+    num_samples : int
+        Random solves behind a variance by ``"samples"``.
+    seed : int
+        Of these.
+    """
+
+    kernel: GridKernel
+    noise_variance: float
+    axes: tuple[np.ndarray, ...]
+    coefficients: np.ndarray
+    solver: GridSolver
+    num_samples: int = 64
+    seed: int = 0
+    _eigen: KroneckerEigen | None = field(default=None, repr=False)
+    _system: GapSystem | None = field(default=None, repr=False)
+
+    # ------------------------------------------------------------ mean
+
+    def mean(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the mean on a grid, flat: ``G^T alpha`` with ``G`` a Kronecker product (thesis, section 3.4)."""
+        with precision(self.dtype):
+            return self.shift(new_axes, self.coefficients[None])[0]
+
+    def point_mean(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the mean at scattered points; ``rows`` has the inputs of every group at each point."""
+        with precision(self.dtype):
+            coefficients = jnp.asarray(self.coefficients, self.dtype)
+            return np.concatenate(
+                [np.asarray(kron_rows(cross, coefficients)) for cross, _ in self._row_tiles(rows)]
+            )
+
+    def shift(self, new_axes: Sequence[np.ndarray], vectors: np.ndarray) -> np.ndarray:
+        """Return ``G^T Q v`` on a grid for every row ``v``."""
+        cross = self.cross_eigen(new_axes)
+        return np.asarray(
+            kronecker_product(cross, jnp.asarray(vectors, self.dtype)), dtype=np.float64
+        )
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Return ``alpha``, zero in the gaps."""
+        with precision(self.dtype):
+            weights = self.eigen_cast().rotate_back(
+                jnp.asarray(self.coefficients[None], self.dtype)
+            )
+            return np.where(self.solver.observed, np.asarray(weights[0]), 0.0)
+
+    # ------------------------------------------------------------ files
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        spec, arrays = to_spec(self.kernel)
+        solver = self.solver
+        state = {
+            "kernel": spec,
+            "noise_variance": self.noise_variance,
+            "num_samples": self.num_samples,
+            "seed": self.seed,
+            "groups": len(self.axes),
+            "solver": {
+                name: getattr(solver, name)
+                for name in ("solver", "dtype", "tol", "max_iter", "rank", "penalty")
+            },
+        }
+        axes = {f"axis.{i}": axis for i, axis in enumerate(self.axes)}
+        packed = np.packbits(solver.observed)
+        return state, arrays | axes | {"coefficients": self.coefficients, "observed": packed}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        """Return the posterior that `to_state` wrote."""
+        coefficients = arrays["coefficients"]
+        kernel = from_spec(state["kernel"], arrays)
+        assert isinstance(kernel, GridKernel)
+        observed = np.unpackbits(arrays["observed"], count=coefficients.size).astype(bool)
+        return cls(
+            kernel,
+            state["noise_variance"],
+            tuple(arrays[f"axis.{i}"] for i in range(state["groups"])),
+            coefficients,
+            GridSolver(observed, **state["solver"]),
+            state["num_samples"],
+            state["seed"],
+        )
+
+    # ------------------------------------------------------------ pieces
+
+    @property
+    def dtype(self) -> str:
+        """Precision of vectors."""
+        return self.solver.dtype
+
+    def eigen(self) -> KroneckerEigen:
+        """Return the eigendecomposition of the grid's kernel matrix, float64, made once."""
+        if self._eigen is None:
+            with precision("float64"):
+                factors = [np.asarray(factor) for factor in grid_factors(self.kernel, self.axes)]
+            self._eigen = kron_eigen(factors, float(self.kernel.variance))
+        return self._eigen
+
+    def eigen_cast(self) -> KroneckerEigen:
+        """Return it in the precision of vectors."""
+        return self.eigen().astype(self.dtype)
+
+    def system(self) -> GapSystem:
+        """Return the system that is solved, made once."""
+        if self._system is None:
+            self._system = self.solver.system(self.eigen(), self.noise_variance)
+        return self._system
+
+    def solved(self, targets: Array) -> Array:
+        """Return ``Q^T alpha`` for other targets, zero in the gaps."""
+        system = self.system()
+        found = self.solver.solve(system, targets)
+        return self.solver.coefficients(self.eigen(), system, targets, found)
+
+    def cross(self, points: Sequence[np.ndarray]) -> tuple[Array, ...]:
+        """Return the covariances between points and the grid, factor by factor, the variance in the first."""
+        with precision("float64"):
+            first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
+            first = np.asarray(first) * float(self.kernel.variance)
+        return tuple(jnp.asarray(np.asarray(G), self.dtype) for G in (first, *rest))
+
+    def cross_eigen(self, points: Sequence[np.ndarray]) -> tuple[Array, ...]:
+        """Return ``G_l^T Q_l``: covariances between points and the grid's eigenvectors."""
+        vectors = self.eigen().vectors
+        with precision("float64"):
+            first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
+            first = np.asarray(first) * float(self.kernel.variance)
+        each = [np.asarray(G) @ np.asarray(Q) for G, Q in zip((first, *rest), vectors, strict=True)]
+        return tuple(jnp.asarray(part, self.dtype) for part in each)
+
+    def _prior(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
+        with precision("float64"):
+            first, *rest = (np.asarray(d) for d in _diagonals(self.kernel, tuple(new_axes)))
+        return np.array(outer_product([float(self.kernel.variance) * first, *rest]))
+
+    def _point_prior(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        with precision("float64"):
+            diagonals = [np.asarray(d) for d in _diagonals(self.kernel, tuple(rows))]
+        return float(self.kernel.variance) * reduce(lambda a, b: a * b, diagonals)
+
+    def _row_tiles(
+        self, rows: Sequence[np.ndarray]
+    ) -> Iterator[tuple[tuple[Array, ...], list[np.ndarray]]]:
+        # the first product leaves points times everything but the first group
+        size = max(1, _TILE_ENTRIES // max(self.coefficients.size // len(self.axes[0]), 1))
+        for start in range(0, len(rows[0]), size):
+            part = [row[start : start + size] for row in rows]
+            yield self.cross_eigen(part), part
+
+    def _batch_size(self) -> int:
+        return max(1, min(_BATCH, _BATCH_ENTRIES // self.coefficients.size))
+
+
+@jax.jit
+def _diagonals(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
+    return kernel.factor_diagonals(axes)
+
+
+@jax.jit
+def kronecker_product(factors: tuple[Array, ...], vectors: Array) -> Array:
+    return kron_product(factors, vectors)

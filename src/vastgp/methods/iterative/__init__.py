@@ -1,0 +1,1 @@
+"""Conjugate gradients on the exact kernel, with and without bias of truncation."""

@@ -1,0 +1,227 @@
+"""The linear system of the exact Gaussian process, by products with kernel matrices that are never formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import as_dtype, precision
+from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases.draws import typed_key
+from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix, prior_variances
+from vastgp.kernels.products import KernelMatrix
+from vastgp.linalg.cholesky import factorize
+from vastgp.methods.iterative.kernel_factors import low_rank_factor
+from vastgp.solvers.cg import CGState
+from vastgp.solvers.distinct_rows import ObservedRows
+from vastgp.solvers.preconditioners import (
+    DensePreconditioner,
+    LowRankPreconditioner,
+    NoPreconditioner,
+    Preconditioner,
+    dense_preconditioner,
+    low_rank_preconditioner,
+)
+from vastgp.solvers.systems import prior_draws
+
+# Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
+# on a core), and a solution by products often minutes where the noise is low.
+_EXACT_ROWS = 8_000
+# Most bytes of a preconditioner's factor otherwise; twice as much may be in use while it is made.
+_MOST_BYTES = 500_000_000
+# Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
+# matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
+_PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
+# Rounding of float32 products, ``eps n variance``, beside the noise variance, from which on vectors are float64: at
+# 1.4 (n = 1200) residuals stay at 3 standard deviations of the noise, and at a few hundredths below the default tol.
+_MOST_ROUNDING = 0.05
+# Rounding of float32 entries, relative to the matrix itself, from which on entries are float64: a hundredth moves the
+# mean at the rows by no more than a hundredth of the noise. Measured on this many rows.
+_MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.01, 1000
+_NOISE, _MEASURED = 12, 13
+
+Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
+
+
+def kernel_operator(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, entries: str | None = None
+) -> KernelMatrix:
+    """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
+
+    ``entries`` is the precision of the kernel's entries, by default that of the rows.
+    """
+    narrow = np.asarray(observed.X).dtype
+    with precision(entries or str(narrow)):
+        kernel = as_dtype(as_dtype(kernel, narrow), entries or narrow)
+        X = jnp.asarray(observed.X, entries or narrow)
+        weights = jnp.asarray(observed.weights, X.dtype)
+        noise = jnp.asarray(noise_variance, X.dtype)
+        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights))
+
+
+def choose_rank(n: int, columns: int, itemsize: int) -> int:
+    """Return the rank of the preconditioner by time, or ``n`` where it is to be the matrix itself.
+
+    A rank ``k`` costs ``2 n k^2``, and the iterations that follow fall about as ``k^-0.7`` (kin40k: 297, 59 and 27 with
+    none, 200 and 600); the sum is least where ``4 n k^2 = 0.7 * iterations * n^2 c``, with ``c`` the operations of a
+    product for each pair of rows.
+    """
+    if n <= _EXACT_ROWS:
+        return n
+    per_pair = _PER_PAIR + _PER_COLUMN * columns
+    best = (0.7 / 4.0 * _PRODUCTS * per_pair * n) ** 0.5
+    return int(max(1, min(best, _MOST_BYTES / (itemsize * n), n)))
+
+
+def kernel_preconditioner(
+    kernel: Kernel,
+    noise_variance: float,
+    observed: ObservedRows,
+    rank: int,
+    seed: int,
+    kind: str = "auto",
+    vectors: str | None = None,
+) -> Drawable:
+    """Return an approximate inverse of `kernel_operator`, from a factor of low rank.
+
+    Parameters
+    ----------
+    kernel, noise_variance, observed
+        As in `kernel_operator`.
+    rank : int
+        Of the factor; 0 for no preconditioner, ``n`` or more for the matrix itself.
+    seed, kind
+        See `low_rank_factor`.
+    vectors : str, optional
+        Precision of what it will be applied to; None: that of the rows.
+    """
+    X, scale = np.asarray(observed.X), np.sqrt(np.asarray(observed.weights, dtype=np.float64))
+    scale = scale.astype(X.dtype)
+    if rank == 0:
+        return NoPreconditioner()
+    if rank >= len(X):
+        gram = np.array(kernel_matrix(kernel, X, X))
+        gram *= scale
+        gram *= scale[:, None]
+        return dense_preconditioner(
+            gram.T, noise_variance
+        )  # in the order of LAPACK, without a copy
+    factor = low_rank_factor(kernel, X, rank, seed, kind)
+    factor *= scale
+    variances = (prior_variances(kernel, X) * scale**2).astype(scale.dtype)
+    wide = vectors is not None and vectors != str(X.dtype)
+    return low_rank_preconditioner(factor, variances, noise_variance, wide_vectors=wide)
+
+
+class KernelSystem:
+    """``(S K S + sigma^2 I) [a, u_1, ..., u_S] = S [y, f_s(X)] + [0, sigma eps_s]``.
+
+    The first column is that of the mean, ``f = K(x, X) S a``; the others turn draws ``f_s`` of the prior into posterior
+    samples, see `vastgp.methods.iterative.posterior`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    noise_variance : float
+    observed : ObservedRows
+    basis : RandomFourierBasis
+        Of the prior draws.
+    num_samples : int
+    seed : int
+        Of the prior draws, the noise and the pivots.
+    rank, kind
+        Of the preconditioner, see `kernel_preconditioner`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        noise_variance: float,
+        observed: ObservedRows,
+        basis: RandomFourierBasis,
+        *,
+        num_samples: int,
+        seed: int,
+        rank: int,
+        kind: str = "auto",
+    ) -> None:
+        made = kernel, noise_variance, observed
+        self.vector_dtype, self.entry_dtype = dtypes_of(*made, seed)
+        self.operator = kernel_operator(*made, self.entry_dtype)
+        self.precondition: Preconditioner = kernel_preconditioner(
+            *made, rank, seed, kind, self.vector_dtype
+        )
+        self.X = X = jnp.asarray(observed.X)
+        self.kernel = as_dtype(kernel, X.dtype)
+        self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
+        scale = self.operator.scale.astype(X.dtype)
+        draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
+        key = jax.random.fold_in(typed_key(seed_key(seed)), _NOISE)
+        noise = jax.random.normal(key, (num_samples, len(X)), X.dtype) * noise_variance**0.5
+        targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
+        right = targets.at[1:].add(noise.astype(X.dtype))
+        with precision(self.vector_dtype):
+            self.right = right.astype(self.vector_dtype)
+
+    def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        """Return ``A v``."""
+        return self.operator.product(V)
+
+    def errors(self, state: CGState) -> Float[Array, " C"]:
+        """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
+        size = jnp.linalg.norm(state.residual, axis=1)
+        return size / (self.noise_variance * self.num_rows) ** 0.5
+
+    def weights(self, solution: Float[Array, "C n"]) -> Any:
+        """Return ``S a`` and ``S u_s``, in the precision of the vectors."""
+        with precision(self.vector_dtype):
+            return np.asarray(solution * self.operator.scale)
+
+
+def dtypes_of(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, seed: int
+) -> tuple[str, str]:
+    """Return the precision that the vectors and that the kernel's entries need.
+
+    Float32 vectors are too coarse where the rounding of a product, ``eps n variance``, is above the noise; float32
+    entries where `rounding_of_entries` is more than a tenth.
+    """
+    dtype = np.asarray(observed.X).dtype
+    if dtype != np.float32:
+        return str(dtype), str(dtype)
+    if rounding_of_entries(kernel, noise_variance, observed, seed) > _MOST_ENTRY_ROUNDING:
+        return "float64", "float64"
+    largest = float(np.sum(observed.weights)) * float(kernel.total_variance())
+    coarse = np.finfo(dtype).eps * largest > _MOST_ROUNDING * noise_variance
+    return "float64" if coarse else "float32", "float32"
+
+
+def rounding_of_entries(
+    kernel: Kernel, noise_variance: float, observed: ObservedRows, seed: int
+) -> float:
+    """Return how large the rounding ``E`` of float32 entries is beside ``A = S K S + sigma^2 I``.
+
+    That is the largest ``|v^T E v| / v^T A v``, measured on some rows. On all n of them eigenvalues of ``K`` and of
+    ``E`` are ``n / k`` times those on ``k``, as far as they are smooth, and the noise the same: so it is divided here.
+    From one on, what single precision holds may not even be positive definite.
+    """
+    X = np.asarray(observed.X)
+    n, k = len(X), min(len(X), _MEASURED_ROWS)
+    some = np.random.default_rng([seed, _MEASURED]).choice(n, k, replace=False)
+    X, scale = X[some], np.sqrt(np.asarray(observed.weights, np.float64)[some])
+    with precision("float32"):
+        kernel = as_dtype(kernel, X.dtype)
+        narrow = np.array(kernel_matrix(kernel, X, X), np.float64)
+    with precision("float64"):
+        kernel, X = as_dtype(kernel, "float64"), X.astype(np.float64)
+        exact = np.array(kernel_matrix(kernel, X, X))
+    error = (narrow - exact) * scale * scale[:, None]
+    np.fill_diagonal(error, 0.0)  # products have an exact one
+    factor = factorize(exact * scale * scale[:, None], noise_variance * k / n)
+    relative = factor.half_solve(factor.half_solve(0.5 * (error + error.T)).T)
+    return float(np.max(np.abs(np.linalg.eigvalsh(relative))))

@@ -1,0 +1,152 @@
+"""Slopes of the exact log evidence of many rows by conjugate gradients, plain or with Russian roulette."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp._precision import precision
+from vastgp.bases import seed_key
+from vastgp.bases.draws import typed_key
+from vastgp.fitting.adam_ascent import Estimate
+from vastgp.fitting.truncation import Roulette, roulette
+from vastgp.methods.iterative.evidence import (
+    Weights,
+    evidence_slope_by_cg,
+    evidence_value,
+    plain_weights,
+    roulette_weights,
+)
+from vastgp.methods.iterative.kernel_system import (
+    Drawable,
+    dtypes_of,
+    kernel_operator,
+    kernel_preconditioner,
+)
+from vastgp.solvers.distinct_rows import DistinctRows
+
+# Residuals at which a solution counts as complete: rounding is as large.
+_COMPLETE = {"float32": 1e-5, "float64": 1e-10}
+# The tail that the law leaves out has a probability of exp(-30).
+_TAIL = 30.0
+_PROBES, _TRUNCATIONS, _PIVOTS = 21, 22, 23
+
+
+class IterativeEvidence:
+    """Estimates for `climb_evidence`.
+
+    Parameters
+    ----------
+    observed : DistinctRows
+        Standardised rows in memory, repeated ones merged.
+    solver : {"cg", "rr-cg"}
+    iterations : int
+        Of conjugate gradients in a step; the mean where they are random.
+    temperature : float
+        Of the truncation.
+    num_probes : int
+    rank, kind
+        Of the preconditioner, see `kernel_preconditioner`.
+    seed : int
+    dtype : str
+    """
+
+    def __init__(
+        self,
+        observed: DistinctRows,
+        *,
+        solver: str,
+        iterations: int,
+        temperature: float,
+        num_probes: int,
+        rank: int,
+        seed: int,
+        dtype: str,
+        kind: str = "auto",
+    ) -> None:
+        self.observed, self.rank, self.seed, self.dtype = observed, rank, seed, dtype
+        self.kind = kind
+        self.num_probes = num_probes
+        n = len(observed.y)
+        self._key = typed_key(seed_key(seed))
+        self.law: Roulette | None = None
+        self._most = min(n, iterations)
+        if solver == "rr-cg":
+            self._most = min(n, iterations + math.ceil(_TAIL / temperature))
+            self.law = roulette(iterations, temperature, self._most)
+        self._iterations = iterations
+        self._kept: tuple[Any, tuple[Drawable, str, str]] | None = None
+
+    def weights(self, step: int) -> Weights:
+        """Return what the terms of conjugate gradients are multiplied by in a step."""
+        if self.law is None:
+            return plain_weights(self._iterations, self._most)
+        generator = np.random.default_rng([self.seed, _TRUNCATIONS, step])
+        return roulette_weights(self.law, 1.0 - generator.random(2))
+
+    def __call__(self, params: Any, anchor: Any, step: int) -> Estimate:
+        """Return the estimate at ``(kernel, likelihood)``, preconditioned by the matrix at ``anchor``."""
+        (kernel, likelihood), observed = params, self.observed
+        noise = float(likelihood.noise_variance)
+        precondition, vectors, entries = self._at_anchor(anchor)
+        operator = kernel_operator(kernel, noise, observed, entries)
+        weights = self.weights(step)
+        key = jax.random.fold_in(jax.random.fold_in(self._key, _PROBES), step)
+        y = jnp.asarray(observed.y, self.dtype) * operator.scale.astype(self.dtype)
+        probes = precondition.draw(key, self.num_probes, y)
+        with precision(vectors):
+            y, probes = (jnp.asarray(part, vectors) for part in (y, probes))
+            slope = evidence_slope_by_cg(
+                operator,
+                y,
+                probes,
+                precondition,
+                jnp.asarray(np.stack(weights, axis=1), vectors),
+                _COMPLETE[self.dtype],
+            )
+            value, error = evidence_value(slope.run, weights, precondition.log_determinant())
+            by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), slope.by_kernel)
+            by_noise = float(slope.by_noise)
+        return Estimate(
+            by_kernel,
+            by_noise + observed.noise_slope(noise),
+            {
+                "objective": value + merged_term(observed, noise),
+                "objective_se": error,
+                "iterations": float(slope.run.iterations),
+                "residual": float(slope.run.residuals[0]),
+            },
+        )
+
+    def _at_anchor(self, anchor: Any) -> tuple[Drawable, str, str]:
+        """Return what an anchor has: preconditioner, precision of vectors and of entries.
+
+        Made once, and from the anchor alone, so that also a resumed run makes the same.
+        """
+        if self._kept is None or not _same(self._kept[0], anchor):
+            kernel, likelihood = anchor
+            system = kernel, float(likelihood.noise_variance), self.observed
+            dtypes = dtypes_of(*system, self.seed)
+            made = kernel_preconditioner(*system, self.rank, self.seed, self.kind, dtypes[0])
+            self._kept = anchor, (made, *dtypes)
+        return self._kept[1]
+
+
+def merged_term(observed: DistinctRows, noise_variance: float) -> float:
+    """Return what merging repeated rows leaves out of the log evidence of their scaled means.
+
+    A rotation of a group's ``c`` targets has ``sqrt(c) mean(y)`` as its first coordinate; the other ``c - 1`` have the
+    density ``N(0, sigma^2)``.
+    """
+    spare = observed.num_rows - len(observed.y)
+    scatter = observed.scatter / noise_variance
+    return -0.5 * (spare * math.log(2.0 * math.pi * noise_variance) + scatter)
+
+
+def _same(one: Any, other: Any) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)

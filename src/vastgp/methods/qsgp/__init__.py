@@ -1,0 +1,1 @@
+"""Quadruply stochastic Gaussian processes: any number of rows and basis functions."""

@@ -1,0 +1,1 @@
+"""Kernel functions at inducing inputs as the basis."""

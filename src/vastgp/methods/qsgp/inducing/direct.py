@@ -1,0 +1,75 @@
+"""The weights of a few inducing inputs, solved for directly: one pass over the rows."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from scipy.linalg import blas, cho_solve, solve_triangular
+
+from vastgp._precision import precision
+from vastgp.data import Rows, Standardizer
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult
+from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
+from vastgp.linalg.cholesky import factorize
+
+_TILE = 2048
+# Added to the diagonal of S, relative to the prior variance: without it the weights of inputs close to each other grow
+# beyond what features in float32 can be multiplied with.
+_JITTER = 1e-6
+
+
+def solve_directly(
+    rows: Rows,
+    standardizer: Standardizer,
+    kernel: Kernel,
+    inputs: np.ndarray,
+    noise_variance: float,
+) -> tuple[np.ndarray, LoopResult]:
+    """Return the minimiser of ``L_mu``, ``(Phi^T Phi + sigma^2 S)^-1 Phi^T y``, in float64.
+
+    With ``S = L L^T`` and the whitened features ``A = Phi L^-T`` it is ``L^-T (A^T A + sigma^2 I)^-1 A^T y``. Time is
+    O(n m^2) and memory O(m^2).
+
+    Parameters
+    ----------
+    rows, standardizer, kernel, noise_variance
+        As in `fit_inducing`.
+    inputs : ndarray of shape (m, d)
+        Standardised inducing inputs.
+    """
+    began = time.perf_counter()
+    m = len(inputs)
+    what = "the kernel matrix of the inducing inputs"
+    variance = float(kernel.total_variance())
+    root = factorize(_kernel(kernel, inputs, inputs), _JITTER * variance, what=what).lower
+    root = np.tril(root)
+    gram, target, square = np.zeros((m, m), order="F"), np.zeros(m), 0.0
+    for X, y in rows.batches(_TILE):
+        assert y is not None
+        values = standardizer.transform_y(y)
+        tile = np.zeros((_TILE, rows.d))  # one shape for all tiles: one compiled kernel
+        tile[: len(X)] = standardizer.transform_X(X)
+        phi = _kernel(kernel, inputs, tile)[:, : len(X)]
+        half = solve_triangular(root, phi, lower=True, check_finite=False)
+        gram = blas.dsyrk(1.0, half, beta=1.0, c=gram, lower=1, overwrite_c=1)
+        target += half @ values
+        square += float(values @ values)
+    system = factorize(
+        np.tril(gram) + np.tril(gram, -1).T, noise_variance, what="the system of the weights"
+    )
+    whitened = cho_solve((system.lower, True), target)
+    mean = solve_triangular(root, whitened, lower=True, trans=1)
+    # at the optimum L_mu = -y^T Phi mu / sigma^2
+    fit = (square - float(target @ whitened)) / noise_variance
+    history, seconds = History(), time.perf_counter() - began
+    objective = -0.5 * (fit + rows.n * np.log(2.0 * np.pi * noise_variance))
+    history.append(1, seconds, {"objective": objective, "objective_se": 0.0, "residual": 0.0})
+    return mean, LoopResult(1, seconds, True, "solved directly", history)
+
+
+def _kernel(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    with precision("float64"):
+        return np.array(kernel_matrix(kernel, np.asarray(Z), np.asarray(X)))

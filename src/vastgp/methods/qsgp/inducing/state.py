@@ -1,0 +1,83 @@
+"""What a fit with an inducing basis is compiled for, what it holds fixed, and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt32
+
+from vastgp.bases.inducing import InducingBasis
+
+
+@dataclass(frozen=True)
+class InducingOptions:
+    """Sizes of a step with an inducing basis.
+
+    Parameters
+    ----------
+    row_batch : int, default 500
+        Rows in a step.
+    basis_batch : int, optional
+        Basis functions in each random set. None: 100,000 where the inducing inputs are the training rows, else 3000,
+        as in the paper (I.2). As many as there are, or more, means all of them: then no error of sampling them is left.
+    control_rank : int, default 1000
+        Rows whose functions are known exactly at any time: support of control variates and of the preconditioner.
+    averaging : float, default 2.0
+        Exponent of the average of iterates, see `vastgp.methods.qsgp.stochastic.setup.StochasticOptions`.
+    most_direct : int, default 4000
+        Up to so many inducing inputs other than the training rows, the weights are solved for directly, from one pass
+        over the rows, which reaches the same error in less time than stochastic gradients.
+    """
+
+    row_batch: int = 500
+    basis_batch: int | None = None
+    control_rank: int = 1000
+    averaging: float = 2.0
+    most_direct: int = 4000
+
+
+@dataclass(frozen=True)
+class InducingPlan:
+    """What a step is compiled for."""
+
+    num_rows: int
+    num_basis: int
+    row_batch: int
+    basis_batch: int
+    support: int
+    averaging: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether a step sees every basis function."""
+        return self.basis_batch >= self.num_basis
+
+
+class InducingState(NamedTuple):
+    """Everything that decides the next step."""
+
+    iteration: Int[Array, ""]
+    mean: Float[Array, " m"]
+    average: Float[Array, " m"]
+    support: Float[Array, " p"]  # the function at the support rows, Proposition 3
+
+
+class InducingProblem(NamedTuple):
+    """What stays the same during a fit."""
+
+    basis: InducingBasis
+    y: Float[Array, "..."]  # targets of the inducing inputs where these are the rows, else empty
+    seed: UInt32[Array, "2"]
+    noise_variance: Float[Array, ""]
+    support_X: Float[Array, "p d"]
+    interpolator: Float[Array, "p p"]  # (K_pp + nugget I)^-1
+    solver: Float[Array, "p p"]  # rows: (K_pp + sigma^2 I)^-1; weights: the deflator
+    damping: Float[Array, ""]
+
+
+def average_weight(plan: InducingPlan, iteration: Array, share: float, dtype: Any) -> Array:
+    """Return the weight of a new value in the polynomial-decay average, see `stochastic_step`."""
+    visits = iteration.astype(dtype) * share
+    return jnp.minimum(1.0, (plan.averaging + 1.0) / (visits + plan.averaging))

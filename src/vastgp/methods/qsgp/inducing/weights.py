@@ -1,0 +1,187 @@
+"""Steps with any inducing inputs: the paper's stochastic gradients of the weights, preconditioned.
+
+Rows l and two independent sets i, j of basis functions (Theorem 1) give half the gradient of ``L_mu`` by ``mu_i``,
+
+    n / (n~ sigma^2) K_il (f_j(x_l) - y_l) + f_j(z_i),        f_j(x) = m / m~ K_xj mu_j - control variate,
+
+as ``(S mu)_i`` is the function at ``z_i``. The control variate interpolates the error that the support rows P see,
+``K_xP (K_PP + nugget I)^-1 (m / m~ K_Pj mu_j - a)`` with ``a = K_PZ mu`` kept up to date (Proposition 3). For the
+second term that is the Nystrom control variate of F.2 as corrected.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from vastgp.bases.draws import typed_key
+from vastgp.methods.qsgp.inducing.state import (
+    InducingPlan,
+    InducingProblem,
+    InducingState,
+    average_weight,
+)
+from vastgp.methods.qsgp.stochastic.control_variates import interpolated_error, running_product
+from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.sampled_elbo import (
+    DensePrior,
+    mean_gradient,
+    mean_objective,
+    sampled_product,
+)
+
+# Of the step that the damping is for: the other half is for the prior's part of the curvature.
+_STEP = 0.5
+
+
+class WeightSample(NamedTuple):
+    """One set of basis functions with what belongs to it."""
+
+    indices: Int[Array, " b"]
+    phi: Float[Array, "n b"]  # features at the rows
+    phi_support: Float[Array, "p b"]
+    weights: Float[Array, " b"]
+    product: Float[Array, " n"]  # estimate of the function at the rows
+    correction: Float[Array, " p"]  # (K_PP + nugget I)^-1 times the error at the support rows
+
+
+def draw_weights(
+    plan: InducingPlan,
+    problem: InducingProblem,
+    mean: Float[Array, " m"],
+    support: Float[Array, " p"],
+    key: Array,
+    X: Float[Array, "n d"],
+    cross: Float[Array, "n p"],
+) -> WeightSample:
+    """Draw a set and estimate the function at some rows with it."""
+    basis = problem.basis
+    chosen = stratified_indices(key, plan.basis_batch, 0, plan.num_basis)
+    factor = plan.num_basis / plan.basis_batch
+    phi, phi_support = basis.features(X, chosen), basis.features(problem.support_X, chosen)
+    weights = mean[chosen]
+    product = sampled_product(phi, weights[:, None], factor)[:, 0]
+    if plan.whole:
+        return WeightSample(chosen, phi, phi_support, weights, product, jnp.zeros_like(support))
+    error = sampled_product(phi_support, weights[:, None], factor)[:, 0] - support
+    correction = problem.interpolator @ error
+    product = product - interpolated_error(cross, problem.interpolator, error[:, None])[:, 0]
+    return WeightSample(chosen, phi, phi_support, weights, product, correction)
+
+
+def half_gradient(
+    plan: InducingPlan,
+    problem: InducingProblem,
+    own: WeightSample,
+    other: WeightSample,
+    y: Float[Array, " n"],
+) -> Float[Array, " b"]:
+    """Return half the gradient of ``L_mu`` at one set, unbiased given it."""
+    factor = plan.num_basis / plan.basis_batch
+    # (S mu)_i from the other set, and its control variate (F.2)
+    block = problem.basis.prior_block(own.indices, other.indices)
+    prior = factor * (block @ other.weights) - own.phi_support.T @ other.correction
+    residual = (other.product - y)[None]
+    return mean_gradient(
+        own.phi,
+        residual,
+        prior[None],
+        noise_variance=problem.noise_variance,
+        row_factor=plan.num_rows / plan.row_batch,
+    )[0]
+
+
+def precondition(
+    plan: InducingPlan, problem: InducingProblem, own: WeightSample, gradient: Float[Array, " b"]
+) -> Float[Array, " b"]:
+    """Return about ``(d I + G^T G / p)^-1 gradient`` with the features ``G`` of the set at the support rows (Woodbury).
+
+    The inverse inside is that of the expected ``p d I + G G^T`` (exact where a set is everything); one refinement
+    takes its error to second order, see `vastgp.methods.qsgp.stochastic.nystrom`.
+    """
+    G, d, p = own.phi_support, problem.damping, plan.support
+    right = G @ gradient
+    solution = problem.solver @ right
+    if not plan.whole:
+        rest = right - p * d * solution - G @ (G.T @ solution)
+        solution = solution + problem.solver @ rest
+    return (gradient - G.T @ solution) / d
+
+
+def step_weights(
+    plan: InducingPlan,
+    problem: InducingProblem,
+    state: InducingState,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+) -> tuple[InducingState, Float[Array, " 2"]]:
+    """Take one step on one minibatch of rows.
+
+    Returns
+    -------
+    state : InducingState
+    record : Array of shape (2,)
+        Estimate of the bound's part that the mean moves, and of the mean square of the residual.
+    """
+    key = jax.random.fold_in(typed_key(problem.seed), state.iteration)
+    cross = problem.basis.kernel(X, problem.support_X)
+    draw = functools.partial(draw_weights, plan, problem, state.mean, state.support, X=X, cross=cross)  # fmt: skip
+    i = draw(key=jax.random.fold_in(key, 0))
+    j = i if plan.whole else draw(key=jax.random.fold_in(key, 1))
+    mean, support, average = state.mean, state.support, state.average
+    share = (1.0 if plan.whole else 2.0) * plan.basis_batch / plan.num_basis
+    weight = average_weight(plan, state.iteration, share, mean.dtype)
+    for own, other in ((i, j),) if plan.whole else ((i, j), (j, i)):
+        scale = _STEP * problem.noise_variance / plan.num_rows
+        gradient = half_gradient(plan, problem, own, other, y) * scale
+        change = -precondition(plan, problem, own, gradient) * (1.0 if plan.whole else 0.5)
+        mean = mean.at[own.indices].add(change)
+        support = running_product(support[:, None], own.phi_support, change[:, None])[:, 0]
+    for side in (i,) if plan.whole else (i, j):
+        gap = mean[side.indices] - average[side.indices]
+        average = average.at[side.indices].add(weight * gap)
+    record = jnp.stack(
+        [_objective(plan, problem, i, j, y), jnp.mean((i.product - y) * (j.product - y))]
+    )
+    return InducingState(state.iteration + 1, mean, average, support), record
+
+
+def _objective(
+    plan: InducingPlan,
+    problem: InducingProblem,
+    i: WeightSample,
+    j: WeightSample,
+    y: Float[Array, " n"],
+) -> Float[Array, ""]:
+    """Return an unbiased estimate of ``-1/2 (L_mu + y^T y / sigma^2 + n log(2 pi sigma^2))``."""
+    noise, factor = problem.noise_variance, plan.num_basis / plan.basis_batch
+    block = problem.basis.prior_block(j.indices, i.indices)
+    prior = DensePrior(block).quadratic(i.weights[:, None], j.weights[:, None], factor, factor)
+    scale = plan.num_rows / plan.row_batch
+    mean = mean_objective(y, i.product, j.product, prior[0], noise_variance=noise, row_factor=scale)
+    constant = scale / noise * jnp.sum(y**2) + plan.num_rows * jnp.log(2.0 * jnp.pi * noise)
+    return -0.5 * (mean + constant)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
+def run_weights(
+    plan: InducingPlan,
+    problem: InducingProblem,
+    state: InducingState,
+    X: Float[Array, "t n d"],
+    y: Float[Array, "t n"],
+    records: Float[Array, "t 2"],
+    num_steps: Int[Array, ""],
+) -> tuple[InducingState, Float[Array, "t 2"]]:
+    """Take ``num_steps`` steps on consecutive minibatches; the state is donated."""
+
+    def body(k: Any, carry: tuple[InducingState, Array]) -> tuple[InducingState, Array]:
+        state, records = carry
+        state, record = step_weights(plan, problem, state, X[k], y[k])
+        return state, records.at[k].set(record)
+
+    return jax.lax.fori_loop(0, num_steps, body, (state, records))

@@ -1,0 +1,1 @@
+"""Stochastic variational inference whose steps cost the same whatever n and m are."""

@@ -1,0 +1,102 @@
+"""What the stochastic solver is compiled for, what it holds fixed, and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, UInt32
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.likelihoods import Likelihood
+from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
+
+# Up to this size the preconditioner's matrix costs less than the features that it is made from.
+MOST_EXACT = 256
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What a step is compiled for.
+
+    ``functions`` is the number F of latent functions: one for each class where there are more than two.
+    """
+
+    num_rows: int
+    num_pairs: int
+    row_batch: int
+    pair_batch: int
+    support_rows: int
+    dense_columns: int
+    column_batch: int
+    control: str
+    optimizer: str
+    learning_rate: float
+    decay: float
+    averaging: float
+    learn: bool
+    freeze: int
+    learn_every: int
+    learning_rate_hyper: float
+    target_control: bool
+    gaussian: bool
+    strict: bool
+    functions: int = 1
+
+    @property
+    def head(self) -> int:
+        """Pairs that hold the dense columns' diagonal: they are in every set, with certainty."""
+        return (self.dense_columns + 1) // 2
+
+    @property
+    def tail_batch(self) -> int:
+        """Pairs sampled from the rest."""
+        return self.pair_batch - self.head
+
+    @property
+    def exact_curvature(self) -> bool:
+        """Whether the preconditioner's matrix is small enough to be made anew from every set."""
+        return min(self.support_rows, 2 * self.pair_batch) <= MOST_EXACT
+
+    @property
+    def tail_factor(self) -> float:
+        """Inverse inclusion probability of the rest, ``m / m~``."""
+        return (self.num_pairs - self.head) / self.tail_batch
+
+
+class Problem(NamedTuple):
+    """What stays the same during a fit."""
+
+    basis: RandomFourierBasis  # as it was at the start: control variates are frozen to it (F.3)
+    likelihood: Likelihood  # not used where it is Gaussian: its noise is a hyperparameter
+    seed: UInt32[Array, "2"]
+    support_X: Float[Array, "p d"]
+    support_y: Float[Array, " p"]
+    interpolator: Float[Array, "p p"]
+    deflator: Float[Array, "p p"]
+    damping: Float[Array, ""]
+    head_solution: Float[
+        Array, "p h"
+    ]  # vastgp.methods.qsgp.stochastic.nystrom; h = 0: made in every step
+    head_inverse: Float[Array, "h h"]
+    scale_X: Float[Array, "s d"]  # rows that the diagonal's scales are taken from
+    target: Float[Array, "2 P"] | None  # b = Phi^T y
+    target_support: Float[Array, " p"] | None  # (K_pp + nugget)^-1 K_p,all y
+
+
+class State(NamedTuple):
+    """Everything that decides the next step."""
+
+    iteration: Int[Array, ""]
+    mean: Float[Array, "F 2 P"]
+    mean_average: Float[Array, "F 2 P"]
+    columns: Float[Array, "q 2 P"]
+    columns_average: Float[Array, "q 2 P"]
+    support: Float[Array, "p r"]  # Phi_p times mean and columns, Proposition 3
+    squares: Float[Array, "..."]  # AdaGrad's sums for the mean, empty otherwise
+    column_squares: Float[Array, "..."]
+    coefficient: FittedCoefficient
+    target_product: Float[Array, ""]  # b^T mu
+    curvature: Float[Array, ""]  # running mean of -E[d^2 log p / df^2] over the rows seen
+    hyper: Any  # logarithms of (kernel, noise variance); the latter is 1 / the largest curvature of other likelihoods
+    hyper_state: Any

@@ -1,0 +1,1 @@
+"""Random Fourier features, with and without bias of truncation."""

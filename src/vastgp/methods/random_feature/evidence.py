@@ -1,0 +1,214 @@
+"""The log evidence of a model with random Fourier features in passes over rows, and its telescoping differences.
+
+With ``m`` features ``Phi``, ``A = Phi^T Phi + sigma^2 I`` (m x m) and ``w = A^-1 Phi^T y`` (Woodbury's lemma)
+
+    L(m) = -1/2 [(y^T y - y^T Phi w) / sigma^2 + log|A| + (n - m) log sigma^2 + n log(2 pi)].
+
+With few features it is biased towards overfitting, on average over frequencies: ``y^T (Phi Phi^T + sigma^2 I)^-1 y`` is
+too large and the log-determinant too small. Features of the first ``J`` frequencies are those of every larger number
+but for their scale, so ``L(J)`` for several ``J`` comes from one Gram matrix, and
+
+    L(J_0) + sum_k [L(J_k) - L(J_{k-1})]
+
+telescopes whatever the steps ``J_k - J_{k-1}`` are. Of the sum, one random term is made, divided by its probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jaxtyping import Array, Float
+
+from vastgp.bases import RandomFourierBasis
+from vastgp.linalg.cholesky import blas_threads
+from vastgp.solvers.least_squares import BlockedBasis, slope_through_features
+
+_ADVICE = "Raise noise_floor, or use dtype='float64'."
+
+Tiles = Callable[[], Iterator[tuple[Array, Array, Array]]]
+
+
+class FeatureSums(NamedTuple):
+    """What the evidence needs of all rows, float64, features ordered by pairs: cosine and sine of one after another.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (m, m)
+        ``Phi^T Phi``.
+    projected : ndarray of shape (m,)
+        ``Phi^T y``.
+    square : float
+        ``y^T y``.
+    num_rows : int
+    """
+
+    gram: Float[np.ndarray, "m m"]
+    projected: Float[np.ndarray, " m"]
+    square: float
+    num_rows: int
+
+
+class Part(NamedTuple):
+    """The evidence with the first features alone.
+
+    Attributes
+    ----------
+    value : float
+        In nats.
+    ratios : ndarray of shape (k,)
+        Scales of its features over those of the whole basis.
+    solution : ndarray of shape (k,)
+        ``w``.
+    inverse : ndarray of shape (k, k)
+        ``A^-1``.
+    factor : ndarray of shape (k, k)
+        Lower Cholesky factor of ``A``.
+    """
+
+    value: float
+    ratios: Float[np.ndarray, " k"]
+    solution: Float[np.ndarray, " k"]
+    inverse: Float[np.ndarray, "k k"]
+    factor: Float[np.ndarray, "k k"]
+
+
+def feature_sums(basis: RandomFourierBasis, tiles: Tiles) -> FeatureSums:
+    """Return the sums over the rows, read by tiles ``(X, y, mask)`` of one shape.
+
+    Features are made in the precision of the tiles; each tile's Gram matrix is, too, and tiles are added in float64.
+    """
+    m = basis.num_basis
+    blocks = whole(basis)
+    gram, projected, square, n = np.zeros((m, m)), np.zeros(m), 0.0, 0
+    for X, y, mask in tiles():
+        of_tile, with_y = _sums(blocks, X, y, mask)
+        gram += np.asarray(of_tile, np.float64)
+        projected += np.asarray(with_y, np.float64)
+        square += float(np.sum(np.asarray(y * mask, np.float64) ** 2))
+        n += int(np.sum(np.asarray(mask)))
+    order = _by_pairs(m)
+    return FeatureSums(gram[np.ix_(order, order)], projected[order], square, n)
+
+
+def evidence_of_first(
+    sums: FeatureSums, basis: RandomFourierBasis, num_basis: int, noise_variance: float
+) -> Part:
+    """Return the evidence of the model with the first ``num_basis`` features, rescaled to be a basis of their own.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        Where ``A`` is not positive definite in floating point.
+    """
+    ratios = scale_ratios(basis, num_basis)
+    A = sums.gram[:num_basis, :num_basis] * ratios * ratios[:, None]
+    A[np.diag_indices(num_basis)] += noise_variance
+    b = sums.projected[:num_basis] * ratios
+    try:
+        with blas_threads(num_basis):
+            factor = scipy.linalg.cholesky(A, lower=True, check_finite=False)
+            solution = scipy.linalg.cho_solve((factor, True), b, check_finite=False)
+            inverse = scipy.linalg.cho_solve((factor, True), np.eye(num_basis), check_finite=False)
+    except np.linalg.LinAlgError as error:
+        raise np.linalg.LinAlgError(
+            f"the Gram matrix of {num_basis} random features plus a noise variance of {noise_variance:.3g} could not "
+            f"be factorised. {_ADVICE}"
+        ) from error
+    n = sums.num_rows
+    misfit = (sums.square - float(b @ solution)) / noise_variance
+    logs = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
+    logs += (n - num_basis) * math.log(noise_variance) + n * math.log(2.0 * math.pi)
+    return Part(-0.5 * (misfit + logs), ratios, solution, inverse, factor)
+
+
+def slopes_of_parts(
+    basis: RandomFourierBasis,
+    tiles: Tiles,
+    parts: Sequence[Part],
+    signs: Sequence[float],
+    noise_variance: float,
+) -> tuple[Any, float]:
+    """Return the gradient of ``sum_k signs_k L_k`` by the kernel of the basis and by the noise variance.
+
+    ``dL = <a w^T - Phi A^-1, dPhi>`` with ``a = (y - Phi w) / sigma^2``, and ``dL/dsigma^2 = 1/2 (a^T a - tr C^-1)``,
+    ``tr C^-1 = (n - m + sigma^2 tr A^-1) / sigma^2`` of the covariance ``C``. The cotangents of all parts add up in one
+    pass, as their features are multiples of one another that do not depend on the kernel.
+    """
+    m = basis.num_basis
+    order = _by_pairs(m)
+    inverse, weights = np.zeros((m, m)), np.zeros((len(parts), m))
+    for row, (part, sign) in enumerate(zip(parts, signs, strict=True)):
+        k = len(part.ratios)
+        inverse[:k, :k] += sign * part.ratios[:, None] * part.inverse * part.ratios
+        weights[row, :k] = part.ratios * part.solution
+    # back to cosines first, then sines
+    back = np.argsort(order)
+    inverse, weights = inverse[np.ix_(back, back)], weights[:, back]
+    by_kernel: Any = None
+    squares, n = np.zeros(len(parts)), 0
+    blocks = whole(basis)
+    for X, y, mask in tiles():
+        narrow = [jnp.asarray(array, X.dtype) for array in (inverse, weights, np.asarray(signs))]
+        slope, of_tile = _slope(blocks, X, y, mask, *narrow, jnp.asarray(noise_variance, X.dtype))
+        by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
+        squares += np.asarray(of_tile, np.float64)
+        n += int(np.sum(np.asarray(mask)))
+    by_noise = 0.0
+    for part, sign, square in zip(parts, signs, squares, strict=True):
+        free = n - len(part.ratios) + noise_variance * float(np.trace(part.inverse))
+        by_noise += 0.5 * sign * (float(square) - free / noise_variance)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), by_kernel), by_noise
+
+
+def scale_ratios(basis: RandomFourierBasis, num_basis: int) -> Float[np.ndarray, " k"]:
+    """Return the scales of the first features as a basis of their own over those that they have in the whole one.
+
+    A feature's scale is ``sqrt(variance / pairs of its term)``: the fewer, the larger.
+    """
+    terms = len(basis.kernel.spectral_terms())
+
+    def pairs_of(count: int) -> np.ndarray:
+        return np.array([len(range(which, count, terms)) for which in range(terms)])
+
+    per_term = np.sqrt(pairs_of(basis.num_pairs) / pairs_of(num_basis // 2))
+    return np.repeat(per_term[np.arange(num_basis // 2) % terms], 2)
+
+
+def whole(basis: RandomFourierBasis) -> BlockedBasis:
+    """Return the basis as one block."""
+    return BlockedBasis(basis, basis.num_pairs)
+
+
+def _by_pairs(m: int) -> np.ndarray:
+    """Return the positions, among cosines first and sines second, of features ordered by pairs."""
+    return np.arange(m).reshape(2, m // 2).T.ravel()
+
+
+@jax.jit
+def _sums(blocks: BlockedBasis, X: Array, y: Array, mask: Array) -> tuple[Array, Array]:
+    phi = blocks.features(X, 0) * mask
+    return jnp.matmul(phi, phi.T, precision="highest"), phi @ y
+
+
+@jax.jit
+def _slope(
+    blocks: BlockedBasis,
+    X: Array,
+    y: Array,
+    mask: Array,
+    inverse: Array,
+    weights: Array,
+    signs: Array,
+    noise_variance: Array,
+) -> tuple[Any, Array]:
+    """Return the gradient by the kernel of a tile's features, and ``a^T a`` of each part."""
+    phi = blocks.features(X, 0)
+    a = (y - weights @ phi) * mask / noise_variance
+    held = (signs[:, None] * weights).T @ a - (inverse @ phi) * mask
+    return slope_through_features(blocks, X, lambda _: held), jnp.sum(a**2, axis=1)

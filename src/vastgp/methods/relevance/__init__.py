@@ -1,0 +1,1 @@
+"""Relevance vectors: one prior precision for each basis function."""

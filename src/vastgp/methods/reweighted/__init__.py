@@ -1,0 +1,1 @@
+"""Fixed bases with learned weight priors, GRIEF among them."""

@@ -1,0 +1,141 @@
+"""The prior of weights that a kernel has, whose hyperparameters are inferred while the functions stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import precision
+from vastgp.kernels import Kernel
+from vastgp.kernels.spectral import log_spectral_density
+from vastgp.methods.reweighted.evidence import (
+    EvidenceData,
+    covariance_evidence,
+    diagonal_evidence,
+)
+from vastgp.methods.reweighted.weight_posteriors import covariance_weights, diagonal_weights
+from vastgp.methods.reweighted.weight_priors import OnData, WeightPrior, log_normal, turned_by
+
+# Hyper-prior variance of a kernel's hyperparameters, relative to their squared mode: within a factor of two or so.
+_KERNEL_VARIANCE = 4.0
+# Logarithms of a kernel's hyperparameters may move so far: a factor of about a thousand.
+_KERNEL_ROOM = 7.0
+
+
+class KernelPrior(WeightPrior):
+    """The weights' prior is a kernel's: its hyperparameters are learned, and the functions stay.
+
+    For waves (random Fourier features, Laplace eigenfunctions) made for a kernel ``k_1``, weights of variance
+    ``s_2(omega_i) / s_1(omega_i)`` make the kernel ``k_2`` instead (Theorem 5.1): ``C`` is diagonal. For an
+    interpolant between points, ``C = L^-1 K_2(Z, Z) L^-T`` (section 5.3.3). Either is O(m^3).
+
+    Attributes
+    ----------
+    kernel : Kernel
+        ``k_1``, for which ``C = I``.
+    places : ndarray
+        Frequencies of shape (m, d), or points ``Z`` of shape (m, d).
+    whitening : ndarray of shape (m, m), or None
+        ``L^-T`` for an interpolant; None for waves.
+    """
+
+    kernel: Kernel
+    places: Any
+    whitening: Any
+
+    @classmethod
+    def make(
+        cls,
+        kernel: Kernel,
+        noise: float,
+        places: np.ndarray,
+        whitening: np.ndarray | None = None,
+        *,
+        noise_variance: float = 0.04,
+    ) -> KernelPrior:
+        """Return the prior whose hyper-priors have their modes at the kernel's own hyperparameters."""
+        leaves = _flat_logs(kernel)
+        noise_centre, noise_spread = log_normal(noise, noise_variance)
+        _, spread = log_normal(1.0, _KERNEL_VARIANCE)
+        centre = np.concatenate([[noise_centre], leaves + spread**2])
+        spreads = np.concatenate([[noise_spread], np.full(len(leaves), spread)])
+        if whitening is None:  # refuses kernels without a density
+            with precision("float64"):
+                log_spectral_density(kernel, jnp.asarray(places[:1]))
+        kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
+        return cls(centre, spreads, kernel, places, whitening)
+
+    def _kernel(self, theta: Any) -> Kernel:
+        leaves, structure = jax.tree.flatten(self.kernel)
+        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+        parts = jnp.split(jnp.exp(theta[1:]), ends)
+        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, shaped)
+
+    def _log_variances(self, theta: Any) -> Array:
+        places = jnp.asarray(self.places)
+        own = log_spectral_density(self.kernel, places)
+        # beyond e^100 a function had no place in the first prior, and its features say nothing: more would overflow
+        return jnp.minimum(log_spectral_density(self._kernel(theta), places) - own, 100.0)
+
+    def _covariance(self, theta: Any) -> Array:
+        places, whitening = jnp.asarray(self.places), jnp.asarray(self.whitening)
+        return whitening.T @ self._kernel(theta)(places, places) @ whitening
+
+    def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
+        if self.whitening is None:
+            return diagonal_evidence(data, self._log_variances(theta), theta[0])
+        return covariance_evidence(data, self._covariance(theta), theta[0])
+
+    def on_data(self, data: EvidenceData, theta: Float[Array, " D"]) -> OnData:
+        if self.whitening is None:
+            half = data.factor * jnp.exp(0.5 * self._log_variances(theta))[:, None]
+            return turned_by(half.T @ half)
+        return turned_by(data.factor.T @ self._covariance(theta) @ data.factor)
+
+    def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with precision("float64"):
+            given = jnp.asarray(theta)
+            if self.whitening is None:
+                log_variances = np.asarray(self._log_variances(given))
+                return diagonal_weights(data, log_variances, theta[0])
+            return covariance_weights(data, np.asarray(self._covariance(given)), theta[0])
+
+    def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        names = _leaf_names(self.kernel)
+        found = {"noise_variance": np.exp(theta[..., 0])}
+        first = 1
+        for name, leaf in zip(names, jax.tree.leaves(self.kernel), strict=True):
+            values = np.exp(theta[..., first : first + leaf.size])
+            found[name] = values.reshape(*theta.shape[:-1], *leaf.shape)
+            first += leaf.size
+        return found
+
+    def scale(self, data: EvidenceData) -> np.ndarray:
+        rough = super().scale(data)
+        return np.concatenate([rough[:1], 0.3 * rough[1:]])
+
+    def bounds(self, noise_floor: float) -> tuple[np.ndarray, np.ndarray]:
+        lower, upper = super().bounds(noise_floor)
+        own = np.asarray(self.centre)[1:] - np.asarray(self.spread)[1:] ** 2
+        lower[1:], upper[1:] = own - _KERNEL_ROOM, own + _KERNEL_ROOM
+        return lower, upper
+
+    def kernel_at(self, theta: np.ndarray) -> Kernel:
+        with precision("float64"):
+            return jax.tree.map(np.asarray, self._kernel(jnp.asarray(theta)))
+
+
+def _flat_logs(kernel: Kernel) -> np.ndarray:
+    return np.concatenate(
+        [np.log(np.asarray(leaf, np.float64)).ravel() for leaf in jax.tree.leaves(kernel)]
+    )
+
+
+def _leaf_names(kernel: Kernel) -> list[str]:
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
+    return [jax.tree_util.keystr(path).lstrip(".") for path in paths]

@@ -1,0 +1,234 @@
+"""Posterior of a function in a fixed basis: one normal of the weights, or a mixture of one for each draw."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh
+from scipy.special import logsumexp
+
+from vastgp.fitting.sufficient_statistics import features_of_tile
+from vastgp.methods.reweighted.evidence import EvidenceData
+from vastgp.methods.reweighted.weight_priors import WeightPrior
+
+# Rows whose features are made at a time.
+_TILE = 4096
+# Covariances of components are kept while they hold no more numbers than this: 512 MB.
+_MOST_KEPT = 1 << 26
+
+
+class ComponentMixture(abc.ABC):
+    """Functions ``phi(x)^T w_c``, weights from a mixture of normals over draws of the hyperparameters.
+
+    The C functions are independent given a draw, and share its covariance.
+
+    Parameters
+    ----------
+    basis : basis
+    prior : WeightPrior
+    data : EvidenceData
+        What the components are made of.
+    theta : ndarray of shape (T, D)
+        Hyperparameters of the components, one for a fit of type II.
+    """
+
+    # names in files and here of what the constructor takes after basis, prior and data; the last two are its moments
+    _stored: ClassVar[dict[str, str]]
+
+    def __init__(
+        self, basis: Any, prior: WeightPrior, data: EvidenceData, theta: np.ndarray
+    ) -> None:
+        self.basis, self.prior, self.data, self.theta = basis, prior, data, theta
+        self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(theta)
+
+    @property
+    def num_components(self) -> int:
+        """Number of draws T."""
+        return len(self.theta)
+
+    @property
+    def noise_variances(self) -> np.ndarray:
+        """Noise variance of every component, shape (T,)."""
+        return np.exp(self.theta[:, 0])
+
+    @abc.abstractmethod
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior mean at the rows of ``X``, (n,) or (C, n) for more than one function."""
+
+    @abc.abstractmethod
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and variance at the rows of ``X``, each (n,) or (C, n)."""
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return what a file needs beside basis, prior and data."""
+        return {name: getattr(self, attribute) for name, attribute in self._stored.items()}
+
+    @classmethod
+    def from_arrays(
+        cls, basis: Any, prior: WeightPrior, data: EvidenceData, arrays: dict[str, np.ndarray]
+    ) -> Any:
+        """Return the mixture that `to_arrays` is of."""
+        theta, own, *moments = (arrays[name] for name in cls._stored)
+        return cls(basis, prior, data, theta, own, tuple(moments))  # type: ignore[call-arg]
+
+    @abc.abstractmethod
+    def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `component` does."""
+
+    def component(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean, (m,) or (C, m), and covariance of the weights given one draw of the hyperparameters."""
+        found = self._kept[number]
+        if found is None:
+            found = self._made(number)
+            if found[1].size * self.num_components <= _MOST_KEPT:
+                self._kept[number] = found
+        return found
+
+    def _components(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of all components, (T, ..., m), and the average of their covariances."""
+        means, total = [], np.zeros(())
+        for number in range(self.num_components):
+            mean, covariance = self.component(number)
+            means.append(mean)
+            total = total + covariance / self.num_components
+        return np.stack(means), np.asarray(total)
+
+    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the functions, each from a component drawn at random.
+
+        Of shape (n, num_samples), or (n, C, num_samples) where there is more than one function.
+        """
+        generator = np.random.default_rng(seed)
+        weights = self._sampled_weights(num_samples, generator)
+        found = np.concatenate([phi @ weights for phi in self._features(X)], axis=1)
+        return found[0] if len(found) == 1 else np.moveaxis(found, 0, 1)
+
+    def _sampled_weights(
+        self, num_samples: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "C m s"]:
+        which = generator.integers(self.num_components, size=num_samples)
+        weights = np.empty(())
+        for number in np.unique(which):
+            mean, covariance = self.component(int(number))
+            mean, root = np.atleast_2d(mean), root_of(covariance)
+            chosen = np.flatnonzero(which == number)
+            normals = generator.standard_normal((len(mean), root.shape[1], len(chosen)))
+            if not weights.ndim:
+                weights = np.empty((*mean.shape, num_samples))
+            weights[:, :, chosen] = mean[:, :, None] + root @ normals
+        return weights
+
+    def _features(self, X: np.ndarray) -> Any:
+        """Yield features of tiles of rows, float64; tiles have few sizes, so that few programs are compiled."""
+        for start in range(0, max(len(X), 1), _TILE):
+            tile = X[start : start + _TILE]
+            size = min(_TILE, 1 << max(len(tile) - 1, 1).bit_length())
+            basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
+            yield features_of_tile(basis, tile, size).astype(np.float64)
+
+
+class WeightMixture(ComponentMixture):
+    """The function ``phi(x)^T w``, ``w`` from the mixture of ``N(mean_t, covariance_t)`` over draws t.
+
+    A draw is one of the hyperparameters. Mean and variance of a mixture need its first two moments alone,
+    ``E[mean_t]`` and ``E[covariance_t] + Cov[mean_t]``: one matrix whatever the number of draws. Densities and samples
+    use the components.
+
+    Parameters
+    ----------
+    basis, prior, data, theta
+        See `ComponentMixture`.
+    prior_mean : ndarray of shape (m,)
+        Of the weights.
+    moments : (ndarray of shape (m,), ndarray of shape (m, k)), optional
+        Mean and a factor of the covariance of the mixture, where they are known.
+    """
+
+    _stored: ClassVar[dict[str, str]] = {
+        "theta": "theta",
+        "prior_mean": "prior_mean",
+        "mean": "mean_weights",
+        "factor": "factor",
+    }
+
+    def __init__(
+        self,
+        basis: Any,
+        prior: WeightPrior,
+        data: EvidenceData,
+        theta: np.ndarray,
+        prior_mean: np.ndarray,
+        moments: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(basis, prior, data, theta)
+        self.prior_mean = prior_mean
+        self.mean_weights, self.factor = moments or self._moments()
+
+    def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        mean, covariance = self.prior.weights(self.data, self.theta[number])
+        return mean + self.prior_mean, covariance
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        every, total = self._components()
+        centre = every.mean(axis=0)
+        if self.num_components > 1:
+            deviations = every - centre
+            total = total + deviations.T @ deviations / self.num_components
+        return centre, root_of(total)
+
+    # ------------------------------------------------------------ predictions
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior mean of the function at the rows of ``X``."""
+        return np.concatenate([phi @ self.mean_weights for phi in self._features(X)])
+
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and variance of the function at the rows of ``X``."""
+        parts = [
+            (phi @ self.mean_weights, np.sum((phi @ self.factor) ** 2, axis=1))
+            for phi in self._features(X)
+        ]
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def log_density(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the log density of observations: that of the mixture, ``log mean_t N(y; mean_t, variance_t)``."""
+        found, start = [], 0
+        for phi in self._features(X):
+            target = y[start : start + len(phi)]
+            start += len(phi)
+            logs = np.empty((self.num_components, len(phi)))
+            for number, noise in enumerate(self.noise_variances):
+                mean, covariance = self.component(number)
+                latent = np.maximum(np.einsum("ij,ij->i", phi @ covariance, phi), 0.0)
+                variance = latent + noise
+                logs[number] = -0.5 * (
+                    (target - phi @ mean) ** 2 / variance + np.log(2.0 * np.pi * variance)
+                )
+            found.append(logsumexp(logs, axis=0) - np.log(self.num_components))
+        return np.concatenate(found)
+
+    def _sampled_weights(
+        self, num_samples: int, generator: np.random.Generator
+    ) -> Float[np.ndarray, "C m s"]:
+        if self.num_components > 1:
+            return super()._sampled_weights(num_samples, generator)
+        normals = generator.standard_normal((self.factor.shape[1], num_samples))
+        return (self.mean_weights[:, None] + self.factor @ normals)[None]
+
+
+def _as(leaf: Any, dtype: Any) -> Any:
+    floating = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
+    return jnp.asarray(leaf, dtype) if floating else leaf
+
+
+def root_of(covariance: np.ndarray) -> np.ndarray:
+    """Return ``F`` with ``F F^T`` the covariance; directions of no variance are left out."""
+    values, vectors = eigh(0.5 * (covariance + covariance.T), driver="evd")
+    kept = values > 1e-15 * max(float(values[-1]), np.finfo(float).tiny)
+    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))

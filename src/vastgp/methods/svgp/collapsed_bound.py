@@ -1,0 +1,60 @@
+"""The bound of the log evidence of inducing points with the best ``q``, as a function of amplitude and noise alone.
+
+With ``psi = L^-1 K_uf``, ``K_uu = L L^T``, and the kernel times a factor ``s`` (Titsias 2009),
+
+    L(s, sigma^2) = log N(y; 0, s psi^T psi + sigma^2 I) - s tr(K_ff - psi^T psi) / (2 sigma^2),
+
+which is a `ScaledEvidence`.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import eigh
+
+from vastgp._precision import precision
+from vastgp.fitting.scaled_evidence import ScaledEvidence
+from vastgp.kernels import Kernel
+from vastgp.methods.svgp.bound import coordinates, whitened_features
+
+
+def best_scales(
+    kernel: Kernel,
+    noise_variance: float,
+    Z: np.ndarray,
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    jitter: float,
+    noise_floor: float,
+) -> tuple[Kernel, float]:
+    """Return the kernel times a factor, and the noise variance, of highest bound on some rows.
+
+    Hyperparameters of an exact process on few rows may have next to no noise where every row has its own neighbours to
+    itself; the inducing points then leave more than that noise, and steps of learning take thousands to find out.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    noise_variance : float
+        Where the search starts.
+    Z : ndarray of shape (m, d)
+    X : ndarray of shape (n, d)
+        Standardised rows.
+    y : ndarray of shape (n,)
+    jitter : float
+        Of ``K_uu``, relative to the prior variance.
+    noise_floor : float
+        Least noise variance.
+    """
+    with precision("float64"):
+        here = coordinates(kernel, jnp.asarray(Z, jnp.float64), jitter)
+        psi = np.asarray(whitened_features(kernel, jnp.asarray(Z), here.inverse, jnp.asarray(X)))
+        prior = np.asarray(kernel.diag(jnp.asarray(X)))
+    eigenvalues, E = eigh(psi @ psi.T, driver="evd")
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    left = max(float(np.sum(prior) - np.sum(eigenvalues)), 0.0)
+    bound = ScaledEvidence(eigenvalues, E.T @ (psi @ y), float(y @ y), len(y), left)
+    s, noise, _ = bound.best(noise_variance, noise_floor)
+    return kernel.in_units(1.0, s**0.5), noise

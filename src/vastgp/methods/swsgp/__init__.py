@@ -1,0 +1,1 @@
+"""Sparse within sparse: every row uses the inducing points nearest to it."""

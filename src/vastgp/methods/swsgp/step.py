@@ -1,0 +1,216 @@
+"""Steps of a sparse-within-sparse Gaussian process: those rows of the state that a minibatch touches, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from vastgp.methods.swsgp.bound import (
+    Inducing,
+    Neighbours,
+    expected_log_likelihoods,
+    moments_and_divergences,
+    ordered_divergences,
+    row_moments,
+)
+from vastgp.methods.swsgp.neighbour_systems import COMPILER_OPTIONS
+from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
+
+_B1, _B2, _EPS = 0.9, 0.999, 1e-8
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What a step is compiled for."""
+
+    num_rows: int
+    num_inducing: int
+    full: bool
+    ordered: bool
+    taper: bool
+    learn: bool
+    move: bool
+    learning_rate: float
+    half_life: float
+    jitter: float
+
+
+class Batch(NamedTuple):
+    """Minibatches, one for each step (first axis), with what they touch.
+
+    Attributes
+    ----------
+    X : Array of shape (T, n, d)
+    y : Array of shape (T, n)
+    rows : Array of shape (T, R)
+        Numbers of the inducing inputs touched, each once; M where there are fewer.
+    near : Array of shape (T, n, H)
+        Where in ``rows`` the neighbours of a row are.
+    border : Array of shape (T, n)
+        And the nearest input that it does not see.
+    own : Array of shape (T, J)
+        Inducing inputs whose divergence counts (ordered prior).
+    before : Array of shape (T, J, H)
+        Their nearest predecessors.
+    present : Array of shape (T, J, H)
+        Which of these there are.
+    """
+
+    X: Float[Array, "*T n d"]
+    y: Float[Array, "*T n"]
+    rows: Int[Array, "*T R"]
+    near: Int[Array, "*T n h"]
+    border: Int[Array, "*T n"]
+    own: Int[Array, "*T J"]
+    before: Int[Array, "*T J h"]
+    present: Bool[Array, "*T J h"]
+
+
+def bound(plan: StepPlan, local: Variables, hyper: Any, batch: Batch) -> Float[Array, ""]:
+    """Return an unbiased estimate of the bound from one minibatch, eq. (11) with the weights of Algorithm 1.
+
+    Parameters
+    ----------
+    plan : StepPlan
+    local : Variables
+        Rows of the inducing inputs that the minibatch touches, in the order of ``batch.rows``.
+    hyper : tuple of (Kernel, Likelihood)
+        Logarithms.
+    batch : Batch
+        Of one step.
+    """
+    kernel, likelihood = jax.tree.map(jnp.exp, hyper)
+    spread = factor_rows(local.spread, batch.rows) if plan.full else jnp.exp(local.spread)
+    size = len(batch.y)
+
+    def neighbours(where: Array, present: Array, border: Array | None = None) -> Neighbours:
+        edge = None if border is None else local.Z[border]
+        return Neighbours(local.Z[where], present, local.mean[where], spread[where], edge)
+
+    near = neighbours(
+        batch.near, jnp.ones(batch.near.shape, bool), batch.border if plan.taper else None
+    )
+    if plan.ordered:
+        moments = row_moments(kernel, batch.X, near, plan.jitter)
+        innovation = local.spread[batch.own]
+        if plan.full:
+            numbers = batch.rows[batch.own]
+            innovation = (
+                2.0 * jnp.take_along_axis(innovation, numbers[:, None, None], axis=2)[..., 0]
+            )
+        own = Inducing(local.Z[batch.own], local.mean[batch.own], spread[batch.own], innovation)
+        before = neighbours(batch.before, batch.present)
+        each = ordered_divergences(kernel, own, before, plan.jitter)
+        # a sum over inducing inputs
+        divergence = plan.num_inducing / len(batch.own) * jnp.sum(each)
+    else:
+        moments, each = moments_and_divergences(kernel, batch.X, near, plan.jitter)
+        # a mean over rows
+        divergence = jnp.mean(each)
+    fit = expected_log_likelihoods(likelihood, batch.y, moments)
+    return plan.num_rows / size * jnp.sum(fit) - divergence
+
+
+def one_step(
+    plan: StepPlan, lower: Any, upper: Any, state: SwsgpState, batch: Batch
+) -> tuple[SwsgpState, Float[Array, ""]]:
+    """Do one step of Adam on what a minibatch touches; return the estimate of the bound before it."""
+    rows = batch.rows
+    # numbers beyond the last are padding: read as anything, written nowhere
+    local = jax.tree.map(lambda all_rows: all_rows.at[rows].get(mode="clip"), state.variables)
+
+    def loss(local: Variables, hyper: Any) -> Any:
+        if not plan.move:
+            local = local._replace(Z=jax.lax.stop_gradient(local.Z))
+        if not plan.learn:
+            hyper = jax.lax.stop_gradient(hyper)
+        return -bound(plan, local, hyper, batch) / plan.num_rows
+
+    value, (by_local, by_hyper) = jax.value_and_grad(loss, argnums=(0, 1))(local, state.hyper)
+    rate = plan.learning_rate / jnp.sqrt(1.0 + state.steps.astype(value.dtype) / plan.half_life)
+    touched = state.touched.at[rows].get(mode="clip") + 1
+
+    def put(all_rows: Array, new: Array) -> Array:
+        return all_rows.at[rows].set(new, mode="drop", unique_indices=False)
+
+    moved: dict[str, Array] = {}
+    firsts: dict[str, Array] = {}
+    seconds: dict[str, Array] = {}
+    for name in Variables._fields if plan.move else ("mean", "spread"):
+        whole, first, second = (
+            getattr(tree, name) for tree in (state.variables, state.first, state.second)
+        )
+        new, one, two = _adam(
+            getattr(local, name),
+            getattr(by_local, name),
+            first.at[rows].get(mode="clip"),
+            second.at[rows].get(mode="clip"),
+            touched,
+            rate,
+        )
+        moved[name], firsts[name], seconds[name] = (
+            put(whole, new),
+            put(first, one),
+            put(second, two),
+        )
+    hyper, hyper_first, hyper_second = state.hyper, state.hyper_first, state.hyper_second
+    if plan.learn:
+        leaves, tree = jax.tree.flatten(hyper)
+        others = map(jax.tree.leaves, (by_hyper, hyper_first, hyper_second))
+        updates = [
+            _adam(value, gradient, first, second, state.steps + 1, rate)
+            for value, gradient, first, second in zip(leaves, *others, strict=True)
+        ]
+        hyper, hyper_first, hyper_second = (
+            jax.tree.unflatten(tree, [update[i] for update in updates]) for i in range(3)
+        )
+        hyper = jax.tree.map(jnp.clip, hyper, lower, upper)
+    new_state = state._replace(
+        variables=state.variables._replace(**moved),
+        first=state.first._replace(**firsts),
+        second=state.second._replace(**seconds),
+        touched=put(state.touched, touched),
+        hyper=hyper,
+        hyper_first=hyper_first,
+        hyper_second=hyper_second,
+        steps=state.steps + 1,
+    )
+    return new_state, -value * plan.num_rows
+
+
+def _adam(
+    value: Array, gradient: Array, first: Array, second: Array, count: Array, rate: Array
+) -> tuple[Array, Array, Array]:
+    """Return value and averages after a step of Adam (Kingma and Ba 2015); ``count`` is each row's own."""
+    first = _B1 * first + (1.0 - _B1) * gradient
+    second = _B2 * second + (1.0 - _B2) * gradient**2
+    steps = count.astype(value.dtype).reshape(count.shape + (1,) * (value.ndim - count.ndim))
+    unbiased = first / (1.0 - _B1**steps)
+    size = jnp.sqrt(second / (1.0 - _B2**steps))
+    return value - rate * unbiased / (size + _EPS), first, second
+
+
+@partial(
+    jax.jit,
+    static_argnames="plan",
+    donate_argnames="state",
+    compiler_options=COMPILER_OPTIONS,
+)
+def run_steps(
+    plan: StepPlan, lower: Any, upper: Any, state: SwsgpState, batches: Batch, count: Any
+) -> tuple[SwsgpState, Float[Array, " T"]]:
+    """Do the first ``count`` steps of those that ``batches`` holds; return the state and each estimate of the bound."""
+    values = jnp.zeros(batches.y.shape[0], batches.X.dtype)
+
+    def body(t: Any, carry: tuple[SwsgpState, Array]) -> tuple[SwsgpState, Array]:
+        state, values = carry
+        batch = jax.tree.map(lambda leaf: leaf[t], batches)
+        state, value = one_step(plan, lower, upper, state, batch)
+        return state, values.at[t].set(value)
+
+    return jax.lax.fori_loop(0, count, body, (state, values))

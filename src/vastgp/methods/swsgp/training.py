@@ -1,0 +1,355 @@
+"""Training of sparse-within-sparse Gaussian processes (Tran et al. 2021, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vastgp._memory import return_freed_memory
+from vastgp._precision import precision
+from vastgp.data import Rows, Standardizer
+from vastgp.data.minibatch import generator, minibatch_indices
+from vastgp.data.neighbours import (
+    NeighbourIndex,
+    NeighbourTable,
+    nearest,
+    nearest_predecessors,
+    overlap,
+)
+from vastgp.data.padding import repeat_last
+from vastgp.fitting.candidates import bounds_of
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult, ShouldStop, Stop, run_chunks
+from vastgp.kernels import Kernel
+from vastgp.kernels.metric import metric_lengthscales
+from vastgp.likelihoods import Likelihood
+from vastgp.methods.swsgp.state import SwsgpOptions, SwsgpState, factor_rows, start_state
+from vastgp.methods.swsgp.step import Batch, StepPlan, run_steps
+
+# Steps between two visits of Python, and between two where inducing inputs move among few.
+_CHUNK, _SHORT_CHUNK = 50, 20
+# Up to so many inducing inputs that move, neighbours are searched again after every chunk.
+_ALWAYS_SEARCHED = 2048
+# Rows whose neighbours are compared with the true ones, and chunks between two comparisons.
+_PROBES, _PROBED_EVERY = 64, 4
+# What numbers drawn for a step are for, beside its minibatch.
+_OWN = 7
+# Steps whose mean bound is one record of progress, and records without progress before a fit ends.
+_WINDOW, _PATIENCE = 1000, 3
+
+
+@dataclass(frozen=True)
+class SwsgpFit:
+    """What training found, in float64.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    likelihood : Likelihood
+    Z : ndarray of shape (M, d)
+    mean : ndarray of shape (M, C)
+    spread : ndarray of shape (M, C), or (M, C, M)
+        Variances, or rows of the lower factor of the covariance.
+    loop : LoopResult
+    searches : int
+        How often neighbours were searched anew.
+    recall : float
+        Share of true neighbours that the index finds.
+    stale : float
+        Share of neighbours that had changed at the last comparison.
+    """
+
+    kernel: Kernel
+    likelihood: Likelihood
+    Z: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    loop: LoopResult
+    searches: int
+    recall: float
+    stale: float
+
+
+def fit_swsgp(
+    rows: Rows,
+    standardizer: Standardizer,
+    kernel: Kernel,
+    likelihood: Likelihood,
+    Z: np.ndarray,
+    options: SwsgpOptions,
+    *,
+    max_iter: int,
+    tol: float,
+    max_seconds: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    seed: int = 0,
+    dtype: str = "float64",
+    verbose: bool = False,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
+) -> SwsgpFit:
+    """Maximise the bound over variables, hyperparameters and inducing inputs by stochastic gradients.
+
+    Parameters
+    ----------
+    rows : Rows
+    standardizer : Standardizer
+    kernel, likelihood
+        First hyperparameters, in standardised units.
+    Z : ndarray of shape (M, d)
+        Inducing inputs. With the ordered prior their order matters: each depends on those before it.
+    options : SwsgpOptions
+    max_iter : int
+        Steps at most.
+    tol : float
+        Converged when the bound's mean over 1000 steps has not grown, for 3000, by this for each row or by its noise.
+    max_seconds, checkpoint, verbose
+        As in `run_chunks`.
+    seed : int
+    dtype : {"float32", "float64"}
+    start : tuple of ndarray of shape (M, C), optional
+        Mean and variances to start from. None: zero, and what the prior alone would choose.
+
+    Returns
+    -------
+    SwsgpFit
+    """
+    with precision("float64"):
+        metric = metric_lengthscales(kernel, rows.d)
+        start64 = start_state(kernel, likelihood, Z, options, metric, "float64")
+        if start is not None:
+            mean, variances = (jnp.asarray(part) for part in start)
+            started = start64.variables._replace(mean=mean, spread=jnp.log(variances))
+            start64 = start64._replace(variables=started)
+    with precision(dtype):
+        state = jax.tree.map(
+            lambda leaf: jnp.asarray(np.asarray(leaf), dtype if leaf.dtype.kind == "f" else None),
+            start64,
+        )
+        del start64
+        chunks = Chunks(rows, standardizer, (kernel, likelihood), options, seed, dtype, len(Z))
+        state, loop = run_chunks(
+            chunks,
+            state,
+            max_iter=max_iter,
+            chunk=chunks.chunk,
+            max_seconds=max_seconds,
+            checkpoint=checkpoint,
+            should_stop=_settled(tol * rows.n, chunks.chunk),
+            label="SWSGP",
+            verbose=verbose,
+        )
+    with precision("float64"):
+        kernel, likelihood = jax.tree.map(
+            lambda leaf: np.exp(np.asarray(leaf, np.float64)), state.hyper
+        )
+        spread = np.asarray(state.variables.spread, np.float64)
+        if options.covariance == "full":
+            spread = np.asarray(factor_rows(jnp.asarray(spread), jnp.arange(len(spread))))
+        else:
+            spread = np.exp(spread)
+    return SwsgpFit(
+        kernel,
+        likelihood,
+        np.asarray(state.variables.Z, np.float64),
+        np.asarray(state.variables.mean, np.float64),
+        spread,
+        loop,
+        chunks.searches,
+        chunks.recall,
+        chunks.stale,
+    )
+
+
+class Chunks:
+    """Runs chunks of steps: draws minibatches, finds neighbours, and searches them anew when too many have changed."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        standardizer: Standardizer,
+        params: tuple[Kernel, Likelihood],
+        options: SwsgpOptions,
+        seed: int,
+        dtype: str,
+        size: int,
+    ) -> None:
+        self.rows, self.standardizer, self.options = rows, standardizer, options
+        self.seed, self.dtype, self.size = seed, dtype, size
+        low, high = bounds_of(params, options.noise_floor)
+        self.lower, self.upper = (
+            jax.tree.map(lambda value: jnp.log(jnp.asarray(value, dtype)), side)
+            for side in (low, high)
+        )
+        self.sees = min(options.num_neighbors, size)
+        # one neighbour more says where the border is
+        self.taper = options.taper and self.sees < size
+        self.plan = StepPlan(
+            rows.n,
+            size,
+            options.covariance == "full",
+            options.prior == "ordered",
+            self.taper,
+            options.learn,
+            options.move,
+            options.learning_rate,
+            float(options.half_life),
+            options.least_jitter(dtype),
+        )
+        self.always = options.move and size <= _ALWAYS_SEARCHED
+        self.chunk = _SHORT_CHUNK if self.always else _CHUNK
+        self.table = NeighbourTable(rows.n, self.sees + self.taper)
+        chosen = minibatch_indices(seed, 3, rows.n, _PROBES)
+        self.probe_rows = np.sort(chosen)
+        self.probes = standardizer.transform_X(rows.take(self.probe_rows)[0])
+        self.index: NeighbourIndex | None = None
+        self.before = np.zeros((0, 0), np.int32)
+        self.searches, self.recall, self.stale = 0, 1.0, 0.0
+        self._first = True
+
+    def __call__(
+        self, state: SwsgpState, first_iter: int, num_iters: int
+    ) -> tuple[SwsgpState, Mapping[str, Any]]:
+        if self.index is None:
+            # of the state: a resumed fit goes on with the neighbours that it had
+            self.search(state)
+        if first_iter and (self.options.learn or self.options.move):
+            state = self._refresh(state, first_iter // self.chunk)
+        batches = self.draw(first_iter, num_iters)
+        state, values = run_steps(
+            self.plan, self.lower, self.upper, state, batches, jnp.asarray(num_iters)
+        )
+        if self._first:
+            self._first = False
+            return_freed_memory()
+        found = np.asarray(values, np.float64)[:num_iters]
+        spread = float(np.std(found, ddof=1)) if num_iters > 1 else float("nan")
+        return state, {
+            "objective": float(np.mean(found)),
+            "objective_se": spread / num_iters**0.5,
+            "stale": self.stale,
+            "searches": float(self.searches),
+        }
+
+    # ------------------------------------------------------------ neighbours
+
+    def _refresh(self, state: SwsgpState, chunk: int) -> SwsgpState:
+        """Search neighbours anew where more of them have changed than may."""
+        options = self.options
+        if not self.always and chunk % _PROBED_EVERY:
+            return state
+        kernel = jax.tree.map(lambda leaf: np.exp(np.asarray(leaf, np.float64)), state.hyper[0])
+        metric = metric_lengthscales(kernel, self.rows.d)
+        if not self.always:
+            assert self.index is not None
+            Z = np.asarray(state.variables.Z, np.float64)
+            truth = nearest(self.probes / metric, Z / metric, self.sees)
+            self.stale = 1.0 - overlap(truth, self.index.query(self.probes, self.sees))
+            # what an approximate index misses is no news
+            if self.stale <= options.stale_share + (1.0 - self.recall):
+                return state
+        anchors = jnp.array(state.variables.Z) if options.move else state.anchors
+        state = state._replace(metric=jnp.asarray(metric, self.dtype), anchors=anchors)
+        self.search(state)
+        return state
+
+    def search(self, state: SwsgpState) -> None:
+        """Make the index of the inducing inputs, as the state has them, and forget what was found by the last one."""
+        Z = np.asarray(state.anchors if self.options.move else state.variables.Z, np.float64)
+        metric = np.asarray(state.metric, np.float64)
+        self.index = NeighbourIndex(Z, metric, self.options.search)
+        self.recall = self.index.recall
+        self.table.forget()
+        if self.plan.ordered:
+            self.before = nearest_predecessors(Z, metric, self.sees, self.options.search)
+        self.searches += 1
+
+    # ------------------------------------------------------------ minibatches
+
+    def draw(self, first: int, count: int) -> Batch:
+        """Return the minibatches of some steps and what they touch."""
+        assert self.index is not None
+        rows, options = self.rows, self.options
+        drawn = [
+            minibatch_indices(self.seed, step, rows.n, options.row_batch)
+            for step in range(first, first + count)
+        ]
+        numbers = np.stack(drawn)
+        X, y = rows.take(numbers.ravel())
+        assert y is not None
+        X, y = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
+        near = self.table.lookup(numbers.ravel(), X, self.index)
+        near = near.reshape(*numbers.shape, -1)
+        own = np.zeros((count, 0), np.int32)
+        before = np.zeros((count, 0, self.sees), np.int32)
+        if self.plan.ordered:
+            some = min(options.row_batch, self.size)
+            own = np.stack(
+                [
+                    _some(self.seed, step, self.size, some).astype(np.int32)
+                    for step in range(first, first + count)
+                ]
+            )
+            before = self.before[own]
+        parts = [near.reshape(count, -1), own, before.reshape(count, -1)]
+        touched = np.concatenate(parts, axis=1)
+        most = min(touched.shape[1], self.size)
+        which = np.full((count, most), self.size, np.int32)
+        places = np.empty(touched.shape, np.int32)
+        for t in range(count):
+            # absent predecessors stand for the first inducing input, and are masked
+            unique, places[t] = np.unique(np.maximum(touched[t], 0), return_inverse=True)
+            which[t, : len(unique)] = unique
+        cuts = np.cumsum([part.shape[1] for part in parts])[:-1]
+        at_near, at_own, at_before = np.split(places, cuts, axis=1)
+        at_near = at_near.reshape(near.shape)
+        leaves = (
+            X.reshape(*numbers.shape, -1).astype(self.dtype),
+            y.reshape(numbers.shape).astype(self.dtype),
+            which,
+            at_near[..., : self.sees],
+            at_near[..., -1],
+            at_own,
+            at_before.reshape(before.shape),
+            before >= 0,
+        )
+        # a shorter chunk runs the program of a whole one
+        return Batch(*(jnp.asarray(repeat_last(leaf, max(self.chunk, count))) for leaf in leaves))
+
+
+def _some(seed: int, step: int, size: int, count: int) -> np.ndarray:
+    if count >= size:
+        return np.arange(size)
+    return generator(seed, step, _OWN).choice(size, size=count, replace=False, shuffle=False)
+
+
+def _settled(least_gain: float, chunk: int) -> ShouldStop:
+    """Return the rule that ends a fit: means of the bound over windows of steps no longer grow, beyond their noise."""
+    length = _WINDOW // chunk
+
+    def rule(diagnostics: Mapping[str, float], history: History) -> Stop | None:
+        if not np.isfinite(diagnostics["objective"]):
+            raise FloatingPointError(
+                f"the bound became {diagnostics['objective']} after {history.steps[-1]} steps. Lower learning_rate, "
+                "raise jitter, or set dtype='float64'."
+            )
+        values = history["objective"]
+        windows = len(values) // length
+        if windows <= _PATIENCE or len(values) % length:
+            return None
+        table = np.asarray(values).reshape(windows, length)
+        means, noise = table.mean(axis=1), table.std(axis=1) / length**0.5
+        best = int(np.argmax(means[:-_PATIENCE]))
+        gain = float(np.max(means[-_PATIENCE:]) - means[best])
+        if gain > max(least_gain, float(noise[best])):
+            return None
+        return Stop(
+            f"the bound has not grown for {_PATIENCE * _WINDOW} steps by more than tol or its noise"
+        )
+
+    return rule

@@ -1,1 +1,0 @@
-"""What a fit maximises or solves."""

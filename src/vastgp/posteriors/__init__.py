@@ -1,1 +1,0 @@
-"""What a fit returns: means, variances and samples of the function."""

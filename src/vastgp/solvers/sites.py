@@ -1,0 +1,350 @@
+"""Any likelihood for the block solver: one Gaussian site a row, found by natural gradients.
+
+Sites turn the likelihood into Gaussian observations ``linear / precision`` with noise variances ``1 / precision``: the
+system of `vastgp.solvers.block` with weighted rows, whose mean and samples in turn say what the sites should be
+(conjugate-computation variational inference, Khan and Lin 2017; eqs. (9)-(13) of t-SVGP, Adam et al. 2021).
+Where rows are few the marginal variances come from a factorisation, otherwise from the posterior samples: their
+relative error of ``sqrt(2 / S)`` enters the sites through the curvature of ``log p(y | f)`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import as_dtype, precision
+from vastgp.bases import PairedBasis
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult, Stop, run_chunks
+from vastgp.likelihoods import Likelihood
+from vastgp.solvers.basis_evidence import BasisDualEvidence
+from vastgp.solvers.block import advance, begin, worst_error
+from vastgp.solvers.joint_system import JointSystem
+from vastgp.solvers.least_squares import gram_product
+from vastgp.solvers.systems import RowSystem, prior_draws
+
+# Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
+MOST_EXACT = 3000
+# Precisions in float32: the root of the least one still leaves digits. A site of less says nothing, and as it is the
+# residual ``alpha`` that holds the mean in place, raising its precision does not move the mean.
+_LEAST_PRECISION = 1e-6
+# Products between two updates of the sites: those are worth little before the function has followed.
+_MOST_PRODUCTS = 8
+_LEAST_RATE = 0.125
+_TILE = 8192
+
+
+class SiteRows(NamedTuple):
+    """Rows as the sites of a function make them: targets ``linear / precision``, weights ``precision``, unit noise.
+
+    Attributes
+    ----------
+    X : Array of shape (n, d)
+    y : Array of shape (n,)
+    weights : Array of shape (n,)
+    """
+
+    X: Any
+    y: Any
+    weights: Any
+
+    @classmethod
+    def of(cls, X: Any, sites: Sites) -> SiteRows:
+        """Return the rows that some sites make."""
+        return cls(X, sites.linear / sites.precision, sites.precision)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def noise_slope(self, noise_variance: float) -> float:
+        """Return 0: all that the sites say is in their rows."""
+        return 0.0
+
+
+class SiteFit(NamedTuple):
+    """Sites at their fixed point.
+
+    Attributes
+    ----------
+    sites : Sites
+        Of every row, in the precision of the rows; (n,), or (C, n) for C functions.
+    dual : Array of shape (C (1 + S), n), or None
+        ``u`` with ``Phi^T u`` the mean's weights and what the samples learned: where the last solution is to start.
+    system : RowSystem or JointSystem
+        That the sites make.
+    loop : LoopResult, or None
+        How they were found; None where a factorisation did.
+    """
+
+    sites: Sites
+    dual: Float[Array, "k n"] | None
+    system: RowSystem | JointSystem
+    loop: LoopResult | None
+
+
+class _State(NamedTuple):
+    linear: Float[Array, "C n"]
+    precision: Float[Array, "C n"]
+    dual: Float[Array, "k n"]  # k = C (1 + S)
+    image: Float[Array, "k n"]  # Phi Phi^T dual
+    rate: Float[Array, ""]
+    change: Float[Array, ""]
+
+
+def find_sites(
+    basis: PairedBasis,
+    likelihood: Likelihood,
+    X: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    *,
+    num_samples: int,
+    seed: int,
+    rank: int,
+    tol: float,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    verbose: bool = False,
+) -> SiteFit:
+    """Find each row's site for a likelihood and a basis with fixed hyperparameters.
+
+    Parameters
+    ----------
+    basis : PairedBasis
+        In the precision of ``X``.
+    likelihood : Likelihood
+    X, y : ndarray
+        Standardised rows, in memory; targets in the units of the likelihood.
+    num_samples, seed, rank
+        As in `vastgp.solvers.systems.RowSystem`.
+    tol : float
+        Converged when an update moves the mean at the rows by less than this many posterior standard deviations (root
+        mean square), and no more standard deviations of the sites are missing of the solution.
+    max_iter : int or None
+        Most updates.
+    max_seconds, checkpoint, verbose
+        As in `vastgp.fitting.loop.run_chunks`.
+    """
+    options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
+    if len(y) <= most_rows(MOST_EXACT, likelihood):
+        found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
+        sites = found.sites.at_least(_LEAST_PRECISION, found.mean)
+        sites = Sites(*(part.astype(X.dtype) for part in sites))
+        with precision(str(X.dtype)):
+            return SiteFit(sites, None, site_system(basis, X, sites, None, **options), None)
+    with precision(str(X.dtype)):
+        search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options)
+        state, loop = run_chunks(
+            search.update,
+            search.start(),
+            max_iter=max_iter,
+            chunk=1,
+            max_seconds=max_seconds,
+            checkpoint=checkpoint,
+            should_stop=search.decide,
+            label="likelihood",
+            verbose=verbose,
+        )
+        sites = Sites(state.linear, state.precision)
+        system = search.system
+        # None: a fit that resumed at its end, or had no time. With several functions centring moved the sites since.
+        if system is None or likelihood.num_latent > 1:
+            system = site_system(
+                search.basis, search.X, sites, search.draws, like=system, **options
+            )
+    if likelihood.num_latent == 1:
+        sites = Sites(*(part[0] for part in sites))
+    return SiteFit(sites, state.dual, system, loop)
+
+
+def most_rows(rows: int, likelihood: Likelihood) -> int:
+    """Return with how many rows factorisations for each function of a likelihood cost what they do for one."""
+    return int(rows / likelihood.num_latent ** (1.0 / 3.0))
+
+
+def site_system(
+    basis: PairedBasis,
+    X: Any,
+    sites: Sites,
+    draws: Float[Array, "C S n"] | None,
+    *,
+    num_samples: int,
+    seed: int,
+    rank: int,
+    like: RowSystem | JointSystem | None = None,
+) -> RowSystem | JointSystem:
+    """Return the system that sites make, of all functions together where there are several.
+
+    The prior draws of one function are independent of those of another. ``like`` is a system of the same precisions,
+    whose preconditioner serves.
+    """
+    linear, precision = (np.atleast_2d(part) for part in sites)
+    made: Sequence[RowSystem | None] = (
+        like.systems if isinstance(like, JointSystem) else [like] * len(linear)
+    )
+    if rank < len(X):  # as many bytes for all preconditioners as for one
+        rank = max(1, rank // len(linear))
+    systems = [
+        RowSystem(
+            basis,
+            1.0,
+            SiteRows.of(X, Sites(linear[c], precision[c])),
+            num_samples=num_samples,
+            seed=_seed_of(seed, c),
+            rank=rank,
+            draws=None if draws is None else draws[c],
+            precondition=getattr(made[c], "precondition", None),
+        )
+        for c in range(len(linear))
+    ]
+    return systems[0] if len(systems) == 1 else JointSystem(systems)
+
+
+def _seed_of(seed: int, function: int) -> int:
+    """Return the seed of a function's draws: the first one has the seed itself."""
+    if function == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, function]).generate_state(1, np.uint64)[0])
+
+
+def _sites_by_tiles(
+    likelihood: Likelihood, y: Array, mean: Array, variance: Array
+) -> tuple[float, Sites]:
+    """Return the sum of the rows' bounds and the sites, (C, n): averages over several functions hold large arrays."""
+    fit, linear, precision = 0.0, [], []
+    for start in range(0, len(y), _TILE):
+        here = slice(start, start + _TILE)
+        moments = (mean[:, here], variance[:, here])
+        if likelihood.num_latent == 1:
+            moments = (moments[0][0], moments[1][0])
+        bound, sites = local_sites(likelihood, y[here], *moments)
+        fit += float(jnp.sum(bound))
+        linear.append(jnp.atleast_2d(sites.linear))
+        precision.append(jnp.atleast_2d(sites.precision))
+    return fit, Sites(jnp.concatenate(linear, axis=1), jnp.concatenate(precision, axis=1))
+
+
+class _Search:
+    """Updates of sites, each followed by products that let mean and samples follow."""
+
+    def __init__(
+        self,
+        basis: PairedBasis,
+        likelihood: Likelihood,
+        X: Array,
+        y: Array,
+        tol: float,
+        options: dict[str, Any],
+    ) -> None:
+        self.basis, self.X, self._y, self._tol = basis, X, y, tol
+        self._likelihood = as_dtype(likelihood, X.dtype)
+        self._options = options
+        self.system: RowSystem | JointSystem | None = None
+        self._functions, self._most = likelihood.num_latent, most_rate(likelihood)
+        self.draws = jnp.stack(
+            [
+                prior_draws(basis, X, options["num_samples"], _seed_of(options["seed"], c))
+                for c in range(self._functions)
+            ]
+        )
+
+    def start(self) -> _State:
+        """Return the prior, and the sites that belong to it: a search without time still leaves some."""
+        n, dtype = len(self._y), self.X.dtype
+        empty = jnp.zeros((self._functions * (1 + self._options["num_samples"]), n), dtype)
+        rate, far = jnp.full((), self._most, dtype), jnp.full((), jnp.inf, dtype)
+        nothing = jnp.zeros((self._functions, n), dtype)
+        state = _State(nothing, nothing, empty, jnp.zeros_like(empty), rate, far)
+        sites, _ = self._next_sites(state)
+        return state._replace(linear=sites.linear, precision=sites.precision)
+
+    def _by_function(self, columns: Array) -> Array:
+        """Return columns as (C, 1 + S, n)."""
+        return columns.reshape(self._functions, -1, len(self._y))
+
+    def _centred(self, sites: Sites, dual: Array, image: Array) -> tuple[Sites, Array, Array]:
+        """Return all with means that sum to zero over the functions, see `Sites.centred`."""
+        mean = self._by_function(image)[:, 0]
+        sites, _ = sites.centred(mean)
+        shape = image.shape
+        dual, image = (
+            part.at[:, 0].add(-jnp.mean(part[:, 0], axis=0)).reshape(shape)
+            for part in (self._by_function(dual), self._by_function(image))
+        )
+        return sites, dual, image
+
+    def _moments(self, state: _State) -> tuple[Array, Array]:
+        """Return mean and variance of each function at the rows, (C, n)."""
+        image = self._by_function(state.image)
+        return image[:, 0], jnp.mean((self.draws - image[:, 1:]) ** 2, axis=1)
+
+    def _next_sites(self, state: _State) -> tuple[Sites, float]:
+        """Return the sites that mean and samples ask for, and the fit to the data."""
+        mean, variance = self._moments(state)
+        fit, better = _sites_by_tiles(self._likelihood, self._y, mean, variance)
+        sites = Sites(state.linear, state.precision).toward(better, state.rate)
+        return sites.at_least(_LEAST_PRECISION, mean), fit
+
+    def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
+        """Take ``count`` updates."""
+        record: dict[str, float] = {}
+        for _ in range(count):
+            state, record = self._once(state)
+        return state, record
+
+    def _once(self, state: _State) -> tuple[_State, dict[str, float]]:
+        sites, fit = self._next_sites(state)
+        self.system = None  # its preconditioner is as large as the next one
+        system = site_system(self.basis, self.X, sites, self.draws, **self._options)
+        solution = state.dual / system.scale
+        solved = begin(system, solution, system.scale * state.image + solution)
+        products = 0
+        while products == 0 or (
+            products < _MOST_PRODUCTS and worst_error(system, solved) > 0.5 * self._tol
+        ):
+            solved, products = advance(system, solved), products + 1
+        dual = solved.solution * system.scale
+        image = gram_product(system.blocks, self.X, dual)
+        if self._functions > 1:
+            sites, dual, image = self._centred(sites, dual, image)
+        self.system = system
+        # in posterior standard deviations, and as a whole step would move it
+        mean, variance = self._moments(state)
+        moved = (self._by_function(image)[:, 0] - mean) ** 2 / variance
+        change = jnp.sqrt(jnp.mean(moved)) / state.rate
+        # updates that grow go too far
+        grown = change > state.change
+        slower, faster = (
+            jnp.maximum(0.5 * state.rate, _LEAST_RATE),
+            jnp.minimum(1.5 * state.rate, self._most),
+        )
+        rate = jnp.where(grown, slower, faster)
+        record = {
+            "objective": fit,
+            "change": float(change),
+            "residual": worst_error(system, solved),
+            "products": float(products),
+            "rate": float(state.rate),
+        }
+        return _State(sites.linear, sites.precision, dual, image, rate, change), record
+
+    def decide(self, now: Mapping[str, float], history: History) -> Stop | None:
+        """Stop when an update no longer moves the mean."""
+        if not np.isfinite(now["change"]):
+            return Stop(
+                "the sites are not finite: check the targets for extreme values, or use dtype='float64'",
+                converged=False,
+            )
+        if now["change"] <= self._tol and now["residual"] <= self._tol:
+            return Stop(
+                f"the sites have converged: they move by {now['change']:.2g} <= tol = {self._tol:g}"
+            )
+        return None

@@ -1,0 +1,130 @@
+"""Posteriors over the weights of a finite basis, evaluated in passes over blocks of basis functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp.bases import PairedBasis, RandomFourierBasis
+from vastgp.data.archive import above, below
+from vastgp.fitting.module_state import module_from_state, module_to_state
+from vastgp.kernels import from_spec, to_spec
+from vastgp.solvers.least_squares import BlockedBasis, evaluate
+
+
+class SampledPosterior:
+    """Mean weights and weights of posterior samples.
+
+    The function is ``phi(x)^T w``; its posterior variance at ``x`` is estimated by the mean square of the samples'
+    deviations from the mean, which is unbiased with relative standard error ``sqrt(2 / S)``.
+
+    Several functions (of classes) have theirs as the first axis of all arrays, of weights and of values.
+
+    Parameters
+    ----------
+    basis : PairedBasis
+    mean : Array of shape (2, P), or (C, 2, P)
+        Weights of the cosines and sines of each pair.
+    deviations : Array of shape (S, 2, P), or (C, S, 2, P)
+        Samples minus mean.
+    """
+
+    def __init__(
+        self,
+        basis: PairedBasis,
+        mean: Float[Array, "*c 2 P"],
+        deviations: Float[Array, "*c S 2 P"],
+    ) -> None:
+        self.basis = basis
+        self.mean_weights = mean
+        self.deviations = deviations
+
+    @property
+    def num_samples(self) -> int:
+        """Number of posterior samples S."""
+        return int(self.deviations.shape[-3])
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        """Return the posterior mean of the function at the rows of ``X``, shape (n,) or (C, n)."""
+        return self._evaluate(X, self.mean_weights)
+
+    def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return posterior mean and variance of the function at the rows of ``X``, shape (n,) or (C, n)."""
+        values = self._mean_and_deviations(X)
+        return values[..., 0, :], np.mean(values[..., 1:, :] ** 2, axis=-2)
+
+    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function, shape (n, num_samples) or (n, C, num_samples).
+
+        Up to S of them are the posterior samples of the fit, in random order. Beyond, Gaussian mixtures
+        ``sum_s g_s deviation_s / sqrt(S)`` are added: they have the samples' own covariance, whose rank is S.
+        """
+        generator = np.random.default_rng(seed)
+        values = self._mean_and_deviations(X)
+        mean, deviations = values[..., :1, :], values[..., 1:, :]
+        order = generator.permutation(self.num_samples)[:num_samples]
+        chosen = deviations[..., order, :]
+        extra = num_samples - len(order)
+        if extra > 0:
+            shape = (*deviations.shape[:-2], extra, self.num_samples)
+            mix = generator.standard_normal(shape) / self.num_samples**0.5
+            chosen = np.concatenate([chosen, mix @ deviations], axis=-2)
+        return np.moveaxis(mean + chosen, -1, 0)
+
+    def _mean_and_deviations(self, X: np.ndarray) -> np.ndarray:
+        """Return the values of mean and deviations, the mean first: (*c, 1 + S, n)."""
+        return self._evaluate(
+            X, jnp.concatenate([self.mean_weights[..., None, :, :], self.deviations], axis=-3)
+        )
+
+    def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
+        """Return functions of given weights (*s, 2, P) at the rows of ``X``, float64 (*s, n)."""
+        dtype, pairs = self.mean_weights.dtype, weights.shape[-2:]
+        blocks = BlockedBasis.cut(self.basis)
+        values = evaluate(blocks, jnp.asarray(X, dtype), blocks.pad(weights.reshape(-1, *pairs)))
+        return np.asarray(values, dtype=np.float64).reshape(*weights.shape[:-2], len(X))
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        state, arrays = basis_to_state(self.basis)
+        arrays |= {
+            "mean": np.asarray(self.mean_weights), "deviations": np.asarray(self.deviations)
+        }  # fmt: skip
+        return state, arrays
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> SampledPosterior:
+        """Return the posterior that `to_state` described."""
+        return cls(
+            basis_from_state(state, arrays),
+            jnp.asarray(arrays["mean"]),
+            jnp.asarray(arrays["deviations"]),
+        )
+
+
+def basis_to_state(basis: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a basis as JSON-able data and arrays; random features by seed and kernel, whatever their number."""
+    if not isinstance(basis, RandomFourierBasis):
+        described, own = module_to_state(basis)
+        return {"basis": described}, above("basis/", own)
+    kernel, arrays = to_spec(basis.kernel)
+    arrays = above("basis/", arrays)
+    arrays["basis/key"] = np.asarray(basis.key_data)
+    state = {
+        "kernel": kernel, "num_basis": basis.num_basis, "frequencies": basis.frequencies
+    }  # fmt: skip
+    return {"basis": state}, arrays
+
+
+def basis_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Return the basis that `basis_to_state` described."""
+    described = state["basis"]
+    own = below("basis/", arrays)
+    if "class" in described:
+        return jax.tree.map(jnp.asarray, module_from_state(described, own))
+    kernel: Any = jax.tree.map(jnp.asarray, from_spec(described["kernel"], own))
+    return RandomFourierBasis(kernel, own["key"], described["num_basis"], described["frequencies"])

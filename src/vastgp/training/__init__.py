@@ -1,1 +1,0 @@
-"""How objectives are maximised: loops, checkpoints, L-BFGS, starting values."""

@@ -1,0 +1,115 @@
+"""The exact log evidence and its gradient, against dense formulas and finite differences."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from vastgp._precision import precision
+from vastgp.fitting.exact_evidence import ExactEvidence, exact_log_evidence
+from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+from vastgp.linalg.cholesky import FactorizationError
+
+KERNELS = {
+    "rbf": RBF([0.7, 1.9], 1.3),
+    "matern12": Matern12([0.7, 1.9], 1.3),
+    "matern32": Matern32([0.7, 1.9], 1.3),
+    "matern52": Matern52([0.7, 1.9], 1.3),
+    "rational quadratic": RationalQuadratic([0.7, 1.9], 1.3, alpha=0.8),
+    "sum": RBF([0.7, 1.9], 1.3) + Matern12([2.0, 0.4], 0.2),
+    "product": RBF([0.7, 1.9], 1.3) * RationalQuadratic([2.0, 0.4], 1.1),
+}
+
+
+def data(n, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_it_is_the_log_density_of_the_observations(kernel):
+    X, y = data(23)
+    with precision("float64"):
+        A = np.asarray(kernel(jax.numpy.asarray(X), jax.numpy.asarray(X))) + 0.2 * np.eye(23)
+    expected = multivariate_normal.logpdf(y, cov=A)
+    assert exact_log_evidence(kernel, 0.2, X, y) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_the_gradient_is_that_of_finite_differences(kernel):
+    # 20 rows: padded to 32 inside, and a size at which XLA has miscompiled Matern kernels
+    evidence = ExactEvidence(*data(20))
+    value, (by_kernel, by_noise) = evidence.value_and_gradient(kernel, 0.2)
+    assert value == evidence(kernel, 0.2)
+    leaves, tree = jax.tree.flatten(kernel)
+    step = 1e-5
+    for i, (leaf, slope) in enumerate(zip(leaves, jax.tree.leaves(by_kernel), strict=True)):
+        for entry in np.ndindex(np.shape(leaf)):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = np.array(leaf, dtype=float)
+                moved[entry] += sign * step
+                changed = jax.tree.unflatten(tree, [*leaves[:i], moved, *leaves[i + 1 :]])
+                ends.append(evidence(changed, 0.2))
+            expected = (ends[0] - ends[1]) / (2.0 * step)
+            assert slope[entry] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    expected = (evidence(kernel, 0.2 + step) - evidence(kernel, 0.2 - step)) / (2.0 * step)
+    assert by_noise == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_gradient_of_a_size_that_is_not_padded():
+    # beyond 512 rows arrays have their own size
+    evidence, kernel = ExactEvidence(*data(530)), KERNELS["matern32"]
+    _, (by_kernel, _) = evidence.value_and_gradient(kernel, 0.2)
+    ends = [evidence(Matern32([0.7 + h, 1.9], 1.3), 0.2) for h in (1e-5, -1e-5)]
+    assert by_kernel.lengthscales[0] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
+
+
+def test_calls_do_not_disturb_each_other():
+    # the factor lives in memory that is used again
+    evidence, kernel = ExactEvidence(*data(40)), KERNELS["rbf"]
+    first = evidence.value_and_gradient(kernel, 0.2)
+    evidence.value_and_gradient(KERNELS["matern12"], 2.0)
+    again = evidence.value_and_gradient(kernel, 0.2)
+    assert first[0] == again[0]
+    np.testing.assert_array_equal(first[1][0].lengthscales, again[1][0].lengthscales)
+
+
+def test_repeated_rows_without_noise_get_jitter_and_a_finite_answer():
+    X, y = data(10)
+    value = exact_log_evidence(RBF(1.0), 1e-18, np.concatenate([X, X]), np.concatenate([y, y]))
+    assert np.isfinite(value)
+
+
+def test_hyperparameters_that_overflow_are_an_error_that_says_so():
+    X, y = data(10)
+    with pytest.raises(
+        FactorizationError, match=r"covariance matrix of the observations.*NaN or inf"
+    ):
+        exact_log_evidence(RBF(1.0, 1e308) + RBF(2.0, 1e308), 0.1, X, y)
+
+
+def test_rescaling_finds_the_best_amplitude_and_noise():
+    """Against a grid of both; from a start whose noise is a hundred times too small."""
+    X, y = data(60)
+    evidence = ExactEvidence(X, y)
+    start = RBF([0.5, 0.9], 0.2)
+    value, kernel, noise = evidence.rescaled(start, 1e-3, (1e-4, 10.0))
+    assert value == pytest.approx(exact_log_evidence(kernel, noise, X, y), rel=1e-10)
+    np.testing.assert_allclose(kernel.lengthscales, start.lengthscales)
+    amplitudes, noises = np.geomspace(0.01, 100.0, 41), np.geomspace(1e-4, 10.0, 41)
+    grid = [evidence(start.in_units(1.0, a**0.5), s) for a in amplitudes for s in noises]
+    assert max(grid) - 0.02 < value < max(grid) + 1.0
+    assert value > evidence(start, 1e-3) + 1.0
+
+
+def test_rescaling_keeps_to_the_bounds_of_the_noise():
+    X, y = data(40)
+    evidence = ExactEvidence(X, y)
+    for bounds in [(0.5, 10.0), (1e-4, 1e-3)]:
+        value, kernel, noise = evidence.rescaled(RBF([0.5, 0.9], 0.2), 1.0, bounds)
+        assert bounds[0] * 0.999 <= noise <= bounds[1] * 1.001
+        assert value == pytest.approx(exact_log_evidence(kernel, noise, X, y), rel=1e-10)
+    constant = ExactEvidence(X, np.zeros(40)).rescaled(RBF([0.5, 0.9], 0.2), 1.0, (1e-4, 10.0))
+    assert np.isfinite(constant[0]) and constant[2] > 0.0

@@ -1,0 +1,115 @@
+"""L-BFGS over positive numbers."""
+
+import numpy as np
+import pytest
+
+from vastgp.fitting.lbfgs import best_of, maximise
+from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
+
+TARGET = {"a": np.array([0.2, 30.0]), "b": np.array(4.0)}
+WIDE = ({"a": np.full(2, 1e-6), "b": 1e-6}, {"a": np.full(2, 1e6), "b": 1e6})
+
+
+def bowl(params):
+    """Return ``-1/2 sum c (log x - log target)^2``, whose maximum is the target, and its slope by x."""
+    value, slopes = 0.0, {}
+    for name, curvature in (("a", np.array([1.0, 25.0])), ("b", 4.0)):
+        distance = np.log(params[name]) - np.log(TARGET[name])
+        value -= 0.5 * np.sum(curvature * distance**2)
+        slopes[name] = -curvature * distance / params[name]
+    return float(value), slopes
+
+
+def ones():
+    return {"a": np.ones(2), "b": np.ones(())}
+
+
+def climb(function=bowl, bounds=WIDE, **options):
+    lower, upper = bounds
+    defaults = {"max_iter": 100, "tol": 1e-6}
+    return maximise(function, ones(), lower=lower, upper=upper, **(defaults | options))
+
+
+def test_it_finds_the_maximum_over_positive_numbers():
+    found = climb()
+    assert found.converged
+    for name, target in TARGET.items():
+        np.testing.assert_allclose(found.params[name], target, rtol=1e-5)
+        assert np.shape(found.params[name]) == target.shape
+    assert found.value == pytest.approx(0.0, abs=1e-9)
+    assert found.history.steps == list(range(1, found.num_iter + 1))
+    assert found.history.objective == sorted(found.history.objective)
+    assert found.history.objective[-1] == found.value
+
+
+def test_bounds_hold():
+    found = climb(bounds=({"a": np.full(2, 0.5), "b": 1e-6}, {"a": np.full(2, 10.0), "b": 1e6}))
+    assert found.converged
+    np.testing.assert_allclose(found.params["a"], [0.5, 10.0], rtol=1e-12)
+    np.testing.assert_allclose(found.params["b"], 4.0, rtol=1e-5)
+
+
+def test_the_scale_is_that_of_the_tolerance():
+    def larger(params):
+        value, slopes = bowl(params)
+        return 1e6 * value, {name: 1e6 * slope for name, slope in slopes.items()}
+
+    same = climb(larger, scale=1e6)
+    assert same.num_iter == climb().num_iter and same.converged
+
+
+def test_limits_are_told():
+    few = climb(max_iter=2)
+    assert not few.converged and few.num_iter == 2
+    late = climb(max_seconds=0.0)
+    assert not late.converged and late.num_iter == 1
+    assert late.message == "stopped when max_seconds was used up"
+
+
+def test_a_point_that_fails_shortens_the_step():
+    def cliff(params):
+        if params["b"] > 6.0:
+            raise FactorizationError("too far")
+        if params["a"][1] > 100.0:
+            return float("nan"), params
+        return bowl(params)
+
+    found = climb(cliff)
+    np.testing.assert_allclose(found.params["b"], 4.0, rtol=1e-3)
+    np.testing.assert_allclose(found.params["a"], TARGET["a"], rtol=1e-3)
+
+
+def test_a_start_that_fails_is_the_callers_error():
+    def never(params):
+        raise FactorizationError("the matrix could not be factorised")
+
+    with pytest.raises(FactorizationError, match="could not be factorised"):
+        climb(never)
+
+
+def test_each_iteration_is_told_and_modules_are_parameters():
+    told = []
+    found = maximise(
+        lambda p: (-float(np.log(p.noise_variance) ** 2), slope_of(p)),
+        Gaussian(5.0),
+        lower=Gaussian(1e-3),
+        upper=Gaussian(1e3),
+        max_iter=50,
+        tol=1e-8,
+        on_iteration=lambda step, value: told.append((step, value)),
+    )
+    assert isinstance(found.params, Gaussian)
+    assert float(found.params.noise_variance) == pytest.approx(1.0, rel=1e-6)
+    assert told == list(zip(found.history.steps, found.history.objective, strict=True))
+
+
+def slope_of(p):
+    from equinox import tree_at
+
+    slope = -2.0 * np.log(p.noise_variance) / p.noise_variance
+    return tree_at(lambda q: q.noise_variance, p, slope)
+
+
+def test_the_best_of_several():
+    assert best_of([climb(max_iter=1), climb(), climb(max_iter=2)]).converged

@@ -1,0 +1,262 @@
+"""The training loop: when it stops, what it records, and that a resumed run equals an uninterrupted one."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.early_stopping import first_of, no_progress
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import Stop, run_chunks
+
+
+@jax.jit
+def one_step(state):
+    noise = jax.random.normal(jax.random.fold_in(state["key"], state["step"]), (3,))
+    return state | {"x": 0.9 * state["x"] + noise, "step": state["step"] + 1}
+
+
+def start():
+    return {"x": jnp.zeros(3), "step": jnp.int32(0), "key": jax.random.key(5)}
+
+
+class Chunks:
+    """Runs the steps and notes which were asked for."""
+
+    def __init__(self, before=lambda first: None):
+        self.asked, self.before = [], before
+
+    def __call__(self, state, first_iter, num_iters):
+        self.before(first_iter)
+        self.asked.append((first_iter, num_iters))
+        for _ in range(num_iters):
+            state = one_step(state)
+        return state, {"objective": state["x"][0]}
+
+
+def interrupt_at(step):
+    def before(first):
+        if first >= step:
+            raise KeyboardInterrupt
+
+    return before
+
+
+def checkpoint(path, **changes):
+    fingerprint = {"seed": 1, "params": {"kernel": "rbf", "rows": [1, 2]}} | changes
+    return Checkpoint(path, every_seconds=0.0, fingerprint=fingerprint)
+
+
+def same(a, b):
+    return all(
+        np.array_equal(jax.random.key_data(a[k]) if k == "key" else a[k],
+                       jax.random.key_data(b[k]) if k == "key" else b[k])
+        for k in a
+    )  # fmt: skip
+
+
+def test_steps_are_done_once_in_order_and_recorded():
+    chunks = Chunks()
+    state, result = run_chunks(chunks, start(), max_iter=25, chunk=10)
+    assert chunks.asked == [(0, 10), (10, 10), (20, 5)]
+    assert int(state["step"]) == result.num_iter == 25
+    assert result.history.steps == [10, 20, 25]
+    assert result.history.objective[-1] == float(state["x"][0])
+    assert not result.converged and result.reason == "stopped after max_iter = 25 steps"
+    assert result.resumed_at == 0 and result.seconds >= result.history.seconds[-1]
+
+
+def test_a_rule_decides_when_it_has_converged():
+    def rule(diagnostics, history):
+        assert diagnostics["objective"] == history.objective[-1]
+        return Stop("small enough") if len(history) == 3 else None
+
+    _, result = run_chunks(Chunks(), start(), max_iter=100, chunk=5, should_stop=rule)
+    assert result.converged and result.reason == "small enough" and result.num_iter == 15
+
+
+def test_time_is_checked_between_chunks():
+    chunks = Chunks(lambda first: time.sleep(0.05))
+    _, result = run_chunks(chunks, start(), max_iter=None, chunk=1, max_seconds=0.12)
+    assert not result.converged and result.reason == "stopped when max_seconds was used up"
+    *before, last = [0.0, *result.history.seconds]
+    assert before[-1] < 0.12 <= last <= result.seconds
+
+
+def test_something_must_end_the_loop():
+    with pytest.raises(ValueError, match="set max_iter or max_seconds"):
+        run_chunks(Chunks(), start(), max_iter=None, chunk=1)
+
+
+# ---------------------------------------------------------------- resuming
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    alone, whole = run_chunks(Chunks(), start(), max_iter=45, chunk=10)
+    path = tmp_path / "fit.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(
+            Chunks(interrupt_at(30)), start(), max_iter=45, chunk=10, checkpoint=checkpoint(path)
+        )
+    assert path.exists()
+    chunks = Chunks()
+    state, result = run_chunks(chunks, start(), max_iter=45, chunk=10, checkpoint=checkpoint(path))
+    assert chunks.asked == [(30, 10), (40, 5)] and result.resumed_at == 30
+    assert same(state, alone)
+    assert result.history.objective == whole.history.objective
+    assert result.history.steps == whole.history.steps
+    assert np.all(np.diff(result.history.seconds) >= 0)
+    assert not path.exists()  # the fit is complete
+
+
+def test_out_of_time_keeps_the_file_for_a_larger_budget(tmp_path):
+    alone, _ = run_chunks(Chunks(), start(), max_iter=20, chunk=5)
+    path = tmp_path / "fit.checkpoint"
+    options = {"max_iter": 20, "chunk": 5}
+    _, first = run_chunks(
+        Chunks(lambda _: time.sleep(0.02)), start(), max_seconds=0.01, checkpoint=checkpoint(path), **options
+    )  # fmt: skip
+    assert path.exists() and first.num_iter == 5
+    _, nothing = run_chunks(
+        Chunks(), start(), max_seconds=0.01, checkpoint=checkpoint(path), **options
+    )
+    assert nothing.num_iter == 5  # the budget is that of the whole fit
+    state, _ = run_chunks(Chunks(), start(), checkpoint=checkpoint(path), **options)
+    assert same(state, alone)
+
+
+def test_control_c_finishes_the_chunk_saves_and_raises(tmp_path):
+    alone, _ = run_chunks(Chunks(), start(), max_iter=20, chunk=5)
+    path = tmp_path / "fit.checkpoint"
+    slow = Checkpoint(path, every_seconds=1e6, fingerprint={})
+    chunks = Chunks(lambda first: os.kill(os.getpid(), signal.SIGINT) if first == 5 else None)
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(chunks, start(), max_iter=20, chunk=5, checkpoint=slow)
+    assert chunks.asked[-1] == (5, 5)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    again = Checkpoint(path, fingerprint={})
+    state, result = run_chunks(Chunks(), start(), max_iter=20, chunk=5, checkpoint=again)
+    assert result.resumed_at == 10 and same(state, alone)
+
+
+def test_a_second_control_c_stops_at_once(tmp_path):
+    def twice(first):
+        if first == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            pytest.fail("the chunk went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(
+            Chunks(twice), start(), max_iter=20, chunk=5, checkpoint=checkpoint(tmp_path / "f")
+        )
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_donated_state_is_not_saved(tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    slow = Checkpoint(path, every_seconds=1e6, fingerprint={})
+    donating = jax.jit(lambda x: x + 1.0, donate_argnums=0)
+
+    def chunk(state, first_iter, num_iters):
+        donating(state)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(chunk, jnp.zeros(3), max_iter=3, chunk=1, checkpoint=slow)
+    assert not path.exists()
+
+
+KILLED = """
+    import sys, time
+    sys.path.insert(0, {tests!r})
+    from test_loop_states import chunk_with_pause, start
+    from vastgp.fitting.checkpoint import Checkpoint
+    from vastgp.fitting.loop import run_chunks
+    checkpoint = Checkpoint({path!r}, every_seconds=0.0, fingerprint={{}})
+    run_chunks(chunk_with_pause, start(), max_iter=100000, chunk=3, checkpoint=checkpoint)
+"""
+
+
+def test_a_killed_run_leaves_a_whole_file_or_none_and_resumes(tmp_path):
+    # a program of its own that saves as often as it may, killed at three moments
+    path = tmp_path / "fit.checkpoint"
+    (tmp_path / "test_loop_states.py").write_text(
+        textwrap.dedent("""
+        import jax, jax.numpy as jnp
+
+        @jax.jit
+        def one_step(state):
+            noise = jax.random.normal(jax.random.fold_in(state["key"], state["step"]), (200_000,))
+            return state | {"x": 0.9 * state["x"] + noise, "step": state["step"] + 1}
+
+        def start():
+            return {"x": jnp.zeros(200_000), "step": jnp.int32(0), "key": jax.random.key(5)}
+
+        def chunk_with_pause(state, first_iter, num_iters):
+            for _ in range(num_iters):
+                state = one_step(state)
+            return state, {"objective": state["x"][0]}
+        """)
+    )
+    program = textwrap.dedent(KILLED.format(tests=str(tmp_path), path=str(path)))
+    reached = []
+    for pause in (0.05, 0.31, 0.13):
+        known = path.stat().st_mtime_ns if path.exists() else 0
+        with subprocess.Popen([sys.executable, "-c", program]) as process:
+            try:
+                deadline = time.monotonic() + 300.0
+                while not path.exists() or path.stat().st_mtime_ns == known:  # it runs and saves
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                time.sleep(pause)
+            finally:
+                process.kill()  # SIGKILL
+        sys.path.insert(0, str(tmp_path))
+        try:
+            import test_loop_states as states
+        finally:
+            sys.path.pop(0)
+        found = Checkpoint(path, fingerprint={}).load(states.start())
+        reached.append(found.num_iter)
+    assert reached == sorted(reached) and reached[0] < reached[-1]
+    # what the thrice killed run holds is what a run left alone has there
+    expected = states.start()
+    for _ in range(found.num_iter):
+        expected = states.one_step(expected)
+    np.testing.assert_array_equal(found.state["x"], expected["x"])
+
+
+# ---------------------------------------------------------------- early stopping
+
+
+def test_no_progress_waits_for_its_patience():
+    rule, history = no_progress("nlpd", patience=2, min_change=0.1), History()
+    decisions = []
+    for step, value in enumerate([3.0, 2.0, 1.95, np.nan, 2.5, 1.0]):
+        history.append(step, step, {} if np.isnan(value) else {"nlpd": value})
+        decisions.append(rule({}, history))
+    assert [decision is not None for decision in decisions] == [False] * 4 + [True, False]
+    assert decisions[4].reason == "nlpd has not improved for 2 records (best 2)"
+    assert decisions[4].converged
+
+
+def test_larger_may_be_better_and_the_first_rule_decides():
+    history = History()
+    for step, value in enumerate([1.0, 2.0, 1.5]):
+        history.append(step, step, {"objective": value})
+    falling = no_progress("objective", patience=1, larger_is_better=True)
+    assert falling({}, history).reason == "objective has not improved for 1 records (best 2)"
+    never = no_progress("other", patience=1)
+    assert never({}, history) is None
+    assert first_of(never, falling)({}, history).reason.startswith("objective")
+    assert first_of(never)({}, history) is None

@@ -1,0 +1,93 @@
+"""`ExactGPRegressor`: the promises of every regressor, and its own."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from estimators.regressor_conformance import RegressorConformance, small_data
+from vastgp import RBF, ExactGPRegressor, Matern32
+
+
+class TestExactGPRegressor(RegressorConformance):
+    def make(self, **params):
+        return ExactGPRegressor(**({"kernel": "rbf", "restarts": 1} | params))
+
+
+def test_too_many_rows_name_the_method_for_them():
+    X, y = small_data(n=50)
+    with pytest.raises(
+        ValueError, match=r"50 rows, more than max_rows=40.*Use QSGPRegressor.*or raise max_rows"
+    ):
+        ExactGPRegressor(max_rows=40).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"dtype": "float32"}, "dtype must be 'float64' for ExactGPRegressor, received 'float32'"),
+        (
+            {"hyperparameters": "fix"},
+            r"hyperparameters must be one of \('learn', 'fixed'\), received 'fix'",
+        ),
+        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
+        ({"hyperparameters": "fixed", "kernel": RBF()}, "noise_std must be a positive number"),
+        (
+            {"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"},
+            "kernel must be a Kernel with hyperparameters='fixed', received 'rbf'",
+        ),
+        ({"restarts": 0}, "restarts must be a positive integer"),
+        ({"max_rows": True}, "max_rows must be a positive integer"),
+    ],
+)
+def test_bad_arguments_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        ExactGPRegressor(**params).fit(*small_data())
+
+
+def test_stopping_at_max_iter_is_said_aloud():
+    with pytest.warns(ConvergenceWarning, match=r"did not converge.*Raise max_iter \(now 2\)"):
+        model = ExactGPRegressor("rbf", max_iter=2, restarts=1).fit(*small_data())
+    assert not model.converged_
+
+
+def test_without_a_kernel_the_one_with_most_evidence_is_taken():
+    # a function with kinks: Matern-3/2 explains it better than smoother kernels
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 10.0, size=(120, 1)), axis=0)
+    y = np.abs((X[:, 0] % 2.0) - 1.0) + 0.001 * rng.normal(size=120)
+    chosen = ExactGPRegressor(restarts=1).fit(X, y)
+    names = ("rbf", "matern52", "matern32")
+    each = [ExactGPRegressor(name, restarts=1).fit(X, y).log_evidence_ for name in names]
+    assert max(each) == each[2] > each[1] + 1.0
+    assert chosen.log_evidence_ == pytest.approx(each[2], abs=1e-2)
+    assert isinstance(chosen.kernel_, Matern32)
+
+
+def test_restarts_find_the_better_of_two_explanations():
+    # Seven rows whose evidence has two maxima: noise, and a short lengthscale (Rasmussen & Williams, figure 5.5).
+    rng = np.random.default_rng(17)
+    X = rng.uniform(-4.0, 4.0, size=(7, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=7)
+    once = ExactGPRegressor("rbf", restarts=1).fit(X, y)
+    often = ExactGPRegressor("rbf", restarts=6).fit(X, y)
+    assert often.log_evidence_ > once.log_evidence_ + 1.0
+
+
+def test_two_rows_are_enough_and_one_is_with_fixed_hyperparameters():
+    model = ExactGPRegressor().fit([[0.0], [1.0]], [1.0, 3.0])
+    assert np.all(np.isfinite(model.predict([[0.5]], return_std=True)))
+    # one observation y of f(x): mean k / (k + s2) y about the training mean, which is y itself
+    fixed = ExactGPRegressor(RBF(2.0, 9.0), noise_std=1.0, hyperparameters="fixed")
+    mean, std = fixed.fit([[1.0]], [5.0]).predict([[1.0], [100.0]], return_std="latent")
+    np.testing.assert_allclose(mean, [5.0, 5.0], rtol=1e-12)
+    np.testing.assert_allclose(std**2, [9.0 - 81.0 / 10.0, 9.0], rtol=1e-12)
+
+
+def test_many_rows_start_on_a_subset_and_end_on_all(monkeypatch):
+    X, y = small_data(n=250)
+    whole = ExactGPRegressor("rbf", restarts=1).fit(X, y)
+    monkeypatch.setattr("vastgp.methods.exact.estimator._START_ROWS", 80)
+    staged = ExactGPRegressor("rbf", restarts=1).fit(X, y)
+    assert staged.converged_ and len(staged.posterior_.X) == 250
+    assert staged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.01)
+    assert 2.7 < staged.likelihood_.noise_std < 3.3

@@ -1,0 +1,207 @@
+"""`IterativeGPRegressor`: the exact process, and what it says where it is not."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from vastgp import ExactGPRegressor, IterativeGPRegressor
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult
+from vastgp.kernels import RBF, Matern32
+from vastgp.methods.iterative import kernel_system
+from vastgp.methods.iterative.learning import IterativeEvidence
+
+KERNEL, NOISE = Matern32([1.5, 1.0], 1.2), 0.2
+
+
+def data(n=250, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    return X, np.sin(2.0 * X[:, 0]) * X[:, 1] + NOISE * rng.normal(size=n)
+
+
+def fixed(kernel=KERNEL, noise=NOISE, **params):
+    given = {"hyperparameters": "fixed", "noise_std": noise, "dtype": "float64", "tol": 1e-6}
+    return IterativeGPRegressor(kernel, **(given | params))
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(*data())
+
+
+def test_it_is_the_exact_process(exact):
+    new, _ = data(40, seed=1)
+    expected, std = exact.predict(new, return_std="latent")
+    model = fixed(rank=30, num_samples=400).fit(*data())
+    assert model.converged_ and model.diagnosis_["rank"] == 30
+    mean, found = model.predict(new, return_std="latent")
+    np.testing.assert_allclose(mean, expected, atol=1e-5)
+    # each variance has the relative standard error sqrt(2 / 400), and all of them less together
+    ratio = found**2 / std**2
+    assert np.all(np.abs(ratio - 1.0) < 4.5 * (2.0 / 400) ** 0.5)
+    assert abs(np.mean(ratio) - 1.0) < 0.07
+    joint = model.sample_y(new, 400, random_state=3)
+    covariance = np.cov(joint)
+    assert np.max(np.abs(np.diagonal(covariance) / std**2 - 1.0)) < 4.5 * (2.0 / 400) ** 0.5
+
+
+def test_float32_is_as_good_as_its_tolerance(exact):
+    new, _ = data(40, seed=1)
+    model = fixed(rank=30, dtype="float32", tol=0.01).fit(*data())
+    np.testing.assert_allclose(model.predict(new), exact.predict(new), atol=0.02 * NOISE)
+
+
+def test_repeated_rows_are_merged_into_the_same_posterior(exact):
+    X, y = data(100)
+    X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40] + 0.3])
+    reference = ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
+    model = fixed(rank=10).fit(X, y)
+    assert model.diagnosis_["distinct_rows"] == 100
+    np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["cg", "rr-cg"])
+def test_learning_on_all_rows_nears_the_evidence_of_cholesky(solver):
+    X, y = data(250)
+    model = IterativeGPRegressor(
+        "rbf",
+        solver=solver,
+        start_rows=40,
+        learning_steps=15,
+        iterations=40,
+        rank=20,
+        num_samples=8,
+    ).fit(X, y)
+    assert len(model.history_) == 15 and model.converged_
+    highest = ExactGPRegressor("rbf").fit(X, y).log_evidence_
+    noise = float(model.likelihood_.noise_variance)
+    learned = ExactEvidence(X, y - y.mean())(model.kernel_, noise)
+    # the history holds the evidence itself, in standardised units: the first is that of the start
+    values = np.array(model.history_.objective) - len(y) * np.log(y.std())
+    # fifteen steps, none much longer than a tenth of a logarithm, along a ridge of amplitude and lengthscales
+    assert learned > highest - (highest - values[0]) / 3.0
+    # (the average over the last steps is at most two nats from the last of them)
+    if solver == "cg":
+        assert abs(values[-1] - learned) < 4.0 * model.history_["objective_se"][-1] + 2.0
+
+
+def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
+    X, y = data(150)
+    given = {
+        "kernel": "rbf", "start_rows": 40, "learning_steps": 4, "iterations": 20, "rank": 10,
+        "num_samples": 4, "checkpoint": tmp_path / "fit", "checkpoint_seconds": 1e-6,
+    }  # fmt: skip
+    whole = IterativeGPRegressor(**given | {"checkpoint": None}).fit(X, y)
+    estimate = IterativeEvidence.__call__
+
+    def interrupted(self, params, anchor, step):
+        if step == 2:
+            raise KeyboardInterrupt
+        return estimate(self, params, anchor, step)
+
+    monkeypatch.setattr(IterativeEvidence, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        IterativeGPRegressor(**given).fit(X, y)
+    monkeypatch.undo()
+    assert (tmp_path / "fit.learning").exists()
+    resumed = IterativeGPRegressor(**given).fit(X, y)
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_did_not_converge_is_said_with_its_residual_and_what_to_change():
+    X, y = data(100)
+    X = np.concatenate([X, X + 1e-7])
+    model = fixed(RBF([2.0, 2.0]), noise=1e-7, rank=0, max_iter=10)
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"did not converge.* residual of [0-9.e+-]+ noise standard deviations \(tol = 1e-06\)"
+        r".*max_seconds, max_iter.*larger rank.*noise_floor or noise_std",
+    ):
+        model.fit(X, np.concatenate([y, y]))
+    assert not model.converged_
+    assert max(model.diagnosis_["residual"], model.diagnosis_["residual_samples"]) > 1e-6
+    # what was left undone is in the standard deviations: no silent certainty
+    assert np.all(np.isfinite(model.predict(X)))
+
+
+def test_learning_that_was_cut_is_said():
+    model = fixed()
+    model.diagnosis_ = {"residual": 0.0, "residual_samples": 0.0}
+    cut = LoopResult(3, 1.0, False, "stopped when max_seconds was used up", History())
+    with pytest.warns(ConvergenceWarning, match=r"learned for 3 of 20 steps\. Give more time"):
+        model._warn_unless_converged(cut, of_solution=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"solver": "cholesky"}, r"solver must be one of \('rr-cg', 'cg'\), received 'cholesky'"),
+        ({"temperature": 0.0}, "temperature must be a positive number"),
+        ({"iterations": 2.5}, "iterations must be a positive integer"),
+        ({"num_probes": 0}, "num_probes must be a positive integer"),
+        ({"num_samples": 1}, "num_samples must be at least 2"),
+        ({"rank": -1}, "rank must be an integer of at least 0"),
+        ({"learning_rate": "fast"}, "learning_rate must be a positive number"),
+        ({"learning_steps": None}, "learning_steps must be a positive integer"),
+        ({"start_rows": -3}, "start_rows must be a positive integer"),
+        ({"hyperparameters": "guess"}, "hyperparameters must be one of"),
+        ({"isotropic": 1}, "isotropic must be True or False"),
+        ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
+        ({"noise_std": 0.1}, "the noise is learned"),
+        ({"hyperparameters": "fixed", "noise_std": 0.0}, "noise_std must be a positive number"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        IterativeGPRegressor(**change).fit(*data(20))
+
+
+def test_a_kernel_without_variance_is_refused():
+    with pytest.raises(ValueError, match=r"variance must be positive and finite, received 0\.0"):
+        fixed(RBF(1.0, 0.0))
+
+
+def test_entries_of_single_precision_give_way_where_they_are_too_coarse(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (1200, 2))
+    y = np.sin(9.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.01 * rng.normal(size=1200)
+    given = {"hyperparameters": "fixed", "noise_std": 0.01}
+
+    def error(kernel):
+        expected = ExactGPRegressor(kernel, **given).fit(X, y).predict(X)
+        model = IterativeGPRegressor(kernel, num_samples=4, rank=400, **given).fit(X, y)
+        difference = model.predict(X) - expected
+        return np.sqrt(np.mean(difference**2)) / 0.01, model.diagnosis_["entries"]
+
+    # rows a hundred lengthscales apart are as exact as near ones: single precision will do
+    found, entries = error(RBF([0.02, 3.0], 1.0))
+    assert entries == "float32"
+    assert found < 0.05
+    # not where a smooth function has 10^6 times the variance of the noise
+    smooth = RBF([0.5, 3.0], 100.0)
+    found, entries = error(smooth)
+    assert entries == "float64"
+    assert found < 0.05
+    monkeypatch.setattr(kernel_system, "_MOST_ENTRY_ROUNDING", np.inf)
+    with pytest.warns(ConvergenceWarning, match="limit of the precision"):
+        rough, entries = error(smooth)
+    assert entries == "float32"
+    assert rough > 0.1
+
+
+def test_a_solution_that_rounding_makes_diverge_is_no_worse_than_the_prior(monkeypatch):
+    # the variance is 10^8 noise variances: kernel entries of single precision are too coarse by far
+    monkeypatch.setattr(kernel_system, "_MOST_ENTRY_ROUNDING", np.inf)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (1500, 3))
+    y = np.sin(3.0 * X[:, 0]) + 0.5 * X[:, 1]
+    kernel = RBF([3.0, 3.0, 3.0], 1e4 * np.var(y))
+    fixed = {"hyperparameters": "fixed", "noise_std": 1e-2 * np.std(y), "rank": 10}
+    with pytest.warns(ConvergenceWarning, match="residual"):
+        model = IterativeGPRegressor(kernel, num_samples=8, max_iter=150, **fixed).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.sqrt(np.mean((mean - y) ** 2)) < 1.1 * np.std(y)
+    assert np.mean(np.abs(mean - y) < 1.96 * std) > 0.9

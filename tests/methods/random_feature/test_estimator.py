@@ -1,0 +1,112 @@
+"""`RandomFeatureGPRegressor`: weight-space regression with its full covariance, and learning with and without bias."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
+
+from vastgp import ExactGPRegressor, RandomFeatureGPRegressor
+from vastgp._precision import precision
+from vastgp.kernels import RBF, Matern32
+from vastgp.methods.random_feature.learning import FeatureEvidence
+
+KERNEL, NOISE = RBF([0.8, 1.5]) + Matern32([1.5, 1.0], 0.5), 0.3
+
+
+def data(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + NOISE * rng.normal(size=n)
+
+
+def fixed(**params):
+    given = {"hyperparameters": "fixed", "noise_std": NOISE, "dtype": "float64", "num_basis": 40}
+    return RandomFeatureGPRegressor(KERNEL, **(given | params))
+
+
+def test_posterior_and_evidence_are_those_of_the_dense_covariance():
+    X, y = data()
+    new, _ = data(30, seed=1)
+    model = fixed().fit(X, y)
+    scale = model.standardizer_.y_scale
+    inputs = model.standardizer_.transform_X(np.concatenate([X, new]))
+    with precision("float64"):
+        phi = model.posterior_._features(inputs).T * scale
+    K = phi @ phi.T
+    A = K[:150, :150] + NOISE**2 * np.eye(150)
+    cross = K[150:, :150]
+    mean, std = model.predict(new, return_std="latent")
+    np.testing.assert_allclose(mean, y.mean() + cross @ np.linalg.solve(A, y - y.mean()), atol=1e-5)
+    variance = np.diagonal(K)[150:] - np.sum(cross * np.linalg.solve(A, cross.T).T, axis=1)
+    np.testing.assert_allclose(std**2, variance, atol=1e-5)
+    expected = multivariate_normal(np.full(150, y.mean()), A).logpdf(y)
+    assert model.log_evidence_ == pytest.approx(expected, abs=1e-4)
+
+
+def test_many_features_are_the_exact_process():
+    X, y = data()
+    new, _ = data(30, seed=1)
+    exact = ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
+    gaps = [
+        np.sqrt(np.mean((fixed(num_basis=m).fit(X, y).predict(new) - exact.predict(new)) ** 2))
+        for m in (40, 1200)
+    ]
+    assert gaps[1] < 0.5 * gaps[0] and gaps[1] < 0.3 * NOISE
+
+
+def test_learning_climbs_the_evidence_of_the_features():
+    X, y = data()
+    start = RandomFeatureGPRegressor("rbf", 40, hyperparameters="subset", start_rows=30)
+    learned = RandomFeatureGPRegressor("rbf", 40, start_rows=30, max_iter=15).fit(X, y)
+    assert learned.log_evidence_ > start.fit(X, y).log_evidence_ + 1.0
+    assert learned.n_iter_ <= 15 and learned.converged_
+
+
+def test_debiased_learning_resumes_where_it_was(tmp_path, monkeypatch):
+    X, y = data(60)
+    given = {
+        "kernel": "rbf", "num_basis": 24, "debias": "single-sample", "start_rows": 30, "max_iter": 4,
+        "checkpoint": tmp_path / "fit", "checkpoint_seconds": 1e-6,
+    }  # fmt: skip
+    whole = RandomFeatureGPRegressor(**given | {"checkpoint": None}).fit(X, y)
+    assert len(whole.history_) == 4 and whole.converged_
+    estimate = FeatureEvidence.__call__
+
+    def interrupted(self, params, anchor, step):
+        if step == 2:
+            raise KeyboardInterrupt
+        return estimate(self, params, anchor, step)
+
+    monkeypatch.setattr(FeatureEvidence, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RandomFeatureGPRegressor(**given).fit(X, y)
+    monkeypatch.undo()
+    resumed = RandomFeatureGPRegressor(**given).fit(X, y)
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_learning_that_time_cuts_is_said():
+    with pytest.warns(
+        ConvergenceWarning, match=r"learned for 0 of 4 steps\. Give more time \(max_sec"
+    ):
+        cut = RandomFeatureGPRegressor("rbf", 24, max_iter=4, start_rows=30, max_seconds=1e-6).fit(
+            *data(60)
+        )
+    assert not cut.converged_
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"debias": "roulette"}, "debias must be None or 'single-sample', received 'roulette'"),
+        ({"num_basis": 7}, "num_basis must be even"),
+        ({"num_basis": None}, "num_basis must be a positive integer; received None"),
+        ({"first_basis": 3}, "first_basis must be even"),
+        ({"basis_step": 0}, "basis_step must be a positive integer"),
+        ({"frequencies": "grid"}, "frequencies must be one of"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        RandomFeatureGPRegressor(**change).fit(*data(20))

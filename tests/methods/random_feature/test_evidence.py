@@ -1,0 +1,79 @@
+"""The evidence of a model with random features, of all of them and of the first ones."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vastgp._precision import precision
+from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.kernels import RBF, Matern32
+from vastgp.methods.random_feature.evidence import (
+    evidence_of_first,
+    feature_sums,
+    slopes_of_parts,
+)
+from vastgp.methods.random_feature.learning import RowTiles
+
+KERNEL, NOISE = RBF([0.7, 1.1], 1.4) + Matern32([2.0, 0.5], 0.3), 0.3
+
+
+def rows(n=90):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
+
+
+def tiles():
+    made = RowTiles(*rows(), 24)
+    made.tile = 32  # three of them, one with padding
+    return made
+
+
+def dense_value(kernel, noise, count):
+    X, y = rows()
+    basis = RandomFourierBasis(kernel, seed_key(5), count)
+    pairs = jnp.arange(count // 2)
+    phi = basis.features(jnp.asarray(X), pairs).reshape(len(y), -1)
+    A = phi @ phi.T + noise * jnp.eye(len(y))
+    logs = jnp.linalg.slogdet(2 * jnp.pi * A)[1]
+    return -0.5 * (y @ jnp.linalg.solve(A, jnp.asarray(y)) + logs)
+
+
+@pytest.mark.parametrize("count", [24, 10])
+def test_value_and_slope_are_those_of_the_dense_model(count):
+    with precision("float64"):
+        kernel = jax.tree.map(jnp.asarray, KERNEL)
+        basis = RandomFourierBasis(kernel, seed_key(5), 24)
+        part = evidence_of_first(feature_sums(basis, tiles()), basis, count, NOISE)
+        assert part.value == pytest.approx(float(dense_value(kernel, NOISE, count)), rel=1e-10)
+        by_kernel, by_noise = slopes_of_parts(basis, tiles(), [part], [1.0], NOISE)
+        expected = jax.grad(dense_value, argnums=(0, 1))(kernel, NOISE, count)
+    for mine, theirs in zip(jax.tree.leaves(by_kernel), jax.tree.leaves(expected[0]), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-8)
+    assert by_noise == pytest.approx(float(expected[1]), rel=1e-8)
+
+
+def test_slopes_of_several_parts_add_up():
+    with precision("float64"):
+        kernel = jax.tree.map(jnp.asarray, KERNEL)
+        basis = RandomFourierBasis(kernel, seed_key(5), 24)
+        sums = feature_sums(basis, tiles())
+        parts = [evidence_of_first(sums, basis, count, NOISE) for count in (8, 24)]
+        both, noise_of_both = slopes_of_parts(basis, tiles(), parts, [-2.0, 3.0], NOISE)
+        alone = [slopes_of_parts(basis, tiles(), [part], [1.0], NOISE) for part in parts]
+    for mine, first, second in zip(
+        *map(jax.tree.leaves, (both, alone[0][0], alone[1][0])), strict=True
+    ):
+        np.testing.assert_allclose(mine, 3.0 * second - 2.0 * first, rtol=1e-8)
+    assert noise_of_both == pytest.approx(3.0 * alone[1][1] - 2.0 * alone[0][1])
+
+
+def test_what_cannot_be_factorised_is_said():
+    with precision("float64"):
+        basis = RandomFourierBasis(RBF(1e3), seed_key(5), 24)
+        sums = feature_sums(basis, tiles())
+        with pytest.raises(
+            np.linalg.LinAlgError, match=r"Gram matrix of 24 random features .* Raise noise_floor"
+        ):
+            evidence_of_first(sums, basis, 24, -1.0)

@@ -1,0 +1,93 @@
+"""The evidence of moving eigenfunctions equals the dense one of their kernel; its gradient, finite differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from vastgp._precision import precision
+from vastgp.bases import GridEigenfunctionBasis
+from vastgp.bases.grid_eigenfunctions import _products_over_axes
+from vastgp.kernels import RBF
+from vastgp.likelihoods import Gaussian
+from vastgp.methods.reweighted.grief_evidence import GriefEvidence
+
+AXES = [np.linspace(-2.5, 2.5, 6), np.linspace(-2.0, 2.0, 5)]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(45, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=45)
+    return X, y
+
+
+# 40 of 30 points: eigenvalues that are rounding errors are left out, and a few of all
+@pytest.mark.parametrize("count", [12, 30])
+def test_value_and_gradient(problem, count):
+    X, y = problem
+    evidence = GriefEvidence(X, y, AXES, count)
+    kernel, noise = RBF([0.9, 1.2], 1.4), 0.08
+    value, (slope, by_noise) = evidence.objective((kernel, Gaussian(noise)))
+    basis = GridEigenfunctionBasis.build(kernel, AXES, count)
+    with precision("float64"):
+        phi = np.asarray(basis.features(jnp.asarray(X), jnp.arange(basis.num_basis)))
+    K = phi @ phi.T + noise * np.eye(len(y))
+    assert value == pytest.approx(multivariate_normal(np.zeros(len(y)), K).logpdf(y), abs=1e-6)
+
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda leaf: np.asarray(leaf, float), kernel))
+    for number, leaf in enumerate(leaves):
+        for place in np.ndindex(leaf.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = [entry.copy() for entry in leaves]
+                moved[number][place] += step
+                ends.append(
+                    evidence.objective((jax.tree.unflatten(structure, moved), Gaussian(noise)))[0]
+                )
+            found = jax.tree.leaves(slope)[number][place]
+            assert float(found) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-3)
+    ends = [evidence.objective((kernel, Gaussian(noise + step)))[0] for step in (1e-6, -1e-6)]
+    assert by_noise == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-3)
+
+
+def test_the_best_amplitude_and_noise_have_no_slope(problem):
+    X, y = problem
+    evidence = GriefEvidence(X, y, AXES, 12)
+    value, kernel, noise = evidence.scaled(RBF([0.9, 1.2], 1.4), 0.5, 1e-6)
+    found, (slope, by_noise) = evidence.objective((kernel, Gaussian(noise)))
+    assert found == pytest.approx(value, abs=1e-8)
+    assert abs(float(slope.variance) * float(kernel.variance)) < 1e-2
+    assert abs(by_noise * noise) < 1e-2
+    np.testing.assert_allclose(kernel.lengthscales, [0.9, 1.2])
+    assert value > evidence.objective((RBF([0.9, 1.2], 1.4), Gaussian(0.5)))[0]
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_slopes_of_products_also_where_factors_are_zero(zeros):
+    """By a zero factor the slope is the product of the others, where automatic differentiation is the reference."""
+    rng = np.random.default_rng(1)
+    functions = rng.normal(size=(3, 4, 5))
+    functions[:zeros, 1, 2] = 0.0
+    chosen = rng.integers(0, 4, (6, 3))
+    chosen[0] = 1
+    weights = rng.normal(size=(6, 5))
+
+    def plain(functions):
+        product = (
+            functions[0][chosen[:, 0]] * functions[1][chosen[:, 1]] * functions[2][chosen[:, 2]]
+        )
+        return jnp.sum(weights * product)
+
+    def own(functions):
+        return jnp.sum(weights * _products_over_axes(functions, jnp.asarray(chosen)))
+
+    with precision("float64"):
+        functions = jnp.asarray(functions)
+        expected, found = jax.grad(plain)(functions), jax.grad(own)(functions)
+    assert np.any(np.asarray(expected)[:, 1, 2] != 0.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

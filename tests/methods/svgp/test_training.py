@@ -1,0 +1,257 @@
+"""Fits at inducing points: steps that leave no posterior, when a fit has converged, resumed fits."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from vastgp._precision import precision
+from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.kernels import RBF
+from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
+from vastgp.methods.svgp import training as svgp
+from vastgp.methods.svgp.bound import Rows, held
+from vastgp.methods.svgp.passes import SVGPOptions, padded_rows
+from vastgp.methods.svgp.steps import Setting, e_step, m_step
+from vastgp.methods.svgp.stop import CHUNK, no_gain
+from vastgp.methods.svgp.training import Budget, State, fit_svgp
+
+QUICK = SVGPOptions(row_batch=32)
+
+
+def rows_of(n=80, likelihood=None, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    y = f + 0.3 * rng.normal(size=n)
+    if isinstance(likelihood, Poisson):
+        y = rng.poisson(np.exp(f)).astype(float)
+    if isinstance(likelihood, Bernoulli):
+        y = np.where(f > 0.2, 1.0, -1.0)
+    if isinstance(likelihood, Softmax):
+        y = np.digitize(f, [-0.7, 0.7]).astype(float)
+    rows = as_rows(X, y)
+    scaling = Standardizer().fit(dataclasses.replace(rows, y=None))
+    return rows, scaling
+
+
+def fitted(likelihood, options=QUICK, dtype="float64", kernel=None, **budget):
+    rows, scaling = rows_of(likelihood=likelihood)
+    Z = scaling.transform_X(rows.take(np.arange(12))[0])
+    kernel = kernel or RBF(np.ones(2), 1.0)
+    given = {"max_iter": 20} | budget
+    return fit_svgp(rows, scaling, kernel, likelihood, Z, options, Budget(**given), dtype=dtype)
+
+
+# ------------------------------------------------------------ damped steps
+
+
+def trainer():
+    made = object.__new__(svgp._Trainer)
+    made.options, made.full, made.rate, made.dtype = SVGPOptions(), True, 1.0, "float32"
+    made.setting = Setting(0.0, None, None)
+    return made, State(None, None, "before", None, None, np.int64(0), np.int64(0))
+
+
+def test_a_step_that_leaves_no_posterior_is_halved_and_counted(monkeypatch):
+    monkeypatch.setattr(
+        svgp, "e_step", lambda params, here, q, rows, rate: ("after", 1.5, rate < 0.3)
+    )
+    made, state = trainer()
+    state, value = made._e_step(state, Rows(None, None, None))
+    assert value == 1.5 and state.q == "after"
+    assert state.damped == 2 and state.e_steps == 1
+
+
+def test_when_no_length_helps_the_message_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(svgp, "e_step", lambda *_: ("after", np.nan, False))
+    made, state = trainer()
+    with pytest.raises(FloatingPointError, match=r"E-step gave no finite posterior.*set dtype"):
+        made._e_step(state, Rows(None, None, None))
+
+
+def test_a_step_of_adam_too_long_for_the_kernel_is_shortened():
+    # one step multiplies the variance by exp(200): beyond float32
+    options = dataclasses.replace(QUICK, learning_rate=200.0, row_batch=80, noise_floor=1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            svgp, "bounds_of", lambda params, floor: (_times(params, 0), _times(params, np.inf))
+        )
+        fit = fitted(Gaussian(0.1), options, dtype="float32", max_iter=3)
+    assert fit.damped > 0 and np.isfinite(fit.bound)
+
+
+def _times(params, value):
+    return jax.tree.map(lambda leaf: np.full(np.shape(leaf), value), params)
+
+
+# ------------------------------------------------------------ one minibatch for both steps
+
+
+@pytest.mark.parametrize("hold", ["sites", "whitened"])
+@pytest.mark.parametrize("likelihood", [Poisson(1.0), Softmax(3)], ids=lambda each: each.name)
+def test_a_shared_step_is_both_steps_from_the_same_place(likelihood, hold):
+    """The E-step of `e_step` and the M-step of `m_step` alone, the new sites then taken to the new hyperparameters."""
+    rows, scaling = rows_of(likelihood=likelihood)
+    options = dataclasses.replace(QUICK, hold=hold)
+    with precision("float64"):
+        made = svgp._Trainer(rows, scaling, likelihood, options, 0, "float64")
+        Z = scaling.transform_X(rows.take(np.arange(9))[0])
+        state = made.start(RBF(np.ones(2), 1.3), likelihood, Z)
+        for first in range(0, 30, 10):
+            state, _ = made.chunk(state, first, 10)
+        X, y = rows.take(np.arange(40, 72))
+        batch = padded_rows(scaling.transform_X(X), scaling.transform_y(y), 2.5, "float64")
+        here = state.params, state.here, state.q
+        given = {"hold": hold, "move": True}
+        shared = m_step(*here, state.optimizer, batch, 0.3, 0.02, made.setting, **given)
+        sums, bound, _ = e_step(*here, batch, 0.3)
+        alone = m_step(*here, state.optimizer, batch, None, 0.02, made.setting, **given)
+        expected = held(hold, sums, state.here, alone[1])
+    assert float(shared[4]) == pytest.approx(float(bound), rel=1e-12)
+    for found, right in zip(
+        jax.tree.leaves((shared[0], shared[2])), jax.tree.leaves((alone[0], expected)), strict=True
+    ):
+        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-8)
+    assert not np.allclose(expected.linear, alone[2].linear, atol=1e-3)
+
+
+# ------------------------------------------------------------ the end
+
+
+def decision(values, tol=1e-4, rows=1000, row_batch=1000, max_iter=10**6):
+    history = History()
+    for k, value in enumerate(values):
+        history.append(CHUNK * (k + 1), float(k), {"objective": value})
+    return no_gain(tol, rows, row_batch, max_iter)({}, history)
+
+
+def test_without_noise_a_fit_ends_when_100_steps_gain_less_than_tol():
+    # ten records are a hundred steps: 0.05 or 0.2 nats in them, and tol allows 0.1
+    assert decision(0.005 * np.arange(20.0)).converged
+    assert decision(0.005 * np.arange(19.0)) is None
+    assert decision(0.02 * np.arange(20.0)) is None
+
+
+def first_end(values, **given):
+    ends = (k for k in range(1, len(values) + 1) if decision(values[:k], **given) is not None)
+    return next(ends, None)
+
+
+def test_noise_ends_no_fit_before_ten_epochs():
+    noise = np.random.default_rng(0).normal(size=150)
+    # batches of 50: two records are an epoch of 1000 rows; 40 records are 400 steps and twenty epochs
+    assert 40 <= first_end(noise, row_batch=50) < 60
+    # batches of 10: ten records are an epoch
+    assert 100 <= first_end(noise, row_batch=10) < 150
+    # of many rows 100,000 are enough: 20 records of 500 rows each step
+    assert 40 <= first_end(noise, row_batch=500, rows=10**6) < 60
+
+
+def test_noise_ends_no_fit_while_it_hides_more_than_100_tol_for_each_row():
+    noise = np.random.default_rng(0).normal(size=150)
+    # 100 tol for each of 1000 rows are 10 nats; the standard error of a gain is 40 (2 / window)^1/2: 32 records
+    ended = first_end(40.0 * noise, row_batch=50)
+    assert ended is not None and ended >= 3 * 32 * 0.8
+    # a gain beyond its standard error goes on
+    assert first_end(noise + 0.2 * np.arange(150), row_batch=50) is None
+
+
+def test_the_standard_error_is_that_of_independent_records():
+    # how often a fit without any gain goes on at the first record that may end it: P(z > 1) = 0.16
+    rng = np.random.default_rng(1)
+    given = {"tol": 1e-3, "row_batch": 50, "rows": 1000}
+    goes_on = [decision(20.0 * rng.normal(size=40), **given) is None for _ in range(400)]
+    assert abs(np.mean(goes_on) - 0.159) < 4.0 * (0.159 * 0.841 / 400) ** 0.5
+
+
+def test_the_last_step_is_not_convergence():
+    last = decision(np.arange(5.0), max_iter=50)
+    assert not last.converged and last.resumable and "max_iter = 50" in last.reason
+
+
+def test_padding_counts_nothing():
+    rows = padded_rows(np.ones((3, 2)), np.arange(3.0), 2.5, "float32")
+    assert rows.X.shape == (64, 2) and rows.y.shape == rows.weights.shape == (64,)
+    np.testing.assert_array_equal(rows.weights, [2.5] * 3 + [0.0] * 61)
+    assert float(rows.y[-1]) == 2.0
+
+
+# ------------------------------------------------------------ whole fits
+
+LIKELIHOODS = [Gaussian(0.1), StudentT(0.3, 4.0), Poisson(1.0), Bernoulli("logit"), Softmax(3)]
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda each: each.name)
+def test_fits_of_every_likelihood_gain_and_settle(likelihood):
+    start = fitted(likelihood, dataclasses.replace(QUICK, learn=False, move=False, passes=100))
+    assert start.loop.converged and start.num_passes >= 1
+    fit = fitted(likelihood, max_iter=60)
+    assert fit.bound > start.bound and fit.damped == 0
+    # at the optimum of the sites nothing common to the classes is left
+    if isinstance(likelihood, Softmax):
+        total = np.linalg.solve(np.eye(12) + fit.sums.precision, fit.sums.linear[:, :, None])
+        np.testing.assert_allclose(total.sum(axis=0), 0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("variance", [1e-4, 1e4])
+def test_extreme_variances_and_repeated_points_train(variance, dtype):
+    rows, scaling = rows_of()
+    Z = scaling.transform_X(rows.take(np.arange(8))[0])
+    Z = np.concatenate([Z, Z, Z + 1e-7])
+    fit = fit_svgp(
+        rows, scaling, RBF(np.ones(2), variance), Gaussian(0.1), Z, QUICK, Budget(max_iter=20),
+        dtype=dtype,
+    )  # fmt: skip
+    assert np.isfinite(fit.bound)
+    assert np.all(np.isfinite(fit.Z))
+
+
+@pytest.mark.parametrize("kind", ["tied", "adam", "full"])
+def test_a_resumed_fit_is_the_same_to_the_last_bit(kind, tmp_path, monkeypatch):
+    options = {
+        "tied": QUICK,
+        "adam": dataclasses.replace(QUICK, optimizer="adam", hold="whitened"),
+        "full": dataclasses.replace(QUICK, untied=True, row_batch=80),
+    }[kind]
+
+    def checkpoints(suffix):
+        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1})
+
+    whole = fitted(Bernoulli("logit"), options)
+    # ends by its budget after the first chunk
+    short = fitted(Bernoulli("logit"), options, max_seconds=1e-9, checkpoints=checkpoints)
+    assert short.loop.reason == OUT_OF_TIME and list(tmp_path.iterdir())
+    again = fitted(Bernoulli("logit"), options, checkpoints=checkpoints)
+    for mine, theirs in zip(
+        (again.Z, *again.sums, again.kernel.lengthscales),
+        (whole.Z, *whole.sums, whole.kernel.lengthscales),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    assert again.loop.history.objective == whole.loop.history.objective
+    assert (again.loop.resumed_at == CHUNK and again.bound == whole.bound) or kind == "adam"
+
+
+def test_passes_that_were_stopped_go_on(tmp_path, monkeypatch):
+    def checkpoints(suffix):
+        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1})
+
+    whole = fitted(Bernoulli("logit"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vastgp.methods.svgp.passes._Passes._step", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(Bernoulli("logit"), checkpoints=checkpoints)
+    assert (tmp_path / "fit.steps").exists()
+    again = fitted(Bernoulli("logit"), checkpoints=checkpoints)
+    assert again.loop.resumed_at == 20 and again.bound == whole.bound
+    np.testing.assert_array_equal(again.sums.linear, whole.sums.linear)

@@ -1,0 +1,194 @@
+"""`TSVGPRegressor`, `TSVGPClassifier`, `SVGPRegressor`, `SVGPClassifier`: what they find, and what they refuse."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import vastgp
+from vastgp import ExactGPRegressor, SVGPRegressor, TSVGPClassifier, TSVGPRegressor
+from vastgp.fitting.inducing_points import greedy_variance, select_inducing
+from vastgp.kernels import RBF
+from vastgp.methods.svgp.posterior import SVGPPosterior
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+KERNEL = RBF([1.0, 1.5], 1.5)
+
+
+def small(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    X, y = small()
+    return ExactGPRegressor(KERNEL, noise_std=0.4, hyperparameters="fixed").fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def everywhere():
+    """Inducing points at the rows, given kernel and noise."""
+    X, y = small()
+    model = TSVGPRegressor(KERNEL, inducing=X, noise_std=0.4, hyperparameters="fixed", jitter=1e-13)
+    return model.fit(X, y)
+
+
+def test_inducing_points_at_the_rows_give_the_exact_posterior(exact, everywhere):
+    new, _ = small(30, seed=1)
+    assert everywhere.converged_
+    for kind in (True, "latent"):
+        for mine, right in zip(
+            everywhere.predict(new, return_std=kind),
+            exact.predict(new, return_std=kind),
+            strict=True,
+        ):
+            np.testing.assert_allclose(mine, right, atol=1e-5)
+    y_scale = everywhere.standardizer_.y_scale
+    evidence = everywhere.diagnosis_["bound"] - 60 * np.log(y_scale)
+    assert evidence == pytest.approx(exact.log_evidence_, abs=1e-5)
+    np.testing.assert_allclose(everywhere.inducing_points_, small()[0], atol=1e-12)
+
+
+def test_covariance_and_both_kinds_of_samples_are_those_of_the_posterior(everywhere, monkeypatch):
+    new, _ = small(8, seed=2)
+    X = everywhere.standardizer_.transform_X(new)
+    posterior = everywhere.posterior_
+    mean, variance = posterior.mean_and_latent_variance(X)
+    covariance = posterior.covariance(X)
+    scale = everywhere.standardizer_.y_scale
+    np.testing.assert_allclose(everywhere.covariance(new), covariance * scale**2, rtol=1e-12)
+    np.testing.assert_allclose(np.diag(covariance), variance, atol=1e-10)
+    for most in (2000, 1):  # dense, then pathwise
+        monkeypatch.setattr("vastgp.methods.svgp.posterior._MOST_DENSE", most)
+        drawn = posterior.samples(X, 2000, seed=3)
+        error = 5.0 * np.sqrt(variance / 2000)
+        assert np.all(np.abs(drawn.mean(axis=1) - mean) < error + 1e-6)
+        spread = np.sqrt(np.outer(variance, variance) * 2.0 / 2000)
+        slack = 0.0 if most > 1 else 0.05 * float(posterior.kernel.total_variance())
+        assert np.all(np.abs(np.cov(drawn) - covariance) < 5.0 * spread + slack)
+
+
+def test_arrays_of_inducing_points_survive_a_file(everywhere, tmp_path):
+    everywhere.save(tmp_path / "model.vastgp")
+    loaded = vastgp.load(tmp_path / "model.vastgp")
+    np.testing.assert_array_equal(loaded.inducing, everywhere.inducing)
+    new, _ = small(5, seed=1)
+    np.testing.assert_array_equal(loaded.predict(new), everywhere.predict(new))
+    assert isinstance(loaded.posterior_, SVGPPosterior)
+    assert loaded.num_inducing_ == 60
+
+
+def test_greedy_rows_are_those_of_largest_remaining_variance():
+    X, _ = small(40)
+    K = np.asarray(1.5 * np.exp(-0.5 * np.sum(((X[:, None] - X) / [1.0, 1.5]) ** 2, axis=2)))
+    chosen = greedy_variance(KERNEL, X, 6)
+    for j in range(1, 6):
+        seen = chosen[:j]
+        left = np.diag(K - K[:, seen] @ np.linalg.solve(K[np.ix_(seen, seen)], K[seen]))
+        assert left[chosen[j]] == pytest.approx(left.max(), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["kmeans", "greedy", "random"])
+def test_rows_that_repeat_are_chosen_without_harm(method):
+    X = np.repeat(small(5)[0], 4, axis=0)
+    Z = select_inducing(method, KERNEL, X, 8, seed=1)
+    assert Z.shape == (8, 2) and np.all(np.isfinite(Z))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_inducing": 61}, "num_inducing=61 is more than the 60 rows of X"),
+        ({"num_inducing": 0}, "num_inducing must be a positive integer"),
+        ({"likelihood": "gausian"}, "likelihood must be one of 'gaussian'"),
+        ({"likelihood": "bernoulli"}, "For classes, use TSVGPClassifier"),
+        ({"likelihood": "one-vs-rest"}, "For classes, use TSVGPClassifier"),
+        ({"likelihood": "multinomial-probit"}, "For classes, use TSVGPClassifier"),
+        ({"inducing": "middle"}, "inducing must be one of"),
+        ({"inducing": [[np.nan, 1.0]]}, "inducing must be one of .*, or a finite array"),
+        ({"inducing": np.ones((3, 5))}, "inducing has 5 columns, but X has 2 features"),
+        (
+            {"inducing": np.ones((3, 2)), "num_inducing": 4},
+            "num_inducing=4, but inducing holds 3 points",
+        ),
+        ({"sites": "full", "row_batch": 50}, "sites='full' keeps a site for each row"),
+        ({"sites": "some"}, "sites must be one of"),
+        ({"step_rate": 1.5}, "step_rate must be at most 1"),
+        ({"learn_inducing": 1}, "learn_inducing must be True or False"),
+        ({"jitter": 0.0}, "jitter must be a positive number"),
+        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
+        ({"num_e_steps": 0}, "num_e_steps must be a positive integer"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        TSVGPRegressor(**({"kernel": "rbf"} | change)).fit(*small())
+
+
+def test_bad_arguments_of_svgp_and_of_classes_are_named():
+    X, y = small()
+    with pytest.raises(ValueError, match="optimizer must be one of"):
+        SVGPRegressor(optimizer="sgd").fit(X, y)
+    with pytest.raises(ValueError, match="whiten must be True or False"):
+        SVGPRegressor(whiten="yes").fit(X, y)
+    with pytest.raises(ValueError, match="link='probit' is for two classes"):
+        TSVGPClassifier(link="probit").fit(X, np.digitize(y, [-1, 1]))
+
+
+def test_a_missing_value_in_a_minibatch_of_a_file_is_named(tmp_path):
+    X, y = small()
+    X[17, 1] = np.nan
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    with pytest.raises(ValueError, match="X contains NaN: at row 17"):
+        TSVGPRegressor("rbf").fit(tmp_path / "rows.npz")
+
+
+def test_noise_that_varies_with_the_inputs_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (400, 1))
+    spread = np.exp(0.8 * X[:, 0] - 1.0)
+    y = 5.0 * np.sin(2.0 * X[:, 0]) + spread * rng.normal(size=400) + 100.0
+    options = {"max_iter": 60, "start_rows": 100}
+    model = TSVGPRegressor("rbf", 20, likelihood="heteroskedastic", **options).fit(X, y)
+    new = np.linspace(-2.5, 2.5, 40)[:, None]
+    mean, observed = model.predict(new, return_std=True)
+    _, latent = model.predict(new, return_std="latent")
+    found = (observed**2 - latent**2) ** 0.5
+    # from 0.05 to 2.7, within a factor of 1.6 everywhere
+    assert np.max(np.abs(np.log(found) - (0.8 * new[:, 0] - 1.0))) < np.log(1.6)
+    assert np.all(np.abs(mean - 100.0 - 5.0 * np.sin(2.0 * new[:, 0])) < 5.0 * latent)
+    drawn = model.sample_y(new, n_samples=300, random_state=1)
+    assert drawn.shape == (40, 300)
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5.0 * latent / 300**0.5)
+    density = model.log_predictive_density(X, y).mean()
+    plain = TSVGPRegressor("rbf", 20, **options).fit(X, y)
+    assert density > plain.log_predictive_density(X, y).mean() + 0.2
+    np.testing.assert_allclose(np.diag(model.covariance(new)), latent**2, rtol=1e-8)
+
+
+def test_a_million_rows_are_predicted_by_tiles(everywhere, monkeypatch):
+    # what a tile holds at once: features of a tile, whatever the rows are
+    sizes = []
+    evaluate = SVGPPosterior._evaluate
+
+    def watched(self, X, with_variance):
+        sizes.append(len(X))
+        return evaluate(self, X, with_variance)
+
+    monkeypatch.setattr(SVGPPosterior, "_evaluate", watched)
+    monkeypatch.setattr("vastgp.methods.svgp.fit._TILE_ENTRIES", 60 * 256)
+    mean = everywhere.predict(np.zeros((1000, 2)))
+    assert sizes == [256, 256, 256, 232] and np.ptp(mean) < 1e-12
+
+
+def test_rows_of_a_parquet_file_give_what_rows_in_memory_give(tmp_path):
+    X, y = small(200)
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": y})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=64)
+    options = {"num_inducing": 10, "row_batch": 32, "max_iter": 20}
+    of_file = TSVGPRegressor("rbf", **options).fit(tmp_path / "rows.parquet", "y")
+    of_array = TSVGPRegressor("rbf", **options).fit(X, y)
+    named = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    np.testing.assert_allclose(of_file.predict(named), of_array.predict(X), rtol=1e-9)

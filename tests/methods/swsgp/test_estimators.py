@@ -1,0 +1,253 @@
+"""Sparse-within-sparse estimators: SVGP with all neighbours, solvers, checkpoints, jumps, mistakes."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from estimators.classifier_conformance import AVERAGED
+from vastgp import (
+    RBF,
+    Matern12,
+    Matern32,
+    Matern52,
+    SVGPRegressor,
+    SWSGPClassifier,
+    SWSGPRegressor,
+    load,
+)
+from vastgp.methods.swsgp.fit import _distinct
+from vastgp.methods.swsgp.posterior import SwsgpPosterior
+from vastgp.methods.swsgp.training import Chunks
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@parametrize_with_checks(
+    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 4, 3, start_rows=40)],
+    expected_failed_checks=lambda kind: AVERAGED if isinstance(kind, SWSGPClassifier) else {},
+)
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (400, 2))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=400)
+
+
+def test_with_all_neighbours_predictions_are_those_of_svgp(data):
+    """Mean and covariance that SVGP found, given to a posterior that sees all 25 inducing inputs."""
+    X, y = data
+    kernel = Matern52([1.5, 3.0], 2.0)
+    model = SVGPRegressor(
+        kernel, 25, hyperparameters="fixed", noise_std=0.3, max_iter=10, jitter=1e-12
+    ).fit(X, y)
+    found, scaling = model.posterior_, model.standardizer_
+    Z = scaling.transform_X(model.inducing_points_)
+    factor = np.linalg.cholesky(found.covariance(Z) + 1e-12 * np.eye(25))
+    mine = SwsgpPosterior(found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], 25, 1e-12)
+    new = np.random.default_rng(1).normal(size=(50, 2))
+    for one, two in zip(
+        mine.mean_and_latent_variance(new), found.mean_and_latent_variance(new), strict=True
+    ):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_defaults_take_the_sparse_solver_and_explain_the_data(data):
+    X, y = data
+    model = SWSGPRegressor().fit(X, y)
+    assert model.solver_ == "sparse" and model.converged_ and model.num_inducing_ == 100
+    assert model.diagnosis_["residual"] < 1e-3
+    assert model.score(X, y) > 0.95
+    assert abs(model.likelihood_.noise_std - 0.3) < 0.05
+
+
+def test_learning_goes_on_from_the_sparse_solution(data):
+    X, y = data
+    first = SWSGPRegressor("rbf", 60, 16).fit(X, y)
+    model = SWSGPRegressor("rbf", 60, 16, hyperparameters="learn", max_iter=400).fit(X, y)
+    assert model.solver_ == "stochastic"
+    assert not np.allclose(model.kernel_.lengthscales, first.kernel_.lengthscales, rtol=1e-3)
+    # started from the maximum for the first hyperparameters, within the noise of minibatches
+    start, noise = model.history_.objective[0], model.history_.objective_se[0]
+    assert start > first.diagnosis_["objective"] - 5.0 * noise - 20.0
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_a_resumed_fit_equals_an_uninterrupted_one(data, covariance, tmp_path, monkeypatch):
+    """Interrupted after 80 of 150 steps: neighbours and Adam's averages come back."""
+    X, y = data
+    params = {
+        "kernel": "rbf", "num_inducing": 30, "num_neighbors": 6, "covariance": covariance, "inducing": "learned",
+        "solver": "stochastic", "hyperparameters": "learn", "row_batch": 16, "max_iter": 150,
+    }  # fmt: skip
+    whole = SWSGPRegressor(**params).fit(X, y)
+    path, call = tmp_path / "fit.ckpt", Chunks.__call__
+
+    def interrupted(self, state, first_iter, num_iters):
+        if first_iter == 80:
+            raise KeyboardInterrupt
+        return call(self, state, first_iter, num_iters)
+
+    monkeypatch.setattr(Chunks, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SWSGPRegressor(**params, checkpoint=path).fit(X, y)
+    monkeypatch.setattr(Chunks, "__call__", call)
+    assert path.exists()
+    resumed = SWSGPRegressor(**params, checkpoint=path).fit(X, y)
+    assert not path.exists()
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(resumed.inducing_points_, whole.inducing_points_)
+
+
+def test_more_neighbours_and_the_taper_lower_jumps(data):
+    """Largest jump of the mean along a line: more neighbours to predict with, or fading ones."""
+    X, y = data
+    line = np.column_stack([np.linspace(-0.5, 0.5, 8001), np.full(8001, 0.3)])
+    jumps = {}
+    for name, params in {
+        "few": {},
+        "more": {"predict_neighbors": 48},
+        "taper": {"taper": True},
+    }.items():
+        model = SWSGPRegressor("rbf", 100, 6, **params).fit(X, y)
+        jumps[name] = np.abs(np.diff(model.predict(line))).max()
+    assert jumps["more"] < 0.3 * jumps["few"]
+    assert jumps["taper"] < 0.3 * jumps["few"]
+
+
+def test_three_classes_have_a_function_each():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (200, 1))
+    y = np.digitize(X[:, 0] + 0.7 * rng.standard_normal(200), [-1.0, 1.0])
+    # a rough kernel: variables of neighbours that a smooth one ties together take Adam thousands of steps
+    fixed = {"kernel": Matern12(1.0, 2.0), "num_inducing": 20, "num_neighbors": 8}
+    model = SWSGPClassifier(**fixed, hyperparameters="fixed").fit(X, y)
+    assert model.solver_ == "sparse" and model.score(X, y) > 0.8
+    assert model.predict_proba(X).shape == (200, 3)
+    steps = {"solver": "stochastic", "learning_rate": 0.05, "max_iter": 300, "row_batch": 200}
+    other = SWSGPClassifier(**fixed, **steps, hyperparameters="fixed").fit(X, y)
+    assert np.max(np.abs(other.predict_proba(X) - model.predict_proba(X))) < 0.05
+
+
+@pytest.mark.parametrize("likelihood", ["student-t", "poisson"])
+def test_other_likelihoods_have_sparse_solutions(likelihood):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (300, 1))
+    f = 1.0 + np.sin(2 * X[:, 0])
+    y = rng.poisson(np.exp(f)) if likelihood == "poisson" else f + 0.1 * rng.standard_t(3, 300)
+    model = SWSGPRegressor("rbf", 40, 10, likelihood=likelihood).fit(X, y)
+    assert model.solver_ == "sparse" and model.converged_ and model.n_iter_ > 1
+    truth = np.exp(f) if likelihood == "poisson" else f
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 0.25 * np.std(y)
+
+
+def test_a_sum_of_kernels_and_a_file(data, tmp_path):
+    X, y = data
+    model = SWSGPRegressor(RBF(1.0) + Matern32(0.5), 50, 10, covariance="full", max_iter=100).fit(
+        X, y
+    )
+    model.save(tmp_path / "m.vastgp")
+    again = load(tmp_path / "m.vastgp")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.solver_ == "stochastic" and again.diagnosis_ == model.diagnosis_
+
+
+def test_samples_of_many_rows_have_the_moments_of_few(data):
+    X, y = data
+    model = SWSGPRegressor("rbf", 60, 12).fit(X, y)
+    rows = np.random.default_rng(1).uniform(-3, 3, (2500, 2))
+    drawn = model.sample_y(rows, 300)
+    mean, std = model.predict(rows, return_std="latent")
+    error = (drawn.mean(axis=1) - mean) / (std / 300**0.5)
+    assert np.mean(error**2) < 2.0
+    assert abs(np.mean(drawn.std(axis=1) / std) - 1.0) < 0.1
+
+
+# ---------------------------------------------------------------- mistakes
+
+Z = np.random.default_rng(5).uniform(-3, 3, (12, 2))
+WRONG = [
+    ({"num_neighbors": 31, "num_inducing": 30}, "num_neighbors=31 is more than the 30 inducing inputs"),
+    ({"predict_neighbors": 31, "num_inducing": 30}, "predict_neighbors=31 is more than the 30"),
+    ({"num_inducing": 401}, "num_inducing=401 is more than the 400 rows of X"),
+    ({"inducing_inputs": np.vstack([Z, Z[3]])}, "13 rows of which 12 differ; rows 3 and 12 are the same"),
+    ({"inducing_inputs": Z[:, :1]}, r"inducing_inputs must have shape \(m, 2\)"),
+    ({"inducing_inputs": np.where(Z > 2.5, np.nan, Z)}, "inducing_inputs hold NaN"),
+    ({"inducing_inputs": Z, "num_inducing": 5}, "num_inducing=5, but inducing_inputs holds 12 rows"),
+    ({"inducing_inputs": "grid"}, "inducing_inputs must be one of"),
+    ({"inducing": "free"}, "inducing must be one of"),
+    ({"covariance": "banded"}, "covariance must be one of"),
+    ({"prior": "none"}, "prior must be one of"),
+    ({"solver": "exact"}, "solver must be one of"),
+    ({"solver": "sparse", "inducing": "learned"}, "inducing='learned' is not available with solver='sparse'"),
+    ({"solver": "sparse", "covariance": "full"}, "covariance='full' is not available with solver='sparse'"),
+    ({"solver": "sparse", "prior": "neighborhoods"}, "prior='neighborhoods' is not available"),
+    ({"neighbor_search": "fast"}, "neighbor_search must be one of"),
+    ({"taper": 1}, "taper must be True or False"),
+    ({"hyperparameters": "some"}, "hyperparameters must be one of"),
+    ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
+    ({"num_neighbors": 0}, "num_neighbors must be a positive integer"),
+    ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
+    ({"checkpoint": "/nowhere/at/all"}, "checkpoint: the folder of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("params", "message"), WRONG)
+def test_bad_arguments_are_named(data, params, message):
+    with pytest.raises(ValueError, match=message):
+        SWSGPRegressor(**({"kernel": "rbf", "max_iter": 5, "solver": "stochastic"} | params)).fit(
+            *data
+        )
+
+
+def test_a_full_covariance_of_very_many_is_refused():
+    X = np.random.default_rng(0).normal(size=(5000, 1))
+    with pytest.raises(ValueError, match=r"covariance='full' keeps 5000 x 5000 numbers"):
+        SWSGPRegressor("rbf", 5000, covariance="full", start_rows=50).fit(X, X[:, 0])
+
+
+def test_columns_of_text_are_named(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(colour="red")
+    with pytest.raises(ValueError, match="colour"):
+        SWSGPRegressor().fit(frame, y)
+
+
+def test_repeated_rows_become_one_inducing_input_each():
+    X = np.repeat(np.arange(20.0), 20)[:, None]
+    y = np.sin(X[:, 0] / 3)
+    model = SWSGPRegressor("rbf", num_neighbors=5).fit(X, y)
+    assert model.num_inducing_ == 20 and len(_distinct(model.inducing_points_)) == 20
+    with pytest.raises(ValueError, match="num_inducing=30, but X has 20 distinct rows"):
+        SWSGPRegressor("rbf", 30).fit(X, y)
+
+
+def test_steps_that_lose_all_numbers_say_what_to_do(data):
+    model = SWSGPRegressor("rbf", 50, 10, solver="stochastic", learning_rate=1e30, max_iter=100)
+    with pytest.raises(FloatingPointError, match="Lower learning_rate"):
+        model.fit(*data)
+
+
+def test_steps_that_inducing_inputs_close_together_hold_back_are_warned_of():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 10.0, (400, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
+    dense = {"num_inducing": 30, "num_neighbors": 8, "solver": "stochastic", "max_iter": 1000}
+    with pytest.warns(ConvergenceWarning, match=r"below that of noise alone; .*solver='sparse'"):
+        model = SWSGPRegressor("rbf", **dense).fit(X, y)
+    assert not model.converged_ and model.score(X, y) < 0.5
+    # with room between them the same steps arrive
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        other = SWSGPRegressor("rbf", **(dense | {"num_inducing": 10, "max_iter": 4000})).fit(X, y)
+    assert not any("noise alone" in str(one.message) for one in caught)
+    assert other.score(X, y) > 0.9

@@ -1,0 +1,198 @@
+"""Steps that touch what they must and nothing else; unbiased minibatches; fresh neighbours; the sparse solver."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vastgp._precision import precision
+from vastgp.data import Standardizer, as_rows
+from vastgp.kernels import RBF, Matern32, Matern52
+from vastgp.kernels.metric import metric_lengthscales
+from vastgp.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
+from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse
+from vastgp.methods.swsgp.state import SwsgpOptions, Variables, start_state
+from vastgp.methods.swsgp.step import bound
+from vastgp.methods.swsgp.training import Chunks, fit_swsgp
+
+KERNEL, LIKELIHOOD = Matern52(np.array([0.7, 1.3])), Gaussian(0.1)
+
+
+def training_rows(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    rows = as_rows(X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n), require_y=True)
+    return rows, Standardizer().fit(rows)
+
+
+def chunks_and_state(options, size=120, likelihood=LIKELIHOOD):
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (size, 2)))
+    state = start_state(KERNEL, likelihood, Z, options, metric_lengthscales(KERNEL, 2), "float64")
+    return Chunks(rows, scaling, (KERNEL, likelihood), options, 0, "float64", size), state
+
+
+@pytest.fixture
+def double():
+    with precision("float64"):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("covariance", "prior", "move"),
+    [
+        ("diagonal", "ordered", False),
+        ("diagonal", "neighborhoods", True),
+        ("full", "ordered", True),
+    ],
+)
+def test_rows_that_a_step_does_not_touch_keep_every_bit(double, covariance, prior, move):
+    options = SwsgpOptions(5, covariance, prior, row_batch=4, move=move)
+    chunks, state = chunks_and_state(options)
+    chunks.chunk = 1
+    state, _ = chunks(state, 0, 1)  # from here on Adam's averages are not zero
+    parts = (state.variables, state.first, state.second, state.touched)
+    before = jax.tree.map(lambda leaf: np.array(leaf), parts)
+    touched = np.asarray(chunks.draw(1, 1).rows[0])
+    touched = touched[touched < 120]
+    state, _ = chunks(state, 1, 1)
+    after = jax.tree.map(np.asarray, (state.variables, state.first, state.second, state.touched))
+    others = np.setdiff1d(np.arange(120), touched)
+    assert 5 <= len(touched) < 60
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        np.testing.assert_array_equal(old[others], new[others])
+    for name in ("mean", "spread"):
+        old, new = (getattr(tree[0], name)[touched] for tree in (before, after))
+        assert np.all(np.any(old != new, axis=tuple(range(1, old.ndim))))
+    assert np.any(before[0].Z[touched] != after[0].Z[touched]) == move
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("prior", ["neighborhoods", "ordered"])
+def test_drawn_minibatches_are_unbiased(double, prior):
+    """1500 draws of 8 of 300 rows (and 8 of 120 inducing inputs): within four standard errors of all rows at once."""
+    chunks, state = chunks_and_state(SwsgpOptions(5, prior=prior, row_batch=8))
+    rng = np.random.default_rng(2)
+    variables = Variables(
+        jnp.asarray(rng.normal(size=(120, 1))), state.variables.spread, state.variables.Z
+    )
+    state = state._replace(variables=variables)
+    value = jax.jit(
+        lambda plan, batch: bound(
+            plan, jax.tree.map(lambda leaf: leaf.at[batch.rows].get(mode="clip"), variables),
+            state.hyper, batch,
+        ),
+        static_argnums=0,
+    )  # fmt: skip
+    chunks.search(state)
+    batches = chunks.draw(0, 1500)
+    each = jax.jit(jax.vmap(lambda batch: value(chunks.plan, batch)))(batches)
+    found = np.asarray(each)[:1500]
+    everything, _ = chunks_and_state(SwsgpOptions(5, prior=prior, row_batch=300))
+    everything.search(state)
+    whole = float(value(everything.plan, jax.tree.map(lambda leaf: leaf[0], everything.draw(0, 1))))
+    error = np.std(found, ddof=1) / 1500**0.5
+    assert abs(np.mean(found) - whole) < 4.0 * error
+    assert error < 0.05 * abs(whole)
+
+
+def test_neighbours_are_searched_anew_when_too_many_have_changed(double):
+    chunks, state = chunks_and_state(SwsgpOptions(5, row_batch=4, stale_share=0.1))
+    state, told = chunks(state, 0, 50)
+    assert told["searches"] == 1.0
+    state, told = chunks(_stretched(state, [0.001, 0.0]), 200, 50)
+    assert told["searches"] == 1.0 and told["stale"] < 0.1
+    state = _stretched(state, [1.5, -1.0])
+    metric = np.exp(np.asarray(state.hyper[0].lengthscales))
+    state, told = chunks(state, 400, 50)
+    assert told["searches"] == 2.0 and told["stale"] > 0.1
+    np.testing.assert_allclose(state.metric, metric)
+
+
+def _stretched(state, by):
+    kernel, likelihood = state.hyper
+    leaves, tree = jax.tree.flatten(kernel)
+    return state._replace(
+        hyper=(jax.tree.unflatten(tree, [leaves[0] + jnp.asarray(by), *leaves[1:]]), likelihood)
+    )
+
+
+def test_metric_of_sums_and_products():
+    np.testing.assert_allclose(metric_lengthscales(RBF([0.5, 2.0]), 2), [0.5, 2.0])
+    np.testing.assert_allclose(metric_lengthscales(RBF(0.5), 3), [0.5] * 3)
+    total = RBF(1.0, 3.0) + Matern32(0.5, 1.0)
+    np.testing.assert_allclose(metric_lengthscales(total, 1), (4.0 / (3.0 + 4.0)) ** 0.5)
+    both = RBF(1.0) * RBF(0.5)
+    np.testing.assert_allclose(metric_lengthscales(both, 1), 5.0**-0.5)
+
+
+# ---------------------------------------------------------------- the sparse solver
+
+
+@pytest.mark.parametrize("taper", [False, True])
+def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
+    options = SwsgpOptions(8, taper=taper)
+    system = build_sparse(rows, scaling, KERNEL, Z, options)
+    found = fit_sparse(system, LIKELIHOOD, tol=1e-10)
+    assert found.converged
+    A, B = system.A.toarray(), system.B.toarray()
+    own = np.eye(80) - B
+    precision_matrix = A.T @ A / 0.1 + own.T @ (own / system.v[:, None])
+    np.testing.assert_allclose(
+        found.mean, np.linalg.solve(precision_matrix, A.T @ system.y / 0.1)[:, None], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found.variances[:, 0], 1.0 / np.diagonal(precision_matrix), rtol=1e-10
+    )
+    for step in (1e-3, -1e-3):
+        assert system.bound(LIKELIHOOD, found.mean + step, found.variances) < found.bound
+        assert system.bound(LIKELIHOOD, found.mean, found.variances * (1 + step)) < found.bound
+
+
+@pytest.mark.parametrize("taper", [False, True])
+def test_the_sparse_bound_is_the_one_that_steps_estimate(double, taper):
+    chunks, state = chunks_and_state(SwsgpOptions(6, row_batch=300, taper=taper, learn=False))
+    Z = np.asarray(state.variables.Z)
+    system = build_sparse(chunks.rows, chunks.standardizer, KERNEL, Z, chunks.options)
+    chunks.search(state)
+    batch = jax.tree.map(lambda leaf: leaf[0], chunks.draw(0, 1))
+    value = jax.jit(bound, static_argnums=0)(chunks.plan, state.variables, state.hyper, batch)
+    variances = np.exp(np.asarray(state.variables.spread))
+    assert system.bound(LIKELIHOOD, np.zeros((120, 1)), variances) == pytest.approx(
+        float(value), rel=1e-7
+    )
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli("logit"), StudentT(0.3), Softmax(3)])
+def test_newton_steps_end_where_the_slope_is_zero(double, likelihood):
+    rows, scaling = training_rows()
+    if not likelihood.scales_target:
+        above = rows.y > 0.0
+        right = above & (rows.X[:, 0] > 0.0)
+        rows.y = 2.0 * above - 1.0 if isinstance(likelihood, Bernoulli) else 1.0 * above + right
+        scaling = Standardizer().fit(as_rows(rows.X))
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (60, 2)))
+    system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
+    # classes one by one: each step sees the others' functions as they were
+    found = fit_sparse(system, likelihood, tol=1e-6 if likelihood.num_latent > 1 else 1e-8)
+    assert found.converged and np.all(np.diff(found.history.objective) > 0.0)
+    alpha, _ = likelihood.sites(system.y, *system.moments(found.mean, found.variances))
+    alpha = np.atleast_2d(np.asarray(alpha)).T
+    slope = system.A.T @ alpha - np.stack([system.prior_product(m) for m in found.mean.T], axis=1)
+    assert np.max(np.abs(slope)) < 1e-2 * np.max(np.abs(system.A.T @ np.abs(alpha)))
+
+
+def test_stochastic_steps_come_to_the_sparse_solution():
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (40, 2)))
+    options = SwsgpOptions(8, row_batch=100, learn=False, half_life=100.0, learning_rate=0.03)
+    fit = fit_swsgp(rows, scaling, KERNEL, LIKELIHOOD, Z, options, max_iter=2500, tol=1e-9)
+    with precision("float64"):
+        system = build_sparse(rows, scaling, KERNEL, Z, options)
+        best = fit_sparse(system, LIKELIHOOD, tol=1e-10)
+        reached = system.bound(LIKELIHOOD, fit.mean, fit.spread)
+        start = system.bound(LIKELIHOOD, 0.0 * best.mean, best.variances)
+    assert reached <= best.bound
+    assert best.bound - reached < 0.01 * (best.bound - start)

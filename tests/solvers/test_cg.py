@@ -1,0 +1,126 @@
+"""Conjugate gradients: solutions, status, weighted sums of terms, and Lanczos' matrix as a by-product."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vastgp._precision import precision
+from vastgp.kernels import RBF
+from vastgp.kernels.products import KernelMatrix
+from vastgp.solvers.cg import lanczos_matrix, run_weighted, solve_cg
+from vastgp.solvers.preconditioners import (
+    NoPreconditioner,
+    dense_preconditioner,
+    low_rank_preconditioner,
+)
+
+
+def system(n=80, noise=0.01, dtype="float64"):
+    rng = np.random.default_rng(3)
+    X = jnp.asarray(rng.normal(size=(n, 2)), dtype)
+    operator = KernelMatrix(RBF([0.7, 1.0]), noise, X, jnp.ones(n, dtype))
+    right = jnp.asarray(rng.normal(size=(3, n)), dtype)
+    return operator, right, np.asarray(operator.product(jnp.eye(n, dtype=dtype)), np.float64)
+
+
+def low_rank(A, noise, rank=20):
+    values, vectors = np.linalg.eigh(A - noise * np.eye(len(A)))
+    factor = np.asfortranarray((vectors[:, -rank:] * np.sqrt(values[-rank:])).T)
+    return low_rank_preconditioner(factor, 1.0, noise)
+
+
+@pytest.mark.parametrize("kind", ["none", "low-rank", "exact"])
+def test_the_solution_is_that_of_the_matrix(kind):
+    with precision("float64"):
+        operator, right, A = system()
+        P = {
+            "none": NoPreconditioner,
+            "low-rank": lambda: low_rank(A, 0.01),
+            "exact": lambda: dense_preconditioner(A - 0.01 * np.eye(80), 0.01),
+        }[kind]()
+        result = solve_cg(operator, right, P, tol=1e-10, max_iter=1000)
+        assert result.converged and "residual" in result.reason
+        expected = np.linalg.solve(A, np.asarray(right).T).T
+        np.testing.assert_allclose(result.solution, expected, atol=1e-8 * np.abs(expected).max())
+        true = np.linalg.norm(np.asarray(right) - result.solution @ A, axis=1)
+        np.testing.assert_allclose(
+            result.residuals, true / np.linalg.norm(right, axis=1), atol=1e-13
+        )
+        assert result.iterations <= {"none": 200, "low-rank": 40, "exact": 2}[kind]
+        again = solve_cg(
+            operator, right, P, tol=1e-9, max_iter=1, start=jnp.asarray(result.solution)
+        )
+        assert again.converged and again.iterations == 0
+
+
+def test_what_ends_it_early_is_said():
+    with precision("float64"):
+        operator, right, _ = system()
+        result = solve_cg(operator, right, NoPreconditioner(), tol=1e-10, max_iter=5)
+        assert not result.converged and result.iterations == 5
+        assert f"{np.max(result.residuals):.2g} > tol = 1e-10 after max_iter = 5" in result.reason
+        bad = solve_cg(operator, right * jnp.nan, NoPreconditioner(), tol=0.1, max_iter=5)
+        assert not bad.converged and "not finite" in bad.reason
+    with precision("float32"):
+        operator, right, _ = system(noise=1e-6, dtype="float32")
+        result = solve_cg(operator, right, NoPreconditioner(), tol=1e-9, max_iter=100_000)
+        assert not result.converged and "limit of the precision" in result.reason
+
+
+def test_weighted_sums_are_those_of_the_terms():
+    with precision("float64"):
+        operator, right, A = system()
+        P = NoPreconditioner()
+        ones = np.tril(np.ones((12, 12)))  # row J - 1: terms up to J
+        sums = [
+            run_weighted(operator, right, P, jnp.asarray(ones[J - 1])[:, None], (1,), 0.0).sums[0]
+            for J in (1, 4, 9)
+        ]
+        weights = np.zeros((12, 3))
+        weights[:9] = [1.0, 0.0, 2.0]
+        weights[:4, 1] = 1.0
+        run = run_weighted(operator, right, P, jnp.asarray(weights), (1, 1, 1), 0.0)
+        assert int(run.iterations) == 9
+        np.testing.assert_allclose(run.sums[0], sums[2], atol=1e-12)
+        np.testing.assert_allclose(run.sums[1], sums[1], atol=1e-12)
+        np.testing.assert_allclose(run.sums[2], 2.0 * sums[2], atol=1e-12)
+        # the first term is the step of steepest descent
+        r = np.asarray(right[1])
+        np.testing.assert_allclose(sums[0], (r @ r) / (r @ A @ r) * r, atol=1e-12)
+
+
+def test_lanczos_matrix_is_that_of_the_preconditioned_system():
+    with precision("float64"):
+        operator, right, A = system()
+        P = low_rank(A, 0.01)
+        run = run_weighted(operator, right, P, jnp.ones((200, 1)), (0,), 1e-12)
+        diagonal, below = lanczos_matrix(
+            np.asarray(run.lengths[:, 0]), np.asarray(run.ratios[:, 0])
+        )
+        T = np.diag(diagonal) + np.diag(below, 1) + np.diag(below, -1)
+        inverse = np.asarray(P(jnp.eye(80)))
+        b = np.asarray(right[0])
+        square = float(run.square[0])
+        assert square == pytest.approx(b @ inverse @ b)
+        # moments of the Gauss quadrature: b^T P^-1 (A P^-1)^k b
+        for k in (1, 2, 3):
+            expected = b @ inverse @ np.linalg.matrix_power(A @ inverse, k) @ b
+            assert square * np.linalg.matrix_power(T, k)[0, 0] == pytest.approx(expected)
+
+
+def test_preconditioners_draw_from_their_matrix_and_know_its_determinant():
+    import jax
+
+    with precision("float64"):
+        _, _, A = system(n=12)
+        for P in (
+            low_rank(A, 0.01, rank=4),
+            dense_preconditioner(A.copy(), 0.5),
+            NoPreconditioner(),
+        ):
+            matrix = np.linalg.inv(np.asarray(P(jnp.eye(12))))
+            assert P.log_determinant() == pytest.approx(np.linalg.slogdet(matrix)[1])
+            draws = np.asarray(P.draw(jax.random.key(0), 20_000, jnp.zeros(12)))
+            error = np.abs(draws.T @ draws / 20_000 - matrix)
+            scale = np.sqrt((matrix**2 + np.outer(np.diag(matrix), np.diag(matrix))) / 20_000)
+            assert np.all(error < 4.5 * scale)
