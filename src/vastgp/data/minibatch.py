@@ -94,12 +94,12 @@ def chunk_of_minibatches(
         raise ValueError(
             "rows have no targets. Give y to as_rows: minibatches for training need it."
         )
-    size = min(batch, rows.n)
-    X = np.empty((num_steps, size, rows.d), dtype=dtype)
-    y = np.empty((num_steps, size), dtype=dtype)
-    for t in range(num_steps):
-        X_t, y_t = rows.take(minibatch_indices(seed, first_step + t, rows.n, batch))
-        assert y_t is not None
-        X[t] = standardizer.transform_X(X_t)
-        y[t] = standardizer.transform_y(y_t)
-    return X, y
+    drawn = [minibatch_indices(seed, first_step + t, rows.n, batch) for t in range(num_steps)]
+    # all at once, so that a disk reads forwards once
+    X, y = rows.take(np.concatenate(drawn))
+    assert y is not None
+    shape = (num_steps, len(drawn[0]))
+    return (
+        standardizer.transform_X(X, np.dtype(dtype)).reshape(*shape, rows.d),
+        standardizer.transform_y(y).astype(dtype).reshape(shape),
+    )
