@@ -43,6 +43,6 @@ def checkpoint_of(model: Any, rows: Rows, seed: int, suffix: str = "") -> Checkp
 
 def finish_before(model: Any, *suffixes: str) -> None:
     """Remove the files of the parts before the last one, once that is complete."""
-    if model.checkpoint is not None and not Path(model.checkpoint).exists():
+    if model.checkpoint is not None and not Path(model.checkpoint).expanduser().exists():
         for suffix in suffixes:
-            Path(f"{model.checkpoint}{suffix}").unlink(missing_ok=True)
+            Path(f"{model.checkpoint}{suffix}").expanduser().unlink(missing_ok=True)

@@ -91,9 +91,10 @@ def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
     X, y = data(150)
     given = {
         "kernel": "rbf", "start_rows": 40, "learning_steps": 4, "iterations": 20, "rank": 10,
-        "num_samples": 4, "checkpoint": tmp_path / "fit", "checkpoint_seconds": 1e-6,
+        "num_samples": 4, "checkpoint": "~/fit", "checkpoint_seconds": 1e-6,
     }  # fmt: skip
     whole = IterativeGPRegressor(**given | {"checkpoint": None}).fit(X, y)
+    monkeypatch.setenv("HOME", str(tmp_path))
     estimate = IterativeEvidence.__call__
 
     def interrupted(self, params, anchor, step):
@@ -104,7 +105,7 @@ def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
     monkeypatch.setattr(IterativeEvidence, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         IterativeGPRegressor(**given).fit(X, y)
-    monkeypatch.undo()
+    monkeypatch.setattr(IterativeEvidence, "__call__", estimate)
     assert (tmp_path / "fit.learning").exists()
     resumed = IterativeGPRegressor(**given).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))

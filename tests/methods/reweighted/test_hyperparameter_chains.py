@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._precision import precision
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
-from vastgp.methods.reweighted import hyperparameter_chains
+from vastgp.methods.reweighted import hyperparameter_chains, training
 from vastgp.methods.reweighted.chain_diagnosis import diagnose, import_blackjax, warn_of_chains
 from vastgp.methods.reweighted.evidence import prepare
 from vastgp.methods.reweighted.hyperparameter_chains import (
@@ -128,6 +129,22 @@ def test_a_budget_that_is_gone_leaves_one_chunk_of_draws():
             target, starts, target.prior.scale(target.data), plan, seed=0, max_seconds=0.0
         )
     assert chains.theta.shape == (2, CHUNK, 2) and "max_seconds" in chains.reason
+
+
+def test_chains_get_what_the_search_of_the_mode_left(monkeypatch):
+    target, clock, given = _target(ScalePrior), iter([100.0, 101.5]), []
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+
+    def run(*args, max_seconds, **named):
+        given.append(max_seconds)
+        return run_chains(*args, max_seconds=0.0, **named)
+
+    monkeypatch.setattr(training, "run_chains", run)
+    plan = ChainPlan("mala", 2, 25, 25, 1)
+    draw_hyperparameters(
+        target, target.prior.start(), plan, noise_floor=1e-6, seed=0, max_seconds=10.0
+    )
+    assert given == [8.5]
 
 
 def test_chains_apart_are_warned_of():

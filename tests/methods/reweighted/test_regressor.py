@@ -22,7 +22,7 @@ from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, GriefRegressor, Matern32, ReweightedBasisRegressor
 from vastgp._precision import precision
 from vastgp.fitting.sufficient_statistics import gather_statistics
-from vastgp.methods.reweighted import draws
+from vastgp.methods.reweighted import base, draws
 
 
 @parametrize_with_checks(
@@ -256,6 +256,30 @@ def test_new_rows_update_a_model_wherever_they_were_summed(waves, tmp_path):
     np.testing.assert_array_equal(again.predict(GRID), model.predict(GRID))
     fresh = ReweightedBasisRegressor("rbf", 80, basis="laplace").partial_fit(X[:100], y[:100])
     assert _error(fresh) == few
+
+
+def test_an_interrupted_update_counts_no_row(waves, monkeypatch):
+    X, y = waves
+    model = ReweightedBasisRegressor("rbf", 20, basis="laplace", max_seconds=5.0).fit(
+        X[:90], y[:90]
+    )
+    whole = ReweightedBasisRegressor("rbf", 20, basis="laplace").fit(X[:90], y[:90])
+    before = model.predict(GRID)
+
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "maximise_hyperparameters", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[90:], y[90:])
+    monkeypatch.undo()
+    assert model.statistics_.num_rows == 90 and not hasattr(model, "_began")
+    np.testing.assert_array_equal(model.predict(GRID), before)
+    model.partial_fit(X[90:], y[90:])
+    assert model.statistics_.num_rows == 150
+    np.testing.assert_array_equal(
+        model.predict(GRID), whole.partial_fit(X[90:], y[90:]).predict(GRID)
+    )
 
 
 def test_statistics_of_another_model_are_refused(waves):

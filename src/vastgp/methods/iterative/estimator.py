@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import Fit
-from vastgp.estimators.checkpoints import checkpoint_of
+from vastgp.estimators.checkpoints import checkpoint_of, finish_before
 from vastgp.estimators.evidence_fits import EvidenceFits
 from vastgp.estimators.likelihood_arguments import check_count
 from vastgp.fitting.loop import LoopResult
@@ -226,8 +225,7 @@ class IterativeGPRegressor(EvidenceFits):
             checkpoint=checkpoint_of(self, rows, seed),
             verbose=bool(self.verbose),
         )
-        if self.checkpoint is not None and not Path(self.checkpoint).exists():
-            Path(f"{self.checkpoint}.learning").unlink(missing_ok=True)
+        finish_before(self, ".learning")
         self.diagnosis_ |= {
             "residual": float(residuals[0]),
             "residual_samples": float(np.sqrt(np.mean(residuals[1:] ** 2))),

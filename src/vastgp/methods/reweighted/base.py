@@ -156,20 +156,23 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         check_is_fitted(self, "posterior_")
         self._check_takes_rows()
         self._check_params()
+        before = self.__dict__.copy()
+        try:
+            self._infer_again(self.statistics_ + statistics)
+        except BaseException:
+            # rows are counted once, however often the update is tried
+            self.__dict__ = before
+            raise
+        return self
+
+    def _infer_again(self, total: SufficientStatistics) -> None:
         self._began = time.perf_counter()
-        total = self.statistics_ + statistics
         self._seed, self._learned = seed_from(self.random_state), None
         with precision(self.dtype):
             fit = self._infer(self._features, total)
-        scaling = self.standardizer_
-        self.kernel_ = fit.kernel.in_units(scaling.x_scale, scaling.y_scale)
-        self.likelihood_ = fit.likelihood.in_units(scaling.y_scale)
-        self.posterior_, self.n_iter_ = fit.posterior, int(fit.n_iter)
-        self.converged_, self.stop_reason_ = bool(fit.converged), fit.reason
-        self.history_ = fit.history
+        self._take(fit)
         self.fit_seconds_ += time.perf_counter() - self._began
         del self._began
-        return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
         """Add rows to a fitted model, or fit it to these.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 
@@ -114,6 +115,7 @@ def draw_hyperparameters(
     seed, max_seconds, on_chunk
         As in `run_chains`.
     """
+    began = time.perf_counter()
     mode = maximise_hyperparameters(
         target, start, noise_floor=noise_floor, with_prior=True, max_iter=_MODE_ITERATIONS, tol=1e-4,
         max_seconds=None if max_seconds is None else 0.2 * max_seconds,
@@ -124,6 +126,8 @@ def draw_hyperparameters(
     starts = mode.params + _OVERDISPERSED * scale * scatter
     with precision("float64"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of libraries
+        if max_seconds is not None:
+            max_seconds = max(max_seconds - (time.perf_counter() - began), 0.0)
         return run_chains(
             target, starts, scale, plan, seed=seed, max_seconds=max_seconds, on_chunk=on_chunk
         )
