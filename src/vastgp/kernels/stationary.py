@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._parameters import Parameters
 from vastgp.kernels.distance import squared_distance
 
 _SQRT3 = 3.0**0.5
 _SQRT5 = 5.0**0.5
 
 
-class Kernel(eqx.Module):
+class Kernel(Parameters, eqx.Module):
     """A covariance function; a pytree whose leaves are all positive hyperparameters."""
 
     @abc.abstractmethod

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from vastgp._parameters import Parameters
 from vastgp.likelihoods.quadrature import expectation
 
 
@@ -59,7 +60,7 @@ def whole_number(name: str, value: Any, least: int, meaning: str = "") -> int:
     return int(value)
 
 
-class Likelihood(eqx.Module):
+class Likelihood(Parameters, eqx.Module):
     """How an observation ``y`` scatters around the latent function's value ``f``.
 
     A pytree whose leaves are all positive hyperparameters, so that ``jax.tree.map(jnp.log, likelihood)`` is its
