@@ -12,6 +12,7 @@ from vastgp.fitting.exact_evidence import ExactEvidence, exact_log_evidence
 from vastgp.fitting.start import _highest, fit_evidence, start_from_exact_gp
 from vastgp.kernels import RBF, Matern12, Matern32, RationalQuadratic
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
 
 
 def draw(kernel, noise_variance, n, d, seed):
@@ -199,6 +200,18 @@ def test_an_evidence_of_the_model_refines_where_it_differs_from_the_exact_one(aw
     assert (len(asked) > 1) == refined
     assert found.log_evidence == pytest.approx(alone.log_evidence - away * refined, abs=0.2)
     np.testing.assert_allclose(found.kernel.lengthscales, alone.kernel.lengthscales, rtol=0.1)
+
+
+def test_an_evidence_of_the_model_that_fails_gives_way_to_the_exact_one_and_says_so():
+    X, y = draw(RBF([0.8, 2.5]), 0.01, 120, 2, seed=4)
+
+    class Failing(ExactEvidence):
+        def solve(self, kernel, noise_variance):
+            raise FactorizationError("not positive definite")
+
+    with pytest.warns(RuntimeWarning, match="exact evidence.*not positive definite"):
+        found = start_from_exact_gp("rbf", X, y, evidence=lambda X, y, rate: Failing(X, y))
+    assert found.log_evidence == start_from_exact_gp("rbf", X, y).log_evidence
 
 
 def test_fits_are_compared_at_the_amplitude_and_noise_that_suit_all_rows():

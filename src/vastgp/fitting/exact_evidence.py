@@ -43,8 +43,9 @@ class RowEvidence:
         self._padded_X = pad_rows(self.X)
         self._work = np.empty((self.num_rows, self.num_rows), order="F")
 
-    def _covariance(self, kernel: Kernel) -> np.ndarray:
-        """Return ``K`` of the padded rows."""
+    def _covariance(self, kernel: Kernel, noise_variance: float = 0.0) -> np.ndarray:
+        """Return ``K`` of the padded rows, which rounding may change by far less than ``noise_variance``."""
+        del noise_variance
         with precision("float64"):
             return np.asarray(kernel_matrix(kernel, self._padded_X, self._padded_X))
 
@@ -165,7 +166,8 @@ class ExactEvidence(RowEvidence):
 
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
         n = self.num_rows
-        return self._factorize(self._covariance(kernel)[:n, :n], float(noise_variance))
+        noise_variance = float(noise_variance)
+        return self._factorize(self._covariance(kernel, noise_variance)[:n, :n], noise_variance)
 
     def _factorize(self, K: np.ndarray, noise_variance: float) -> Cholesky:
         return factorize(K, noise_variance, what=_WHAT, advice=_ADVICE, work=self._work)

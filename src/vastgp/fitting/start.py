@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -180,25 +181,30 @@ def _refine_best(
     """
     exact = ExactEvidence(X, y)
     alone = len(fits) == 1
-    best, evidence = fits[0], exact
-    if not alone:
-        best = _highest(exact, fits, noise_floor)
-    if make_evidence is not None and len(y) >= _LEAST_RATE:
-        kernel, likelihood = best.params
-        rate = resolving_rate(kernel, float(likelihood.noise_variance), X)
-        evidence = make_evidence(X, y, rate) or exact
-        if evidence is not exact:
-            if abs(evidence(kernel, float(likelihood.noise_variance)) - best.value) < _SAME:
-                evidence = exact
-            else:
-                best = _highest(evidence, fits, noise_floor)
-    if alone and evidence is exact:
-        return best
-    left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-    return fit_evidence(
-        evidence, best.params,
-        noise_floor=noise_floor, max_iter=_REFINING, tol=_LOOSE_TOL, max_seconds=left,
-    )  # fmt: skip
+    best = fits[0] if alone else _highest(exact, fits, noise_floor)
+
+    def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
+        left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
+        return fit_evidence(
+            evidence, best.params,
+            noise_floor=noise_floor, max_iter=_REFINING, tol=_LOOSE_TOL, max_seconds=left,
+        )  # fmt: skip
+
+    kernel, likelihood = best.params
+    noise_variance = float(likelihood.noise_variance)
+    try:
+        other = None
+        if make_evidence is not None and len(y) >= _LEAST_RATE:
+            other = make_evidence(X, y, resolving_rate(kernel, noise_variance, X))
+        if other is not None and abs(other(kernel, noise_variance) - best.value) >= _SAME:
+            return refine(other, _highest(other, fits, noise_floor))
+    except FactorizationError as error:
+        warnings.warn(
+            f"kernel and noise are those of the exact evidence, as that of the model could not be computed: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return best if alone else refine(exact, best)
 
 
 def _highest(

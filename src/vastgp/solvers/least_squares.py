@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -208,15 +209,17 @@ def _through_rows(
     return total.reshape(columns, 2, blocks.block)
 
 
-@jax.jit
-def gram_of_rows(blocks: BlockedBasis, X: Float[Array, "n d"]) -> Float[Array, "n n"]:
-    """Return ``Phi Phi^T``, for few rows."""
+@partial(jax.jit, static_argnames="dtype")
+def gram_of_rows(
+    blocks: BlockedBasis, X: Float[Array, "n d"], dtype: str | None = None
+) -> Float[Array, "n n"]:
+    """Return ``Phi Phi^T``, for few rows; ``dtype`` is that of the sums, None: of ``X``."""
 
     def body(which: Any, total: Array) -> Array:
-        phi = blocks.features(X, which)
+        phi = blocks.features(X, which).astype(total.dtype)
         return total + phi.T @ phi
 
-    start = jnp.zeros((X.shape[0], X.shape[0]), dtype=X.dtype)
+    start = jnp.zeros((X.shape[0], X.shape[0]), dtype=dtype or X.dtype)
     return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
 
 
