@@ -1,6 +1,8 @@
 """Precision is local: to the block, to the thread, and in both directions."""
 
+import multiprocessing
 import threading
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -66,3 +68,23 @@ def test_a_dtype_that_is_not_offered_is_named(bad):
     with pytest.raises(ValueError, match=message) as caught, precision(bad):
         pass
     assert repr(bad) in str(caught.value)
+
+
+def _in_a_fork(answers):
+    try:
+        with precision("float64"):
+            answers.put("went on")
+    except RuntimeError as error:
+        answers.put(str(error))
+
+
+def test_a_fork_of_a_process_that_used_jax_is_refused():
+    with precision("float64"):
+        pass
+    fork = multiprocessing.get_context("fork")
+    answers = fork.Queue()
+    child = fork.Process(target=_in_a_fork, args=(answers,))
+    with warnings.catch_warnings(action="ignore"):  # of JAX and Python about the same
+        child.start()
+    assert "get_context('spawn') or 'forkserver'" in answers.get(timeout=30)
+    child.join(timeout=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 
 _X64 = {"float32": False, "float64": True}
+
+
+class _Process:
+    """Whether JAX was used in this process, and whether a parent had used it when this one was forked off."""
+
+    used = False
+    forked_after_use = False
+
+    @classmethod
+    def forked(cls) -> None:
+        """Note it, in the child."""
+        cls.forked_after_use = cls.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Process.forked)
 
 
 @contextmanager
@@ -32,6 +49,9 @@ def precision(dtype: object) -> Iterator[None]:
     ------
     ValueError
         When ``dtype`` is neither of the two names.
+    RuntimeError
+        In a process that was forked off after JAX had been used: JAX's threads are not there, and it would wait for
+        them for ever.
 
     Notes
     -----
@@ -44,6 +64,13 @@ def precision(dtype: object) -> Iterator[None]:
             f"dtype must be 'float32' or 'float64', received {dtype!r}. "
             "Choose 'float32' for speed and memory, 'float64' when a factorisation fails or for reference results."
         )
+    if _Process.forked_after_use:
+        raise RuntimeError(
+            "this process was forked from one that had used vastgp already, and JAX, which works in threads, waits for "
+            "ever in such a process. Start processes afresh: multiprocessing.get_context('spawn') or 'forkserver'; "
+            "joblib and scikit-learn's n_jobs do so."
+        )
+    _Process.used = True
     with jax.enable_x64(_X64[dtype]):
         yield
 

@@ -84,3 +84,15 @@ def test_load_makes_estimators_of_this_library_only(tmp_path):
         vastgp.load(tmp_path / "b")
     with pytest.raises(FileNotFoundError, match="no such file: check the name and the folder"):
         vastgp.load(tmp_path / "c")
+
+
+def test_arguments_that_moved_are_named_with_their_new_place(tmp_path, monkeypatch):
+    cls = vastgp.ExactGPRegressor
+    monkeypatch.setattr(cls, "_moved", {"rank": "now solver=Block(rank=...)"}, raising=False)
+    header = {"kind": "model", "estimator": "ExactGPRegressor", "vastgp": "0.0.9"}
+    write_archive(tmp_path / "m", header | {"params": {"rank": 3, "colour": 1}}, {})
+    with pytest.raises(
+        ValueError,
+        match=r"arguments 'rank', 'colour', which .* 'rank': now solver=Block.* written by vastgp 0\.0\.9",
+    ):
+        vastgp.load(tmp_path / "m")

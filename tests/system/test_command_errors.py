@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import vastgp
 from vastgp.cli import _errors, _write
+from vastgp.data import read_archive, write_archive
 from wave_table import as_table, fit_exact
 
 TARGET = ("--target", "temperature")
@@ -255,6 +257,27 @@ def test_warnings_are_lines_without_code(run, files, tmp_path):
     assert "Warning: y is constant: every value is 3." in result.err
     assert "UserWarning" not in result.err
     assert ".py" not in result.err
+
+
+def test_a_file_with_a_valid_checksum_and_other_contents_is_one_error_that_names_it(model, tmp_path):
+    header, arrays = read_archive(model)
+
+    def refused(header, arrays=arrays):
+        write_archive(tmp_path / "bad.vastgp", header, arrays)
+        with pytest.raises(ValueError, match=r"bad\.vastgp'") as caught:
+            vastgp.load(tmp_path / "bad.vastgp")
+        return str(caught.value)
+
+    for key in header.keys() - {"vastgp", "fit_seconds"}:
+        refused({name: value for name, value in header.items() if name != key})
+        for other in (None, 3, "text", [1], {"a": 1}):
+            if type(other) is not type(header[key]) and key in ("params", "likelihood", "state"):
+                refused(header | {key: other})
+    assert "holds no ExactGPRegressor that vastgp" in refused(header, {})
+    deep = {"list": []}
+    for _ in range(300):
+        deep = {"list": [deep]}
+    refused(header | {"params": header["params"] | {"kernel": deep}})
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
-"""Paths that the user gives: inputs that must be there, outputs that are written whole or not at all."""
+"""Paths that the user gives: inputs that must be there, outputs that can be written."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from vastgp.cli._errors import BadInput, close_match
@@ -73,16 +71,3 @@ def require_folder(folder: Path, why: str) -> None:
         raise BadInput(
             f"{why}: no file can be made in the folder {str(folder)!r} ({error.strerror}). Choose another place."
         ) from error
-
-
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place when the block ends well, and goes if not."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

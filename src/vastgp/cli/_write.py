@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vastgp.cli._files import written_whole
+from vastgp.data.whole_files import written_whole
 
 SUFFIXES = (".parquet", ".csv", ".npz")
 COLUMNS = ("mean", "std", "lower_95", "upper_95")

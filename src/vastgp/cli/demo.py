@@ -80,7 +80,8 @@ def demo(
 def _unpack(folder: Path, num_rows: int | None) -> None:
     """Write the packaged rows as the files that a user would have."""
     from vastgp.cli._console import facts, heading
-    from vastgp.cli._files import require_folder, written_whole
+    from vastgp.cli._files import require_folder
+    from vastgp.data.whole_files import written_whole
     from vastgp.datasets import load_protein
 
     if folder.exists() and not folder.is_dir():

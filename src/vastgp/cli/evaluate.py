@@ -88,7 +88,7 @@ def score(model: Any, rows: Any, batch_rows: int, plot: Path | None = None) -> d
     )
     report["target_name"] = target_name(model) or rows.target_name
     if plot is not None:
-        from vastgp.cli._files import written_whole
+        from vastgp.data.whole_files import written_whole
         from vastgp.plots import save_calibration_plot
 
         with written_whole(plot) as partial:

@@ -175,7 +175,7 @@ def _chosen(dataset: Any, var: str | None, source: Path) -> Any:
 
 def _write(filled: Any, out: Path) -> None:
     """Write beside the place, then take it."""
-    from vastgp.cli._files import written_whole
+    from vastgp.data.whole_files import written_whole
 
     filled = filled.drop_encoding()  # how the input was packed is no business of the output
     if out.suffix.lower() != ".zarr":

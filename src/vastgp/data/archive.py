@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import re
-import socket
-import uuid
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from vastgp.data.whole_files import written_whole
 
 FORMAT_NAME = "vastgp"
 # Counts changes that an older vastgp could not read.
@@ -28,7 +26,8 @@ def write_archive(
 ) -> None:
     """Write a header and arrays to one file, which is afterwards either the new one whole or the old one untouched.
 
-    The data go to a temporary file in the same folder, are forced to the disk, and take the file's place in one step.
+    The data go to a temporary file in the same folder, are forced to the disk, and take the file's place in one step
+    (that of its target, where it is a link).
 
     Parameters
     ----------
@@ -44,44 +43,28 @@ def write_archive(
     ------
     TypeError
         For arrays of other types, or values in the header that JSON does not have.
+    ValueError
+        When the path is a pipe or a device.
     OSError
         When the folder is missing or cannot be written to, or the disk is full. The old file is intact and the
         temporary one is gone.
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT,
-            f"the folder {path.parent} does not exist: make it first, or choose another place",
-            str(path),
-        )
-    if path.is_dir():
-        raise IsADirectoryError(
-            errno.EISDIR, "this is a folder: give the name of a file", str(path)
-        )
     plain = {name: _plain(name, array) for name, array in arrays.items()}
     document = json.dumps({"version": FORMAT_VERSION, "header": header}, default=_json_number)
-    _remove_leftovers(path)
-    partial = path.with_name(f".{path.name}.{_host()}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+    metadata = {FORMAT_NAME: document, "crc32": str(_checksum(document, plain))}
     try:
-        _write_and_sync(
-            partial, {FORMAT_NAME: document, "crc32": str(_checksum(document, plain))}, plain
-        )
-        os.replace(partial, path)
+        with written_whole(path) as partial:
+            _write(partial, metadata, plain)
     except OSError as error:
+        if error.errno not in _FULL:
+            raise
         needed = len(document) + sum(array.nbytes for array in plain.values())
-        if error.errno in _FULL:
-            raise OSError(
-                error.errno,
-                f"{os.strerror(error.errno)}: writing it takes {needed:,} bytes beside the old file, which is intact. "
-                f"Make room in {path.parent} or choose another place",
-                str(path),
-            ) from error
-        raise
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            partial.unlink()
-    _sync_folder(path.parent)
+        raise OSError(
+            error.errno,
+            f"{os.strerror(error.errno)}: writing it takes {needed:,} bytes beside the old file, which is intact. "
+            "Make room in its folder or choose another place",
+            str(path),
+        ) from error
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -106,7 +89,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         reason = (
             "this is a folder, not a file"
@@ -141,7 +124,8 @@ def _header(path: Path, text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
         version, header = document["version"], document["header"]
-    except (ValueError, TypeError, KeyError) as error:
+        header.keys()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(_damaged(path, f"its header cannot be read: {error!r}")) from error
     if not isinstance(version, int) or version < 1:
         raise ValueError(_damaged(path, f"its format version is {version!r}"))
@@ -189,67 +173,39 @@ def _checksum(document: str, arrays: dict[str, np.ndarray]) -> int:
     for name in sorted(arrays):
         array = arrays[name]
         crc = zlib.crc32(f"{name}|{array.dtype.name}|{array.shape}|".encode(), crc)
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
+        crc = zlib.crc32(_bytes(array), crc)
     return crc
 
 
-def _write_and_sync(partial: Path, metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+def _write(partial: Path, metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
+    """Write the format of safetensors: the length of a JSON header, the header, and the arrays it describes.
 
-    try:
-        save_file(arrays, partial, metadata=metadata)
-    except SafetensorError as error:
-        # The library wraps the system's error in a sentence; its number says whether the disk is full.
-        number = re.search(r"(?:os error|code:) (\d+)", str(error))
-        if number is None:
-            raise
-        raise OSError(
-            int(number.group(1)), os.strerror(int(number.group(1))), str(partial)
-        ) from error
-    descriptor = os.open(partial, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name outlive a loss of power; systems that cannot sync a folder do without."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    The library's own writer goes by a temporary file of its own, which stays when the process is killed.
+    """
+    header: dict[str, Any] = {"__metadata__": metadata}
+    # widest numbers first, so that every array begins at a multiple of its width
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    end = 0
+    for name in order:
+        array = arrays[name]
+        start, end = end, end + array.nbytes
+        kind = "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.dtype.itemsize}"
+        header[name] = {
+            "dtype": kind.upper(),
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with partial.open("xb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            file.write(_bytes(arrays[name]))
 
 
-def _host() -> str:
-    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of this file whose writer, a process of this machine, was killed."""
-    pattern = re.compile(
-        rf"\.{re.escape(path.name)}\.{re.escape(_host())}\.(\d+)\.[0-9a-f]{{8}}\.tmp"
-    )
-    for other in path.parent.iterdir():
-        match = pattern.fullmatch(other.name)
-        if match and not _is_running(int(match.group(1))):
-            with contextlib.suppress(OSError):
-                other.unlink()
-
-
-def _is_running(pid: int) -> bool:
-    if os.name != "posix":
-        return True  # no harmless way to ask: leave the file alone
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _bytes(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

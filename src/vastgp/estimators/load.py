@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import vastgp
 from vastgp.data import read_archive
+from vastgp.data.validate import listed
 from vastgp.estimators.registry import ESTIMATORS, estimator_class
 
 
@@ -29,18 +31,39 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         When there is no such file.
     ValueError
-        When the file is damaged, holds no model, or was written by a newer vastgp.
+        When the file is damaged, holds no model, or one of another version that this one cannot read.
     """
     header, arrays = read_archive(path)
+    where = f"{os.fspath(path)!r}"
     if header.get("kind") != "model":
         raise ValueError(
-            f"{os.fspath(path)!r} is a vastgp {header.get('kind', 'file')}, not a model. "
-            "Give a file written by model.save."
+            f"{where} is a vastgp {header.get('kind', 'file')}, not a model. Give a file written by model.save."
         )
-    name = header["estimator"]
-    if name not in ESTIMATORS:
+    name, theirs = header.get("estimator"), f"vastgp {header.get('vastgp', '?')}"
+    if not isinstance(name, str) or name not in ESTIMATORS:
         raise ValueError(
-            f"{os.fspath(path)!r} holds a model of class {name!r}, which this vastgp does not have (it has "
-            f"{', '.join(ESTIMATORS)}). It was written by vastgp {header.get('vastgp', '?')}: install that version."
+            f"{where} holds a model of class {name!r}, which this vastgp does not have (it has "
+            f"{', '.join(ESTIMATORS)}). It was written by {theirs}: install that version."
         )
-    return estimator_class(name)._from_file(header, arrays)
+    made = estimator_class(name)
+    params = header.get("params")
+    known = made._get_param_names()
+    unknown = [key for key in params if key not in known] if isinstance(params, dict) else []
+    if unknown:
+        moved = getattr(made, "_moved", {})
+        now = "".join(f" {key!r}: {moved[key]}." for key in unknown if key in moved)
+        raise ValueError(
+            f"{where} holds a {name} with the arguments {listed(unknown)}, which that of this vastgp "
+            f"{vastgp.__version__} does not have.{now} It was written by {theirs}: load it with that version, or fit "
+            "the model again."
+        )
+    try:
+        return made._from_file(header, arrays)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # whatever a file can lack or hold in another form
+        raise ValueError(
+            f"{where} was written by {theirs} and holds no {name} that vastgp {vastgp.__version__} can read: "
+            f"{error!r}. It was made by another version or by another program: load it with that version, or fit and "
+            "save the model again."
+        ) from error
