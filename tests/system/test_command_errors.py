@@ -259,7 +259,9 @@ def test_warnings_are_lines_without_code(run, files, tmp_path):
     assert ".py" not in result.err
 
 
-def test_a_file_with_a_valid_checksum_and_other_contents_is_one_error_that_names_it(model, tmp_path):
+def test_a_file_with_a_valid_checksum_and_other_contents_is_one_error_that_names_it(
+    model, tmp_path
+):
     header, arrays = read_archive(model)
 
     def refused(header, arrays=arrays):

@@ -189,7 +189,9 @@ def _write(partial: Path, metadata: dict[str, str], arrays: dict[str, np.ndarray
     for name in order:
         array = arrays[name]
         start, end = end, end + array.nbytes
-        kind = "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.dtype.itemsize}"
+        kind = (
+            "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.dtype.itemsize}"
+        )
         header[name] = {
             "dtype": kind.upper(),
             "shape": list(array.shape),
