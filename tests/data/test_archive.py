@@ -206,8 +206,10 @@ def test_safetensors_of_another_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["not json", "[]", "{}", '{"version": "1", "header": {}}', '{"version": 0, "header": {}}', "3"]
-    + ['{"version": 1, "header": []}', '{"version": 1, "header": ' + "[" * 200_000],
+    [
+        *("not json", "[]", "{}", '{"version": "1", "header": {}}', '{"version": 0, "header": {}}'),
+        *("3", '{"version": 1, "header": []}', '{"version": 1, "header": ' + "[" * 200_000),
+    ],
 )
 def test_a_header_that_is_not_ours(tmp_path: Path, text: str) -> None:
     save_file({"a": np.ones(3)}, tmp_path / "x", metadata={"vastgp": text})
