@@ -1,15 +1,30 @@
 """Constructor arguments as plain data, the fingerprints of fits, and what `load` refuses."""
 
+import dataclasses
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import vastgp
+from vastgp._parameters import Parameters
 from vastgp.data import as_rows, write_archive
+from vastgp.estimators.registry import ESTIMATORS, OPTIONS, estimator_class, option_class
 from vastgp.estimators.serialise import decode_params, encode_params, fit_fingerprint
 from vastgp.kernels import RBF, Matern32
+from vastgp.likelihoods import Softmax, StudentT
+
+
+@dataclasses.dataclass(frozen=True)
+class Rare(Parameters):
+    """Options of a solver."""
+
+    rank: int = 3
+    start: Any = None
+
 
 PARAMS = {
     "none": None,
@@ -22,11 +37,20 @@ PARAMS = {
     "path": Path("some") / "file",
     "array": np.arange(6.0).reshape(2, 3),
     "kernel": RBF([1.0, 1.0 / 3.0]) + Matern32(2.0),
+    "likelihood": StudentT(0.1 + 0.2, 4.0),
+    "classes": Softmax(3, class_weights=[1.0, 2.0, 3.0]),
+    "options": Rare(2, Rare(start=[RBF(3.0), np.arange(3.0)])),
     "nested": [1, (2.5, RBF(0.7)), None],
 }
 
 
-def test_arguments_come_back_as_they_were():
+@pytest.fixture
+def rare(monkeypatch):
+    monkeypatch.setitem(OPTIONS, "Rare", __name__)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Rare.__module__])
+
+
+def test_arguments_come_back_as_they_were(rare):
     plain, arrays = encode_params(PARAMS)
     again = decode_params(json.loads(json.dumps(plain)), arrays)
     for name in ("none", "flag", "count", "number", "infinite", "text", "numpy", "path"):
@@ -38,6 +62,24 @@ def test_arguments_come_back_as_they_were():
     )
     assert isinstance(again["nested"][1], tuple) and again["nested"][1][0] == 2.5
     assert float(again["nested"][1][1].lengthscales) == 0.7
+    assert again["likelihood"].scale == 0.1 + 0.2
+    assert again["classes"].class_weights == (1.0, 2.0, 3.0)
+    outer = again["options"]
+    assert isinstance(outer, Rare) and outer.rank == 2 and outer.start.rank == 3
+    assert outer.start.start[0].lengthscales == 3.0
+    np.testing.assert_array_equal(outer.start.start[1], np.arange(3.0))
+
+
+def test_a_file_makes_only_objects_on_the_list():
+    with pytest.raises(ValueError, match=r"thing=Rare\(rank=3, start=None\) cannot be stored"):
+        encode_params({"thing": Rare()})
+    with pytest.raises(ValueError, match="the file holds 'Rare', which this version does not know"):
+        decode_params({"thing": {"options": ["Rare", {}]}}, {})
+
+
+def test_names_on_the_lists_are_those_of_the_classes():
+    assert [estimator_class(name).__name__ for name in ESTIMATORS] == list(ESTIMATORS)
+    assert all(issubclass(option_class(name), Parameters) for name in OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +111,11 @@ def test_a_fingerprint_sees_what_matters():
     changed[20, 1] += 1e-9
     assert fingerprint(changed, y)["data"] != first["data"]
     assert fingerprint(X, y + 1e-9)["data"] != first["data"]
+    # whichever row it is
+    many = np.zeros((5000, 3))
+    there = fingerprint(many, many[:, 0])
+    many[3, 1] = 1e-9
+    assert fingerprint(many, many[:, 0])["data"] != there["data"]
     assert fingerprint(X[:-1], y[:-1])["rows"] == 49
     assert fingerprint(X, y, seed=1)["seed"] == 1
     other = fingerprint(X, y, kernel=RBF(1.0 + 1e-12))

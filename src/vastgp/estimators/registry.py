@@ -1,4 +1,4 @@
-"""Every estimator by name, and the module that defines it: what `vastgp.load` may make, and nothing else."""
+"""Every estimator and every options object by name, and its module: what `vastgp.load` may make, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ ESTIMATORS = {
     "DirectNetworkRegressor": "vastgp.methods.direct.network",
 }
 
+# What constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_parameters.Parameters`.
+OPTIONS: dict[str, str] = {}
+
 
 def estimator_class(name: str) -> Any:
     """Return the class of an estimator by its name.
@@ -37,3 +40,14 @@ def estimator_class(name: str) -> Any:
         When there is none of that name.
     """
     return getattr(importlib.import_module(ESTIMATORS[name]), name)
+
+
+def option_class(name: str) -> Any:
+    """Return the class of an options object by its name.
+
+    Raises
+    ------
+    KeyError
+        When there is none of that name.
+    """
+    return getattr(importlib.import_module(OPTIONS[name]), name)
