@@ -218,6 +218,11 @@ class EstimatorConformance(FitConformance):
         for mine, theirs in zip(whole, self.answers(model, new_X), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)  # float32
 
+    def test_answers_are_numbers_however_far_the_inputs(self, model):
+        far = np.array([[1e38, 1e38], [-1e38, 0.0], [1e308, -1e308]])
+        for answer in self.answers(model, far):
+            assert np.all(np.isfinite(answer))
+
     def test_a_refit_forgets_names(self, data):
         X, y = data
         model = self.make().fit(pd.DataFrame(X, columns=NAMES), y)

@@ -197,10 +197,16 @@ class Standardizer:
     # ------------------------------------------------------------ use
 
     def transform_X(self, X: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        """Inputs in standardised units, computed in float64 and rounded to ``dtype`` at the end."""
-        return ((np.asarray(X, dtype=np.float64) - self.x_mean) / self.x_scale).astype(
-            dtype, copy=False
-        )
+        """Inputs in standardised units, computed in float64 and rounded to ``dtype`` at the end.
+
+        Nothing is farther from the mean than the fourth root of the largest number of ``dtype`` (4e9 deviations in
+        float32, 1e77 in float64), so that squares of scaled distances stay finite: an infinity less another is no
+        number.
+        """
+        farthest = float(np.finfo(dtype).max) ** 0.25
+        with np.errstate(over="ignore"):
+            scaled = (np.asarray(X, dtype=np.float64) - self.x_mean) / self.x_scale
+        return np.clip(scaled, -farthest, farthest, out=scaled).astype(dtype, copy=False)
 
     def transform_y(self, y: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         """Targets in standardised units, computed in float64 and rounded to ``dtype`` at the end."""
