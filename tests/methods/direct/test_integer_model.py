@@ -5,6 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from vastgp import RBF, DirectRegressor
 from vastgp.methods.direct.integer_header import write_header
@@ -142,6 +143,35 @@ def test_integers_predict_what_the_model_does(model):
     assert np.mean((mean - right) ** 2) ** 0.5 < 0.15 * rmse
     assert np.mean((mean - y) ** 2) ** 0.5 < 1.02 * rmse
     assert np.mean(std) == pytest.approx(np.mean(right_std), rel=0.1)
+
+
+@pytest.mark.parametrize("support", [15, [-4, -2, -1, -0.5, 0, 0.5, 1, 2, 4]], ids=str)
+def test_a_fit_that_runs_to_its_last_step_exports_what_it_predicts(support):
+    """Few rows, correlated inputs, five weights a row: spacings of weights that nothing needs grow without end."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 3))
+    X = Z @ rng.normal(size=(3, 8)) + 0.3 * rng.normal(size=(60, 8))
+    y = np.tanh(Z[:, 0]) + 0.5 * Z[:, 1] * Z[:, 2] + 0.1 * rng.normal(size=60)
+    fitted = make(
+        300, kernel=RBF([3.0] * 8, 1.0), noise_std=0.1, learn_support=True, support=support, max_iter=300
+    )  # fmt: skip
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        fitted.fit(X, y)
+    assert not fitted.converged_ and fitted.n_iter_ == 300
+    values = np.abs(fitted.posterior_.values)
+    # the least value that is not zero stays within six standard deviations of the prior
+    assert np.where(values > 0.0, values, np.inf).min(axis=1).max() <= 6.0 + 1e-6
+    # sixteen samples are not their posterior
+    gap = fitted.to_integer().predict(X) - fitted.predict(X)
+    assert np.mean(gap**2) ** 0.5 < 0.2 * np.mean(fitted.predict(X, return_std=True)[1])
+
+
+def test_integers_that_are_another_model_are_not_written(tmp_path):
+    fitted = make(20).fit(*wave(40))
+    fitted.posterior_.rows = 30.0 * fitted.posterior_.rows  # farther out than sixteen bits reach
+    with pytest.raises(ValueError, match="the integers are not this model: at 40 training rows"):
+        fitted.export(tmp_path / "model.h")
+    assert not list(tmp_path.iterdir())
 
 
 def test_samples_are_levels_times_amplitudes(model):

@@ -186,7 +186,11 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         return Fit(
             kernel,
             likelihood,
-            DiscretePosterior(basis, *(array[0] if one else array for array in arrays)),
+            DiscretePosterior(
+                basis,
+                *(array[0] if one else array for array in arrays),
+                self._proof_rows(rows, seed),
+            ),
             slowest.num_iter,
             late.converged,
             late.reason,

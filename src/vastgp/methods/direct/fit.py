@@ -49,6 +49,7 @@ from vastgp.methods.direct.training import (
 # Basis functions when `num_basis` is left open: four per row, in these bounds.
 _BASIS_PER_ROW, _LEAST_BASIS = 4, 200
 _TILE_ROWS = 4096
+_PROOF_ROWS = 200
 # Learned noise: values from this part of the first one to this multiple of it, so many.
 _NOISE_REACH, _NOISE_VALUES = 10.0, 15
 # A start is good enough where sweeps gain no more than this, in nats.
@@ -109,6 +110,12 @@ class DirectFits(BaseGP):
         if self.learn_support is None:
             return isinstance(self.prior, str) and self.prior == "gaussian"
         return bool(self.learn_support)
+
+    def _proof_rows(self, rows: Rows, seed: int) -> np.ndarray:
+        """Return some standardised training inputs, at which an export proves itself."""
+        generator = np.random.default_rng(seed)
+        chosen = np.sort(generator.choice(rows.n, min(rows.n, _PROOF_ROWS), replace=False))
+        return self.standardizer_.transform_X(rows.take(chosen)[0], dtype=np.dtype(self.dtype))
 
     # ------------------------------------------------------------ the weights of one function
 
@@ -246,7 +253,8 @@ class DirectFits(BaseGP):
         Raises
         ------
         ValueError
-            When a weight has more than sixteen values.
+            When a weight has more than sixteen values, or when the integers do not predict at training rows what the
+            same samples do in floating point numbers.
         """
         check_is_fitted(self, "posterior_")
         check_positive("num_samples", num_samples, integer=True)
@@ -273,7 +281,7 @@ class DirectFits(BaseGP):
         name: Any = None,
         random_state: Any = 0,
     ) -> IntegerModel:
-        """Write the model in integers to a file.
+        """Write the model in integers to a file, after it has proved itself at training rows, see `to_integer`.
 
         Parameters
         ----------

@@ -29,7 +29,10 @@ INPUT_BITS, OUTPUT_BITS = 11, 14
 TABLE_BITS = 10
 # Bits of the multiplier that brings sums to the unit of outputs.
 _MULTIPLIER_BITS = 22
-_MOST_LEVEL, _MOST_VALUES = 127, 16
+_MOST_LEVEL, _MOST_VALUES, _MOST_SHIFT = 127, 16, 62
+# Integers are this model where mean and deviation of an observation differ by less than this part of the deviation and
+# this part of the target's own, root mean squares over rows. Rounding alone stays below a tenth of that.
+_PART_OF_STD, _PART_OF_TARGET = 0.1, 0.01
 _FORMAT = 1
 
 
@@ -213,7 +216,8 @@ def integer_model(
     Raises
     ------
     ValueError
-        When weights have more than sixteen values, or the basis is not made of Fourier features.
+        When weights have more than sixteen values, the basis is not made of Fourier features, or the integers are not
+        what the samples are in floating point numbers, at training rows.
     """
     if not isinstance(posterior.basis, RandomFourierBasis):
         raise ValueError(
@@ -231,12 +235,16 @@ def integer_model(
     levels, units = _levels(posterior.values.reshape(-1, *posterior.values.shape[-2:]))
     drawn = posterior.codes(num_samples, seed, stratified=True)
     drawn = drawn.reshape(-1, *drawn.shape[-2:]).astype(np.uint8)
-    sizes = units * np.repeat(np.asarray(scales, np.float64), 2)
+    # a weight that is zero in all samples needs no amplitude, however far apart its values are
+    used = np.any(levels[drawn] != 0, axis=1)
+    sizes = units * np.repeat(np.asarray(scales, np.float64), 2) * used
     largest = sizes.max(axis=1)
+    largest[largest == 0.0] = 1.0
     # one unit of a sum: amplitude 2^-15 (rounded against 32767) and sine 1 / 32767
     unit = largest / 32767.0 * 2.0**15 / 32767.0 * 2.0**OUTPUT_BITS
     shifts = _MULTIPLIER_BITS - np.ceil(np.log2(unit)).astype(np.int64)
-    return IntegerModel(
+    shifts = np.clip(shifts, 1, _MOST_SHIFT)
+    made = IntegerModel(
         np.round(turns / 2.0**shift).astype(np.int16),
         np.round(32767.0 * sizes / largest[:, None]).astype(np.uint16),
         levels,
@@ -251,6 +259,42 @@ def integer_model(
         shift,
         is_classifier,
     )
+    weights = posterior.sample_weights(num_samples, seed, stratified=True)
+    with np.errstate(over="ignore"):
+        _prove(
+            made, posterior, weights.reshape(-1, *weights.shape[-2:]), standardizer, noise_variance
+        )
+    return made
+
+
+def _prove(
+    made: IntegerModel,
+    posterior: DiscretePosterior,
+    weights: np.ndarray,
+    standardizer: Any,
+    noise_variance: float,
+) -> None:
+    """Raise ValueError where the integers do not predict what the same samples do in floating point numbers."""
+    rows = posterior.rows
+    samples = weights @ posterior.features(rows).T
+    mean, variance = made.predict_integers(
+        made.quantise(rows * standardizer.x_scale + standardizer.x_mean)
+    )
+    right = np.sqrt(np.var(samples, axis=1, ddof=1) + noise_variance).T
+    off = np.stack(
+        [
+            mean * 2.0**-OUTPUT_BITS - np.mean(samples, axis=1).T,
+            np.sqrt(np.maximum(variance, 0)) * 2.0**-OUTPUT_BITS - right,
+        ]
+    )
+    wrong, std = np.sqrt(np.mean(off**2, axis=1)), np.sqrt(np.mean(right**2, axis=0))
+    if np.any(wrong > _PART_OF_STD * std + _PART_OF_TARGET):
+        raise ValueError(
+            f"the integers are not this model: at {len(rows)} training rows their means are off by "
+            f"{wrong[0].max():.2g} and their standard deviations by {wrong[1].max():.2g}, in deviations of the target. "
+            "Inputs beyond 16 standard deviations do not fit into 16 bits: transform skewed ones first; or fit with "
+            "learn_support=False, whose weights are alike."
+        )
 
 
 def _levels(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+# Learned spacings: the least value that is not zero comes to at most so many standard deviations of the prior, whose
+# mass beyond is 1e-8 then; logarithms of factors may always rise by a little, and fall by so much.
+_FARTHEST, _LEAST_ROOM, _MOST_FALL = 6.0, 0.7, 12.0
+
 
 class QuadraticLikelihood(NamedTuple):
     """``log p(y | w, v) = -count/2 log(2 pi v) - (square - 2 w^T target + w^T gram w) / (2 v)``, v the noise variance.
@@ -77,8 +81,8 @@ class DiscreteLogits(NamedTuple):
     noise : Array of shape (s,)
         Of the values of the noise variance.
     spacing : Array of shape (b,) or None
-        Logarithm of a factor of each weight's values, where these are learned. The prior is then the relaxed normal
-        one at the values as they are.
+        Of a factor of each weight's values, where these are learned: its logarithm, before `bounded_spacing`. The
+        prior is then the relaxed normal one at the values as they are.
     """
 
     weights: Float[Any, "r b k"]
@@ -103,8 +107,22 @@ def values_and_prior(
     """Return what the weights can be and their prior, as learned or as given."""
     if logits.spacing is None:
         return jnp.asarray(model.values), model.prior
-    values = jnp.exp(logits.spacing)[:, None] * model.values
+    values = jnp.exp(bounded_spacing(logits.spacing, model.values))[:, None] * model.values
     return values, DiscretePrior(relaxed_normal(values)[None], jnp.zeros(1))
+
+
+def bounded_spacing(spacing: Float[Any, " b"], values: Float[Any, "b k"]) -> Float[Array, " b"]:
+    """Return the logarithm of the factor of each weight's values, given parameters without bounds.
+
+    The spacing of a weight that the data do not need runs away: towards infinity its prior has no mass but at zero,
+    towards zero all its values are. Factors of 1e16 would gain nothing more. ``u tanh(s / u)`` is ``s`` up to third
+    order and stays below ``u``, one ``u`` for either side.
+    """
+    size = jnp.abs(values)
+    least = jnp.min(jnp.where(size > 0.0, size, jnp.inf), axis=1)
+    most = jnp.maximum(jnp.log(_FARTHEST / least), _LEAST_ROOM)
+    reach = jnp.where(spacing > 0.0, most, _MOST_FALL)
+    return reach * jnp.tanh(spacing / reach)
 
 
 def moments_of(

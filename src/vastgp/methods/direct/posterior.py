@@ -28,6 +28,8 @@ class DiscretePosterior:
         Of the values in each component; rows sum to one.
     mixture : ndarray of shape (r,), or (C, r)
         Of the components.
+    rows : ndarray of shape (s, d)
+        Some standardised training inputs, at which integers prove that they are this model.
     """
 
     def __init__(
@@ -36,8 +38,10 @@ class DiscretePosterior:
         values: Float[np.ndarray, "*c b k"],
         probabilities: Float[np.ndarray, "*c r b k"],
         mixture: Float[np.ndarray, "*c r"],
+        rows: Float[np.ndarray, "s d"],
     ) -> None:
         self.basis = basis
+        self.rows = rows
         self.values = values
         self.probabilities = probabilities
         self.mixture = mixture
@@ -53,14 +57,14 @@ class DiscretePosterior:
 
     def mean(self, X: np.ndarray) -> np.ndarray:
         """Return the posterior mean of the function at the rows of ``X``, (n,) or (C, n): eq. (7.17)."""
-        return self.weight_mean @ self._features(X).T
+        return self.weight_mean @ self.features(X).T
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior mean and variance of the function at the rows of ``X``, (n,) or (C, n), both exact.
 
         The variance is that within the components and that between their means.
         """
-        phi = self._features(X)
+        phi = self.features(X)
         means = self._means @ phi.T
         mean = np.einsum("...r,...rn->...n", self.mixture, means)
         spread = self._variances @ (phi.T**2) + (means - mean[..., None, :]) ** 2
@@ -72,7 +76,7 @@ class DiscretePosterior:
         Cumulants of independent variables add: ``kappa_p(f) = sum_j phi_j^p kappa_p(w_j)`` in each component; moments
         of the components mix.
         """
-        phi = self._features(X)
+        phi = self.features(X)
         cumulants = _cumulants(self.values[..., None, :, :], self.probabilities, order)
         own = np.stack([kappa @ (phi.T ** (p + 1)) for p, kappa in enumerate(cumulants)])
         centre = np.einsum("...r,...rn->...n", self.mixture, own[0])
@@ -115,7 +119,7 @@ class DiscretePosterior:
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function, (n, num_samples) or (n, C, num_samples)."""
-        values = self.sample_weights(num_samples, seed) @ self._features(X).T
+        values = self.sample_weights(num_samples, seed) @ self.features(X).T
         return np.moveaxis(values, -1, 0)
 
     def sparsity(self) -> float:
@@ -124,7 +128,8 @@ class DiscretePosterior:
         by_part = np.mean(np.sum(self.probabilities * nothing, axis=-1), axis=-1)
         return float(np.mean(np.sum(self.mixture * by_part, axis=-1)))
 
-    def _features(self, X: np.ndarray) -> Float[np.ndarray, "n b"]:
+    def features(self, X: np.ndarray) -> Float[np.ndarray, "n b"]:
+        """Return the features of standardised inputs, in float64."""
         return np.asarray(feature_matrix(self.basis, jnp.asarray(X)), np.float64)
 
     # ------------------------------------------------------------ files
@@ -133,7 +138,7 @@ class DiscretePosterior:
         """Return the posterior as JSON-able data and arrays."""
         state, arrays = basis_to_state(self.basis)
         return state, arrays | {
-            "values": self.values, "probabilities": self.probabilities, "mixture": self.mixture
+            "values": self.values, "probabilities": self.probabilities, "mixture": self.mixture, "rows": self.rows
         }  # fmt: skip
 
     @classmethod
@@ -144,6 +149,7 @@ class DiscretePosterior:
             np.asarray(arrays["values"]),
             np.asarray(arrays["probabilities"]),
             np.asarray(arrays["mixture"]),
+            np.asarray(arrays["rows"]),
         )
 
 

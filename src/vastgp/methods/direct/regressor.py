@@ -201,7 +201,8 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         if self.noise == "learned":
             noise = self._noise_values(noise_variance)
         weights = self._fit_weights(likelihood, rows.n, noise_variance, seed, noise=noise)
-        return self._of_weights(weights, basis, kernel, noise, statistics)
+        proof = self._proof_rows(rows, seed)
+        return self._of_weights(weights, basis, kernel, noise, statistics, proof)
 
     def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, float]:
         """Return kernel and noise variance in standardised units."""
@@ -222,6 +223,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         kernel: Kernel,
         noise: np.ndarray,
         statistics: SufficientStatistics,
+        proof: np.ndarray,
     ) -> Fit:
         self._warn_unless_converged([weights.fit])
         y_scale = self.standardizer_.y_scale
@@ -232,7 +234,9 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
             self.statistics_ = statistics
         elif hasattr(self, "statistics_"):
             del self.statistics_
-        posterior = DiscretePosterior(basis, weights.values, weights.probabilities, weights.mixture)
+        posterior = DiscretePosterior(
+            basis, weights.values, weights.probabilities, weights.mixture, proof
+        )
         fit = weights.fit
         noise_variance = float(weights.noise_probabilities @ noise)
         if self.noise == "fixed":  # a learned one has seen it
@@ -287,7 +291,9 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
                 noise=noise,
             )  # fmt: skip
             kernel = posterior.basis.kernel
-            fit = self._of_weights(weights, posterior.basis, kernel, noise, statistics)
+            fit = self._of_weights(
+                weights, posterior.basis, kernel, noise, statistics, posterior.rows
+            )
         self._take(fit)
         return self
 
