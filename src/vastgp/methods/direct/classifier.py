@@ -176,21 +176,18 @@ class DirectClassifier(BaseGPClassifier, DirectFits):
         self._warn_unless_converged(fits)
         self.elbo_ = float(sum(fit.objective for fit in fits))
         one = len(found) == 1
-        arrays = [
+        stacked = (
             np.stack([getattr(each, name) for each in found])
             for name in ("values", "probabilities", "mixture")
-        ]
+        )
+        values, probabilities, mixture = (array[0] if one else array for array in stacked)
         likelihood: Likelihood = Bernoulli() if one else OneVsRest(num_classes)
         slowest = max(fits, key=lambda fit: fit.num_iter)
         late = next((fit for fit in fits if not fit.converged), slowest)
         return Fit(
             kernel,
             likelihood,
-            DiscretePosterior(
-                basis,
-                *(array[0] if one else array for array in arrays),
-                self._proof_rows(rows, seed),
-            ),
+            DiscretePosterior(basis, values, probabilities, mixture, self._proof_rows(rows, seed)),
             slowest.num_iter,
             late.converged,
             late.reason,
