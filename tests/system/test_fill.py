@@ -11,12 +11,16 @@ FAST = ("--kernel", "x=rbf", "--kernel", "t=rbf")
 
 @pytest.fixture(scope="module")
 def field():
-    t, x = np.arange(12.0), np.linspace(0.0, 1.0, 9)
+    t, x = np.arange(12.0), np.linspace(1.0, 0.0, 9)  # descending, as latitude in climate files
     values = 20.0 + np.sin(t / 3)[:, None] * np.cos(2 * x)
     values = values + 0.05 * np.random.default_rng(0).normal(size=values.shape)
     values[4:6, 3:7] = np.nan
     return xr.DataArray(
-        values, dims=("t", "x"), coords={"t": t, "x": x}, name="sst", attrs={"units": "degC"}
+        values,
+        dims=("t", "x"),
+        coords={"t": t, "x": x, "season": ("t", np.tile([0, 1], 6))},
+        name="sst",
+        attrs={"units": "degC"},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ _SECONDS = {
     "years": 365.25 * 86400.0,
 }
 TIME_UNITS = tuple(_SECONDS)
+# Values whose squares, times what hyperparameters add to or take from a scale, are numbers of float64.
+_LEAST_VALUE, _MOST_VALUE = 1e-130, 1e140
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Coordinate:
     values : ndarray
         As they came: numbers, ``datetime64``, dates of cftime, or labels.
     origin : object
-        What is subtracted: the first value (numbers lose digits in single precision otherwise), 0 for labels.
+        What is subtracted (numbers lose digits in single precision otherwise), see `origin_of`.
     unit : str or None
         Of times.
     """
@@ -107,6 +109,11 @@ class Group:
         return tuple(coordinate.name for coordinate in self.coordinates)
 
     @property
+    def on_axes(self) -> bool:
+        """Whether its inputs are dimensions, and not coordinates along one."""
+        return all(name in self.dims for name in self.names)
+
+    @property
     def is_labels(self) -> bool:
         """Whether its points are labels, not numbers."""
         return self.coordinates[0].kind == "label"
@@ -143,7 +150,7 @@ def make_group(array: Any, names: tuple[str, ...], time_unit: str = "days") -> G
     Raises
     ------
     ValueError
-        For a dimension of one point, coordinates that repeat or decrease, that are missing or not finite.
+        For a dimension of one point, coordinates that repeat, that are missing or not finite.
     """
     dims = _dims_of(array, names)
     for dim in dims:
@@ -154,7 +161,7 @@ def make_group(array: Any, names: tuple[str, ...], time_unit: str = "days") -> G
             )
     on_axes = all(name in array.dims for name in names)
     coordinates = tuple(
-        _coordinate(name, _values(array, name), time_unit, ordered=on_axes) for name in names
+        _coordinate(name, _values(array, name), time_unit, on_axis=on_axes) for name in names
     )
     if any(coordinate.kind == "label" for coordinate in coordinates) and len(coordinates) > 1:
         raise ValueError(
@@ -220,13 +227,14 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
     return values.reshape([len(group.points) for group in groups])
 
 
-def without_empty_points(
+def points_to_fit(
     values: np.ndarray, groups: Sequence[Group]
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return the values and the points of every group, less those points of a group where nothing was observed.
+    """Return the values and the points of every group in ascending order, less those where nothing was observed.
 
-    A cell of land in a group ("lat", "lon"), or a day without any value: the posterior is the same without it, and it
-    is no gap any more. Outputs stay.
+    Of a cell of land in a group ("lat", "lon"), or a day without any value: the posterior is the same without it, and
+    it is no gap any more. Outputs stay. Coordinates of dimensions ascend, so that a fit (and what it draws at random
+    point by point) is the same whichever way latitude runs in a file.
     """
     axes = []
     for i, group in enumerate(groups):
@@ -234,9 +242,13 @@ def without_empty_points(
         seen = np.any(~np.isnan(values), axis=others) | group.is_labels
         if np.count_nonzero(seen) < 2:  # nothing could be learned along a single point
             seen[:] = True
-        if not seen.all():
-            values = np.compress(seen, values, axis=i)
-        axes.append(group.points[seen])
+        chosen = np.arange(len(seen))
+        if group.on_axes and not group.is_labels:
+            chosen = np.lexsort(group.points.T[::-1])
+        chosen = chosen[seen[chosen]]
+        if not np.array_equal(chosen, np.arange(len(seen))):
+            values = np.take(values, chosen, axis=i)
+        axes.append(group.points[chosen])
     return values, tuple(axes)
 
 
@@ -244,6 +256,11 @@ def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarr
     """Return mean and standard deviation of the observed values: of every output, where there are several.
 
     Arrays of the values' dimensions, of length 1 along all but that of the outputs.
+
+    Raises
+    ------
+    ValueError
+        For an output without any value, and for values so large or small that their variance is no number.
     """
     axes = tuple(i for i, group in enumerate(groups) if not group.is_labels)
     counts = np.sum(~np.isnan(values), axis=axes, keepdims=True)
@@ -252,6 +269,12 @@ def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarr
         empty = labels.values.tolist()[int(np.argmin(counts))]
         raise ValueError(
             f"data_array has no observed value with {labels.name}={empty!r}: all are NaN. Leave that output out."
+        )
+    span = max(float(np.nanmax(values)), -float(np.nanmin(values)))
+    if span > 0 and not _LEAST_VALUE < span < _MOST_VALUE:
+        raise ValueError(
+            f"data_array holds values up to {span:.1e}, whose variance float64 cannot hold. Give them in other units: "
+            f"fit data_array / {span:.0e}."
         )
     mean = np.asarray(np.nanmean(values, axis=axes, keepdims=True, dtype=np.float64))
     scale = np.asarray(np.nanstd(values, axis=axes, keepdims=True, dtype=np.float64))
@@ -262,7 +285,7 @@ def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarr
     return mean, scale
 
 
-def _coordinate(name: str, values: np.ndarray, time_unit: str, *, ordered: bool) -> Coordinate:
+def _coordinate(name: str, values: np.ndarray, time_unit: str, *, on_axis: bool) -> Coordinate:
     kind = _kind(values)
     if kind == "label":
         labels = values.tolist()
@@ -272,20 +295,24 @@ def _coordinate(name: str, values: np.ndarray, time_unit: str, *, ordered: bool)
         return Coordinate(name, kind, values, 0)
     found = Coordinate(name, kind, values, values[0], time_unit if kind == "time" else None)
     numbers = found.numbers(values)
-    if ordered:
-        steps = np.diff(numbers)
-        at = int(np.argmax(steps <= 0))
-        if steps[at] == 0:
-            raise ValueError(
-                f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {at + 1}). Average "
-                f"or drop repetitions: array.groupby({name!r}).mean()."
-            )
-        if steps[at] < 0:
-            raise ValueError(
-                f"coordinate {name!r} decreases from {values[at]} to {values[at + 1]} at position {at + 1}. Sort the "
-                f"array: array.sortby({name!r})."
-            )
-    return found
+    if not on_axis:
+        return found
+    order = np.argsort(numbers, kind="stable")
+    repeated = np.flatnonzero(np.diff(numbers[order]) == 0)
+    if repeated.size:
+        at, again = order[repeated[0]], order[repeated[0] + 1]
+        raise ValueError(
+            f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {again}). Average "
+            f"or drop repetitions: array.groupby({name!r}).mean()."
+        )
+    return replace(found, origin=origin_of(kind, values, on_axis=True))
+
+
+def origin_of(kind: str, values: np.ndarray, *, on_axis: bool) -> Any:
+    """Return what is subtracted from a coordinate's values: the least along a dimension, whichever way it runs."""
+    if kind == "label":
+        return 0
+    return values.min() if on_axis else values[0]
 
 
 def _kind(values: np.ndarray) -> str:

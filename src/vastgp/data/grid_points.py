@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,182 +36,165 @@ class Target:
 
 def training_target(groups: Sequence[Group], template: Any) -> Target:
     """Return the grid of the fit, with all its coordinates."""
-    dims, sizes = _layout(groups)
+    dims = tuple(dim for group in groups for dim in group.dims)
+    sizes = tuple(size for group in groups for size in group.sizes)
     return Target([group.points for group in groups], False, dims, sizes, dict(template.coords))
 
 
 def make_target(coords: Any, groups: Sequence[Group], template: Any) -> Target:
-    """Return what ``coords`` asks for.
+    """Return what ``coords`` asks for, by the rule of xarray's indexing.
+
+    A plain list runs along a dimension of its own name, so that several lists make a map. An array with named
+    dimensions runs along these, so that those that share one are points. Names that are left out keep the coordinates
+    of the fit.
 
     Parameters
     ----------
     coords : mapping, xarray object or data frame
-        Names to values. Plain arrays make a new grid, and names that are left out keep the coordinates of the fit.
-        DataArrays along a dimension of another name (and the columns of a data frame) are scattered points.
+        Names to values; the columns of a data frame share a dimension ``point``. Of an xarray object's coordinates,
+        those that the model does not know are handed through.
     groups : sequence of Group
     template : xarray.Dataset
         Coordinates of the fit.
     """
-    given = _as_mapping(coords)
     known = [name for group in groups for name in group.names]
-    for name in given:
-        if name not in known:
-            raise ValueError(
-                f"coords has {name!r}, and the model knows {', '.join(map(repr, known))}. Give those to change; the "
-                "others keep the coordinates of the fit."
-            )
-    along = _scattered_along(given, groups)
-    if along is None:
-        return _new_grid(given, groups, template)
-    return _scattered(given, groups, template, along)
-
-
-def _as_mapping(coords: Any) -> dict[str, Any]:
-    import xarray as xr
-
-    if isinstance(coords, (xr.DataArray, xr.Dataset)):
-        # without its own values: the coordinates along its dimensions
-        return {
-            str(name): coords.coords[name]
-            for name in coords.coords
-            if coords.coords[name].ndim == 1
-        }
-    if hasattr(coords, "columns") and not isinstance(coords, Mapping):
-        return {
-            str(name): xr.DataArray(np.asarray(coords[name]), dims="point")
-            for name in coords.columns
-        }
-    if isinstance(coords, Mapping):
-        return {str(name): value for name, value in coords.items()}
-    raise ValueError(
-        f"coords must be a mapping of names to values, an xarray object or a data frame; received "
-        f"{type(coords).__name__}. For example {{'time': new_times}}."
-    )
-
-
-def _scattered_along(given: Mapping[str, Any], groups: Sequence[Group]) -> str | None:
-    """Return the dimension that points are scattered along, None for a grid."""
-    import xarray as xr
-
-    found: set[str] = set()
-    for group in groups:
-        for name in group.names:
-            value = given.get(name)
-            if isinstance(value, xr.DataArray) and value.ndim == 1 and name in group.dims:
-                found |= {str(dim) for dim in value.dims if dim != name}
-    if len(found) > 1:
-        raise ValueError(
-            f"coords has points along {', '.join(map(repr, sorted(found)))}. Scattered points run along one dimension."
-        )
-    return found.pop() if found else None
-
-
-def _numbers(group: Group, values: Mapping[str, Any]) -> list[np.ndarray]:
-    return [
-        coordinate.numbers(_one_dimensional(coordinate.name, values[coordinate.name]))
-        for coordinate in group.coordinates
-    ]
-
-
-def _one_dimensional(name: str, value: Any) -> np.ndarray:
-    array = np.atleast_1d(np.asarray(value))
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(
-            f"coords[{name!r}] must be a number or one-dimensional and not empty, received shape {array.shape}."
-        )
-    return array
-
-
-def _layout(groups: Sequence[Group]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    dims = tuple(dim for group in groups for dim in group.dims)
-    return dims, tuple(size for group in groups for size in group.sizes)
-
-
-def _new_grid(given: Mapping[str, Any], groups: Sequence[Group], template: Any) -> Target:
-    points: list[np.ndarray] = []
-    dims: list[str] = []
-    sizes: list[int] = []
-    coords: dict[str, Any] = {}
-    changed: set[str] = set()
-    for group in groups:
-        named = [name for name in group.names if name in given]
-        if not named:
-            points.append(group.points)
-            dims += group.dims
-            sizes += group.sizes
-            continue
-        changed |= set(group.dims)
-        on_axes = set(group.names) <= set(group.dims)
-        if on_axes:
-            values = {c.name: given.get(c.name, c.values) for c in group.coordinates}
-            each = _numbers(group, values)
-            mesh = np.meshgrid(*each, indexing="ij")
-            points.append(np.stack([part.ravel() for part in mesh], axis=1))
-            dims += group.dims
-            sizes += [len(part) for part in each]
-            coords |= {name: _one_dimensional(name, values[name]) for name in group.names}
-            continue
-        each = _together(group, given)
-        (dim,) = group.dims
-        points.append(np.stack(each, axis=1))
-        dims.append(dim)
-        sizes.append(len(each[0]))
-        coords |= {name: (dim, _one_dimensional(name, given[name])) for name in group.names}
+    given, others, needed = _as_given(coords, known, template)
+    _check_sizes(given.values())
+    parts = [_points(group, given) for group in groups]
+    changed = {dim for group in groups for dim in _changed(group, given)}
+    dims = [dim for part_dims, _, _ in parts for dim in part_dims]
+    shared = len(set(dims)) < len(dims)
+    points = [points for _, _, points in parts]
+    sizes = [size for _, part_sizes, _ in parts for size in part_sizes]
+    if shared:
+        points, dims, sizes = _scattered(parts)
     kept = {
         name: coordinate
         for name, coordinate in template.coords.items()
-        if not set(coordinate.dims) & changed and name not in coords
+        if not set(coordinate.dims) & changed
     }
-    return Target(points, False, tuple(dims), tuple(sizes), {**kept, **coords})
+    for dim in needed:
+        if dim not in dims:
+            raise _unknown(dim, known)
+    kept |= {name: other for name, other in others.items() if set(other.dims) <= set(dims)}
+    return Target(points, shared, tuple(dims), tuple(sizes), {**kept, **given})
 
 
-def _together(group: Group, given: Mapping[str, Any]) -> list[np.ndarray]:
-    missing = [name for name in group.names if name not in given]
-    if missing:
-        raise ValueError(
-            f"coords lacks {missing[0]!r}: the coordinates {', '.join(map(repr, group.names))} go together."
-        )
-    each = _numbers(group, given)
-    if len({len(part) for part in each}) > 1:
-        lengths = ", ".join(f"{n!r}: {len(p)}" for n, p in zip(group.names, each, strict=True))
-        raise ValueError(f"coords must have as many values of each of a point's inputs: {lengths}.")
-    return each
+# A part of a target: dimensions, sizes, and the inputs of one group at their points.
+_Part = tuple[tuple[str, ...], tuple[int, ...], np.ndarray]
 
 
-def _scattered(
-    given: Mapping[str, Any], groups: Sequence[Group], template: Any, along: str
-) -> Target:
+def _points(group: Group, given: Mapping[str, Any]) -> _Part:
+    """Return the points of a group: those of the fit, or at all combinations of what its names were given."""
     import xarray as xr
 
-    chosen = [group for group in groups if any(name in given for name in group.names)]
-    rest = [group for group in groups if not any(name in given for name in group.names)]
-    rows = {id(group): np.stack(_together(group, given), axis=1) for group in chosen}
-    lengths = {len(points) for points in rows.values()}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"coords has scattered points along {along!r} of lengths {sorted(lengths)}; give as many of each."
-        )
-    count = lengths.pop()
-    # what is not named is wanted at every point of the fit: all outputs at each point, say
-    dims, sizes = _layout(rest)
-    each = int(np.prod(sizes)) if sizes else 1
-    index = np.unravel_index(np.arange(each), [len(group.points) for group in rest] or [1])
-    kept = dict(zip(map(id, rest), index, strict=False))
-    points = [
-        rows[id(group)].repeat(each, axis=0)
-        if id(group) in rows
-        else np.tile(group.points[kept[id(group)]], (count, 1))
-        for group in groups
+    if not any(name in given for name in group.names):
+        return group.dims, group.sizes, group.points
+    arrays = []
+    for coordinate in group.coordinates:
+        if coordinate.name in given:
+            arrays.append(
+                xr.DataArray(given[coordinate.name].values, dims=given[coordinate.name].dims)
+            )
+        elif group.on_axes:
+            arrays.append(xr.DataArray(coordinate.values, dims=coordinate.name))
+        else:
+            raise ValueError(
+                f"coords lacks {coordinate.name!r}: the coordinates {', '.join(map(repr, group.names))} go together."
+            )
+    together = xr.broadcast(*arrays)
+    numbers = [
+        c.numbers(a.values.ravel()) for c, a in zip(group.coordinates, together, strict=True)
     ]
-    taken = {dim for group in chosen for dim in group.dims}
-    coords: dict[str, Any] = {
-        name: coordinate
-        for name, coordinate in template.coords.items()
-        if not set(coordinate.dims) & taken
-    }
-    for group in chosen:
-        for name in group.names:
-            value = given[name]
-            values = value.values if isinstance(value, xr.DataArray) else np.asarray(value)
-            coords[name] = (along, values)
-    return Target(points, True, (along, *dims), (count, *sizes), coords)
+    dims = tuple(map(str, together[0].dims))
+    return dims, together[0].shape, np.stack(numbers, axis=1)
+
+
+def _changed(group: Group, given: Mapping[str, Any]) -> set[str]:
+    """Return the dimensions of a group that are not those of the fit any more."""
+    named = {name for name in group.names if name in given}
+    return named if group.on_axes else set(group.dims if named else ())
+
+
+def _scattered(parts: Sequence[_Part]) -> tuple[list[np.ndarray], list[str], list[int]]:
+    """Return the inputs of every group at each point of parts that share dimensions, and these and their sizes."""
+    import xarray as xr
+
+    index = xr.broadcast(
+        *[xr.DataArray(np.arange(len(p)).reshape(sizes), dims=dims) for dims, sizes, p in parts]
+    )
+    points = [p[each.values.ravel()] for (_, _, p), each in zip(parts, index, strict=True)]
+    return points, [str(dim) for dim in index[0].dims], list(index[0].shape)
+
+
+def _as_given(
+    coords: Any, known: Sequence[str], template: Any
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Return the variables of names that the model knows, other coordinates that came with them, and dimensions.
+
+    The last are those that the result must have.
+    """
+    import xarray as xr
+
+    if isinstance(coords, xr.Coordinates):
+        coords = coords.to_dataset()
+    if isinstance(coords, (xr.DataArray, xr.Dataset)):
+        one = isinstance(coords, xr.DataArray)
+        variables = coords.variables if isinstance(coords, xr.Dataset) else coords.coords
+        given = {str(n): _variable(str(n), coords[n]) for n in variables if n in known}
+        for dim, size in coords.sizes.items():
+            # as in a fit, a dimension without coordinates counts from 0
+            if dim in known and dim not in given and dim not in template.coords:
+                given[str(dim)] = xr.Variable(dim, np.arange(size))
+        others = {str(n): c.variable for n, c in coords.coords.items() if n not in known}
+        return given, others, [str(dim) for dim in coords.dims if one or dim in coords.coords]
+    if hasattr(coords, "columns") and not isinstance(coords, Mapping):
+        coords = {n: xr.DataArray(np.asarray(coords[n]), dims="point") for n in coords.columns}
+    if not isinstance(coords, Mapping):
+        raise ValueError(
+            f"coords must be a mapping of names to values, an xarray object or a data frame; received "
+            f"{type(coords).__name__}. For example {{'time': new_times}}."
+        )
+    given, others = {}, {}
+    for name, value in coords.items():
+        if name not in known:
+            raise _unknown(name, known)
+        if isinstance(value, xr.DataArray):
+            others |= {str(n): c.variable for n, c in value.coords.items() if n not in known}
+        given[str(name)] = _variable(str(name), value)
+    return given, others, []
+
+
+def _unknown(name: Any, known: Sequence[str]) -> ValueError:
+    return ValueError(
+        f"coords has {name!r}, and the model knows {', '.join(map(repr, known))}. Give those to change; the others "
+        "keep the coordinates of the fit."
+    )
+
+
+def _variable(name: str, value: Any) -> Any:
+    import xarray as xr
+
+    if isinstance(value, xr.DataArray):
+        return value.variable
+    if isinstance(value, xr.Variable):
+        return value
+    array = np.atleast_1d(np.asarray(value))
+    if array.ndim != 1:
+        raise ValueError(
+            f"coords[{name!r}] must be a number or one-dimensional, received shape {array.shape}. Name the dimensions "
+            "of an array by xarray.DataArray."
+        )
+    return xr.Variable(name, array)
+
+
+def _check_sizes(variables: Iterable[Any]) -> None:
+    seen: dict[str, int] = {}
+    for variable in variables:
+        for dim, size in variable.sizes.items():
+            if size == 0:
+                raise ValueError(f"coords has no points along {dim!r}: it is empty.")
+            if seen.setdefault(str(dim), size) != size:
+                raise ValueError(
+                    f"coords has {seen[str(dim)]} and {size} points along {dim!r}. Points need as many values of each."
+                )

@@ -16,8 +16,8 @@ from vastgp.data.grid import (
     group_keys,
     make_group,
     ordered_values,
+    points_to_fit,
     value_scaling,
-    without_empty_points,
 )
 from vastgp.estimators.arguments import seed_from
 from vastgp.fitting.history import History
@@ -236,7 +236,7 @@ class GridGP(GridPredictions):
     def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
         self.value_mean_, self.value_scale_ = value_scaling(values, self.groups_)
         self.gap_share_ = float(np.isnan(values).mean())
-        values, axes = without_empty_points(values, self.groups_)
+        values, axes = points_to_fit(values, self.groups_)
         observed = ~np.isnan(values)
         tensor = (values - self.value_mean_) / self.value_scale_
         self.solver_ = choose_solver(self.solver, 1.0 - float(observed.mean()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.grid import Coordinate, Group
+from vastgp.data.grid import Coordinate, Group, origin_of
 
 
 def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -114,6 +114,6 @@ def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> G
         # a dimension without coordinates counts from 0
         size = sizes[dims.index(name)] if name in dims else sizes[0]
         values = template.coords[name].values if name in template.coords else np.arange(size)
-        origin = 0 if kind == "label" else values[0]
+        origin = origin_of(kind, values, on_axis=name in dims)
         coordinates.append(Coordinate(name, kind, values, origin, described["unit"]))
     return Group(tuple(coordinates), dims, sizes, points)

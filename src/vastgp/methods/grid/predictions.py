@@ -58,8 +58,9 @@ class GridPredictions(SavedModel, abc.ABC):
         ----------
         coords : mapping, xarray object or data frame, optional
             Without it the grid of the fit. ``{"time": new_times}`` is a new grid: names that are left out keep the
-            coordinates of the fit, and coordinates may lie past the last one. DataArrays along one dimension of
-            another name, or the columns of a data frame, are scattered points.
+            coordinates of the fit, and coordinates may lie past the last one. As in xarray, lists run along dimensions
+            of their own (``{"lat": [40, 41], "lon": [250, 251]}`` is a map of four points), while DataArrays that
+            share a dimension, the coordinates of a Dataset and the columns of a data frame are scattered points.
         return_std : bool or "latent", default True
             With True, also the standard deviation of a new *observation*: function and noise. With ``"latent"``, that
             of the function alone.
