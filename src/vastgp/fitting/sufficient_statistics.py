@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -23,16 +24,16 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, read_archive, write_archive
 from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import row_tiles
+from vastgp.fitting.accumulate import MomentBlocks, Moments, accumulate, add_to
 
 # Numbers in a block of features: 32 MB, large enough for the matrix product to run at its full rate.
 _BLOCK_ENTRIES = 1 << 22
 _LEAST_ROWS, _MOST_ROWS = 2048, 16_384
-# Rows of the moments that are added at a time: what is read and written stays in cache.
-_ADDED_ENTRIES = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
-class SufficientStatistics:
+class SufficientStatistics(MomentBlocks):
     """Sums over rows of features and targets. It never changes; ``+`` makes the one of both sets of rows.
 
     Sums are kept to twice the digits of float64 (what rounding took from each is kept beside it), so that sums of
@@ -65,38 +66,6 @@ class SufficientStatistics:
         for array in (self.moments, self.rest):
             array.flags.writeable = False
 
-    # ------------------------------------------------------------ what is in it
-
-    @property
-    def num_basis(self) -> int:
-        """Number of features ``m``."""
-        return len(self.moments) - 2
-
-    @property
-    def gram(self) -> np.ndarray:
-        """``Phi^T Phi``, shape (m, m); a view."""
-        return self.moments[:-2, :-2]
-
-    @property
-    def target(self) -> np.ndarray:
-        """``Phi^T y``, shape (m,); a view."""
-        return self.moments[:-2, -2]
-
-    @property
-    def feature_sum(self) -> np.ndarray:
-        """``Phi^T 1``, shape (m,); a view."""
-        return self.moments[:-2, -1]
-
-    @property
-    def square(self) -> float:
-        """``y^T y``."""
-        return float(self.moments[-2, -2])
-
-    @property
-    def target_sum(self) -> float:
-        """``sum y``."""
-        return float(self.moments[-2, -1])
-
     # ------------------------------------------------------------ arithmetic
 
     @classmethod
@@ -116,10 +85,9 @@ class SufficientStatistics:
                 f"features have shape {features.shape} and y {y.shape}. Expected (n, m) and (n,): one row of features "
                 "for each target."
             )
-        wide = np.empty((len(features), features.shape[1] + 2))
-        wide[:, :-2], wide[:, -2], wide[:, -1] = features, y, 1.0
-        moments = _moments_of(wide)
-        return cls(len(y), moments, np.zeros_like(moments), y_mean, y_scale, features_id)
+        found = Moments(features.shape[1])
+        found.add(features, y)
+        return cls(len(y), found.moments, found.rest, y_mean, y_scale, features_id)
 
     @classmethod
     def empty(
@@ -146,7 +114,7 @@ class SufficientStatistics:
             return NotImplemented
         self._check_same_kind(other)
         moments, rest = self.moments.copy(), self.rest.copy()
-        _add_to(moments, rest, other.moments, other.rest)
+        add_to(moments, rest, other.moments, other.rest)
         return replace(self, num_rows=self.num_rows + other.num_rows, moments=moments, rest=rest)
 
     def _check_same_kind(self, other: SufficientStatistics) -> None:
@@ -280,28 +248,23 @@ def gather_statistics(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: the statistics need it.")
-    size = block_rows_of(basis.num_basis)
-    wide = np.zeros((size, basis.num_basis + 2))
-    units: dict[str, Any] = {
-        "y_mean": standardizer.y_mean,
-        "y_scale": standardizer.y_scale,
-        "features_id": features_id(basis, standardizer, dtype),
-    }
-    total = SufficientStatistics.empty(basis.num_basis, **units)
-    moments, rest = total.moments.copy(), total.rest.copy()
     stop = rows.n if stop is None else min(stop, rows.n)
+    part = None if start == 0 and stop == rows.n else np.arange(start, stop)
+    size = block_rows_of(basis.num_basis)
     with precision(dtype):
         own = jax.tree.map(lambda leaf: _of_precision(leaf, dtype), basis)
-        for X, y in _batches(rows, start, stop, size):
-            count = len(X)
-            scaled = standardizer.transform_X(X, dtype=np.dtype(dtype))
-            wide[:count, :-2] = features_of_tile(own, scaled, size)
-            wide[:count, -2], wide[:count, -1] = standardizer.transform_y(y), 1.0
-            block = _moments_of(wide[:count])
-            _add_to(moments, rest, block, None)
-            if on_block is not None:
-                on_block(count)
-    return SufficientStatistics(max(stop - start, 0), moments, rest, **units)
+        found = accumulate(
+            partial(feature_matrix, own), row_tiles(rows, standardizer, size, dtype, part),
+            basis.num_basis, on_tile=on_block,
+        )  # fmt: skip
+    return SufficientStatistics(
+        found.num_rows,
+        found.moments,
+        found.rest,
+        standardizer.y_mean,
+        standardizer.y_scale,
+        features_id(basis, standardizer, dtype),
+    )
 
 
 def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
@@ -348,37 +311,6 @@ def features_id(basis: Any, standardizer: Standardizer, dtype: str = "float64") 
     return digest.hexdigest()
 
 
-def _batches(rows: Rows, start: int, stop: int, size: int) -> Iterable[tuple[Any, Any]]:
-    if start == 0 and stop == rows.n:
-        yield from rows.batches(size)
-        return
-    for first in range(start, stop, size):
-        yield rows.take(np.arange(first, min(first + size, stop)))
-
-
 def _of_precision(leaf: Any, dtype: str) -> Any:
     floating = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
     return jnp.asarray(leaf, dtype) if floating else leaf
-
-
-def _moments_of(wide: np.ndarray) -> np.ndarray:
-    """Return ``W^T W``: NumPy sees that it is symmetric, and computes half of it."""
-    return wide.T @ wide
-
-
-def _add_to(
-    high: np.ndarray, low: np.ndarray, other: np.ndarray, other_low: np.ndarray | None
-) -> None:
-    """Add numbers of twice the digits to others in place (Knuth, TAOCP 2, 4.2.2, theorems B and C)."""
-    step = max(1, _ADDED_ENTRIES // max(high.shape[1], 1))
-    for first in range(0, len(high), step):
-        here = slice(first, first + step)
-        a, b = high[here], other[here]
-        total = a + b
-        of_b = total - a
-        error = (a - (total - of_b)) + (b - of_b)
-        error += low[here]
-        if other_low is not None:
-            error += other_low[here]
-        np.add(total, error, out=a)
-        np.subtract(error, a - total, out=low[here])

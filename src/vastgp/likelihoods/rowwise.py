@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from vastgp.data.tiles import over_tiles
 from vastgp.likelihoods.base import Likelihood
 
 # Rows at once: a softmax of ten classes takes 100 MB for these. Fewer are padded to a power of two, so that data of
@@ -26,23 +27,9 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     *arrays : array of shape (*c, n), or None
         Its arguments, rows last.
     """
-    n = next(np.shape(array)[-1] for array in arrays if array is not None)
-    tile = min(_TILE, max(_LEAST, 1 << (n - 1).bit_length()))
-    pieces = []
-    for start in range(0, n, tile):
-        count = min(tile, n - start)
-        some = (_padded(array, slice(start, start + count), tile) for array in arrays)
-        found = _compiled(likelihood, method, *some)
-        pieces.append(jax.tree.map(lambda part, k=count: np.asarray(part)[..., :k], found))
+    compiled = partial(_compiled, likelihood, method)
+    pieces = over_tiles(compiled, *arrays, most=_TILE, least=_LEAST, axis=-1)
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces)
-
-
-def _padded(array: Any, rows: slice, size: int) -> Any:
-    if array is None:
-        return None
-    some = np.asarray(array)[..., rows]
-    beside = [(0, 0)] * (some.ndim - 1)
-    return np.pad(some, [*beside, (0, size - some.shape[-1])], mode="edge")
 
 
 @partial(jax.jit, static_argnames="method")

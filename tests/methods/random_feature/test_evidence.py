@@ -1,5 +1,7 @@
 """The evidence of a model with random features, of all of them and of the first ones."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +9,13 @@ import pytest
 
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data.tiles import array_tiles
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.random_feature.evidence import (
     evidence_of_first,
     feature_sums,
     slopes_of_parts,
 )
-from vastgp.methods.random_feature.learning import RowTiles
 
 KERNEL, NOISE = RBF([0.7, 1.1], 1.4) + Matern32([2.0, 0.5], 0.3), 0.3
 
@@ -25,9 +27,7 @@ def rows(n=90):
 
 
 def tiles():
-    made = RowTiles(*rows(), 24)
-    made.tile = 32  # three of them, one with padding
-    return made
+    return partial(array_tiles, *rows(), 32)  # three of them, one with padding
 
 
 def dense_value(kernel, noise, count):

@@ -14,7 +14,8 @@ import numpy as np
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis, grid_axes
 from vastgp.bases.grid_eigenfunctions import axis_kernels
-from vastgp.fitting.sufficient_statistics import features_of_tile
+from vastgp.data.tiles import over_tiles
+from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.methods.iterative.pivots import pivot_rows
@@ -104,8 +105,8 @@ def _grid_basis(
 def _grid_factor(basis: GridEigenfunctionBasis, X: np.ndarray) -> np.ndarray:
     factor = np.empty((basis.num_basis, len(X)), dtype=X.dtype, order="F")
     with precision("float64"):
-        for start in range(0, len(X), _TILE):
-            tile = X[start : start + _TILE].astype(np.float64)
-            phi = features_of_tile(basis, tile, min(_TILE, len(X)))
-            factor[:, start : start + len(tile)] = phi.T
+        done = 0
+        for phi in over_tiles(partial(feature_matrix, basis), X.astype(np.float64), most=_TILE):
+            factor[:, done : done + len(phi)] = phi.T
+            done += len(phi)
     return factor

@@ -18,7 +18,7 @@ from vastgp.estimators.checkpoints import finish_before
 from vastgp.estimators.evidence_fits import EvidenceFits
 from vastgp.fitting.history import History
 from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
-from vastgp.methods.random_feature.learning import FeatureEvidence, RowTiles
+from vastgp.methods.random_feature.learning import FeatureEvidence, tiles_of
 from vastgp.methods.random_feature.posterior import FeaturePosterior
 from vastgp.solvers.block import standardised
 
@@ -204,7 +204,7 @@ class RandomFeatureGPRegressor(EvidenceFits):
         noise = float(likelihood.noise_variance)
         narrow = as_dtype(kernel, self.dtype)
         basis = RandomFourierBasis(narrow, seed_key(seed), self.num_basis, self.frequencies)
-        sums = feature_sums(basis, RowTiles(X, y, self.num_basis))
+        sums = feature_sums(basis, tiles_of(X, y, self.num_basis))
         part = evidence_of_first(sums, basis, self.num_basis, noise)
         scale = self.standardizer_.y_scale
         # a density per unit of the target, of n targets

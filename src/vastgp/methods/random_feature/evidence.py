@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -26,32 +28,15 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.data.tiles import Tile
+from vastgp.fitting.accumulate import Moments, accumulate
+from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.linalg.cholesky import blas_threads
 from vastgp.solvers.least_squares import BlockedBasis, slope_through_features
 
 _ADVICE = "Raise noise_floor, or use dtype='float64'."
 
-Tiles = Callable[[], Iterator[tuple[Array, Array, Array]]]
-
-
-class FeatureSums(NamedTuple):
-    """What the evidence needs of all rows, float64, features ordered by pairs: cosine and sine of one after another.
-
-    Attributes
-    ----------
-    gram : ndarray of shape (m, m)
-        ``Phi^T Phi``.
-    projected : ndarray of shape (m,)
-        ``Phi^T y``.
-    square : float
-        ``y^T y``.
-    num_rows : int
-    """
-
-    gram: Float[np.ndarray, "m m"]
-    projected: Float[np.ndarray, " m"]
-    square: float
-    num_rows: int
+Tiles = Callable[[], Iterator[Tile]]
 
 
 class Part(NamedTuple):
@@ -78,26 +63,20 @@ class Part(NamedTuple):
     factor: Float[np.ndarray, "k k"]
 
 
-def feature_sums(basis: RandomFourierBasis, tiles: Tiles) -> FeatureSums:
-    """Return the sums over the rows, read by tiles ``(X, y, mask)`` of one shape.
+def feature_sums(basis: RandomFourierBasis, tiles: Tiles) -> Moments:
+    """Return the sums over the rows, features ordered by pairs: cosine and sine of one after another.
 
     Features are made in the precision of the tiles; each tile's Gram matrix is, too, and tiles are added in float64.
     """
-    m = basis.num_basis
-    blocks = whole(basis)
-    gram, projected, square, n = np.zeros((m, m)), np.zeros(m), 0.0, 0
-    for X, y, mask in tiles():
-        of_tile, with_y = _sums(blocks, X, y, mask)
-        gram += np.asarray(of_tile, np.float64)
-        projected += np.asarray(with_y, np.float64)
-        square += float(np.sum(np.asarray(y * mask, np.float64) ** 2))
-        n += int(np.sum(np.asarray(mask)))
-    order = _by_pairs(m)
-    return FeatureSums(gram[np.ix_(order, order)], projected[order], square, n)
+    given = tiles()
+    first = next(given)
+    return accumulate(
+        partial(feature_matrix, basis), chain([first], given), basis.num_basis, dtype=first.X.dtype
+    )
 
 
 def evidence_of_first(
-    sums: FeatureSums, basis: RandomFourierBasis, num_basis: int, noise_variance: float
+    sums: Moments, basis: RandomFourierBasis, num_basis: int, noise_variance: float
 ) -> Part:
     """Return the evidence of the model with the first ``num_basis`` features, rescaled to be a basis of their own.
 
@@ -109,7 +88,7 @@ def evidence_of_first(
     ratios = scale_ratios(basis, num_basis)
     A = sums.gram[:num_basis, :num_basis] * ratios * ratios[:, None]
     A[np.diag_indices(num_basis)] += noise_variance
-    b = sums.projected[:num_basis] * ratios
+    b = sums.target[:num_basis] * ratios
     try:
         with blas_threads(num_basis):
             factor = scipy.linalg.cholesky(A, lower=True, check_finite=False)
@@ -153,12 +132,12 @@ def slopes_of_parts(
     by_kernel: Any = None
     squares, n = np.zeros(len(parts)), 0
     blocks = whole(basis)
-    for X, y, mask in tiles():
+    for X, y, mask, count in tiles():
         narrow = [jnp.asarray(array, X.dtype) for array in (inverse, weights, np.asarray(signs))]
         slope, of_tile = _slope(blocks, X, y, mask, *narrow, jnp.asarray(noise_variance, X.dtype))
         by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
         squares += np.asarray(of_tile, np.float64)
-        n += int(np.sum(np.asarray(mask)))
+        n += count
     by_noise = 0.0
     for part, sign, square in zip(parts, signs, squares, strict=True):
         free = n - len(part.ratios) + noise_variance * float(np.trace(part.inverse))
@@ -188,12 +167,6 @@ def whole(basis: RandomFourierBasis) -> BlockedBasis:
 def _by_pairs(m: int) -> np.ndarray:
     """Return the positions, among cosines first and sines second, of features ordered by pairs."""
     return np.arange(m).reshape(2, m // 2).T.ravel()
-
-
-@jax.jit
-def _sums(blocks: BlockedBasis, X: Array, y: Array, mask: Array) -> tuple[Array, Array]:
-    phi = blocks.features(X, 0) * mask
-    return jnp.matmul(phi, phi.T, precision="highest"), phi @ y
 
 
 @jax.jit

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data.tiles import Tile, array_tiles, tile_size
 from vastgp.fitting.adam_ascent import Estimate
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.truncation import SingleTerm
 from vastgp.methods.random_feature.evidence import (
-    FeatureSums,
     evidence_of_first,
     feature_sums,
     slopes_of_parts,
@@ -27,35 +27,12 @@ _TILE_ENTRIES = 2**23
 _TRUNCATIONS, _FREQUENCIES = 31, 32
 
 
-class RowTiles:
-    """Standardised rows as tiles of one shape: inputs, targets, and a mask of the real ones.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-    num_basis : int
-        A tile holds fewer rows where there are more basis functions.
-    """
-
-    def __init__(
-        self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], num_basis: int
-    ) -> None:
-        self.X, self.y = X, y
-        most = max(64, 1 << ((_TILE_ENTRIES // num_basis).bit_length() - 1))
-        self.tile = min(1 << (len(y) - 1).bit_length(), most)
-
-    def __call__(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield the tiles."""
-        for start in range(0, len(self.y), self.tile):
-            X, y = self.X[start : start + self.tile], self.y[start : start + self.tile]
-            padding = self.tile - len(y)
-            mask = np.pad(np.ones(len(y), X.dtype), (0, padding))
-            yield (
-                jnp.asarray(np.pad(X, ((0, padding), (0, 0)))),
-                jnp.asarray(np.pad(y, (0, padding))),
-                jnp.asarray(mask),
-            )
+def tiles_of(
+    X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], num_basis: int
+) -> Callable[[], Iterator[Tile]]:
+    """Return what gives the tiles of standardised rows: smaller ones where there are more basis functions."""
+    most = max(64, 1 << ((_TILE_ENTRIES // num_basis).bit_length() - 1))
+    return partial(array_tiles, X, y, tile_size(len(y), most))
 
 
 class FeatureEvidence:
@@ -148,8 +125,8 @@ class FeatureEvidence:
             most = min(max(self.num_basis, most), 1 << (most - 1).bit_length())
         narrow = as_dtype(kernel, self.X.dtype)
         basis = RandomFourierBasis(narrow, key, most, self.frequencies)
-        tiles = RowTiles(self.X, self.y, most)
-        sums: FeatureSums = feature_sums(basis, tiles)
+        tiles = tiles_of(self.X, self.y, most)
+        sums = feature_sums(basis, tiles)
         parts = [evidence_of_first(sums, basis, size, noise) for size, _ in sizes]
         signs = [sign for _, sign in sizes]
         by_kernel, by_noise = slopes_of_parts(basis, tiles, parts, signs, noise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,8 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
-from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import array_tiles, tile_size
+from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.scaled_evidence import ScaledEvidence
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
@@ -46,13 +48,8 @@ class GriefEvidence:
         self, X: np.ndarray, y: np.ndarray, axes: Sequence[np.ndarray], num_basis: int
     ) -> None:
         self.num_rows = len(y)
-        self._y, self._axes, self._num_basis = y, axes, num_basis
-        size = min(_BLOCK_ROWS, 1 << max(5, (len(y) - 1).bit_length()))
-        self._blocks = [
-            (repeat_last(X[start : start + size], size), repeat_last(y[start : start + size], size),
-             (np.arange(size) < len(y) - start).astype(np.float64))
-            for start in range(0, len(y), size)
-        ]  # fmt: skip
+        self._axes, self._num_basis = axes, num_basis
+        self._tiles = list(array_tiles(X, y, tile_size(len(y), _BLOCK_ROWS)))
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
         """Return the log evidence of ``(kernel, likelihood)`` and its derivatives.
@@ -66,12 +63,12 @@ class GriefEvidence:
         noise = float(likelihood.noise_variance)
         with precision("float64"):
             kernel, fixed, active = self._held(kernel)
-            moments = self._sums(kernel, fixed, active)
-            value, by_noise, weights, inverse = self._solve(moments, noise)
+            sums = self._sums(kernel, fixed, active)
+            value, by_noise, weights, inverse = self._solve(sums, noise)
             sigma2 = jnp.asarray(noise)  # a number would be compiled in
             slopes = [
                 _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, sigma2)
-                for X, y, mask in self._blocks
+                for X, y, mask, _ in self._tiles
             ]
             slope = jax.tree.map(lambda *parts: np.asarray(sum(parts)), *slopes)
         return value, (slope, by_noise)
@@ -81,10 +78,9 @@ class GriefEvidence:
     ) -> tuple[float, Kernel, float]:
         """Return the highest log evidence of all amplitudes and noise variances, and what has it: one pass."""
         with precision("float64"):
-            moments = self._sums(*self._held(kernel))
-        eigenvalues, E = eigh(moments[:-1, :-1], driver="evd")
-        projected = E.T @ moments[:-1, -1]
-        parts = np.maximum(eigenvalues, 0.0), projected, float(self._y @ self._y), self.num_rows
+            sums = self._sums(*self._held(kernel))
+        eigenvalues, E = eigh(sums.gram, driver="evd")
+        parts = np.maximum(eigenvalues, 0.0), E.T @ sums.target, sums.square, self.num_rows
         s, noise, value = ScaledEvidence(*parts).best(noise, noise_floor)
         return value, kernel.in_units(1.0, s**0.5), noise
 
@@ -100,15 +96,13 @@ class GriefEvidence:
         active = jnp.asarray((np.arange(self._num_basis) < basis.num_basis).astype(float))
         return jax.tree.map(jnp.asarray, kernel), fixed, active
 
-    def _sums(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> np.ndarray:
-        return np.asarray(
-            sum(_moments(kernel, fixed, active, X, y, mask) for X, y, mask in self._blocks)
-        )
+    def _sums(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> Moments:
+        return accumulate(partial(_features, kernel, fixed, active), self._tiles, self._num_basis)
 
-    def _solve(self, moments: np.ndarray, noise: float) -> tuple[float, float, Array, Array]:
+    def _solve(self, sums: Moments, noise: float) -> tuple[float, float, Array, Array]:
         """Return the evidence, its derivative by the noise variance, ``w`` and ``P^-1``."""
-        A, r, n, m = moments[:-1, :-1], moments[:-1, -1], self.num_rows, self._num_basis
-        square = float(self._y @ self._y)
+        A, r, square = sums.gram, sums.target, sums.square
+        n, m = self.num_rows, self._num_basis
         factor = factorize(A, noise, what="the precision of the weights")
         weights = factor.solve(r)
         log_det = factor.log_determinant + (n - m) * math.log(noise)
@@ -119,19 +113,10 @@ class GriefEvidence:
         return float(value), float(by_noise), jnp.asarray(weights), jnp.asarray(inverse)
 
 
-def _features(kernel: Kernel, basis: Any, active: Array, X: Any, mask: Any) -> Array:
-    own = basis.with_kernel(kernel)
-    return own.features(jnp.asarray(X), jnp.arange(own.num_basis)) * active * mask[:, None]
-
-
 @eqx.filter_jit
-def _moments(
-    kernel: Kernel, basis: Any, active: Array, X: Any, y: Any, mask: Any
-) -> Float[Array, "q q"]:
-    """Return ``[Phi y]^T [Phi y]``."""
-    phi = _features(kernel, basis, active, X, mask)
-    wide = jnp.concatenate([phi, (y * mask)[:, None]], axis=1)
-    return jnp.matmul(wide.T, wide, precision="highest")
+def _features(kernel: Kernel, basis: Any, active: Array, X: Any) -> Float[Array, "n m"]:
+    own = basis.with_kernel(kernel)
+    return own.features(jnp.asarray(X), jnp.arange(own.num_basis)) * active
 
 
 @eqx.filter_jit
@@ -147,6 +132,6 @@ def _pull_back(
     noise: Any,
 ) -> Kernel:
     """Return what a block of rows adds to the gradient by the kernel."""
-    phi, pull = jax.vjp(lambda k: _features(k, basis, active, X, mask), kernel)
-    misfit = (y * mask - phi @ weights) / noise
-    return pull(jnp.outer(misfit, weights) - phi @ inverse)[0]
+    phi, pull = jax.vjp(lambda k: _features(k, basis, active, X), kernel)
+    misfit = (y - phi @ weights) / noise
+    return pull((jnp.outer(misfit, weights) - phi @ inverse) * mask[:, None])[0]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -31,7 +32,8 @@ from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
-from vastgp.fitting.sufficient_statistics import features_of_tile
+from vastgp.data.tiles import over_tiles
+from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.methods.reweighted.chain_diagnosis import Chains
 from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.hyperparameter_chains import (
@@ -126,8 +128,8 @@ class LatentRows:
     def _made(self, index: np.ndarray) -> np.ndarray:
         X = self.standardizer.transform_X(self.rows.take(index)[0]).astype(self.dtype)
         with precision(self.dtype):
-            phi = features_of_tile(self.basis, X, _TILE)
-        return phi.astype(np.float64) @ self.into
+            tiles = over_tiles(partial(feature_matrix, self.basis), X, most=_TILE, least=_TILE)
+            return np.concatenate([phi.astype(np.float64) @ self.into for phi in tiles])
 
 
 class _LatentRunner(Runner):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -12,7 +13,8 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.special import logsumexp
 
-from vastgp.fitting.sufficient_statistics import features_of_tile
+from vastgp.data.tiles import over_tiles
+from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.weight_priors import WeightPrior
 
@@ -124,12 +126,10 @@ class ComponentMixture(abc.ABC):
         return weights
 
     def _features(self, X: np.ndarray) -> Any:
-        """Yield features of tiles of rows, float64; tiles have few sizes, so that few programs are compiled."""
-        for start in range(0, max(len(X), 1), _TILE):
-            tile = X[start : start + _TILE]
-            size = min(_TILE, 1 << max(len(tile) - 1, 1).bit_length())
-            basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
-            yield features_of_tile(basis, tile, size).astype(np.float64)
+        """Yield features of tiles of rows, float64."""
+        basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
+        for phi in over_tiles(partial(feature_matrix, basis), X, most=_TILE):
+            yield phi.astype(np.float64)
 
 
 class WeightMixture(ComponentMixture):

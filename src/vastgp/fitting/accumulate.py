@@ -1,0 +1,169 @@
+"""Sums over rows of products of features and targets, tile by tile, to twice the digits of float64.
+
+Products are made by BLAS on the host, which knows that they are symmetric: half the time of XLA's product on a CPU (of
+4096 x 1000 features in float64 87 and 190 ms of one core, in float32 42 and 82). Features that lie on another device
+are multiplied there, and the product of a tile comes to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from vastgp._precision import precision
+from vastgp.data.tiles import Tile
+
+# Rows of the moments that are added at a time: what is read and written stays in cache.
+_ADDED_ENTRIES = 1 << 15
+
+
+class MomentBlocks:
+    """Names for the blocks of ``[Phi y 1]^T [Phi y 1]``; arrays are views."""
+
+    moments: np.ndarray
+
+    @property
+    def num_basis(self) -> int:
+        """Number of features ``m``."""
+        return len(self.moments) - 2
+
+    @property
+    def gram(self) -> np.ndarray:
+        """``Phi^T Phi``, shape (m, m)."""
+        return self.moments[:-2, :-2]
+
+    @property
+    def target(self) -> np.ndarray:
+        """``Phi^T y``, shape (m,)."""
+        return self.moments[:-2, -2]
+
+    @property
+    def feature_sum(self) -> np.ndarray:
+        """``Phi^T 1``, shape (m,)."""
+        return self.moments[:-2, -1]
+
+    @property
+    def square(self) -> float:
+        """``y^T y``."""
+        return float(self.moments[-2, -2])
+
+    @property
+    def target_sum(self) -> float:
+        """``sum y``."""
+        return float(self.moments[-2, -1])
+
+
+class Moments(MomentBlocks):
+    """Moments of rows that are added one tile after another.
+
+    Parameters
+    ----------
+    num_basis : int
+    dtype : {"float64", "float32"}, default "float64"
+        Of the products of one tile: sums over tiles are in float64, to twice its digits, always. A float32 product
+        has errors that grow with the rows of a tile and are to be compared with the noise variance.
+    """
+
+    def __init__(self, num_basis: int, dtype: Any = "float64") -> None:
+        self.moments = np.zeros((num_basis + 2, num_basis + 2))
+        self.rest = np.zeros_like(self.moments)
+        self.num_rows = 0
+        self._dtype = np.dtype(dtype)
+        self._wide = np.empty((0, num_basis + 2), self._dtype)
+
+    def add(self, features: Any, y: np.ndarray, weight: Any = 1.0) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        features : array of shape (s, m)
+            Of at least as many rows as ``y`` has, the rest being filling.
+        y : ndarray of shape (n,)
+        weight : ndarray of shape (n,), optional
+            How often each row counts.
+        """
+        count, m = len(y), self.num_basis
+        root = np.broadcast_to(np.sqrt(weight), count)
+        own = root * np.stack([np.asarray(y, np.float64), np.ones(count)])
+        if isinstance(features, jax.Array) and _elsewhere(features):
+            padded = np.pad(np.vstack([own, root]), ((0, 0), (0, len(features) - count)))
+            with precision("float64"):
+                found = _product(features, padded, str(self._dtype))
+            product = np.array(found, np.float64)
+        else:
+            if len(self._wide) < count:
+                self._wide = np.empty((count, m + 2), self._dtype)
+            wide = self._wide[:count]
+            wide[:, :m], wide[:, m:] = np.asarray(features)[:count], own.T
+            if np.ndim(weight):
+                wide[:, :m] *= root[:, None]
+            # NumPy sees that it is symmetric, and computes half of it
+            product = np.asarray(wide.T @ wide, np.float64)
+        # what misfits are taken from: in float64 whatever the products are
+        product[m:, m:] = own @ own.T
+        add_to(self.moments, self.rest, product, None)
+        self.num_rows += count
+
+
+def accumulate(
+    features: Callable[[np.ndarray], Any],
+    tiles: Iterable[Tile],
+    num_basis: int,
+    *,
+    dtype: Any = "float64",
+    on_tile: Callable[[int], None] | None = None,
+) -> Moments:
+    """Return the moments of all rows; at no time is there more than one tile of features.
+
+    Parameters
+    ----------
+    features : callable
+        ``features(X)`` of a whole tile, (size, d) to (size, m), so that one compiled program serves all of them.
+    tiles : iterable of Tile
+        See `vastgp.data.tiles`.
+    num_basis : int
+    dtype : {"float64", "float32"}, default "float64"
+        Of the products, see `Moments`.
+    on_tile : callable, optional
+        Called with the number of rows of each tile that is done; what it raises ends the work.
+    """
+    found = Moments(num_basis, dtype)
+    for tile in tiles:
+        found.add(features(tile.X), tile.y[: tile.num_rows])
+        if on_tile is not None:
+            on_tile(tile.num_rows)
+    return found
+
+
+def add_to(
+    high: np.ndarray, low: np.ndarray, other: np.ndarray, other_low: np.ndarray | None
+) -> None:
+    """Add numbers of twice the digits to others in place (Knuth, TAOCP 2, 4.2.2, theorems B and C)."""
+    step = max(1, _ADDED_ENTRIES // max(high.shape[1], 1))
+    for first in range(0, len(high), step):
+        here = slice(first, first + step)
+        a, b = high[here], other[here]
+        total = a + b
+        of_b = total - a
+        error = (a - (total - of_b)) + (b - of_b)
+        error += low[here]
+        if other_low is not None:
+            error += other_low[here]
+        np.add(total, error, out=a)
+        np.subtract(error, a - total, out=low[here])
+
+
+def _elsewhere(array: Array) -> bool:
+    return any(device.platform != "cpu" for device in array.devices())
+
+
+@jax.jit(static_argnames="dtype")
+def _product(features: Array, beside: Array, dtype: str) -> Array:
+    """Return ``[Phi y 1]^T [Phi y 1]``; ``beside`` holds y, ones and what features are to be multiplied with."""
+    wide = jnp.concatenate([features * beside[2][:, None], beside[:2].T], axis=1).astype(dtype)
+    return jnp.matmul(wide.T, wide, precision="highest")
