@@ -160,22 +160,6 @@ def log_probabilities(log_q: Float[Any, "r b k"], codes: Any) -> Float[Array, "r
     return jax.vmap(lambda of_part: jnp.sum(of_part[chosen, codes], axis=-1))(log_q)
 
 
-def squared_surrogate(
-    log_q: Float[Any, "r b k"], log_alpha: Float[Any, " r"], codes: Any
-) -> Float[Array, ""]:
-    """Return equation (7.27): a function whose gradient is an unbiased estimate of that of ``q^T log q``.
-
-    (7.27):  1 / (2 t) sum_i (log q(w_i) + 1)^2,   w_i ~ q.
-
-    Parameters
-    ----------
-    codes : integer array of shape (t, b)
-        Draws from the mixture.
-    """
-    log_mixture = jax.nn.logsumexp(log_probabilities(log_q, codes) + log_alpha[:, None], axis=0)
-    return 0.5 * jnp.mean((log_mixture + 1.0) ** 2)
-
-
 def entropy_surrogate(
     log_q: Float[Any, "r b k"], log_alpha: Float[Any, " r"], codes: Any
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -94,12 +94,3 @@ def quadratic_sites(labels: Any, contact: Any) -> QuadraticSites:
 def best_contact(mean: Any, variance: Any) -> Any:
     """Return the points of contact that maximise the average of the bound: ``xi^2 = E[f^2]``."""
     return jnp.sqrt(jnp.asarray(mean) ** 2 + variance)
-
-
-def expected_quadratic(labels: Any, mean: Any, variance: Any) -> Any:
-    """Return the average of the quadratic bound at its best points of contact, elementwise.
-
-    There ``E[f^2] = xi^2`` and the quadratic term vanishes: ``log sigmoid(xi) + (y E[f] - xi) / 2``.
-    """
-    contact = best_contact(mean, variance)
-    return jax.nn.log_sigmoid(contact) + 0.5 * (labels * jnp.asarray(mean) - contact)
