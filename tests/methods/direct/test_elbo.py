@@ -214,7 +214,7 @@ def exact_entropy_slope(model, logits):
 
 
 def squared_surrogate(log_q, log_alpha, codes):
-    """Return (7.27) as printed, whose gradient is that of ``q^T log q`` on average:  1 / (2 t) sum_i (log q(w_i) + 1)^2."""
+    """Return (7.27) as printed, whose slope is that of ``q^T log q``:  1 / (2 t) sum_i (log q(w_i) + 1)^2."""
     log_mixture = jax.nn.logsumexp(log_probabilities(log_q, codes) + log_alpha[:, None], axis=0)
     return 0.5 * jnp.mean((log_mixture + 1.0) ** 2)
 
