@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.data.padding import repeat_last
+from vastgp.fitting.damped_updates import SETTLED, DampedUpdates
 from vastgp.fitting.exact_evidence import RowEvidence
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
@@ -20,7 +21,7 @@ from vastgp.linalg.cholesky import Cholesky, factorize
 LEAST_PRECISION = 1e-10
 # The bound's gain per row at which sites have converged. It is quadratic in the sites' error, gradients linear.
 _CONVERGED = 1e-8
-_MOST_UPDATES, _LEAST_RATE = 100, 1.0 / 64.0
+_MOST_UPDATES = 100
 
 
 class Sites(NamedTuple):
@@ -36,10 +37,6 @@ class Sites(NamedTuple):
 
     linear: Any
     precision: Any
-
-    def toward(self, other: Sites, rate: Any) -> Sites:
-        """Return ``(1 - rate) self + rate other``: a natural-gradient step where ``other`` is `local_sites`."""
-        return Sites(*((1.0 - rate) * a + rate * b for a, b in zip(self, other, strict=True)))
 
     def centred(self, mean: Any) -> tuple[Sites, Any]:
         """Return sites whose posterior means sum to zero over the functions, and these means.
@@ -108,6 +105,8 @@ class DualPosterior(NamedTuple):
         Lower bound of the log evidence, in nats.
     better : Sites
         Sites of `local_sites` here.
+    settled : bool
+        Whether the sites are at their optimum.
     """
 
     sites: Sites
@@ -115,6 +114,7 @@ class DualPosterior(NamedTuple):
     variance: np.ndarray
     bound: float
     better: Sites
+    settled: bool = False
 
 
 class DualEvidence(RowEvidence):
@@ -177,22 +177,14 @@ class DualEvidence(RowEvidence):
             functions = () if likelihood.num_latent == 1 else (likelihood.num_latent,)
             nothing = np.zeros((*functions, self.num_rows))
             self._sites = Sites(nothing, nothing)
-        best = self._posterior(K, likelihood, self._sites)
-        rate = most = most_rate(likelihood)
-        settled = False
-        for _ in range(_MOST_UPDATES):
-            found = self._posterior(K, likelihood, best.sites.toward(best.better, rate))
-            gain = found.bound - best.bound
-            if gain >= 0.0:
-                best, rate = found, min(most, 2.0 * rate)
-                settled = gain <= _CONVERGED * self.num_rows
-            else:
-                settled = -gain <= _CONVERGED * self.num_rows or rate <= _LEAST_RATE
-                rate *= 0.5
-            if settled:
-                break
-        self._sites = best.sites
-        return best
+        updates = DampedUpdates(
+            lambda sites: self._posterior(K, likelihood, sites),
+            most=most_rate(likelihood),
+            least_gain=_CONVERGED * self.num_rows,
+        )
+        found, _, _, end = updates.run(updates.start(self._sites), _MOST_UPDATES)
+        self._sites = found.sites
+        return found._replace(settled=end == SETTLED)
 
     def _posterior(self, K: np.ndarray, likelihood: Likelihood, sites: Sites) -> DualPosterior:
         parts = [self._function(K, of_one) for of_one in _each(sites)]
@@ -231,16 +223,24 @@ class DualEvidence(RowEvidence):
     def _local(
         self, likelihood: Likelihood, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[np.ndarray, Sites]:
-        n, extra = self.num_rows, len(self._padded_y) - self.num_rows
-        beside = [(0, 0)] * (mean.ndim - 1)
-        padded = (np.pad(part, [*beside, (0, extra)], mode="edge") for part in (mean, variance))
+        n = self.num_rows
         with precision("float64"):
-            bound, sites = local_sites(_wide(likelihood), self._padded_y, *padded)
+            bound, sites = local_sites(
+                _wide(likelihood), self._padded_y, *self._padded(mean, variance)
+            )
         return np.asarray(bound)[:n], Sites(*(np.asarray(part)[..., :n] for part in sites))
+
+    def _padded(self, *parts: np.ndarray) -> list[np.ndarray]:
+        """Return values at the rows made up to the size that compiled code is shared for."""
+        extra = len(self._padded_y) - self.num_rows
+        rest = [(0, 0)] * (parts[0].ndim - 1) + [(0, extra)]
+        return [np.pad(part, rest, mode="edge") for part in parts]
 
     def _by_likelihood(self, likelihood: Likelihood, found: DualPosterior) -> Any:
         with precision("float64"):
-            slope = _likelihood_slope(_wide(likelihood), self.y, found.mean, found.variance)
+            mean, variance = self._padded(found.mean, found.variance)
+            weights = np.arange(len(self._padded_y)) < self.num_rows
+            slope = _likelihood_slope(_wide(likelihood), self._padded_y, mean, variance, weights)
         return jax.tree.map(np.asarray, slope)
 
 
@@ -250,8 +250,13 @@ def _each(sites: Sites) -> list[Sites]:
 
 
 @jax.jit
-def _likelihood_slope(likelihood: Likelihood, y: Array, mean: Array, variance: Array) -> Likelihood:
-    return jax.grad(lambda given: jnp.sum(given.site_bound(y, mean, variance)))(likelihood)
+def _likelihood_slope(
+    likelihood: Likelihood, y: Array, mean: Array, variance: Array, weights: Array
+) -> Likelihood:
+    def total(given: Likelihood) -> Array:
+        return jnp.sum(weights * given.site_bound(y, mean, variance))
+
+    return jax.grad(total)(likelihood)
 
 
 def _wide(likelihood: Likelihood) -> Likelihood:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,6 +20,7 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.damped_updates import next_rate, toward
 from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, Stop, run_chunks
@@ -81,7 +83,7 @@ class SiteFit(NamedTuple):
     system : RowSystem or JointSystem
         That the sites make.
     loop : LoopResult, or None
-        How they were found; None where a factorisation did.
+        How they were found; None where factorisations did.
     """
 
     sites: Sites
@@ -136,10 +138,11 @@ def find_sites(
     options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
     if len(y) <= most_rows(MOST_EXACT, likelihood):
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
+        loop = None if found.settled else _unsettled(found.bound)
         sites = found.sites.at_least(_LEAST_PRECISION, found.mean)
         sites = Sites(*(part.astype(X.dtype) for part in sites))
         with precision(str(X.dtype)):
-            return SiteFit(sites, None, site_system(basis, X, sites, None, **options), None)
+            return SiteFit(sites, None, site_system(basis, X, sites, None, **options), loop)
     with precision(str(X.dtype)):
         search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options)
         state, loop = run_chunks(
@@ -215,21 +218,37 @@ def _seed_of(seed: int, function: int) -> int:
     return int(np.random.SeedSequence([seed, function]).generate_state(1, np.uint64)[0])
 
 
+def _unsettled(bound: float) -> LoopResult:
+    """Return how a search by factorisations ended that did not find the best sites."""
+    history = History()
+    history.append(0, 0.0, {"objective": bound})
+    reason = (
+        f"the sites of the likelihood did not settle, the bound of the evidence being {bound:g}"
+    )
+    return LoopResult(0, 0.0, False, reason, history)
+
+
+@jax.jit
 def _sites_by_tiles(
     likelihood: Likelihood, y: Array, mean: Array, variance: Array
-) -> tuple[float, Sites]:
-    """Return the sum of the rows' bounds and the sites, (C, n): averages over several functions hold large arrays."""
-    fit, linear, precision = 0.0, [], []
-    for start in range(0, len(y), _TILE):
-        here = slice(start, start + _TILE)
-        moments = (mean[:, here], variance[:, here])
-        if likelihood.num_latent == 1:
-            moments = (moments[0][0], moments[1][0])
-        bound, sites = local_sites(likelihood, y[here], *moments)
-        fit += float(jnp.sum(bound))
-        linear.append(jnp.atleast_2d(sites.linear))
-        precision.append(jnp.atleast_2d(sites.precision))
-    return fit, Sites(jnp.concatenate(linear, axis=1), jnp.concatenate(precision, axis=1))
+) -> tuple[Array, Sites]:
+    """Return the sum of the rows' bounds and the sites, (C, n), by tiles: averages over functions hold large arrays."""
+    n, one = len(y), likelihood.num_latent == 1
+    tile = min(_TILE, n)
+    count = -(-n // tile)
+
+    def cut(part: Array) -> Array:
+        rest = [(0, 0)] * (part.ndim - 1) + [(0, count * tile - n)]
+        padded = jnp.pad(part, rest, mode="edge")
+        return jnp.moveaxis(padded.reshape(*part.shape[:-1], count, tile), -2, 0)
+
+    def whole(parts: Array) -> Array:
+        joined = jnp.moveaxis(parts, 0, -2)
+        return joined.reshape(*joined.shape[:-2], count * tile)[..., :n]
+
+    tiles = cut(y), cut(mean[0] if one else mean), cut(variance[0] if one else variance)
+    bound, sites = jax.lax.map(lambda each: local_sites(likelihood, *each), tiles)
+    return jnp.sum(whole(bound)), Sites(*(jnp.atleast_2d(whole(part)) for part in sites))
 
 
 class _Search:
@@ -286,11 +305,11 @@ class _Search:
         image = self._by_function(state.image)
         return image[:, 0], jnp.mean((self.draws - image[:, 1:]) ** 2, axis=1)
 
-    def _next_sites(self, state: _State) -> tuple[Sites, float]:
+    def _next_sites(self, state: _State) -> tuple[Sites, Array]:
         """Return the sites that mean and samples ask for, and the fit to the data."""
         mean, variance = self._moments(state)
         fit, better = _sites_by_tiles(self._likelihood, self._y, mean, variance)
-        sites = Sites(state.linear, state.precision).toward(better, state.rate)
+        sites = toward(Sites(state.linear, state.precision), better, state.rate)
         return sites.at_least(_LEAST_PRECISION, mean), fit
 
     def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
@@ -320,15 +339,12 @@ class _Search:
         mean, variance = self._moments(state)
         moved = (self._by_function(image)[:, 0] - mean) ** 2 / variance
         change = jnp.sqrt(jnp.mean(moved)) / state.rate
-        # updates that grow go too far
-        grown = change > state.change
-        slower, faster = (
-            jnp.maximum(0.5 * state.rate, _LEAST_RATE),
-            jnp.minimum(1.5 * state.rate, self._most),
+        # updates that grow go too far; there is no bound to compare
+        rate = next_rate(
+            state.rate, change <= state.change, self._most, least=_LEAST_RATE, growth=1.5, where=jnp
         )
-        rate = jnp.where(grown, slower, faster)
         record = {
-            "objective": fit,
+            "objective": float(fit),
             "change": float(change),
             "residual": worst_error(system, solved),
             "products": float(products),

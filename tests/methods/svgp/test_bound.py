@@ -10,6 +10,7 @@ import pytest
 
 from compiled_programs import batched_factorisations
 from vastgp._precision import precision
+from vastgp.fitting.damped_updates import toward
 from vastgp.fitting.dual_evidence import DualEvidence, local_sites
 from vastgp.kernels import RBF, Linear, Matern32
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
@@ -74,7 +75,7 @@ def improved(kernel, likelihood, Z, sums, rows):
 def optimum(kernel, likelihood, Z, rows, rate=1.0, steps=60):
     sums = SiteSums.none(likelihood.num_latent, len(Z), Z.dtype)
     for _ in range(steps):
-        sums = sums.toward(improved(kernel, likelihood, Z, sums, rows)[0], rate)
+        sums = toward(sums, improved(kernel, likelihood, Z, sums, rows)[0], rate)
     return sums
 
 
@@ -159,7 +160,7 @@ def test_e_steps_are_natural_gradient_steps_of_svgp():
         linear, half = linear + rate * by_mean, -0.5 * precision_ + rate * by_second
         S = jnp.linalg.inv(-(half + half.T))
         m = S @ linear
-        sums = sums.toward(improved(KERNEL, likelihood, Z, sums, rows)[0], rate)
+        sums = toward(sums, improved(KERNEL, likelihood, Z, sums, rows)[0], rate)
         q = posterior_of(sums)
         inverse = q.root[0] @ lower.T
         np.testing.assert_allclose(lower @ q.mean[0], m, atol=1e-6)

@@ -70,6 +70,20 @@ def test_defaults_take_the_sparse_solver_and_explain_the_data(data):
     assert abs(model.likelihood_.noise_std - 0.3) < 0.05
 
 
+def test_a_fit_whose_time_is_up_knows_that_it_knows_little():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 5))
+    f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3]
+    y = f + rng.normal(size=600)
+    model = SWSGPRegressor("rbf", max_seconds=1e-3, start_rows=100).fit(X[:300], y[:300])
+    assert not model.converged_ and "max_seconds" in model.stop_reason_
+    mean, std = model.predict(X[300:], return_std=True)
+    # of 300 rows: 0.95 within three standard errors and some
+    assert 0.9 < np.mean(np.abs(mean - y[300:]) < 1.96 * std) < 0.99
+    trivial = 0.5 * np.log(2.0 * np.pi * np.e * np.var(y))
+    assert -np.mean(model.log_predictive_density(X[300:], y[300:])) < trivial + 0.1
+
+
 def test_learning_goes_on_from_the_sparse_solution(data):
     X, y = data
     first = SWSGPRegressor("rbf", 60, 16).fit(X, y)
@@ -106,6 +120,8 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(data, covariance, tmp_path, m
     assert not path.exists()
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
     np.testing.assert_array_equal(resumed.inducing_points_, whole.inducing_points_)
+    assert resumed.diagnosis_ == whole.diagnosis_ and whole.diagnosis_["searches"] > 4
+    assert resumed.history_.values == whole.history_.values
 
 
 def test_more_neighbours_and_the_taper_lower_jumps(data):
@@ -233,7 +249,7 @@ def test_repeated_rows_become_one_inducing_input_each():
 
 def test_steps_that_lose_all_numbers_say_what_to_do(data):
     model = SWSGPRegressor("rbf", 50, 10, solver="stochastic", learning_rate=1e30, max_iter=100)
-    with pytest.raises(FloatingPointError, match="Lower learning_rate"):
+    with pytest.raises(FloatingPointError, match="Lower the learning rate"):
         model.fit(*data)
 
 

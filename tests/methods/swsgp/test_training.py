@@ -9,8 +9,8 @@ from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
-from vastgp.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
-from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse
+from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
+from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
 from vastgp.methods.swsgp.state import SwsgpOptions, Variables, start_state
 from vastgp.methods.swsgp.step import bound
 from vastgp.methods.swsgp.training import Chunks, fit_swsgp
@@ -84,12 +84,12 @@ def test_drawn_minibatches_are_unbiased(double, prior):
         ),
         static_argnums=0,
     )  # fmt: skip
-    chunks.search(state)
+    chunks.make_index(state)
     batches = chunks.draw(0, 1500)
     each = jax.jit(jax.vmap(lambda batch: value(chunks.plan, batch)))(batches)
     found = np.asarray(each)[:1500]
     everything, _ = chunks_and_state(SwsgpOptions(5, prior=prior, row_batch=300))
-    everything.search(state)
+    everything.make_index(state)
     whole = float(value(everything.plan, jax.tree.map(lambda leaf: leaf[0], everything.draw(0, 1))))
     error = np.std(found, ddof=1) / 1500**0.5
     assert abs(np.mean(found) - whole) < 4.0 * error
@@ -136,7 +136,7 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
     options = SwsgpOptions(8, taper=taper)
     system = build_sparse(rows, scaling, KERNEL, Z, options)
     found = fit_sparse(system, LIKELIHOOD, tol=1e-10)
-    assert found.converged
+    assert found.loop.converged
     A, B = system.A.toarray(), system.B.toarray()
     own = np.eye(80) - B
     precision_matrix = A.T @ A / 0.1 + own.T @ (own / system.v[:, None])
@@ -156,7 +156,7 @@ def test_the_sparse_bound_is_the_one_that_steps_estimate(double, taper):
     chunks, state = chunks_and_state(SwsgpOptions(6, row_batch=300, taper=taper, learn=False))
     Z = np.asarray(state.variables.Z)
     system = build_sparse(chunks.rows, chunks.standardizer, KERNEL, Z, chunks.options)
-    chunks.search(state)
+    chunks.make_index(state)
     batch = jax.tree.map(lambda leaf: leaf[0], chunks.draw(0, 1))
     value = jax.jit(bound, static_argnums=0)(chunks.plan, state.variables, state.hyper, batch)
     variances = np.exp(np.asarray(state.variables.spread))
@@ -177,11 +177,39 @@ def test_newton_steps_end_where_the_slope_is_zero(double, likelihood):
     system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
     # classes one by one: each step sees the others' functions as they were
     found = fit_sparse(system, likelihood, tol=1e-6 if likelihood.num_latent > 1 else 1e-8)
-    assert found.converged and np.all(np.diff(found.history.objective) > 0.0)
+    assert found.loop.converged and np.all(np.diff(found.loop.history.objective) >= 0.0)
     alpha, _ = likelihood.sites(system.y, *system.moments(found.mean, found.variances))
     alpha = np.atleast_2d(np.asarray(alpha)).T
     slope = system.A.T @ alpha - np.stack([system.prior_product(m) for m in found.mean.T], axis=1)
     assert np.max(np.abs(slope)) < 1e-2 * np.max(np.abs(system.A.T @ np.abs(alpha)))
+
+
+def test_without_a_finite_bound_newton_steps_do_not_converge(double):
+    """Counts under a prior whose averages of ``exp(f)`` overflow: no step is better than none."""
+    rows, scaling = training_rows()
+    rows.y = np.random.default_rng(0).poisson(np.exp(rows.X[:, 0])).astype(float)
+    scaling = Standardizer().fit(as_rows(rows.X))
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (20, 2)))
+    system = build_sparse(rows, scaling, RBF(0.01, 5000.0), Z, SwsgpOptions(8))
+    found = fit_sparse(system, Poisson(1.0), tol=1e-6)
+    assert not found.loop.converged and np.all(found.mean == 0.0)
+    assert "the bound of the evidence is -inf, however short a step" in found.loop.reason
+
+
+def test_variances_and_noise_of_a_stopped_fit_are_those_of_its_means(double):
+    """Of no mean at all: the noise is the target's variance, and both are at their maximum of the bound."""
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
+    system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
+    stopped = fit_sparse(system, LIKELIHOOD, tol=1e-6, max_seconds=0.0)
+    assert not stopped.loop.converged and np.all(stopped.mean == 0.0)
+    found, noise = given_means(system, stopped, 1e-3)
+    assert found.bound > system.bound(LIKELIHOOD, stopped.mean, stopped.variances) + 100.0
+    assert 1.0 < float(noise.noise_variance) < 1.5
+    for step in (0.99, 1.01):
+        other = Gaussian(step * float(noise.noise_variance))
+        assert system.bound(other, found.mean, found.variances) < found.bound + 0.01
+        assert system.bound(noise, found.mean, step * found.variances) < found.bound
 
 
 def test_stochastic_steps_come_to_the_sparse_solution():

@@ -46,14 +46,6 @@ class SiteSums(NamedTuple):
     linear: Any
     precision: Any
 
-    def toward(self, other: SiteSums, rate: Any) -> SiteSums:
-        """Return ``(1 - rate) self + rate other``: eqs. (22)-(23), a natural-gradient step of length ``rate``."""
-        return SiteSums(*((1.0 - rate) * a + rate * b for a, b in zip(self, other, strict=True)))
-
-    def plus(self, other: SiteSums) -> SiteSums:
-        """Return the sums over the rows of both."""
-        return SiteSums(*(a + b for a, b in zip(self, other, strict=True)))
-
     @classmethod
     def none(cls, functions: int, m: int, dtype: Any) -> SiteSums:
         """Return the sums over no rows: the posterior is the prior."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,17 @@ from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.padding import repeat_last
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.damped_updates import (
+    SETTLED,
+    STUCK,
+    Ascent,
+    DampedUpdates,
+    Found,
+    decide,
+)
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
+from vastgp.fitting.loop import LoopResult, run_chunks
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.bound import (
@@ -31,9 +39,8 @@ from vastgp.methods.svgp.bound import (
 )
 from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
 
-# Rows of a tile of a pass; tiles are padded to a multiple of _PAD, so that sizes share compiled code.
+# Rows of a tile of a pass; where one holds all, it is padded to a multiple of _PAD, so that sizes share compiled code.
 _TILE, _PAD = 4096, 64
-_LEAST_PASS_RATE = 1.0 / 64.0
 # Passes end at this share of the gain at which steps on minibatches do: they converge far faster.
 _FINER = 1e-2
 
@@ -122,28 +129,8 @@ def padded_rows(
     return Rows(*(jnp.asarray(part, dtype) for part in parts))
 
 
-class PassState(NamedTuple):
-    """Sites, those that their posterior asks for, the bound, and the length of the next step.
-
-    Attributes
-    ----------
-    sums, better : SiteSums
-    bound : float
-    rate : float
-    damped : int
-    settled : bool
-    """
-
-    sums: SiteSums
-    better: SiteSums
-    bound: Any
-    rate: Any
-    damped: Any
-    settled: Any
-
-
 class _Passes:
-    """E-steps on all rows, in float64."""
+    """E-steps on all rows, in float64, of a state `Ascent`."""
 
     def __init__(
         self,
@@ -153,60 +140,58 @@ class _Passes:
         options: SVGPOptions,
         least: float,
     ) -> None:
-        self.rows, self.standardizer, self.params, self.least = rows, standardizer, params, least
+        self.rows, self.standardizer, self.params = rows, standardizer, params
         self.likelihood = params.positive()[1]
         self.here = coordinates_of(params, options.jitter)
-        self.most = most_rate(self.likelihood)
+        self.updates = DampedUpdates(
+            self._evaluate, most=most_rate(self.likelihood), least_gain=least
+        )
 
-    def start(self, sums: SiteSums) -> PassState:
-        """Return the state at given sites."""
-        sums, bound, better = self._evaluate(sums)
-        start = np.float64(self.most), np.int64(0), np.bool_(False)
-        return PassState(sums, better, np.float64(bound), *start)
+    def start(self, sums: SiteSums) -> Ascent:
+        """Return the state at given sites, or at none where these have no bound: steps that diverged."""
+        state = self.updates.start(sums)
+        if np.isfinite(state.found.bound):
+            return state
+        nothing = jax.tree.map(jnp.zeros_like, sums)
+        return self.updates.start(nothing)._replace(shortened=np.int64(1))
 
-    def _evaluate(self, sums: SiteSums) -> tuple[SiteSums, float, SiteSums]:
+    def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
-        total = 0.0
-        better = SiteSums(*(jnp.zeros_like(part) for part in sums))
-        for X, y in self.rows.batches(_TILE):
-            assert y is not None
-            scaled = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
-            tile = padded_rows(*scaled, 1.0, "float64")
-            fit, part = tile_sums(self.params, self.here, q, tile)
-            total, better = total + float(fit), better.plus(part)
-        return sums, total - float(q.divergence()), better
+        found = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
+        for tile in _tiles(self.rows, self.standardizer):
+            found = tile_sums(self.params, self.here, q, tile, *found)
+        # read once: the rows of a tile are prepared while those before are at work
+        return Found(sums, np.float64(found[0] - q.divergence()), found[1])
 
-    def chunk(
-        self, state: PassState, first: int, count: int
-    ) -> tuple[PassState, Mapping[str, Any]]:
+    def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
         """Do one pass."""
         if isinstance(self.likelihood, Gaussian):
-            gain = float(_gain_of_exact_step(state.sums, state.better))
-            state = state._replace(
-                sums=state.better, bound=state.bound + gain, settled=np.bool_(True)
-            )
+            state = _exact(state)
         else:
-            state = self._step(state)
+            state = self.updates.step(state)
         return state, {
-            "objective": state.bound,
+            "objective": state.found.bound,
             "objective_se": 0.0,
-            "damped": state.damped,
-            "settled": state.settled,
+            "damped": state.shortened,
+            "end": state.end,
         }
 
-    def _step(self, state: PassState) -> PassState:
-        sums, bound, better = self._evaluate(state.sums.toward(state.better, float(state.rate)))
-        gain = bound - float(state.bound)
-        if np.isfinite(bound) and gain >= 0.0:
-            rate = min(self.most, 2.0 * float(state.rate))
-            settled = gain <= self.least
-            return PassState(
-                sums, better, np.float64(bound), np.float64(rate), state.damped, np.bool_(settled)
-            )
-        settled = -gain <= self.least or state.rate <= _LEAST_PASS_RATE
-        return state._replace(
-            rate=np.float64(0.5 * state.rate), damped=state.damped + 1, settled=np.bool_(settled)
-        )
+
+def _exact(state: Ascent) -> Ascent:
+    """Return the optimum under Gaussian noise: where the sites do not depend on the posterior, a step finds it."""
+    sums, bound, better = state.found
+    after = np.float64(bound + _gain_of_exact_step(sums, better))
+    end = np.int64(SETTLED if np.isfinite(after) else STUCK)
+    return state._replace(found=Found(better, after, better), end=end)
+
+
+def _tiles(rows: DataRows, standardizer: Standardizer) -> Iterator[Rows]:
+    """Yield all rows in float64, by tiles of one size."""
+    size = min(_TILE, -(-rows.n // _PAD) * _PAD)
+    for X, y in rows.batches(size):
+        assert y is not None
+        scaled = standardizer.transform_X(X), standardizer.transform_y(y)
+        yield padded_rows(*scaled, 1.0, "float64", size)
 
 
 def _sound(sums: SiteSums) -> SiteSums:
@@ -224,13 +209,12 @@ def seconds_of_a_pass(
         params, sums = as_dtype((params, sums), np.float64)
         _, q = _posterior(params.positive()[1], sums)
         here = coordinates_of(params, options.jitter)
-        X, y = rows.take(np.arange(min(rows.n, _TILE)))
-        assert y is not None
-        tile = padded_rows(standardizer.transform_X(X), standardizer.transform_y(y), 1.0, "float64")
-        jax.block_until_ready(tile_sums(params, here, q, tile))
+        tile = next(_tiles(rows, standardizer))
+        given = params, here, q, tile, jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
+        jax.block_until_ready(tile_sums(*given))
         began = time.perf_counter()
-        jax.block_until_ready(tile_sums(params, here, q, tile))
-    return (time.perf_counter() - began) * rows.n / len(X)
+        jax.block_until_ready(tile_sums(*given))
+    return (time.perf_counter() - began) * -(-rows.n // len(tile.y))
 
 
 @jax.jit
@@ -288,7 +272,7 @@ def run_passes(
             chunk=1,
             max_seconds=max_seconds,
             checkpoint=checkpoint,
-            should_stop=lambda found, _: Stop("settled") if found["settled"] else None,
+            should_stop=lambda now, _: decide(now["end"], now["objective"]),
             label="passes over all rows",
             verbose=verbose,
         )
@@ -296,20 +280,20 @@ def run_passes(
     for k, (step, seconds) in enumerate(zip(end.history.steps, end.history.seconds, strict=True)):
         values = {name: column[k] for name, column in end.history.values.items()}
         values["damped"] += damped
-        del values["settled"]
+        del values["end"]
         history.append(loop.num_iter + step, loop.seconds + seconds, values)
     reason, converged = loop.reason, loop.converged and end.converged
-    if loop.converged and not end.converged:
-        ended = f"stopped after {end.num_iter} passes over all rows, sites still moving"
-        reason = OUT_OF_TIME if end.reason == OUT_OF_TIME else ended
-    elif not trained:
+    if end.converged and not trained:
         reason = f"the sites settled in {end.num_iter} passes over all rows"
+    elif not end.converged and (loop.converged or state.end == STUCK):
+        moving = f"stopped after {end.num_iter} passes over all rows, sites still moving"
+        reason = moving if end.num_iter == options.passes and not state.end else end.reason
     loop = replace(
         loop, num_iter=loop.num_iter + end.num_iter, converged=converged, reason=reason,
         seconds=loop.seconds + end.seconds, history=history,
     )  # fmt: skip
     return finish(
-        params, state.sums, float(state.bound), loop, damped + int(state.damped), end.num_iter
+        params, state.found.sites, state.found.bound, loop, damped + int(state.shortened), end.num_iter
     )  # fmt: skip
 
 

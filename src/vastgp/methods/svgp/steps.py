@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from vastgp.fitting.damped_updates import toward
 from vastgp.fitting.dual_evidence import local_sites
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
@@ -127,7 +128,7 @@ def e_step(
     sums, q = posterior_under(likelihood, sums)
     moments = q.moments(psi, kernel.diag(rows.X))
     fit, better = better_sums(likelihood, rows.y, rows.weights, psi, *moments)
-    found = sums.toward(better, rate)
+    found = toward(sums, better, rate)
     bound = fit - q.divergence()
     return found, bound, _finite(bound, found)
 
@@ -172,7 +173,7 @@ def m_step(
     sums, q = posterior_under(params.positive()[1], sums)
     value, slope, better = bound_slope_and_sites(*params, setting.jitter, hold, q, here, rows)
     if step_rate is not None:
-        sums = sums.toward(better, step_rate)
+        sums = toward(sums, better, step_rate)
     params, optimizer = _ascend(params, Params(*slope), optimizer, learning_rate, setting, move)
     after = params.coordinates(setting.jitter)
     sums = held(hold, sums, here, after)
@@ -195,10 +196,10 @@ def untied_e_step(
         likelihood, rows.y, mean[0] if one else mean, variance[0] if one else variance
     )
     # rows that do not count have no site
-    found = tuple(
-        (1.0 - rate) * old + rate * rows.weights * new.reshape(old.shape)
-        for old, new in zip(sites, better, strict=True)
+    asked = tuple(
+        rows.weights * new.reshape(old.shape) for old, new in zip(sites, better, strict=True)
     )
+    found = toward(sites, asked, rate)
     bound = jnp.sum(rows.weights * fit) - q.divergence()
     return found, bound, _finite(bound, found)
 
@@ -266,12 +267,15 @@ def adam_step(
 
 
 @jax.jit
-def tile_sums(params: Params, here: Coordinates, q: Whitened, rows: Rows) -> tuple[Array, SiteSums]:
-    """Return what a tile of rows adds to the expected log-likelihood and to the sums of better sites."""
+def tile_sums(
+    params: Params, here: Coordinates, q: Whitened, rows: Rows, fit: Any, sums: SiteSums
+) -> tuple[Array, SiteSums]:
+    """Add to the expected log-likelihood and to the sums of better sites what a tile of rows has of them."""
     kernel, likelihood = params.positive()
     psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
     moments = q.moments(psi, kernel.diag(rows.X))
-    return better_sums(likelihood, rows.y, rows.weights, psi, *moments)
+    of_tile, better = better_sums(likelihood, rows.y, rows.weights, psi, *moments)
+    return fit + of_tile, jax.tree.map(jnp.add, sums, better)
 
 
 def start_optimizer(tree: Any) -> Any:

@@ -25,6 +25,7 @@ from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, run_chunks
+from vastgp.fitting.no_gain import no_gain
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums, held
@@ -51,8 +52,9 @@ from vastgp.methods.svgp.steps import (
     untied_e_step,
     untied_m_step,
 )
-from vastgp.methods.svgp.stop import CHUNK, no_gain
 
+# Iterations between two records.
+_CHUNK = 10
 # A step that ends in no posterior is tried again this often, half as long each time.
 _MOST_HALVINGS = 6
 # Natural-gradient steps on minibatches average over as many rows as there are, or 50 batches where those are fewer. On
@@ -101,7 +103,7 @@ class Budget:
     max_iter : int
         Iterations of E-steps and M-steps at most.
     tol : float
-        See `vastgp.methods.svgp.stop.no_gain`; passes over all rows end at a hundredth of it.
+        See `vastgp.fitting.no_gain.no_gain`; passes over all rows end at a hundredth of it.
     max_seconds : float or None
     checkpoints : callable
         ``checkpoints(suffix)`` gives where to save a part of the fit, or None.
@@ -155,7 +157,7 @@ def fit_svgp(
     )
     adam = options.optimizer == "adam"
     trained = options.learn or options.move or adam
-    limit = budget.max_seconds
+    limit, before = budget.max_seconds, 0.0
     with precision(dtype):
         trainer = _Trainer(rows, standardizer, likelihood, options, seed, dtype)
         state = trainer.start(kernel, likelihood, Z)
@@ -165,14 +167,16 @@ def fit_svgp(
                 budget.tol,
                 rows.n,
                 rows.n if trainer.full else options.row_batch,
-                budget.max_iter,
+                chunk=_CHUNK,
+                max_iter=budget.max_iter,
                 resumable=not adam,
             )
+            here = time.perf_counter()
             state, loop = run_chunks(
                 trainer.chunk,
                 state,
                 max_iter=budget.max_iter,
-                chunk=CHUNK,
+                chunk=_CHUNK,
                 max_seconds=limit
                 if adam or limit is None
                 else trainer.seconds_of_steps(state, limit),
@@ -181,6 +185,7 @@ def fit_svgp(
                 label="inducing points",
                 verbose=budget.verbose,
             )
+            before = loop.seconds - (time.perf_counter() - here)
         params, sums = trainer.result(state)
         leaves = jax.tree.leaves(params.likelihood)
         # steps may have had a rougher one
@@ -190,7 +195,9 @@ def fit_svgp(
         return finish(params, sums, np.nan, loop, int(state.damped), 0)
     # what was found in time is not the end of the fit: a larger budget goes on from the steps
     ended = loop.reason != OUT_OF_TIME
-    left = None if limit is None else max(limit - (time.perf_counter() - began), 0.0)
+    # seconds before a resume count
+    spent = time.perf_counter() - began + max(before, 0.0)
+    left = None if limit is None else max(limit - spent, 0.0)
     return run_passes(
         rows, standardizer, params, sums, options, loop, int(state.damped), trained,
         tol=budget.tol, max_seconds=left, checkpoint=budget.checkpoints("") if ended else None,

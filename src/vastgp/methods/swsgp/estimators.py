@@ -80,7 +80,7 @@ class SWSGPRegressor(LikelihoodRegressor, SwsgpFits):
     max_iter : int, optional
         Stochastic steps at most, None: 20,000.
     tol : float, default 1e-4
-        Converged when the bound's mean over 1000 steps has not grown, for 3000, by this for each row or by its noise.
+        Converged when 1000 steps gain less of the bound than this for each row, or less than their noise.
         Sparse solver: relative residual, and least gain of a Newton step for each row.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver.
@@ -253,7 +253,7 @@ class SWSGPClassifier(WeightedClassifier, SwsgpFits):
     max_iter : int, optional
         Stochastic steps at most, None: 20,000.
     tol : float, default 1e-4
-        Converged when the bound's mean over 1000 steps has not grown, for 3000, by this for each row or by its noise.
+        Converged when 1000 steps gain less of the bound than this for each row, or less than their noise.
         Sparse solver: relative residual, and least gain of a Newton step for each row.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver.

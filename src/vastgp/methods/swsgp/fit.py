@@ -23,7 +23,7 @@ from vastgp.fitting.inducing_points import METHODS, select_inducing
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
-from vastgp.methods.swsgp.sparse import SparseFit, build_sparse, fit_sparse
+from vastgp.methods.swsgp.sparse import SparseFit, build_sparse, fit_sparse, given_means
 from vastgp.methods.swsgp.state import COVARIANCES, PRIORS, SwsgpOptions
 from vastgp.methods.swsgp.training import SwsgpFit, fit_swsgp
 
@@ -149,9 +149,11 @@ class SwsgpFits(BaseGP):
         Z = Z[generator(seed, 0, _ORDER).permutation(len(Z))]
         options = self._options(neighbors)
         solver = self._solver(rows, len(Z), options)
-        found = self._solve(rows, kernel, likelihood, Z, options) if solver == "sparse" else None
-        if found is not None and not options.learn:
-            return self._of_sparse(found, kernel, likelihood, Z, options)
+        found = None
+        if solver == "sparse":
+            found, likelihood = self._solve(rows, kernel, likelihood, Z, options)
+            if not options.learn:
+                return self._of_sparse(found, kernel, likelihood, Z, options)
         fit = fit_swsgp(
             rows,
             self.standardizer_,
@@ -169,8 +171,8 @@ class SwsgpFits(BaseGP):
             start=None if found is None else (found.mean, found.variances),
         )
         if found is not None:
-            found = self._solve(rows, fit.kernel, fit.likelihood, Z, options)
-            fit = replace(fit, mean=found.mean, spread=found.variances)
+            found, likelihood = self._solve(rows, fit.kernel, fit.likelihood, Z, options)
+            fit = replace(fit, likelihood=likelihood, mean=found.mean, spread=found.variances)
         stuck = found is None and _explains_nothing(fit, options, rows.n)
         return self._of(fit, options, stuck)
 
@@ -216,12 +218,17 @@ class SwsgpFits(BaseGP):
         likelihood: Likelihood,
         Z: np.ndarray,
         options: SwsgpOptions,
-    ) -> SparseFit:
+    ) -> tuple[SparseFit, Likelihood]:
+        """Return mean and variances, and the likelihood that they go with."""
         system = build_sparse(
             rows, self.standardizer_, kernel, Z, options, verbose=bool(self.verbose)
         )
         left = self._seconds_left(self.max_seconds)
-        return fit_sparse(system, likelihood, tol=self.tol, max_seconds=left)
+        found = fit_sparse(system, likelihood, tol=self.tol, max_seconds=left)
+        learned = self.hyperparameters != "fixed" and isinstance(likelihood, Gaussian)
+        if learned and not found.loop.converged:
+            return given_means(system, found, options.noise_floor)
+        return found, likelihood
 
     def _of_sparse(
         self,
@@ -241,12 +248,13 @@ class SwsgpFits(BaseGP):
         }
         self._set_inputs(Z)
         self._warn_unless_converged(
-            found.converged,
-            found.reason,
+            found.loop.converged,
+            found.loop.reason,
             f"residual {found.residual:.2g} (tol = {self.tol:g}). Give more time (max_seconds), or a larger tol.",
         )
+        loop = found.loop
         return Fit(
-            kernel, likelihood, posterior, found.num_iter, found.converged, found.reason, found.history
+            kernel, likelihood, posterior, loop.num_iter, loop.converged, loop.reason, loop.history
         )  # fmt: skip
 
     def _posterior(

@@ -14,7 +14,9 @@ needed.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +26,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
+from vastgp.fitting.damped_updates import SETTLED, Ascent, DampedUpdates, decide
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
 from vastgp.fitting.progress import Progress
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
@@ -36,8 +39,8 @@ from vastgp.methods.swsgp.state import SwsgpOptions
 
 # Entries of the local matrices of a tile of rows, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384
-# Newton steps at most, and halvings of one that does not raise the bound.
-_MOST_STEPS, _MOST_HALVINGS = 30, 8
+# Newton steps at most, those that were not taken included, and rounds of `given_means`.
+_MOST_STEPS, _ROUNDS = 100, 3
 # Iterations of conjugate gradients at most; how far beyond its tolerance a solution may be and count as one (rounding
 # in systems of close inducing inputs); least precision of a site.
 _MOST_CG, _LOOSEST, _LEAST_PRECISION = 1000, 10.0, 1e-6
@@ -78,6 +81,10 @@ class SparseSystem:
         """Return ``Q_jj = 1 / v_j + sum_k B_kj^2 / v_k``."""
         return 1.0 / self.v + self.B.power(2).T @ (1.0 / self.v)
 
+    def squares(self) -> csr_matrix:
+        """Return the transpose of ``A_ij^2``."""
+        return self.A.power(2).T.tocsr()
+
     def moments(self, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance at all rows: (n,), or (C, n) where there are several functions."""
         mean, variance = self.A @ m, self.A.power(2) @ s + self.conditional[:, None]
@@ -105,13 +112,8 @@ class SparseFit:
         There, of all rows.
     residual : float
         Of the last systems, relative to their right-hand sides: the largest.
-    num_iter : int
-        Newton steps.
-    converged : bool
-        Whether they had settled, the last system was solved to its tolerance, and time had not run out.
-    reason : str
-    history : History
-        A record for each Newton step.
+    loop : LoopResult
+        Of the Newton steps: converged where they had settled and the last system was solved to its tolerance.
     recall : float
         Share of true neighbours that the index finds.
     """
@@ -120,10 +122,7 @@ class SparseFit:
     variances: np.ndarray
     bound: float
     residual: float
-    num_iter: int
-    converged: bool
-    reason: str
-    history: History
+    loop: LoopResult
     recall: float = 1.0
 
 
@@ -198,6 +197,95 @@ def _sparse(weights: np.ndarray, numbers: np.ndarray, width: int) -> csr_matrix:
     return csr_matrix(parts, shape=(len(numbers), width))
 
 
+class _Point(NamedTuple):
+    """A `Found` whose sites are the mean and the inverse variances of the inducing variables.
+
+    Attributes
+    ----------
+    sites : tuple of ndarray of shape (M, C)
+    bound : float
+    better : tuple of ndarray
+        What the sites of the rows ask for; the sites themselves where nobody asked.
+    residual : float
+        Of the systems that were solved for ``better``.
+    """
+
+    sites: tuple[np.ndarray, np.ndarray]
+    bound: Any
+    better: tuple[np.ndarray, np.ndarray]
+    residual: Any
+
+
+class _Newton:
+    """Damped Newton steps on the bound of a system, of a state `Ascent`."""
+
+    def __init__(
+        self, system: SparseSystem, likelihood: Likelihood, tol: float, deadline: float
+    ) -> None:
+        self.system, self.likelihood, self.tol, self.deadline = system, likelihood, tol, deadline
+        self.own, self.squares = system.prior_diagonal()[:, None], system.squares()
+        self.exact = isinstance(likelihood, Gaussian)
+        self.updates = DampedUpdates(
+            self._evaluate, most=1.0, least_gain=tol * len(system.y), prepare=self._asked
+        )
+
+    def start(self) -> Ascent:
+        """Return the state at mean zero, with the variances that the prior alone would choose."""
+        m = np.zeros((self.system.A.shape[1], self.likelihood.num_latent))
+        return self.updates.start((m, self.own + 0.0 * m))
+
+    def _evaluate(self, sites: tuple[np.ndarray, np.ndarray]) -> _Point:
+        m, precisions = sites
+        bound = self.system.bound(self.likelihood, m, 1.0 / precisions)
+        return _Point(sites, np.float64(bound), sites, np.float64(np.nan))
+
+    def _asked(self, here: _Point) -> _Point:
+        m, precisions = here.sites
+        mean, variance = self.system.moments(m, 1.0 / precisions)
+        with precision("float64"):
+            sites = by_rows(self.likelihood, "sites", self.system.y, mean, variance)
+        # rows first, also where there is one function
+        mean, alpha, beta = (np.atleast_2d(np.asarray(part)).T for part in (mean, *sites))
+        # a site of negative precision would leave no maximum: what remains is a step along the slope
+        beta = np.maximum(beta, _LEAST_PRECISION)
+        diagonal = self.squares @ beta + self.own
+        with np.errstate(invalid="ignore"):  # of averages that overflow
+            right = beta * mean + alpha
+        if not np.all(np.isfinite(right)):
+            return here._replace(better=(np.full_like(m, np.nan), diagonal))
+        solved = [
+            _solved(self.system, beta[:, c], right[:, c], diagonal[:, c], m[:, c], self.tol, self.deadline)
+            for c in range(m.shape[1])
+        ]  # fmt: skip
+        target = np.stack([one for one, _ in solved], axis=1)
+        residual = np.float64(max(error for _, error in solved))
+        return here._replace(better=(target, diagonal), residual=residual)
+
+    def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
+        """Do one step."""
+        # of the system that the step came from, where no other was solved since
+        residual, state = state.found.residual, self.updates.step(state)
+        if self.exact and not state.shortened:
+            state = state._replace(end=np.int64(SETTLED))
+        if np.isfinite(state.found.residual):
+            residual = state.found.residual
+        state = state._replace(found=state.found._replace(residual=residual))
+        return state, {"objective": state.found.bound, "residual": residual, "end": state.end}
+
+    def decide(self, now: Mapping[str, float], _: History) -> Stop | None:
+        """Stop when a step gains next to nothing, or none can be taken."""
+        ended = decide(now["end"], now["objective"])
+        if ended is None or not ended.converged:
+            return ended
+        if now["residual"] <= _LOOSEST * self.tol:
+            if self.exact:
+                return Stop("the bound's maximum is the solution of one system")
+            return ended
+        if time.perf_counter() > self.deadline:
+            return Stop(OUT_OF_TIME, converged=False)
+        return Stop(f"stopped after {_MOST_CG} iterations of conjugate gradients", converged=False)
+
+
 def fit_sparse(
     system: SparseSystem,
     likelihood: Likelihood,
@@ -215,60 +303,36 @@ def fit_sparse(
         Newton steps end when one gains less than this for each row; relative residual of the systems.
     max_seconds : float, optional
     """
-    began, history = time.perf_counter(), History()
-    deadline = np.inf if max_seconds is None else began + max_seconds
-    own, squares = system.prior_diagonal()[:, None], system.A.power(2).T.tocsr()
-    m = np.zeros((system.A.shape[1], likelihood.num_latent))
-    s = 1.0 / own + 0.0 * m
-    bound, residual, exact = -np.inf, np.nan, isinstance(likelihood, Gaussian)
+    deadline = np.inf if max_seconds is None else time.perf_counter() + max_seconds
+    newton = _Newton(system, likelihood, tol, deadline)
+    state, loop = run_chunks(
+        newton.chunk,
+        newton.start(),
+        max_iter=_MOST_STEPS,
+        chunk=1,
+        max_seconds=max_seconds,
+        should_stop=newton.decide,
+        label="SWSGP",
+    )
+    (m, precisions), bound, _, residual = state.found
+    return SparseFit(m, 1.0 / precisions, float(bound), float(residual), loop, system.recall)
 
-    def found(step: int, converged: bool, reason: str) -> SparseFit:
-        exactly = residual <= _LOOSEST * tol
-        if time.perf_counter() > deadline and not exactly:
-            reason = OUT_OF_TIME
-        elif converged and not exactly:
-            reason = f"stopped after {_MOST_CG} iterations of conjugate gradients"
-        return SparseFit(
-            m, s, bound, residual, step, converged and exactly, reason, history, system.recall
-        )
 
-    for step in range(1, _MOST_STEPS + 1):
-        mean, variance = system.moments(m, s)
-        with precision("float64"):
-            sites = by_rows(likelihood, "sites", system.y, mean, variance)
-        # rows first, also where there is one function
-        mean, alpha, beta = (np.atleast_2d(np.asarray(part)).T for part in (mean, *sites))
-        # a site of negative precision would leave no maximum: what remains is a step along the slope
-        beta = np.maximum(beta, _LEAST_PRECISION)
-        diagonal = squares @ beta + own
-        right = beta * mean + alpha
-        solved = [
-            _solved(system, beta[:, c], right[:, c], diagonal[:, c], m[:, c], tol, deadline)
-            for c in range(m.shape[1])
-        ]
-        target = np.stack([one for one, _ in solved], axis=1)
-        residual = max(error for _, error in solved)
-        rate = 1.0
-        for _ in range(_MOST_HALVINGS):
-            # variances by their inverse: natural parameters
-            trial = (1.0 - rate) * m + rate * target, 1.0 / ((1.0 - rate) / s + rate * diagonal)
-            value = system.bound(likelihood, *trial)
-            if value > bound:
-                break
-            rate *= 0.5
-        else:
-            return found(step, True, "no Newton step raises the bound")
-        gain, (m, s), bound = value - bound, trial, value
-        history.append(
-            step, time.perf_counter() - began, {"objective": bound, "residual": residual}
-        )
-        if exact:
-            return found(step, True, "the bound's maximum is the solution of one system")
-        if gain < tol * len(system.y):
-            return found(step, True, "a Newton step gained less than tol for each row")
-        if time.perf_counter() > deadline:
-            return found(step, False, OUT_OF_TIME)
-    return found(_MOST_STEPS, False, f"stopped after {_MOST_STEPS} Newton steps")
+def given_means(
+    system: SparseSystem, fit: SparseFit, noise_floor: float
+) -> tuple[SparseFit, Gaussian]:
+    """Return the variances and the noise of highest bound for the means of a fit that was stopped.
+
+    Variances know how many rows there are, not how far the means have come: with the noise of a converged fit they
+    would be certain of means that explain nothing. Each of the two is a closed form given the other.
+    """
+    own, squares, s = system.prior_diagonal()[:, None], system.squares(), fit.variances
+    for _ in range(_ROUNDS):
+        mean, variance = system.moments(fit.mean, s)
+        noise = max(noise_floor, float(np.mean((system.y - mean) ** 2 + variance)))
+        s = 1.0 / (squares @ np.full((len(system.y), 1), 1.0 / noise) + own)
+    likelihood = Gaussian(noise)
+    return replace(fit, variances=s, bound=system.bound(likelihood, fit.mean, s)), likelihood
 
 
 def _solved(

@@ -113,6 +113,10 @@ class SwsgpState(NamedTuple):
         Lengthscales by which neighbours were last searched.
     anchors : Array of shape (M, d), or (0, d)
         Inducing inputs as they were then, where they move.
+    searches : Array of shape ()
+        How often neighbours were searched.
+    stale : Array of shape ()
+        Share of neighbours that had changed at the last comparison.
     """
 
     variables: Variables
@@ -125,6 +129,8 @@ class SwsgpState(NamedTuple):
     steps: Int[Array, ""]
     metric: Float[Array, " d"]
     anchors: Float[Array, "a d"]
+    searches: Int[Array, ""]
+    stale: Float[Array, ""]
 
 
 def start_state(
@@ -163,6 +169,8 @@ def start_state(
         jnp.zeros((), jnp.int32),
         jnp.asarray(metric, dtype),
         jnp.array(Z if options.move else Z[:0], dtype),
+        jnp.ones((), jnp.int32),
+        jnp.zeros((), dtype),
     )
 
 

@@ -24,8 +24,8 @@ from vastgp.data.neighbours import (
 from vastgp.data.padding import repeat_last
 from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.checkpoint import Checkpoint
-from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, ShouldStop, Stop, run_chunks
+from vastgp.fitting.loop import LoopResult, run_chunks
+from vastgp.fitting.no_gain import no_gain
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
@@ -40,8 +40,8 @@ _ALWAYS_SEARCHED = 2048
 _PROBES, _PROBED_EVERY = 64, 4
 # What numbers drawn for a step are for, beside its minibatch.
 _OWN = 7
-# Steps whose mean bound is one record of progress, and records without progress before a fit ends.
-_WINDOW, _PATIENCE = 1000, 3
+# Steps in which `tol` counts.
+_PER = 1000
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def fit_swsgp(
     max_iter : int
         Steps at most.
     tol : float
-        Converged when the bound's mean over 1000 steps has not grown, for 3000, by this for each row or by its noise.
+        See `vastgp.fitting.no_gain.no_gain`, in 1000 steps.
     max_seconds, checkpoint, verbose
         As in `run_chunks`.
     seed : int
@@ -140,7 +140,13 @@ def fit_swsgp(
             chunk=chunks.chunk,
             max_seconds=max_seconds,
             checkpoint=checkpoint,
-            should_stop=_settled(tol * rows.n, chunks.chunk),
+            should_stop=no_gain(
+                tol,
+                rows.n,
+                options.row_batch,
+                chunk=chunks.chunk,
+                per=_PER,
+            ),
             label="SWSGP",
             verbose=verbose,
         )
@@ -160,9 +166,9 @@ def fit_swsgp(
         np.asarray(state.variables.mean, np.float64),
         spread,
         loop,
-        chunks.searches,
+        int(state.searches),
         chunks.recall,
-        chunks.stale,
+        float(state.stale),
     )
 
 
@@ -209,7 +215,7 @@ class Chunks:
         self.probes = standardizer.transform_X(rows.take(self.probe_rows)[0])
         self.index: NeighbourIndex | None = None
         self.before = np.zeros((0, 0), np.int32)
-        self.searches, self.recall, self.stale = 0, 1.0, 0.0
+        self.recall = 1.0
         self._first = True
 
     def __call__(
@@ -217,7 +223,7 @@ class Chunks:
     ) -> tuple[SwsgpState, Mapping[str, Any]]:
         if self.index is None:
             # of the state: a resumed fit goes on with the neighbours that it had
-            self.search(state)
+            self.make_index(state)
         if first_iter and (self.options.learn or self.options.move):
             state = self._refresh(state, first_iter // self.chunk)
         batches = self.draw(first_iter, num_iters)
@@ -232,8 +238,8 @@ class Chunks:
         return state, {
             "objective": float(np.mean(found)),
             "objective_se": spread / num_iters**0.5,
-            "stale": self.stale,
-            "searches": float(self.searches),
+            "stale": float(state.stale),
+            "searches": float(state.searches),
         }
 
     # ------------------------------------------------------------ neighbours
@@ -249,16 +255,19 @@ class Chunks:
             assert self.index is not None
             Z = np.asarray(state.variables.Z, np.float64)
             truth = nearest(self.probes / metric, Z / metric, self.sees)
-            self.stale = 1.0 - overlap(truth, self.index.query(self.probes, self.sees))
+            stale = 1.0 - overlap(truth, self.index.query(self.probes, self.sees))
+            state = state._replace(stale=jnp.asarray(stale, self.dtype))
             # what an approximate index misses is no news
-            if self.stale <= options.stale_share + (1.0 - self.recall):
+            if stale <= options.stale_share + (1.0 - self.recall):
                 return state
         anchors = jnp.array(state.variables.Z) if options.move else state.anchors
-        state = state._replace(metric=jnp.asarray(metric, self.dtype), anchors=anchors)
-        self.search(state)
+        state = state._replace(
+            metric=jnp.asarray(metric, self.dtype), anchors=anchors, searches=state.searches + 1
+        )
+        self.make_index(state)
         return state
 
-    def search(self, state: SwsgpState) -> None:
+    def make_index(self, state: SwsgpState) -> None:
         """Make the index of the inducing inputs, as the state has them, and forget what was found by the last one."""
         Z = np.asarray(state.anchors if self.options.move else state.variables.Z, np.float64)
         metric = np.asarray(state.metric, np.float64)
@@ -267,7 +276,6 @@ class Chunks:
         self.table.forget()
         if self.plan.ordered:
             self.before = nearest_predecessors(Z, metric, self.sees, self.options.search)
-        self.searches += 1
 
     # ------------------------------------------------------------ minibatches
 
@@ -326,30 +334,3 @@ def _some(seed: int, step: int, size: int, count: int) -> np.ndarray:
     if count >= size:
         return np.arange(size)
     return generator(seed, step, _OWN).choice(size, size=count, replace=False, shuffle=False)
-
-
-def _settled(least_gain: float, chunk: int) -> ShouldStop:
-    """Return the rule that ends a fit: means of the bound over windows of steps no longer grow, beyond their noise."""
-    length = _WINDOW // chunk
-
-    def rule(diagnostics: Mapping[str, float], history: History) -> Stop | None:
-        if not np.isfinite(diagnostics["objective"]):
-            raise FloatingPointError(
-                f"the bound became {diagnostics['objective']} after {history.steps[-1]} steps. Lower learning_rate, "
-                "raise jitter, or set dtype='float64'."
-            )
-        values = history["objective"]
-        windows = len(values) // length
-        if windows <= _PATIENCE or len(values) % length:
-            return None
-        table = np.asarray(values).reshape(windows, length)
-        means, noise = table.mean(axis=1), table.std(axis=1) / length**0.5
-        best = int(np.argmax(means[:-_PATIENCE]))
-        gain = float(np.max(means[-_PATIENCE:]) - means[best])
-        if gain > max(least_gain, float(noise[best])):
-            return None
-        return Stop(
-            f"the bound has not grown for {_PATIENCE * _WINDOW} steps by more than tol or its noise"
-        )
-
-    return rule

@@ -1,0 +1,45 @@
+"""Damped updates: they arrive wherever a step overshoots, and what they could not raise has not converged."""
+
+import numpy as np
+import pytest
+
+from vastgp.fitting.damped_updates import SETTLED, STUCK, DampedUpdates, Found, decide
+
+
+def ascended(bound, better, start=0.0, most=1.0):
+    def evaluate(x):
+        with np.errstate(all="ignore"):
+            return Found(x, bound(x), better(x))
+
+    updates = DampedUpdates(evaluate, most=most, least_gain=1e-10)
+    return updates.run(updates.start(np.float64(start)), 200)
+
+
+def test_newton_steps_of_a_count_far_above_its_rate_arrive():
+    """``y x - exp(x)`` at ``y = 10^4`` from ``x = 0``: a whole step overshoots a thousandfold."""
+    state = ascended(lambda x: 1e4 * x - np.exp(x), lambda x: x + (1e4 - np.exp(x)) / np.exp(x))
+    assert state.end == SETTLED and state.shortened > 0
+    assert float(state.found.sites) == pytest.approx(np.log(1e4), abs=1e-6)
+    assert decide(float(state.end), state.found.bound).converged
+
+
+def test_a_direction_three_times_too_long_is_shortened_once():
+    state = ascended(lambda x: -((x - 3.0) ** 2), lambda x: x + 3.0 * (3.0 - x))
+    assert state.end == SETTLED
+    assert float(state.found.sites) == pytest.approx(3.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_no_finite_bound_is_no_end(value):
+    state = ascended(lambda x: value, lambda x: x + 1.0)
+    stop = decide(float(state.end), state.found.bound)
+    assert state.end == STUCK and float(state.found.sites) == 0.0
+    assert not stop.converged and f"the bound of the evidence is {value:g}" in stop.reason
+
+
+def test_steps_that_only_lower_the_bound_have_not_converged():
+    state = ascended(lambda x: -x, lambda x: x + 1.0)
+    stop = decide(float(state.end), state.found.bound)
+    assert state.end == STUCK and not stop.converged
+    assert "no step of the sites raises the bound" in stop.reason
+    assert decide(0, 1.0) is None
