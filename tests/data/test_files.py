@@ -50,6 +50,14 @@ def test_a_line_that_is_too_short(tmp_path: Path) -> None:
         as_rows(path, "y")
 
 
+def test_names_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_bytes("température,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"d\.csv' cannot be read: a column name is no UTF-8.*iconv"
+    ):
+        as_rows(tmp_path / "d.csv", "y")
+
+
 @pytest.mark.parametrize("gap", ["", "NA", "nan", "null", "N/A"])
 def test_gaps(tmp_path: Path, gap: str) -> None:
     path = _text(tmp_path / "d.csv", f"a,b,y\n1,2,3\n4,{gap},6\n")

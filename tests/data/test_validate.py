@@ -158,7 +158,7 @@ def _column(values: list) -> np.ndarray:
         (
             pa.table([[1], [2]], names=["a", "a"]),
             ValueError,
-            "the Arrow table X has several columns named 'a'",
+            "the data frame X has several columns named 'a'",
         ),
         (
             pa.table([[1], [2]], names=["a", " "]),

@@ -197,7 +197,7 @@ def _open_parquet(path: Path) -> Table:
             fixed = ds.get_partition_keys(fragment.partition_expression)
             yield from _read_parquet(fragment.path, columns, rows, fixed)
 
-    return from_batches(schema, batches, where, num_rows=num_rows, in_memory=False)
+    return from_batches(schema, batches, where, num_rows=num_rows)
 
 
 def _read_parquet(
@@ -243,9 +243,10 @@ def _open_csv(path: Path) -> Table:
     parse = csv.ParseOptions(delimiter=delimiter)
     with _arrow_errors(where), csv.open_csv(os.fspath(path), parse_options=parse) as reader:
         schema = reader.schema
-    if schema.names and all(_is_number(name) for name in schema.names):
+        names = schema.names
+    if names and all(_is_number(name) for name in names):
         raise ValueError(
-            f"{where} has no line of column names: its first line is {listed(schema.names, 5)}. Put a line with one "
+            f"{where} has no line of column names: its first line is {listed(names, 5)}. Put a line with one "
             "name per column at the top."
         )
     # Types are guessed from the first block of the file. A column of whole numbers there may have fractions or gaps
@@ -271,7 +272,7 @@ def _open_csv(path: Path) -> Table:
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
-    return from_batches(schema, batches, where, num_rows=None, in_memory=False)
+    return from_batches(schema, batches, where, num_rows=None)
 
 
 def _delimiter(path: Path, where: str) -> str:
@@ -301,6 +302,11 @@ def _arrow_errors(where: str) -> Iterator[None]:
 
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where} cannot be read: a column name is no UTF-8 ({error}). Save the file with that encoding, for example "
+            "by iconv -f latin1 -t utf8."
+        ) from error
     except (
         pa.ArrowInvalid,
         pa.ArrowTypeError,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import files, validate
-from vastgp.data.open import as_rows
+from vastgp.data.open import as_rows, target_from_path
 from vastgp.data.rows import Rows
-from vastgp.data.tables import Table, is_table, open_table
+from vastgp.data.tables import Table, as_labels, open_frame
 
 
 def open_labelled(
@@ -38,6 +38,7 @@ def open_labelled(
     ValueError
         For fewer than two classes, for targets that are not classes (fractions), and as `as_rows`.
     """
+    X = open_frame(X)
     labels, name, others = _labels(X, y, estimator)
     if not len(labels):  # as for any data without rows
         as_rows(
@@ -58,7 +59,7 @@ def open_labelled(
 
 def read_labels(X: Any, y: Any, *, estimator: str = "model") -> np.ndarray:
     """Return the labels that `open_labelled` would encode, as they are."""
-    return _labels(X, y, estimator)[0]
+    return _labels(open_frame(X), y, estimator)[0]
 
 
 def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -66,10 +67,10 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.utils.multiclass import check_classification_targets
 
     if labels.dtype.kind == "O":
-        missing = [i for i, label in enumerate(labels) if label is None or label != label]
-        if missing:
+        missing = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
+        if missing is not None:
             raise ValueError(
-                f"y has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
+                f"y has a missing label in row {missing} (counted from 0). Remove rows without a label."
             )
         kinds = sorted(
             {"text" if isinstance(label, str) else type(label).__name__ for label in labels}
@@ -79,11 +80,22 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 f"y has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
             )
         labels = np.asarray(labels.tolist())
+    if labels.dtype.kind not in "biufU":
+        raise ValueError(
+            f"y holds labels such as {labels[0]!r}. Expected numbers, booleans or text, which a model file can keep: "
+            "convert them, for example y.astype(str)."
+        )
     if labels.dtype.kind == "f":
         validate.check_finite(labels, "y")
     check_classification_targets(labels)
     classes, numbers = np.unique(labels, return_inverse=True)
     return classes, numbers
+
+
+def _is_missing(label: Any) -> bool:
+    same = label == label
+    # pandas.NA equals nothing, and does not even say so
+    return label is None or not (isinstance(same, bool | np.bool_) and same)
 
 
 def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -107,18 +119,20 @@ def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def _labels(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, list[str] | None]:
     """Return labels, the name of their column, and the names of the other columns where it is one of a table's."""
     table = _table_of(X)
-    if table is not None and isinstance(y, str | os.PathLike) and os.fspath(y) in table.names:
+    if isinstance(y, str | os.PathLike) and table is not None:
         name = os.fspath(y)
-        return table.column(name), name, [other for other in table.names if other != name]
+        if name in table.names:
+            return table.labels(name), name, [other for other in table.names if other != name]
+        if not name.lower().endswith(".npy"):
+            raise validate.missing_target_error(name, table.names, table.where)
     if isinstance(X, str | os.PathLike) and files.suffix_of(Path(X)) == ".npz":
-        name = "y" if y is None else y
-        if isinstance(name, str) and name in files.npz_names(Path(X)):
-            with np.load(X, allow_pickle=False) as stored:
+        name = "y" if y is None else str(y)
+        if name in files.npz_names(Path(X).expanduser()):
+            with np.load(Path(X).expanduser(), allow_pickle=False) as stored:
                 return _one_column(stored[name]), name, None
     if isinstance(y, str | os.PathLike):
-        if table is not None and not os.fspath(y).lower().endswith(".npy"):
-            raise validate.missing_target_error(os.fspath(y), table.names, table.where)
-        return _one_column(np.load(y, allow_pickle=False)), None, None
+        why = "X is an array without column names"
+        return _one_column(target_from_path(Path(y), why)), None, None
     if y is None and isinstance(X, Rows):
         y = X.y
     validate.check_target_given(y, estimator)
@@ -129,16 +143,15 @@ def _labels(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, lis
 def _one_column(y: Any) -> np.ndarray:
     from sklearn.utils.validation import column_or_1d
 
-    # of a list with several types NumPy would make text
-    labels = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
-    return np.asarray(column_or_1d(labels, warn=True))
+    return np.asarray(column_or_1d(as_labels(y), warn=True))
 
 
 def _table_of(X: Any) -> Table | None:
-    if is_table(X):
-        return open_table(X)
+    if isinstance(X, Table):
+        return X
     if isinstance(X, str | os.PathLike):
-        files.check_exists(Path(X), "X")
-        if files.is_table_file(Path(X)):
-            return files.open_table_file(Path(X))
+        path = Path(X).expanduser()
+        files.check_exists(path, "X")
+        if files.is_table_file(path):
+            return files.open_table_file(path)
     return None

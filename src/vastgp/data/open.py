@@ -13,7 +13,7 @@ import numpy as np
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
 from vastgp.data.spool import MEMORY_BUDGET, Spool
-from vastgp.data.tables import BLOCK_BYTES, Table, is_table, open_table
+from vastgp.data.tables import BLOCK_BYTES, Table, open_frame
 
 _SCAN_BYTES = 64 << 20
 
@@ -42,8 +42,8 @@ def as_rows(
         Targets: an array, list or Series; a path of a ``.npy`` file; or, when ``X`` is a table, the name of the column
         that is the target, which then is no input.
     feature_names
-        Names of the inputs of a fitted model. They are picked from a table by name, whatever other columns it has and
-        in whatever order.
+        Names of the inputs of a fitted model. They are picked from a table by name, whatever other columns it has: from
+        a file in whatever order, from a data frame in that of the fit, as scikit-learn wants it.
     n_features
         Number of inputs of a fitted model, for data without names.
     require_y
@@ -69,15 +69,20 @@ def as_rows(
     OSError
         When the disk has no room for the temporary memory map.
     """
+    X = open_frame(X)
     if isinstance(X, Rows):
         if y is not None:
             raise ValueError("X already has its targets (it is a Rows object). Pass y=None.")
         rows = X
         _check_same_names(rows, feature_names, n_features, estimator)
-    elif is_table(X):
-        rows = _from_table(open_table(X), y, feature_names, n_features, estimator, float("inf"))
+    elif isinstance(X, Table):
+        if X.in_memory:
+            _refuse_other_order(X, feature_names)
+            memory_budget = float("inf")
+        rows = _from_table(X, y, feature_names, n_features, estimator, memory_budget)
     elif isinstance(X, str | os.PathLike):
-        rows = _from_path(Path(X), y, feature_names, n_features, estimator, memory_budget)
+        path = Path(X).expanduser()
+        rows = _from_path(path, y, feature_names, n_features, estimator, memory_budget)
     else:
         rows = _from_arrays(validate.as_matrix(X), y)
     if rows.feature_names is None:
@@ -97,17 +102,19 @@ def as_rows(
 
 def _from_arrays(X: np.ndarray, y: Any) -> Rows:
     if isinstance(y, str | os.PathLike):
-        y = _target_from_path(Path(y), "X is an array without column names")
+        y = target_from_path(Path(y), "X is an array without column names")
     target_name = _series_name(y)
     if y is not None:
         y = validate.as_target(y)
     return Rows(X, y, target_name=target_name)
 
 
-def _target_from_path(path: Path, why_not_a_name: str) -> np.ndarray:
+def target_from_path(path: Path, why_not_a_name: str) -> np.ndarray:
+    """The array of a .npy file that the target is, unless the text is no such path."""
+    path = path.expanduser()
     if path.suffix.lower() != ".npy":
         raise ValueError(
-            f"y={str(path)!r} is a string. Expected an array of numbers, or the path of a .npy file; a column name can "
+            f"y={str(path)!r} is a string. Expected an array, or the path of a .npy file; a column name can "
             f"be given only when X is a table, and {why_not_a_name}."
         )
     files.check_exists(path, "y")
@@ -147,6 +154,18 @@ def _check_same_names(
                 f"{validate.listed(wanted)}, in this order. Open them with as_rows(..., feature_names=...)."
             )
         raise validate.missing_features_error(missing, extra, "the rows", estimator)
+
+
+def _refuse_other_order(table: Table, feature_names: Sequence[str] | np.ndarray | None) -> None:
+    """Refuse a data frame that has the columns of the fit in another order, whatever others stand between them."""
+    wanted = [] if feature_names is None else [str(name) for name in feature_names]
+    found = [name for name in table.names if name in set(wanted)]
+    if table.named and found != wanted and len(found) == len(wanted):
+        raise ValueError(
+            "The feature names should match those that were passed during fit.\n"
+            "Feature names must be in the same order as they were in fit.\n"
+            f"{table.where} has them as {validate.listed(found)}. Reorder the columns: X[list(feature_names_in_)]."
+        )
 
 
 def _check_unnamed(
@@ -253,7 +272,7 @@ def _split_target(table: Table, y: Any) -> tuple[str | None, Any]:
             )
         return name, None
     if name.lower().endswith(".npy"):
-        return None, _target_from_path(Path(name), f"{table.where} has no column of that name")
+        return None, target_from_path(Path(name), f"{table.where} has no column of that name")
     raise validate.missing_target_error(name, table.names, table.where)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import json
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,179 +32,85 @@ class Table:
         For each column that cannot be read as numbers, what it holds instead.
     dtypes
         For the others, the NumPy type of their values.
-    blocks
-        Given column names and a number of rows, yields blocks as lists of one NumPy vector per column, missing values
-        as NaN.
+    frames
+        Given column names and a number of rows, yields blocks of them as narwhals data frames.
     num_rows
         Number of rows, when it is known before reading.
     in_memory
         Whether the table already is in memory.
     named
         Whether the column names are names, rather than positions.
-    column
-        Given a column name, all its values as they are, numbers or not; missing ones as None or NaN.
     """
 
     where: str
     names: list[str]
     not_numeric: dict[str, str]
     dtypes: dict[str, np.dtype]
-    blocks: Callable[[Sequence[str], int], Iterator[list[np.ndarray]]]
+    frames: Callable[[Sequence[str], int], Iterator[Any]]
     num_rows: int | None
-    column: Callable[[str], np.ndarray]
     in_memory: bool = True
     named: bool = True
 
+    def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
+        """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""
+        for frame in self.frames(columns, rows):
+            if len(frame):
+                yield [_numbers(frame[:, j]) for j in range(len(columns))]
 
-def is_table(values: object) -> bool:
-    """Whether something is a table of pandas, polars or Arrow. None of the three is imported for it."""
-    return _package_of(values) is not None
-
-
-def open_table(values: Any) -> Table:
-    """The table that a pandas, polars or Arrow object holds."""
-    package = _package_of(values)
-    if package == "pandas":
-        return _pandas_table(values)
-    import pyarrow as pa
-
-    if package == "polars":
-        if hasattr(values, "collect"):
-            values = values.collect()
-        return arrow_table(values.to_arrow(), "the polars DataFrame X")
-    if isinstance(values, pa.RecordBatch):
-        values = pa.Table.from_batches([values])
-    return arrow_table(values, "the Arrow table X")
+    def labels(self, name: str) -> np.ndarray:
+        """Return all values of a column as they are, missing ones as None or NaN."""
+        parts = [as_labels(frame[:, 0]) for frame in self.frames([name], _COLUMN_ROWS)]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
 
-_TABLES = {
-    ("pandas", "DataFrame"),
-    ("polars", "DataFrame"),
-    ("polars", "LazyFrame"),
-    ("pyarrow", "Table"),
-    ("pyarrow", "RecordBatch"),
-}
+def open_frame(values: Any) -> Any:
+    """Return the `Table` that a data frame is (of pandas, polars, Arrow, ...), and anything else as it is.
+
+    A lazy frame is collected, so what it returns should be handed on instead of ``values``.
+    """
+    if isinstance(values, Table):
+        return values
+    import narwhals as nw
+
+    if type(values).__module__.startswith("pyarrow.") and hasattr(values, "to_struct_array"):
+        import pyarrow as pa
+
+        values = pa.Table.from_batches([values]) if isinstance(values, pa.RecordBatch) else values
+    try:
+        frame = nw.from_native(values, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        given = getattr(values, "column_names", values.columns)
+        check_unique_names([str(name) for name in given], "the data frame X")
+        raise
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    return _table_in_memory(frame) if isinstance(frame, nw.DataFrame) else values
 
 
-def _package_of(values: object) -> str | None:
-    """The package that a table is of, also when its type is derived from that package's."""
-    for kind in type(values).__mro__:
-        package = kind.__module__.partition(".")[0]
-        if (package, kind.__name__) in _TABLES:
-            return package
-    return None
-
-
-# ---------------------------------------------------------------- pandas
-
-
-def _pandas_table(frame: Any) -> Table:
-    import pandas as pd
-
-    where = "the pandas DataFrame X"
-    strings = [isinstance(name, str) for name in frame.columns]
+def _table_in_memory(frame: Any) -> Table:
+    package = frame.implementation.value
+    where = "the Arrow table X" if package == "pyarrow" else f"the {package} DataFrame X"
+    given = list(frame.columns)
+    strings = [isinstance(name, str) for name in given]
     if any(strings) and not all(strings):
-        odd = next(name for name in frame.columns if not isinstance(name, str))
+        odd = next(name for name in given if not isinstance(name, str))
         raise ValueError(
             f"{where} has column names of several types, for example {odd!r} ({type(odd).__name__}). Expected strings "
             "only (X.columns = X.columns.astype(str) makes them so) or numbers only."
         )
-    named = bool(strings) and all(strings)
-    names = [str(name) for name in frame.columns]
+    names = [str(name) for name in given]
     check_unique_names(names, where)
     place = {name: j for j, name in enumerate(names)}
-    not_numeric: dict[str, str] = {}
-    dtypes: dict[str, np.dtype] = {}
-    for j, name in enumerate(names):
-        found = _pandas_dtype(frame.iloc[:, j], pd)
-        if isinstance(found, str):
-            not_numeric[name] = found
-        else:
-            dtypes[name] = found
 
-    def blocks(columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
+    def frames(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        chosen = frame[:, [place[name] for name in columns]]
         for start in range(0, len(frame), rows):
-            part = frame.iloc[start : start + rows]
-            yield [_pandas_values(part.iloc[:, place[name]], dtypes[name]) for name in columns]
+            yield chosen[start : start + rows]
 
-    def column(name: str) -> np.ndarray:
-        return np.asarray(frame.iloc[:, place[name]])
-
-    return Table(where, names, not_numeric, dtypes, blocks, len(frame), column, named=named)
-
-
-def _pandas_dtype(column: Any, pd: Any) -> np.dtype | str:
-    """NumPy type of a column's numbers, or what it holds when it holds no numbers."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "categories"
-    if isinstance(dtype, pd.ArrowDtype):
-        return _arrow_dtype(dtype.pyarrow_dtype)
-    if isinstance(dtype, np.dtype):
-        if dtype.kind in "fiub":
-            return dtype
-        if dtype.kind == "O":
-            return _object_dtype(column)
-        return {"M": "dates", "m": "durations", "c": "complex numbers"}.get(
-            dtype.kind, f"dtype {dtype}"
-        )
-    numpy_dtype = getattr(
-        dtype, "numpy_dtype", None
-    )  # Int64, Float32, boolean: numbers with a mask
-    if isinstance(numpy_dtype, np.dtype) and numpy_dtype.kind in "fiub":
-        return numpy_dtype
-    if isinstance(dtype, pd.StringDtype):
-        return "text"
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        return "dates"
-    return f"dtype {dtype}"
-
-
-def _object_dtype(column: Any) -> np.dtype | str:
-    """A column of Python objects is float64 if all of them are numbers or missing."""
-    import decimal
-    import numbers
-
-    for value in column:
-        if (
-            isinstance(value, numbers.Real | decimal.Decimal | np.bool_)
-            or value is None
-            or value is _pandas_na()
-        ):
-            continue
-        return (
-            f"text such as {value!r}"
-            if isinstance(value, str)
-            else f"objects such as {describe(value)}"
-        )
-    return np.dtype(np.float64)
-
-
-def _pandas_na() -> object:
-    import pandas as pd
-
-    return pd.NA
-
-
-def _pandas_values(column: Any, dtype: np.dtype) -> np.ndarray:
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
-        return column.to_numpy()
-    # Masks and missing objects become NaN.
-    return column.to_numpy(dtype=dtype if dtype.kind == "f" else np.float64, na_value=np.nan)
-
-
-# ---------------------------------------------------------------- Arrow
-
-
-def arrow_table(table: Any, where: str) -> Table:
-    """A `pyarrow.Table` in memory."""
-
-    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        yield from table.select(list(columns)).to_batches(max_chunksize=rows)
-
-    return from_batches(table.schema, batches, where, num_rows=table.num_rows, in_memory=True)
+    index = _pandas_index(getattr(frame.to_native(), "schema", None))
+    names = [name for name in names if name not in index]
+    kinds = {name: _kind(frame[:, place[name]]) for name in names}
+    return _table(where, kinds, frames, num_rows=len(frame), named=bool(strings) and all(strings))
 
 
 def from_batches(
@@ -211,75 +119,109 @@ def from_batches(
     where: str,
     *,
     num_rows: int | None,
-    in_memory: bool,
 ) -> Table:
-    """A table of Arrow record batches, whatever brings them."""
+    """A table of Arrow record batches, which come from files."""
+    import narwhals as nw
+    import pyarrow as pa
+
     index = _pandas_index(schema)
     names = [name for name in schema.names if name not in index]
     check_unique_names(names, where)
-    not_numeric: dict[str, str] = {}
-    dtypes: dict[str, np.dtype] = {}
-    for field in schema:
-        found = _arrow_dtype(field.type)
-        if isinstance(found, str):
-            not_numeric[field.name] = found
-        else:
-            dtypes[field.name] = found
+    empty = nw.from_native(schema.empty_table().select(names), eager_only=True)
 
-    def blocks(columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
+    def frames(columns: Sequence[str], rows: int) -> Iterator[Any]:
         for batch in batches(columns, rows):
-            if batch.num_rows:
-                yield [_arrow_values(batch.column(name)) for name in columns]
+            yield nw.from_native(pa.Table.from_batches([batch]).select(list(columns)))
 
-    def column(name: str) -> np.ndarray:
-        parts = [
-            batch.column(name).to_numpy(zero_copy_only=False)
-            for batch in batches([name], _COLUMN_ROWS)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0)
+    kinds = {name: _kind(empty[name]) for name in names}
+    return _table(where, kinds, frames, num_rows=num_rows, in_memory=False)
 
-    return Table(where, names, not_numeric, dtypes, blocks, num_rows, column, in_memory=in_memory)
+
+def _table(
+    where: str,
+    kinds: dict[str, np.dtype | str],
+    frames: Callable[[Sequence[str], int], Iterator[Any]],
+    **more: Any,
+) -> Table:
+    words = {name: kind for name, kind in kinds.items() if isinstance(kind, str)}
+    dtypes = {name: kind for name, kind in kinds.items() if isinstance(kind, np.dtype)}
+    return Table(where, list(kinds), words, dtypes, frames, **more)
 
 
 def _pandas_index(schema: Any) -> set[str]:
     """Columns that were the index of a pandas DataFrame: row labels, no data, as in the DataFrame itself."""
-    stored = (schema.metadata or {}).get(b"pandas")
+    stored = (getattr(schema, "metadata", None) or {}).get(b"pandas")
     if stored is None:
         return set()
     return {name for name in json.loads(stored)["index_columns"] if isinstance(name, str)}
 
 
-def _arrow_dtype(kind: Any) -> np.dtype | str:
-    import pyarrow.types as types
+def _kind(column: Any) -> np.dtype | str:
+    """NumPy type of a column's numbers, or what it holds when it holds no numbers."""
+    import narwhals as nw
 
-    if types.is_dictionary(kind):
-        inner = _arrow_dtype(kind.value_type)
-        return "categories" if isinstance(inner, str) else inner
-    if types.is_boolean(kind):
+    dtype = column.dtype
+    if dtype == nw.Boolean:
         return np.dtype(bool)
-    if types.is_integer(kind) or types.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
-    if types.is_decimal(kind) or types.is_null(kind):
-        return np.dtype(np.float64)
-    if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
-        return "dates or times"
-    if types.is_duration(kind) or types.is_interval(kind):
-        return "durations"
-    if types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
-        return "text"
-    return f"Arrow type {kind}"
+    if dtype.is_numeric():
+        plain = str(dtype).lower()
+        return np.dtype(plain if plain in np.sctypeDict else np.float64)  # decimals, 128 bits
+    for words, kinds in (
+        ("text", (nw.String,)),
+        ("categories", (nw.Categorical, nw.Enum)),
+        ("dates or times", (nw.Datetime, nw.Date, nw.Time)),
+        ("durations", (nw.Duration,)),
+    ):
+        if dtype in kinds:
+            return words
+    if dtype not in (nw.Object, nw.Unknown):
+        return f"objects of type {dtype}"
+    return _kind_by_values(column)
 
 
-def _arrow_values(column: Any) -> np.ndarray:
-    """Values of an Arrow column as a NumPy vector, missing ones as NaN."""
-    import pyarrow as pa
-    import pyarrow.types as types
+def _kind_by_values(column: Any) -> np.dtype | str:
+    """The same of a column of Python objects, whose values tell, or of a type that narwhals does not know."""
+    values = column.to_numpy()
+    if values.dtype.kind in "fiub":  # a sparse column
+        return values.dtype
+    if values.dtype.kind == "c":
+        return "complex numbers"
+    arrow_type = getattr(column.to_native(), "type", "null")
+    if not len(values) and str(arrow_type) != "null":
+        return f"type {arrow_type}"
+    for value in values[~column.is_null().to_numpy()]:
+        if isinstance(value, str):
+            return f"text such as {value!r}"
+        if not isinstance(value, numbers.Real | decimal.Decimal | np.bool_):
+            return f"objects such as {describe(value)}"
+    return np.dtype(np.float64)
 
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if types.is_decimal(column.type) or types.is_null(column.type) or types.is_boolean(column.type):
-        column = (
-            column.cast(pa.uint8()) if types.is_boolean(column.type) else column.cast(pa.float64())
-        )
-    # Arrow itself turns missing values of floats and integers into NaN here.
-    return column.to_numpy(zero_copy_only=False)
+
+def _numbers(column: Any) -> np.ndarray:
+    """Values of a column of numbers as a vector, missing ones as NaN."""
+    import narwhals as nw
+
+    if column.dtype in (nw.Boolean, nw.Decimal):
+        return column.cast(nw.Float64).to_numpy()
+    values = column.to_numpy()
+    if values.dtype.kind != "O":
+        return values
+    present = ~column.is_null().to_numpy()
+    found = np.full(values.shape, np.nan)
+    found[present] = values[present].astype(np.float64)
+    return found
+
+
+def as_labels(values: Any) -> np.ndarray:
+    """Return a column or list of any values as a vector, missing ones as None or NaN."""
+    import narwhals as nw
+
+    column = nw.from_native(values, pass_through=True, allow_series=True)
+    if not isinstance(column, nw.Series):
+        # of a list with several types NumPy would make text
+        return np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
+    found, missing = column.to_numpy(), column.is_null().to_numpy()
+    if missing.any() and found.dtype.kind != "f":
+        found = found.astype(object)
+        found[missing] = None
+    return found

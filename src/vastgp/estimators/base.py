@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows
-from vastgp.data.tables import is_table, open_table
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
 from vastgp.estimators.saved import SavedModel
 from vastgp.fitting.history import History
@@ -235,13 +234,10 @@ class BaseGP(SavedModel, abc.ABC):
 
     def _open(self, X: Any, y: Any = None, require_y: bool = False) -> Rows:
         """Open data to predict, checked against those of the fit."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and is_table(X):
-            _refuse_other_order(list(open_table(X).names), list(names))
         return as_rows(
             X,
             y,
-            feature_names=names,
+            feature_names=getattr(self, "feature_names_in_", None),
             n_features=self.n_features_in_,
             require_y=require_y,
             estimator=type(self).__name__,
@@ -289,13 +285,3 @@ class BaseGP(SavedModel, abc.ABC):
             self.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
         self.target_name_ = header["target_name"]
         self.standardizer_ = Standardizer.from_dict(header["standardizer"])
-
-
-def _refuse_other_order(received: list[str], expected: list[str]) -> None:
-    """Refuse a table that has just the columns of the fit in another order, as scikit-learn does."""
-    if received != expected and sorted(map(str, received)) == sorted(map(str, expected)):
-        raise ValueError(
-            "The feature names should match those that were passed during fit.\n"
-            "Feature names must be in the same order as they were in fit.\n"
-            f"Reorder the columns first: X[{[str(name) for name in expected[:3]]}...] as in feature_names_in_."
-        )

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.labels import encode_as, open_labelled, read_labels
+from vastgp.data.tables import open_frame
 from vastgp.estimators.base import BaseGP
 from vastgp.likelihoods.rowwise import by_rows
 
@@ -121,6 +122,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
             Labels, or the name of their column.
         """
         check_is_fitted(self, "posterior_")
+        X = open_frame(X)
         labels = self._coded(self._numbers(X, y))
         with precision("float64"):
             return self._log_probabilities(self._open(X), labels)
@@ -143,6 +145,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         sample_weight : array-like of shape (n,), optional
         """
         check_is_fitted(self, "posterior_")
+        X = open_frame(X)
         correct = self.predict(X) == self.classes_[self._numbers(X, y)]
         return float(np.average(correct, weights=sample_weight))
 
