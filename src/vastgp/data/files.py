@@ -304,8 +304,8 @@ def _arrow_errors(where: str) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where} cannot be read: a column name is no UTF-8 ({error}). Save the file with that encoding, for example "
-            "by iconv -f latin1 -t utf8."
+            f"{where} cannot be read: a column name is no UTF-8 ({error}). Save the file with that encoding: "
+            "iconv -f latin1 -t utf8 does so."
         ) from error
     except (
         pa.ArrowInvalid,
