@@ -20,7 +20,7 @@ from vastgp.estimators.registry import ESTIMATORS
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vastgp import datasets, kernels, likelihoods, metrics, plots
+    from vastgp import datasets, kernels, likelihoods, metrics, options, plots
     from vastgp.estimators.load import load
     from vastgp.kernels import (
         RBF,
@@ -61,7 +61,7 @@ _NAMES = ESTIMATORS | {
     "RationalQuadratic": "vastgp.kernels",
     "Periodic": "vastgp.kernels",
 }
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
+_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "options", "plots")
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

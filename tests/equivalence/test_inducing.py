@@ -202,7 +202,7 @@ def test_a_resumed_fit_is_the_uninterrupted_one_to_the_last_bit(data, few_inputs
         return fit_inducing(
             *data, KERNEL, Z, NOISE, options, tol=1e-9, max_iter=max_iter, seed=3,
             should_stop=stop,
-            checkpoint=Checkpoint(tmp_path / "state", 0.0, fingerprint=fingerprint),
+            checkpoint=Checkpoint(tmp_path / "state", 0.0, fingerprint=fingerprint).phase("fit"),
         )  # fmt: skip
 
     whole = run(80)

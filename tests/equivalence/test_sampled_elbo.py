@@ -250,7 +250,7 @@ def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, extra):
 
     whole = run(max_iter=150)
     path = tmp_path / "fit.ckpt"
-    checkpoint = Checkpoint(path, 0.0, fingerprint={"of": "this test"})
+    checkpoint = Checkpoint(path, 0.0, fingerprint={"of": "this test"}).phase("fit")
 
     class Killed(Exception):
         pass

@@ -174,7 +174,7 @@ class FitConformance:
     @pytest.mark.parametrize(
         ("name", "value", "message"),
         [
-            ("dtype", "float16", "dtype must be 'float"),
+            ("dtype", "float16", r"dtype must be (one of \()?'float"),
             ("max_seconds", 0, "max_seconds must be a positive number"),
             ("max_iter", 2.5, "max_iter must be a positive integer"),
             ("tol", -1.0, "tol must be a positive number"),

@@ -29,14 +29,17 @@ def state():
     )  # fmt: skip
 
 
+def phase_of(folder, **fingerprint):
+    return Checkpoint(folder / "c", fingerprint=fingerprint).phase("fit")
+
+
 def test_every_kind_of_leaf_comes_back_as_it_was(tmp_path):
     history = History()
     history.append(7, 0.25, {"objective": -1.0, "residual": np.nan})
     with precision("float64"):
         before = state()
-        Checkpoint(tmp_path / "c", fingerprint={}).save(before, 7, 0.25, history)
-        saved = Checkpoint(tmp_path / "c", fingerprint={}).load(state())
-    after = saved.state
+        phase_of(tmp_path).save(before, 7, 0.25, history)
+        after, saved = phase_of(tmp_path).load(state())
     assert saved.num_iter == 7 and saved.seconds == 0.25
     np.testing.assert_equal(saved.history.to_dict(), history.to_dict())
     assert isinstance(after, State) and isinstance(after.kernel, RBF)
@@ -50,16 +53,16 @@ def test_every_kind_of_leaf_comes_back_as_it_was(tmp_path):
 
 def test_no_file_is_no_state(tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", fingerprint={})
-    assert checkpoint.load(state()) is None
+    assert checkpoint.phase("fit").load(state()) is None
     checkpoint.remove()  # nothing to remove is no error
 
 
 def test_another_fit_is_refused_with_what_differs(tmp_path):
     mine = {"vastgp": "0.1", "params": {"num_basis": 100, "kernel": "rbf"}, "seed": 0}
     theirs = {"vastgp": "0.1", "params": {"num_basis": 200, "kernel": "rbf"}, "seed": 3}
-    Checkpoint(tmp_path / "c", fingerprint=mine).save(state(), 1, 0.0, History())
+    phase_of(tmp_path, **mine).save(state(), 1, 0.0, History())
     with pytest.raises(ValueError) as caught:
-        Checkpoint(tmp_path / "c", fingerprint=theirs).load(state())
+        Checkpoint(tmp_path / "c", fingerprint=theirs)
     message = str(caught.value)
     assert (
         "was written by another fit: params.num_basis was 100, is 200; seed was 0, is 3." in message
@@ -67,16 +70,16 @@ def test_another_fit_is_refused_with_what_differs(tmp_path):
     assert "Delete the file to start afresh, or change these back to go on from it." in message
     assert "kernel" not in message
     same = mine | {"params": {"kernel": "rbf", "num_basis": 100}}
-    assert Checkpoint(tmp_path / "c", fingerprint=same).load(state()).num_iter == 1
+    assert phase_of(tmp_path, **same).saved.num_iter == 1
 
 
 def test_lists_and_tuples_in_a_fingerprint_are_the_same(tmp_path):
-    Checkpoint(tmp_path / "c", fingerprint={"shape": (3, 4)}).save(state(), 1, 0.0, History())
-    assert Checkpoint(tmp_path / "c", fingerprint={"shape": (3, 4)}).load(state()) is not None
+    phase_of(tmp_path, shape=(3, 4)).save(state(), 1, 0.0, History())
+    assert phase_of(tmp_path, shape=(3, 4)).load(state()) is not None
 
 
 def test_another_structure_is_refused(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "c", fingerprint={})
+    checkpoint = phase_of(tmp_path)
     checkpoint.save(state(), 1, 0.0, History())
     other = state()._replace(weights=jnp.zeros((2, 4)))
     with pytest.raises(ValueError, match=r"\.weights is float32\[2, 3\] there, .*\[2, 4\] here"):
@@ -88,10 +91,10 @@ def test_another_structure_is_refused(tmp_path):
 def test_other_files_are_refused(tmp_path):
     write_archive(tmp_path / "model", {"kind": "model"}, {})
     with pytest.raises(ValueError, match="is a vastgp file but not a checkpoint"):
-        Checkpoint(tmp_path / "model", fingerprint={}).load(state())
+        Checkpoint(tmp_path / "model", fingerprint={})
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ValueError, match="a checkpoint: delete it and start over"):
-        Checkpoint(tmp_path / "text", fingerprint={}).load(state())
+        Checkpoint(tmp_path / "text", fingerprint={})
 
 
 def test_a_folder_that_is_missing_is_named_before_the_work(tmp_path):
@@ -104,8 +107,31 @@ def test_writing_waits_for_its_time(tmp_path):
     assert not checkpoint.due()
     time.sleep(0.11)
     assert checkpoint.due()
-    checkpoint.save(state(), 1, 0.0, History())
+    checkpoint.phase("fit").save(state(), 1, 0.0, History())
     assert not checkpoint.due()
     # however often it is asked for, writing takes a twentieth of the time at most
     checkpoint.every_seconds, checkpoint._write_seconds = 0.0, 10.0
     assert not checkpoint.due()
+
+
+def test_phases_after_one_that_went_on_are_forgotten(tmp_path):
+    file = Checkpoint(tmp_path / "c", fingerprint={})
+    learning, fit = file.phase("learning"), file.phase("fit")
+    learning.note(state(), 5, 1.0, History(), {"reason": "time", "resumable": True})
+    fit.save(state(), 2, 0.5, History())
+    again = Checkpoint(tmp_path / "c", fingerprint={})
+    assert list(again.phases) == ["learning", "fit"] and again.seconds >= file.phases["fit"].began
+    # nothing was done: what was made of it stays
+    again.phase("learning").note(state(), 5, 1.0, History(), again.phases["learning"].ended)
+    assert list(again.phases) == ["learning", "fit"]
+    again.phase("learning").note(state(), 6, 1.2, History())
+    assert list(again.phases) == ["learning"]
+
+
+def test_a_disk_that_cannot_take_it_is_warned_of_and_the_fit_goes_on(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vastgp.fitting.checkpoint.write_archive", full)
+    with pytest.warns(UserWarning, match=r"could not be written: .*No space.* will try again"):
+        phase_of(tmp_path).save(state(), 1, 0.0, History())

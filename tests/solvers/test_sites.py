@@ -51,7 +51,7 @@ def test_the_mean_is_stationary(likelihood, monkeypatch):
 def test_a_search_that_was_interrupted_goes_on_bit_for_bit(monkeypatch, tmp_path):
     likelihood = Bernoulli("logit")
     whole = search(likelihood, monkeypatch, num_samples=16, max_iter=6, tol=1e-9)
-    checkpoint = Checkpoint(tmp_path / "sites", 0.0, fingerprint={"of": "this test"})
+    checkpoint = Checkpoint(tmp_path / "sites", 0.0, fingerprint={"of": "this test"}).phase("fit")
 
     def stop(self, now, history):
         if len(history) == 3:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from vastgp.cli import demo, evaluate, fill, fit, info, predict
+
 app = typer.Typer(
     name="vastgp",
     no_args_is_help=True,
@@ -36,3 +38,11 @@ def main(
     ] = False,
 ) -> None:
     """Hold the options that come before a command."""
+
+
+app.command("fit")(fit.fit)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("info")(info.info)
+app.command("fill")(fill.fill)
+app.command("demo")(demo.demo)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Annotated, Any
 
 import numpy as np
 
+from vastgp._arguments import Flag, OneOf, Positive, RandomState
 from vastgp.data import Standardizer
+from vastgp.estimators.searches import Fixed, SaveTo
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.kernels import Kernel
+
+# What constructors declare in common; `candidate_kernels` says what a kernel may be, when the inputs are known.
+KernelLike = Kernel | str | None
+Tolerance = Annotated[float, Positive()]
+MaxSeconds = Annotated[float | None, Positive(none="no limit")]
+CheckpointLike = str | os.PathLike[str] | SaveTo | None
+Seed = Annotated[int | np.random.RandomState | np.random.Generator | None, RandomState()]
+Dtype = Annotated[str, OneOf("float32", "float64")]
+Verbose = Annotated[bool, Flag()]
 
 
 def seed_from(random_state: Any) -> int:
@@ -100,6 +112,55 @@ def check_fixed(model: Any, needs_noise: bool = True) -> None:
         )
 
 
+def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> None:
+    """Raise ``ValueError`` unless kernel and noise are given where hyperparameters are fixed.
+
+    Parameters
+    ----------
+    search : Subset, Learn or Fixed
+    kernel : object
+        The argument of the estimator.
+    needs_noise : bool, default True
+        Whether the likelihood's only hyperparameter is the noise.
+    """
+    if not isinstance(search, Fixed):
+        return
+    if needs_noise != (search.noise_std is not None):
+        does = "needs" if needs_noise else "has no use for"
+        write = (
+            "Fixed(noise_std=...)" if needs_noise else "'fixed', and the likelihood as an object"
+        )
+        raise ValueError(
+            f"hyperparameters={search!r} {does} noise_std, the standard deviation of Gaussian noise in units of the "
+            f"target. Write hyperparameters={write}."
+        )
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"kernel must be a Kernel with hyperparameters='fixed', received {kernel!r}. Give its lengthscales in "
+            "units of the inputs and its variance in units of the target squared, for example the kernel_ of a fit."
+        )
+
+
+def refuse_given(argument: str, options: Any, **instead: str | None) -> None:
+    """Raise ``ValueError`` for a field of options that would have no effect here.
+
+    Parameters
+    ----------
+    argument : str
+        That holds the options.
+    options : Options
+    instead : str or None
+        By field: the argument that does it here, or None where nothing does.
+    """
+    for name, other in instead.items():
+        value = getattr(options, name, None)
+        if value is not None:
+            do = "leave it out" if other is None else f"set {other} instead"
+            raise ValueError(
+                f"{argument}={type(options).__name__}({name}={value!r}) has no effect here: {do}."
+            )
+
+
 def check_spectrum(kernel: Any, num_features: int) -> None:
     """Raise ``ValueError`` for a kernel that waves cannot be drawn of."""
     candidate_kernels(kernel, num_features)[0].spectral_terms()
@@ -112,7 +173,7 @@ def check_constant_variance(kernel: Any, num_features: int) -> None:
         chosen.spectral_terms()  # has none, and says which methods need none
 
 
-def fixed_kernel(kernel: Kernel, scaling: Standardizer, isotropic: bool = False) -> Kernel:
+def fixed_kernel(kernel: Any, scaling: Standardizer, isotropic: bool = False) -> Kernel:
     """Return a kernel as given, from the units of inputs and target to standardised ones."""
     (kernel,) = candidate_kernels(kernel, scaling.d, isotropic)
     return kernel.in_units(1.0 / input_units(scaling, isotropic), 1.0 / scaling.y_scale)
@@ -123,6 +184,7 @@ def input_units(scaling: Standardizer, isotropic: bool) -> Any:
     return scaling.x_scale[:1] if isotropic else scaling.x_scale
 
 
-def fixed_noise_variance(noise_std: float, scaling: Standardizer) -> float:
+def fixed_noise_variance(noise_std: float | None, scaling: Standardizer) -> float:
     """Return the variance of noise given by its standard deviation in units of the target, in standardised ones."""
+    assert noise_std is not None  # `check_fixed_model` has seen to it
     return float((noise_std / scaling.y_scale) ** 2)

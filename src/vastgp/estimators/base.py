@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,29 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
-from vastgp.estimators.saved import SavedModel
+from vastgp.estimators.fitted import FittedModel
 from vastgp.fitting.history import History
 from vastgp.fitting.progress import Progress
+from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What `BaseGP._fit_rows` returns, all in standardised units.
-
-    Attributes
-    ----------
-    kernel : Kernel or None
-        None where the method has none.
-    likelihood : Likelihood
-    posterior : object
-        Becomes ``posterior_``.
-    n_iter : int
-    converged : bool
-    reason : str
-        Why the fit ended, in words.
-    history : History
-    """
+    """What `BaseGP._fit_rows` returns, all in standardised units; see `Answer`."""
 
     kernel: Any
     likelihood: Likelihood
@@ -48,19 +34,26 @@ class Fit:
     history: History = field(default_factory=History)
 
 
-class BaseGP(SavedModel, abc.ABC):
+def as_answer(fit: Fit) -> Answer:
+    return Answer(
+        fit.kernel, fit.likelihood, lambda: fit.posterior, fit.n_iter, fit.reason, fit.converged,
+        fit.history, advice=None,
+    )  # fmt: skip
+
+
+class BaseGP(FittedModel, abc.ABC):
     """Base of the estimators: a subclass says how to fit standardised rows and how to predict them.
 
     A subclass stores its constructor arguments untouched (``dtype`` and ``verbose`` among them) and has
 
-    - ``_check_params()``: refuse bad constructor arguments, before any work;
-    - ``_fit_rows(rows) -> Fit``;
+    - ``_check_params()``: refuse what the declarations of the arguments cannot say, before any work;
+    - ``_answers(rows, run)``: give answers, each better than the one before;
     - ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)``: the posterior as plain data;
     - ``_tile_rows()``: how many rows to predict at a time;
     - ``_scales_target()``: whether the target is standardised.
 
     The posterior has ``mean(X)``, ``mean_and_latent_variance(X)`` and ``samples(X, num_samples, seed)`` at standardised
-    inputs. All but ``_fit_rows`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
+    inputs. All but ``_answers`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
 
     Attributes
     ----------
@@ -89,22 +82,33 @@ class BaseGP(SavedModel, abc.ABC):
         Wall-clock seconds of ``fit``.
     """
 
-    dtype: Any
-    verbose: Any
-    # a constructor argument where a method has it
-    isotropic: Any = False
-
     # ------------------------------------------------------------ what a method supplies
-
-    def _check_params(self) -> None:
-        """Refuse bad constructor arguments."""
 
     def _check_inputs(self, num_features: int) -> None:
         """Refuse arguments that rows with so many inputs cannot have, before any work."""
 
-    @abc.abstractmethod
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        """Fit ``rows``, scaled by ``standardizer_``: give answers, each better than the one before.
+
+        The first should come early. The base stops asking when the budget of ``run`` is used up.
+        """
+        self._run = run
+        fit = self._fit_rows(rows)
+        del self._run
+        yield as_answer(fit)
+
     def _fit_rows(self, rows: Rows) -> Fit:
-        """Fit ``rows``, scaled by ``standardizer_``."""
+        """Return the only answer of a method that gives one."""
+        raise NotImplementedError
+
+    def _seconds_left(self, max_seconds: float | None) -> float | None:
+        """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
+        run = self.__dict__.get("_run")
+        return max_seconds if run is None else run.seconds_left()
+
+    def _take_fit(self, fit: Fit) -> None:
+        """Set the attributes of a fit outside of ``fit``."""
+        self._keep(as_answer(fit), Run())
 
     def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Return posterior mean and variance of the function at standardised inputs."""
@@ -151,31 +155,24 @@ class BaseGP(SavedModel, abc.ABC):
         ValueError
             For bad data or constructor arguments; the message names the argument, what it received and what to do.
         """
-        began = time.perf_counter()
-        self._check_dtype()
-        self._check_params()
+        return self._fit_whole(lambda work: work._open_rows(X, y))
+
+    def _open_rows(self, X: Any, y: Any) -> Rows:
+        """Open the training data, and learn their names and their scaling."""
         rows = self._open_training(X, y)
         self._remember_columns(rows)
         self._check_inputs(rows.d)
-        self._began = began
         scaled = rows if self._scales_target() else dataclasses.replace(rows, y=None)
-        self.standardizer_ = Standardizer(common=bool(self.isotropic)).fit(scaled)
-        with precision(self.dtype):
-            fit = self._fit_rows(rows)
-        self._take(fit)
-        self.fit_seconds_ = time.perf_counter() - began
-        del self._began
-        return self
+        self.standardizer_ = Standardizer(common=self._isotropic).fit(scaled)
+        return rows
 
-    def _take(self, fit: Fit) -> None:
-        """Set the attributes of a fit, in the units of inputs and target."""
+    def _take(self, answer: Answer) -> None:
+        """Set the attributes of an answer, in the units of inputs and target."""
         scaling = self.standardizer_
-        units = input_units(scaling, bool(self.isotropic))
-        self.kernel_ = None if fit.kernel is None else fit.kernel.in_units(units, scaling.y_scale)
-        self.likelihood_ = fit.likelihood.in_units(scaling.y_scale)
-        self.posterior_ = fit.posterior
-        self.n_iter_, self.converged_ = int(fit.n_iter), bool(fit.converged)
-        self.stop_reason_, self.history_ = fit.reason, fit.history
+        units = input_units(scaling, self._isotropic)
+        kernel = answer.kernel
+        self.kernel_ = None if kernel is None else kernel.in_units(units, scaling.y_scale)
+        self.likelihood_ = answer.likelihood.in_units(scaling.y_scale)
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         """Open the training data."""
@@ -183,23 +180,11 @@ class BaseGP(SavedModel, abc.ABC):
             X, y, require_y=True, min_rows=self._least_rows(), estimator=type(self).__name__
         )
 
-    def _seconds_left(self, max_seconds: float | None) -> float | None:
-        """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
-        if max_seconds is None or not hasattr(self, "_began"):
-            return max_seconds
-        return max(max_seconds - (time.perf_counter() - self._began), 0.0)
-
-    def _check_dtype(self) -> None:
-        with precision(self.dtype):
-            pass
-
     def _remember_columns(self, rows: Rows) -> None:
         self.n_features_in_ = rows.d
         self.target_name_ = rows.target_name
         if rows.feature_names is not None:
             self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     # ------------------------------------------------------------ samples
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows
+from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
 from vastgp.estimators.likelihood_arguments import check_likelihood
+from vastgp.estimators.searches import Fixed, Subset
 from vastgp.fitting.dual_start import start_from_dual_evidence
+from vastgp.fitting.run import Run
 from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
@@ -20,6 +22,84 @@ from vastgp.solvers.sites import most_rows
 # Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
 _DUAL_ROWS = 1000
 _CHECKED_ROWS = 65_536
+# Rows whose targets say where a likelihood starts that is fixed in all but what only they tell.
+_CHECKED_FIXED = 2000
+
+
+class Beginning(NamedTuple):
+    """What first hyperparameters are looked for with.
+
+    Attributes
+    ----------
+    search : Subset, Learn or Fixed
+        With ``rows`` and ``noise_floor`` set (see `Options.given`).
+    kernel : Kernel, str or None
+        As the estimator was given it.
+    rows : Rows
+    scaling : Standardizer
+        Of the rows.
+    run : Run
+        Whose seed chooses the rows.
+    """
+
+    search: Any
+    kernel: Any
+    rows: Rows
+    scaling: Standardizer
+    run: Run
+
+
+def find_first(
+    beginning: Beginning,
+    likelihood_of: Callable[[np.ndarray], Likelihood],
+    evidence: MakeEvidence | None = None,
+) -> tuple[Kernel, Likelihood]:
+    """Return kernel and likelihood in standardised units: given, or of highest evidence on some rows.
+
+    A resumed fit takes them from its file.
+
+    Parameters
+    ----------
+    beginning : Beginning
+    likelihood_of : callable
+        Gives where the likelihood's hyperparameters start, or those that are fixed, for standardised targets.
+    evidence : callable, optional
+        As in `start_from_exact_gp`.
+    """
+    search, kernel, rows, scaling, run = beginning
+
+    def compute() -> tuple[Kernel, Likelihood]:
+        fixed = isinstance(search, Fixed)
+        most = _CHECKED_FIXED if fixed else search.rows
+        X, y = rows_to_start(rows, scaling, most, run.seed)
+        likelihood = likelihood_of(y)
+        if fixed:
+            return fixed_kernel(kernel, scaling, search.isotropic), likelihood
+        options: dict[str, Any] = {
+            "seed": run.seed,
+            "noise_floor": search.noise_floor,
+            "isotropic": search.isotropic,
+            "max_seconds": run.seconds_left(),
+        }
+        if isinstance(likelihood, Gaussian):
+            start = start_from_exact_gp(
+                kernel, X, y, max_rows=search.rows, evidence=evidence, **options
+            )
+            return start.kernel, Gaussian(start.noise_variance)
+        few = min(search.rows, most_rows(_DUAL_ROWS, likelihood))
+        return start_from_dual_evidence(kernel, likelihood, X, y, max_rows=few, **options)[:2]
+
+    return run.once("first hyperparameters", compute)
+
+
+def rows_to_start(
+    rows: Rows, scaling: Standardizer, most: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return standardised inputs and targets of some rows, or of all where there are no more."""
+    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, most)))
+    X, y = rows.take(chosen)
+    assert y is not None
+    return scaling.transform_X(X), scaling.transform_y(y)
 
 
 def first_hyperparameters(
@@ -29,49 +109,19 @@ def first_hyperparameters(
     likelihood_of: Callable[[np.ndarray], Likelihood],
     evidence: MakeEvidence | None = None,
 ) -> tuple[Kernel, Likelihood]:
-    """Return kernel and likelihood in standardised units: given, or of highest evidence on some rows.
-
-    Parameters
-    ----------
-    model : estimator
-        With ``standardizer_`` and the arguments ``kernel``, ``hyperparameters``, ``start_rows``, ``noise_floor``,
-        ``isotropic`` and ``max_seconds``.
-    rows : Rows
-    seed : int
-        Which rows.
-    likelihood_of : callable
-        Gives where the likelihood's hyperparameters start, or those that are fixed, for standardised targets.
-    evidence : callable, optional
-        As in `start_from_exact_gp`.
-    """
-    X, y = start_rows(model, rows, seed)
-    likelihood = likelihood_of(y)
+    """Return what `find_first` does for an estimator whose arguments are still its own."""
+    search: Any = Subset(model.start_rows, model.noise_floor, bool(model.isotropic))
     if model.hyperparameters == "fixed":
-        return fixed_kernel(model.kernel, model.standardizer_, model.isotropic), likelihood
-    options: dict[str, Any] = {
-        "seed": seed,
-        "noise_floor": model.noise_floor,
-        "isotropic": bool(model.isotropic),
-        "max_seconds": model._seconds_left(model.max_seconds),
-    }
-    if isinstance(likelihood, Gaussian):
-        start = start_from_exact_gp(
-            model.kernel, X, y, max_rows=model.start_rows, evidence=evidence, **options
-        )
-        return start.kernel, Gaussian(start.noise_variance)
-    most = min(model.start_rows, most_rows(_DUAL_ROWS, likelihood))
-    kernel, likelihood, _ = start_from_dual_evidence(
-        model.kernel, likelihood, X, y, max_rows=most, **options
+        search = Fixed(isotropic=bool(model.isotropic))
+    run = model.__dict__.get("_run") or Run(seed=seed)
+    return find_first(
+        Beginning(search, model.kernel, rows, model.standardizer_, run), likelihood_of, evidence
     )
-    return kernel, likelihood
 
 
 def start_rows(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return standardised inputs and targets of ``start_rows`` rows, or of all where there are no more."""
-    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, model.start_rows)))
-    X, y = rows.take(chosen)
-    assert y is not None
-    return model.standardizer_.transform_X(X), model.standardizer_.transform_y(y)
+    return rows_to_start(rows, model.standardizer_, model.start_rows, seed)
 
 
 def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:

@@ -46,6 +46,6 @@ class WeightedClassifier(BaseGPClassifier):
         self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
         try:
             # that of the class which fits, the next in line
-            return super()._fit_rows(rows)  # type: ignore[safe-super]
+            return super()._fit_rows(rows)
         finally:
             del self._class_weights

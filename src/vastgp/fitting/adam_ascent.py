@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from vastgp.fitting.candidates import Params, bounds_of
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, Stop, run_chunks
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
@@ -67,7 +67,7 @@ def climb_evidence(
     dtype: str,
     tol: float | None = None,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     verbose: bool = False,
 ) -> tuple[Kernel, float, LoopResult]:
     """Climb, and return the average of the logarithms over the last third of the steps.
@@ -127,7 +127,7 @@ def climb_evidence(
         if not np.isfinite(now["slope"]):
             return Stop("the slope of the log evidence is not finite", converged=False)
         if tol is not None and now["slope"] <= tol:
-            return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", resumable=True)
+            return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", True)
         # The file stays for a run killed later in the same fit, which then need not learn again.
         done = history.steps[-1] >= steps
         return Stop(f"{steps} steps of learning", resumable=True) if done else None

@@ -1,11 +1,12 @@
-"""Checkpoints: the whole state of a fit in one file, written whole or not at all."""
+"""The file of an unfinished fit: all its phases, written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vastgp.data.archive import read_archive, write_archive
+from vastgp.data.archive import above, below, read_archive, write_archive
 from vastgp.fitting.history import History
 
 _KIND = "checkpoint"
@@ -21,28 +22,62 @@ _KIND = "checkpoint"
 _MOST_SHARE_OF_TIME = 0.05
 
 
-@dataclass(frozen=True)
+@dataclass
 class Saved:
-    """What a checkpoint held: the state, steps done, seconds spent, and the history so far."""
+    """What is known of one phase.
 
-    state: Any
-    num_iter: int
-    seconds: float
-    history: History
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        Leaves of its state, by place.
+    structure : list
+        Path, shape and dtype of every leaf.
+    num_iter : int
+        Steps done.
+    seconds : float
+        Of this phase, those before a resume included.
+    history : History
+    ended : dict, optional
+        How it ended (the fields of `Stop`), where it has.
+    value : object
+        JSON-able data of a phase that has no steps.
+    began : float
+        Seconds of the fit before the phase.
+    """
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    structure: list[Any] = field(default_factory=list)
+    num_iter: int = 0
+    seconds: float = 0.0
+    history: History = field(default_factory=History)
+    ended: dict[str, Any] | None = None
+    value: Any = None
+    began: float = 0.0
 
 
 class Checkpoint:
     """A file from which an interrupted fit goes on as if it had never stopped.
 
+    A fit is a sequence of phases by name. Those that had ended are not done again; the one at work goes on from its
+    last record; what lies between them is a function of the arguments, and is computed anew.
+
     Parameters
     ----------
     path : str or path
-        Where the file is written. Its folder must exist.
+        Where the file is written. Its folder must exist. A file that is there is read at once, so that one of another
+        fit is refused before any work.
     every_seconds : float, default 30.0
         Time between two writes; longer when writing takes more than a twentieth of it.
     fingerprint : dict
         What makes the fit the one it is, as plain JSON-able data (nested dicts allowed): library version, estimator,
         its parameters, the data, the seed. A file with another fingerprint is refused.
+
+    Attributes
+    ----------
+    phases : dict of str to Saved
+        In the order in which they began.
+    seconds : float
+        Of the fit up to the last write, those before earlier resumes included.
 
     Notes
     -----
@@ -64,71 +99,87 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint: the folder of {str(self.path)!r} does not exist. Make the folder, or choose another path."
             )
-        self._last_write = time.perf_counter()
+        self.phases: dict[str, Saved] = {}
+        self.seconds = 0.0
+        self._began = self._last_write = time.perf_counter()
         self._write_seconds = 0.0
+        if self.path.exists():
+            self._read()
+
+    def phase(self, name: str) -> Phase:
+        """Return one phase of the fit, which `vastgp.fitting.loop.run_chunks` saves to and resumes from."""
+        return Phase(self, name)
+
+    def elapsed(self) -> float:
+        """Return the seconds of the fit so far, those before a resume included."""
+        return self.seconds + time.perf_counter() - self._began
+
+    def forget_after(self, name: str) -> None:
+        """Forget all phases after one that went on: they were made of where it had stood."""
+        names = list(self.phases)
+        if name in names:
+            for later in names[names.index(name) + 1 :]:
+                del self.phases[later]
 
     def due(self) -> bool:
         """Whether it is time to write again."""
         wait = max(self.every_seconds, self._write_seconds / _MOST_SHARE_OF_TIME)
         return time.perf_counter() - self._last_write >= wait
 
-    def save(self, state: Any, num_iter: int, seconds: float, history: History) -> None:
-        """Write the state and the history so far, in place of what the file held."""
+    def write(self) -> None:
+        """Write all phases in place of what the file held; a disk that cannot take them is warned of, once."""
         started = time.perf_counter()
-        leaves = jax.tree.leaves(state)
-        arrays = {f"state/{i}": _to_numpy(leaf) for i, leaf in enumerate(leaves)}
-        columns = history.to_arrays()
-        arrays |= {f"history/{name}": column for name, column in columns.items()}
+        arrays: dict[str, np.ndarray] = {}
+        listed = []
+        for number, (name, saved) in enumerate(self.phases.items()):
+            columns = saved.history.to_arrays()
+            arrays |= above(f"{number}/state/", saved.arrays) | above(f"{number}/history/", columns)
+            listed.append({
+                "name": name, "structure": saved.structure, "num_iter": saved.num_iter,
+                "seconds": saved.seconds, "history": list(columns), "ended": saved.ended,
+                "value": saved.value, "began": saved.began,
+            })  # fmt: skip
         header = {
             "kind": _KIND,
             "fingerprint": self.fingerprint,
-            "structure": _structure(state),
-            "num_iter": int(num_iter),
-            "seconds": float(seconds),
-            "history": list(columns),
+            "seconds": self.elapsed(),
+            "phases": listed,
         }
-        write_archive(self.path, header, arrays)
+        try:
+            write_archive(self.path, header, arrays)
+        except OSError as error:
+            # the fit is worth more than its file; it is tried again when it is due
+            warnings.warn(
+                f"the checkpoint {str(self.path)!r} could not be written: {error}. The fit goes on and will try again.",
+                stacklevel=2,
+            )
         self._last_write = time.perf_counter()
         self._write_seconds = self._last_write - started
 
-    def load(self, like: Any) -> Saved | None:
-        """Return what the file holds, or None when there is no file.
+    def remove(self) -> None:
+        """Delete the file, if there is one."""
+        self.path.unlink(missing_ok=True)
 
-        Parameters
-        ----------
-        like : pytree of arrays
-            A state of the same structure, shapes and dtypes: the one the fit would start from.
-
-        Raises
-        ------
-        ValueError
-            When the file belongs to another fit (what differs is named), or is no checkpoint.
-        """
-        if not self.path.exists():
-            return None
+    def _read(self) -> None:
         header, arrays = read_archive(self.path)
         if header.get("kind") != _KIND:
             raise ValueError(
                 f"checkpoint: {str(self.path)!r} is a vastgp file but not a checkpoint. Choose another path."
             )
         self._refuse_other_fit(header["fingerprint"])
-        if header["structure"] != _structure(like):
-            raise ValueError(
-                f"checkpoint: the state in {str(self.path)!r} has another structure than this fit's "
-                f"({_first_difference(header['structure'], _structure(like))}). Delete the file to start afresh."
+        for number, entry in enumerate(header["phases"]):
+            of_history = below(f"{number}/history/", arrays)
+            self.phases[entry["name"]] = Saved(
+                below(f"{number}/state/", arrays),
+                entry["structure"],
+                entry["num_iter"],
+                entry["seconds"],
+                History.from_dict({name: of_history[name] for name in entry["history"]}),
+                entry["ended"],
+                entry["value"],
+                entry["began"],
             )
-        leaves, tree = jax.tree.flatten(like)
-        restored = [_like_leaf(arrays[f"state/{i}"], leaf) for i, leaf in enumerate(leaves)]
-        history = History.from_dict(
-            {name: arrays[f"history/{name}"] for name in header["history"]},
-        )
-        return Saved(
-            jax.tree.unflatten(tree, restored), header["num_iter"], header["seconds"], history
-        )
-
-    def remove(self) -> None:
-        """Delete the file, if there is one."""
-        self.path.unlink(missing_ok=True)
+        self.seconds = header["seconds"]
 
     def _refuse_other_fit(self, theirs: Mapping[str, Any]) -> None:
         there, here = _flatten(theirs), _flatten(self.fingerprint)
@@ -149,12 +200,91 @@ class Checkpoint:
             )
 
 
+class Phase:
+    """One phase of a fit in its `Checkpoint`.
+
+    Parameters
+    ----------
+    file : Checkpoint
+    name : str
+    """
+
+    def __init__(self, file: Checkpoint, name: str) -> None:
+        self.file, self.name = file, name
+
+    @property
+    def saved(self) -> Saved | None:
+        """What the file held of the phase."""
+        return self.file.phases.get(self.name)
+
+    def due(self) -> bool:
+        """Whether it is time to write again."""
+        return self.file.due()
+
+    def load(self, like: Any) -> tuple[Any, Saved] | None:
+        """Return the state of the phase, and what else is known of it; None where it has not begun.
+
+        Parameters
+        ----------
+        like : pytree of arrays
+            A state of the same structure, shapes and dtypes: the one the phase would start from.
+
+        Raises
+        ------
+        ValueError
+            When the state has another structure.
+        """
+        saved = self.saved
+        if saved is None:
+            return None
+        if saved.structure != _structure(like):
+            raise ValueError(
+                f"checkpoint: the state in {str(self.file.path)!r} has another structure than this fit's "
+                f"({_first_difference(saved.structure, _structure(like))}). Delete the file to start afresh."
+            )
+        leaves, tree = jax.tree.flatten(like)
+        restored = [_like_leaf(saved.arrays[str(i)], leaf) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(tree, restored), saved
+
+    def save(
+        self,
+        state: Any,
+        num_iter: int,
+        seconds: float,
+        history: History,
+        ended: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the state and the history so far."""
+        self.note(state, num_iter, seconds, history, ended)
+        self.file.write()
+
+    def note(
+        self,
+        state: Any,
+        num_iter: int,
+        seconds: float,
+        history: History,
+        ended: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep the state and the history so far for the next write."""
+        before = self.saved
+        began = before.began if before else self.file.elapsed() - seconds
+        if before is None or before.num_iter != num_iter:
+            self.file.forget_after(self.name)
+        arrays = {str(i): _to_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        self.file.phases[self.name] = Saved(
+            arrays, _structure(state), int(num_iter), float(seconds), history,
+            None if ended is None else dict(ended), None, began,
+        )  # fmt: skip
+
+
 def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _to_numpy(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    # a copy: the state may be given away to the next chunk
+    return np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _like_leaf(array: np.ndarray, leaf: Any) -> Any:

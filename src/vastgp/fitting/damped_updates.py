@@ -130,7 +130,7 @@ class DampedUpdates:
 def decide(end: float, bound: float) -> Stop | None:
     """Return why updates ended, None while they go on."""
     if end == SETTLED:
-        return Stop("the sites settled: a whole step gains less than tol")
+        return Stop("the sites settled: a whole step gains less than tol", converged=True)
     if end == STUCK and np.isfinite(bound):
         return Stop("no step of the sites raises the bound, however short it is", converged=False)
     if end == STUCK:

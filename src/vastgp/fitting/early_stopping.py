@@ -37,7 +37,9 @@ def no_progress(
             else:
                 since += 1
         if since >= patience:
-            return Stop(f"{name} has not improved for {since} records (best {sign * best:.6g})")
+            return Stop(
+                f"{name} has not improved for {since} records (best {sign * best:.6g})", True
+            )
         return None
 
     return rule

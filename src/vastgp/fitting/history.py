@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+_PHASE = "phase:"
+
 
 @dataclass
 class History:
@@ -23,6 +25,8 @@ class History:
     values : dict of str to list of float
         The diagnostics by name, each as long as ``steps``; NaN where a record did not have one. A stochastic quantity
         ``q`` has its standard error in ``q_se``.
+    phases : dict of str to History
+        The records of the other phases of the fit, such as the search for hyperparameters before it.
 
     Examples
     --------
@@ -35,6 +39,7 @@ class History:
     steps: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
+    phases: dict[str, History] = field(default_factory=dict, repr=False)
 
     def append(self, step: int, seconds: float, diagnostics: Mapping[str, Any]) -> None:
         """Add one record; a diagnostic that is new starts with NaN for the records before it."""
@@ -83,7 +88,12 @@ class History:
 
     @classmethod
     def from_dict(cls, columns: Mapping[str, Any]) -> History:
-        """Return the history that `to_dict` wrote."""
+        """Return the history that `to_dict` or `to_arrays` wrote."""
+        phases: dict[str, dict[str, Any]] = {}
+        for name in [name for name in columns if name.startswith(_PHASE)]:
+            phase, _, column = name.removeprefix(_PHASE).rpartition("/")
+            phases.setdefault(phase, {})[column] = columns[name]
+        columns = {name: column for name, column in columns.items() if not name.startswith(_PHASE)}
         values = {
             name: [float(entry) for entry in column]
             for name, column in columns.items()
@@ -93,11 +103,15 @@ class History:
             [int(step) for step in columns["steps"]],
             [float(entry) for entry in columns["seconds"]],
             values,
+            {name: cls.from_dict(of_phase) for name, of_phase in phases.items()},
         )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the records as arrays by name, for a file that keeps every bit (NaN included)."""
-        return {
+        arrays = {
             name: np.asarray(column, dtype=np.int64 if name == "steps" else np.float64)
             for name, column in self.to_dict().items()
         }
+        for phase, history in self.phases.items():
+            arrays |= {f"{_PHASE}{phase}/{name}": a for name, a in history.to_arrays().items()}
+        return arrays

@@ -13,6 +13,8 @@ from scipy.optimize import minimize
 
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.progress import Progress
+from vastgp.fitting.run import Evaluations
 from vastgp.linalg.cholesky import FactorizationError
 
 # Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
@@ -59,6 +61,7 @@ def maximise(
     scale: float = 1.0,
     max_seconds: float | None = None,
     on_iteration: Callable[[int, float], None] | None = None,
+    record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise a function of positive numbers by L-BFGS-B on their logarithms.
 
@@ -78,6 +81,8 @@ def maximise(
         Wall-clock budget, checked after every iteration.
     on_iteration : callable, optional
         Called with the iteration and the objective.
+    record : Evaluations, optional
+        Of the phase of a fit, `Run.evaluations`: a resumed fit replays it, its budget holds, its progress is shown.
     """
     flat, rebuild = _ravel(start)
     bounds = np.stack([_ravel(lower)[0], _ravel(upper)[0]], axis=1)
@@ -89,6 +94,7 @@ def maximise(
         np.log(bounds),
         {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
         (scale, max_seconds, on_iteration),
+        record,
     )
 
 
@@ -101,6 +107,7 @@ def maximise_real(
     scale: float = 1.0,
     max_seconds: float | None = None,
     on_iteration: Callable[[int, float], None] | None = None,
+    record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise a function of real numbers by L-BFGS, without bounds.
 
@@ -109,7 +116,7 @@ def maximise_real(
     value_and_gradient : callable
         ``value_and_gradient(params) -> (float, pytree)``.
     start : pytree of real numbers
-    max_iter, scale, max_seconds, on_iteration
+    max_iter, scale, max_seconds, on_iteration, record
         As in `maximise`.
     tol : float
         Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
@@ -124,6 +131,7 @@ def maximise_real(
         None,
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
         (scale, max_seconds, on_iteration),
+        record,
     )
     if not len(found.history):  # the start was the maximum
         found.history.append(1, 0.0, {"objective": found.value})
@@ -138,41 +146,56 @@ def _climb(
     bounds: np.ndarray | None,
     stops: dict[str, Any],
     limits: tuple[float, float | None, Callable[[int, float], None] | None],
+    record: Evaluations | None,
 ) -> LbfgsResult:
     """Run L-BFGS-B over a vector that stands for parameters."""
     scale, max_seconds, on_iteration = limits
+    if record is not None and max_seconds is None:
+        max_seconds = record.max_seconds
     began = time.perf_counter()
     history = History()
     seen = _Seen()
 
     def negated(point: np.ndarray) -> tuple[float, np.ndarray]:
-        try:
-            value, gradient = value_and_gradient(params_at(point))
-        except FactorizationError as error:
-            return seen.instead_of(error)
-        slope = slope_at(gradient, point)
+        error: ArithmeticError | ValueError | None = None
+
+        def compute() -> tuple[float, np.ndarray]:
+            nonlocal error
+            try:
+                value, gradient = value_and_gradient(params_at(point))
+            except FactorizationError as caught:
+                error = caught
+                return np.nan, np.zeros_like(point)
+            return float(value), slope_at(gradient, point)
+
+        value, slope = compute() if record is None else record(point, compute)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            return seen.instead_of(FloatingPointError(f"objective {value}, gradient {slope}"))
+            error = error or FloatingPointError(f"objective {value}, gradient {slope}")
+            return seen.instead_of(error)
         return seen.note(-value / scale, -slope / scale)
 
     def after(intermediate_result: Any) -> None:
         value = -float(intermediate_result.fun) * scale
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began if record is None else record.seconds
         history.append(len(history) + 1, seconds, {"objective": value})
         if on_iteration is not None:
             on_iteration(len(history), value)
+        shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
         if max_seconds is not None and seconds > max_seconds:
             raise StopIteration
 
-    found = minimize(
-        negated,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        callback=after,
-        options=stops | {"maxcor": 20},
-    )
+    with Progress("", False) if record is None else record.progress() as shown:
+        found = minimize(
+            negated,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            callback=after,
+            options=stops | {"maxcor": 20},
+        )
+    if record is not None:
+        record.end(history)
     message = str(found.message)
     if not found.success and found.status == 99:
         message = OUT_OF_TIME

@@ -5,18 +5,17 @@ Steps are pure functions that run in compiled chunks; Python, between two chunks
 
 from __future__ import annotations
 
-import signal
-import threading
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FrameType, TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.history import History
+from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.progress import Progress
 
 # In words that hold for a budget of which part was spent before the loop.
@@ -42,13 +41,13 @@ class Stop:
     reason : str
         Why, in words for the user.
     converged : bool
-        Whether the fit counts as converged.
+        Whether the fit counts as converged: unsaid, it does not.
     resumable : bool
-        Whether the same fit with a larger budget could go on: the checkpoint stays.
+        Whether the same fit with a larger budget could go on from here.
     """
 
     reason: str
-    converged: bool = True
+    converged: bool = False
     resumable: bool = False
 
 
@@ -90,7 +89,7 @@ def run_chunks(
     max_iter: int | None,
     chunk: int,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     should_stop: ShouldStop | None = None,
     label: str = "fit",
     verbose: bool = False,
@@ -111,9 +110,9 @@ def run_chunks(
     max_seconds : float, optional
         Wall-clock budget, seconds before a resume included. It is checked between chunks, so that a loop overruns it by
         less than one chunk. None: no limit.
-    checkpoint : Checkpoint, optional
-        Where to save, and to resume from. The file is deleted when the loop converges or has done ``max_iter`` steps.
-        It stays when time runs out, so that the same fit with a larger budget goes on from there.
+    checkpoint : Phase, optional
+        Where to save, and to resume from. A phase that had ended returns how it did, unless only its budget had been
+        used up: then it goes on.
     should_stop : callable, optional
         ``should_stop(diagnostics, history) -> Stop | None``, asked after every chunk. It must look at nothing else than
         its arguments, wall-clock seconds excepted.
@@ -137,10 +136,11 @@ def run_chunks(
     """
     if max_iter is None and max_seconds is None and should_stop is None:
         raise ValueError("set max_iter or max_seconds: nothing else would end this fit.")
-    saved = checkpoint.load(state) if checkpoint is not None else None
-    done, spent, history = 0, 0.0, History()
-    if saved is not None:
-        state, done, spent, history = saved.state, saved.num_iter, saved.seconds, saved.history
+    found = checkpoint.load(state) if checkpoint is not None else None
+    done, spent, history, ended = 0, 0.0, History(), None
+    if found is not None:
+        state, saved = found
+        done, spent, history, ended = saved.num_iter, saved.seconds, saved.history, saved.ended
     resumed_at = done
     began = time.perf_counter() - spent
 
@@ -150,14 +150,15 @@ def run_chunks(
             if decision is not None:
                 return decision
         if max_iter is not None and done >= max_iter:
-            return Stop(f"stopped after max_iter = {max_iter} steps", converged=False)
+            return Stop(f"stopped after max_iter = {max_iter} steps")
         if max_seconds is not None and spent >= max_seconds:
-            return Stop(OUT_OF_TIME, converged=False, resumable=True)
+            return Stop(OUT_OF_TIME, resumable=True)
         return None
 
-    with Progress(label, verbose) as progress, _HeldInterrupt(checkpoint is not None) as interrupt:
-        # A file may hold a loop that had ended (it stays where a fit goes on after it): the rule is asked again.
-        decision = stop_now({name: column[-1] for name, column in history.values.items()})
+    with Progress(label, verbose) as progress, Interrupts.watch() as interrupts:
+        interrupts.holding = checkpoint is not None
+        last = {name: column[-1] for name, column in history.values.items()}
+        decision = Stop(**ended) if ended and not ended["resumable"] else stop_now(last)
         while decision is None:
             steps = chunk if max_iter is None else min(chunk, max_iter - done)
             try:
@@ -172,13 +173,14 @@ def run_chunks(
             history.append(done, spent, diagnostics)
             progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))
             decision = stop_now(diagnostics)
-            if checkpoint is not None:
-                keep = decision.resumable if decision is not None else checkpoint.due()
-                if keep or interrupt.seen:
-                    checkpoint.save(state, done, spent, history)
-            interrupt.raise_if_seen()
-    if checkpoint is not None and not decision.resumable:
-        checkpoint.remove()
+            if checkpoint is not None and (interrupts.seen or (not decision and checkpoint.due())):
+                checkpoint.save(state, done, spent, history)
+            interrupts.raise_if_seen()
+        if checkpoint is not None:
+            checkpoint.note(state, done, spent, history, dataclasses.asdict(decision))
+            if decision.resumable or checkpoint.due():
+                checkpoint.file.write()
+        interrupts.holding = False
     state = jax.block_until_ready(state)
     return state, LoopResult(done, spent, decision.converged, decision.reason, history, resumed_at)
 
@@ -199,42 +201,3 @@ def _fraction(done: int, max_iter: int | None, spent: float, max_seconds: float 
 def _text(diagnostics: Mapping[str, float]) -> str:
     shown = [name for name in ("objective", "residual") if name in diagnostics]
     return "  ".join(f"{name} {diagnostics[name]:.5g}" for name in shown)
-
-
-class _HeldInterrupt:
-    """Holds the first Ctrl-C back until the chunk at work is done.
-
-    The state of an unfinished chunk may have been donated to it: there would be nothing to save. A second Ctrl-C acts
-    at once. Outside the main thread, or where the program has a handler of its own, nothing is changed.
-    """
-
-    def __init__(self, wanted: bool) -> None:
-        self.seen = False
-        self._active = (
-            wanted
-            and threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
-
-    def __enter__(self) -> _HeldInterrupt:
-        if self._active:
-            signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.seen:
-            raise KeyboardInterrupt
-        self.seen = True
-
-    def raise_if_seen(self) -> None:
-        if self.seen:
-            raise KeyboardInterrupt

@@ -77,9 +77,9 @@ def no_gain(
             told = f"converged: the bound gained {gain:.3g} nats in {window * chunk} steps, "
             if abs(gain) + 2.0 * error < tol * rows * window * chunk / per:
                 told += f"less than tol = {tol:g} for each row and {per} of them"
-                return Stop(told, resumable=resumable)
+                return Stop(told, True, resumable)
             if noisy and -2.0 * error < gain < error < _HIDDEN * tol * rows:
-                return Stop(told + f"with a standard error of {error:.3g}", resumable=resumable)
+                return Stop(told + f"with a standard error of {error:.3g}", True, resumable)
         if max_iter is not None and history.steps[-1] >= max_iter:
             reason = f"stopped after max_iter = {max_iter} steps"
             return Stop(reason, converged=False, resumable=resumable)

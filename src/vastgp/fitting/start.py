@@ -21,6 +21,7 @@ from vastgp.fitting.candidates import (
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise
 from vastgp.fitting.lengthscale_prior import PriorDualEvidence
+from vastgp.fitting.run import Evaluations
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.cholesky import FactorizationError
@@ -279,6 +280,7 @@ def fit_evidence(
     tol: float = 1e-4,
     max_seconds: float | None = None,
     on_iteration: Callable[[int, float], None] | None = None,
+    record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise the evidence over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
 
@@ -295,6 +297,7 @@ def fit_evidence(
         scale=evidence.num_rows,
         max_seconds=max_seconds,
         on_iteration=on_iteration,
+        record=record,
     )
 
 

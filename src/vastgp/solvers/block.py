@@ -23,7 +23,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, Stop, run_chunks
 from vastgp.solvers.cg import CGState, cg_start, cg_update
@@ -134,7 +134,7 @@ def fit_block(
     tol: float,
     max_iter: int | None,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     verbose: bool = False,
     start: Array | None = None,
     on_product: Callable[[System, CGState], Mapping[str, float]] | None = None,
@@ -153,7 +153,7 @@ def fit_block(
         Most products with the system.
     max_seconds : float, optional
         Wall-clock budget, checked after every product.
-    checkpoint : Checkpoint, optional
+    checkpoint : Phase, optional
     verbose : bool
     start : Array, optional
         A solution to start from; None: zero.
@@ -181,7 +181,7 @@ def solve_system(
     tol: float,
     max_iter: int | None,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     verbose: bool = False,
     start: Array | None = None,
     on_product: Callable[[Any, CGState], Mapping[str, float]] | None = None,
@@ -298,7 +298,7 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
     if not now["residual_is_true"]:
         return None
     if worst <= tol:
-        return Stop(f"converged: residual {worst:.2g} of the noise <= tol = {tol:g}")
+        return Stop(f"converged: residual {worst:.2g} of the noise <= tol = {tol:g}", True)
     # Replacements without progress: rounding is as large as what is left. Residuals of
     # conjugate gradients may rise on their way, so a good many are waited for.
     checked = [

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.damped_updates import next_rate, toward
 from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
 from vastgp.fitting.history import History
@@ -113,7 +113,7 @@ def find_sites(
     tol: float,
     max_iter: int | None = None,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     verbose: bool = False,
 ) -> SiteFit:
     """Find each row's site for a likelihood and a basis with fixed hyperparameters.
@@ -361,6 +361,7 @@ class _Search:
             )
         if now["change"] <= self._tol and now["residual"] <= self._tol:
             return Stop(
-                f"the sites have converged: they move by {now['change']:.2g} <= tol = {self._tol:g}"
+                f"the sites have converged: they move by {now['change']:.2g} <= tol = {self._tol:g}",
+                converged=True,
             )
         return None

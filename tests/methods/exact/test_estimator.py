@@ -6,6 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32
+from vastgp.options import Fixed, Learn
 
 
 class TestExactGPRegressor(RegressorConformance):
@@ -27,13 +28,16 @@ def test_too_many_rows_name_the_method_for_them():
         ({"dtype": "float32"}, "dtype must be 'float64' for ExactGPRegressor, received 'float32'"),
         (
             {"hyperparameters": "fix"},
-            r"hyperparameters must be one of \('learn', 'fixed'\), received 'fix'",
+            r"hyperparameters must be one of \('learn', 'fixed'\) or Learn.*; received 'fix'",
         ),
-        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
-        ({"hyperparameters": "fixed", "kernel": RBF()}, "noise_std must be a positive number"),
+        ({"hyperparameters": "fixed", "kernel": RBF()}, r"needs noise_std.*Fixed\(noise_std=...\)"),
         (
-            {"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"},
+            {"hyperparameters": Fixed(1.0), "kernel": "rbf"},
             "kernel must be a Kernel with hyperparameters='fixed', received 'rbf'",
+        ),
+        (
+            {"hyperparameters": Learn(rows=500)},
+            r"Learn\(rows=500\) has no effect here: set max_rows instead",
         ),
         ({"restarts": 0}, "restarts must be a positive integer"),
         ({"max_rows": True}, "max_rows must be a positive integer"),
@@ -44,8 +48,32 @@ def test_bad_arguments_are_named(params, message):
         ExactGPRegressor(**params).fit(*small_data())
 
 
+def test_arguments_that_have_moved_say_where_to():
+    with pytest.raises(
+        TypeError, match=r"no argument 'noise_std' any more: write hyperparam.*Fixed"
+    ):
+        ExactGPRegressor(noise_std=1.0)
+    with pytest.raises(TypeError, match=r"'noise_floor' any more: .*Learn\(noise_floor=...\)"):
+        ExactGPRegressor().set_params(noise_floor=1e-3)
+
+
+def test_a_refit_that_fails_leaves_the_model_as_it_was(monkeypatch):
+    X, y = small_data()
+    model = ExactGPRegressor("rbf", restarts=1).fit(X, y)
+    before, attributes = model.predict(X, return_std=True), dict(model.__dict__)
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vastgp.methods.exact.estimator.fit_best", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X * 100.0 + 50.0, y + 1000.0)
+    assert model.__dict__ == attributes
+    np.testing.assert_array_equal(model.predict(X, return_std=True), before)
+
+
 def test_stopping_at_max_iter_is_said_aloud():
-    with pytest.warns(ConvergenceWarning, match=r"did not converge.*Raise max_iter \(now 2\)"):
+    with pytest.warns(ConvergenceWarning, match=r"did not converge.*raise max_iter \(now 2\)"):
         model = ExactGPRegressor("rbf", max_iter=2, restarts=1).fit(*small_data())
     assert not model.converged_
 
@@ -77,7 +105,7 @@ def test_two_rows_are_enough_and_one_is_with_fixed_hyperparameters():
     model = ExactGPRegressor().fit([[0.0], [1.0]], [1.0, 3.0])
     assert np.all(np.isfinite(model.predict([[0.5]], return_std=True)))
     # one observation y of f(x): mean k / (k + s2) y about the training mean, which is y itself
-    fixed = ExactGPRegressor(RBF(2.0, 9.0), noise_std=1.0, hyperparameters="fixed")
+    fixed = ExactGPRegressor(RBF(2.0, 9.0), hyperparameters=Fixed(noise_std=1.0))
     mean, std = fixed.fit([[1.0]], [5.0]).predict([[1.0], [100.0]], return_std="latent")
     np.testing.assert_allclose(mean, [5.0, 5.0], rtol=1e-12)
     np.testing.assert_allclose(std**2, [9.0 - 81.0 / 10.0, 9.0], rtol=1e-12)

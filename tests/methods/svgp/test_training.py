@@ -230,7 +230,7 @@ def test_a_resumed_fit_is_the_same_to_the_last_bit(kind, tmp_path, monkeypatch):
     }[kind]
 
     def checkpoints(suffix):
-        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1})
+        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1}).phase("fit")
 
     whole = fitted(Bernoulli("logit"), options)
     # ends by its budget after the first chunk
@@ -294,7 +294,7 @@ def test_seconds_before_a_resume_are_not_given_to_the_passes(tmp_path, monkeypat
 
 def test_passes_that_were_stopped_go_on(tmp_path, monkeypatch):
     def checkpoints(suffix):
-        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1})
+        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1}).phase("fit")
 
     whole = fitted(Bernoulli("logit"))
 

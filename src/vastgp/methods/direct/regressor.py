@@ -294,7 +294,7 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
             fit = self._of_weights(
                 weights, posterior.basis, kernel, noise, statistics, posterior.rows
             )
-        self._take(fit)
+        self._take_fit(fit)
         return self
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

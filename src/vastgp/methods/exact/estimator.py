@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import time
-import warnings
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from vastgp._arguments import Positive
 from vastgp.data import Rows
 from vastgp.estimators.arguments import (
-    check_choice,
-    check_fixed,
-    check_positive,
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Tolerance,
+    Verbose,
+    check_fixed_model,
     fixed_kernel,
     fixed_noise_variance,
-    seed_from,
+    refuse_given,
 )
-from vastgp.estimators.base import Fit
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.progress import Progress
+from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.start import fit_best, fit_evidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.exact.posterior import ExactPosterior
 
+# Least noise variance that is learned, relative to the variance of the target: a thousandth of its standard deviation.
+_NOISE_FLOOR = 1e-6
 # Up to here all rows are used from the first iteration; beyond, this many give the starting values.
 _START_ROWS = 1000
 # A tile of predictions holds this many numbers of the cross-covariance.
@@ -52,14 +57,11 @@ class ExactGPRegressor(BaseGPRegressor):
         Matern-3/2 that has the highest evidence. A kernel's hyperparameters are where learning starts, in units of the
         standardised inputs and target; with ``hyperparameters="fixed"`` they are the model, in the units of inputs and
         target.
-    noise_std : float, optional
-        Standard deviation of the noise, in units of the target: needed with ``hyperparameters="fixed"``, refused
-        otherwise, as it is learned.
-    hyperparameters : {"learn", "fixed"}, default "learn"
-        Whether kernel and noise are learned or are those given.
-    noise_floor : float, default 1e-6
-        Least noise variance that may be learned, relative to the variance of the target: a thousandth of its standard
-        deviation. Evidence of a function that is observed without noise has no maximum.
+    hyperparameters : {"learn", "fixed"} or Learn or Fixed, default "learn"
+        Whether kernel and noise are learned or are those given: objects of `vastgp.options`. ``Learn(noise_floor=...)``
+        is the least noise variance that may be learned, relative to the variance of the target (1e-6: evidence of a
+        function that is observed without noise has no maximum); ``Fixed(noise_std=...)`` holds the noise's standard
+        deviation, in units of the target, and the kernel is then the model.
     max_rows : int, default 5000
         More rows are refused: a fit would take minutes (some 60 evaluations) and gigabytes.
     restarts : int, default 2
@@ -72,6 +74,8 @@ class ExactGPRegressor(BaseGPRegressor):
         larger.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked after each iteration; None: until converged.
+    checkpoint : path or SaveTo, optional
+        File to save the fit to while it works, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
         Seed of the restarts and of the rows that give the starting values.
     dtype : {"float64"}, default "float64"
@@ -103,31 +107,34 @@ class ExactGPRegressor(BaseGPRegressor):
     True
     """
 
+    _moved: ClassVar[Mapping[str, str]] = {
+        "noise_std": "hyperparameters=Fixed(noise_std=...)",
+        "noise_floor": "hyperparameters=Learn(noise_floor=...)",
+    }
+
     def __init__(
         self,
-        kernel: Any = None,
+        kernel: KernelLike = None,
         *,
-        noise_std: Any = None,
-        hyperparameters: Any = "learn",
-        noise_floor: Any = 1e-6,
-        max_rows: Any = 5000,
-        restarts: Any = 2,
-        max_iter: Any = 200,
-        tol: Any = 1e-5,
-        max_seconds: Any = None,
-        random_state: Any = 0,
-        dtype: Any = "float64",
-        verbose: Any = False,
+        hyperparameters: Annotated[str | Learn | Fixed, LEARN_OR_FIXED] = "learn",
+        max_rows: Annotated[int, Positive(integer=True)] = 5000,
+        restarts: Annotated[int, Positive(integer=True)] = 2,
+        max_iter: Annotated[int, Positive(integer=True)] = 200,
+        tol: Tolerance = 1e-5,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
-        self.noise_std = noise_std
         self.hyperparameters = hyperparameters
-        self.noise_floor = noise_floor
         self.max_rows = max_rows
         self.restarts = restarts
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
@@ -138,84 +145,78 @@ class ExactGPRegressor(BaseGPRegressor):
                 f"dtype must be 'float64' for ExactGPRegressor, received {self.dtype!r}: in float32 the Cholesky "
                 "factorisation fails for smooth kernels. QSGPRegressor works in float32."
             )
-        for name in ("noise_floor", "tol"):
-            check_positive(name, getattr(self, name))
-        for name in ("max_rows", "restarts", "max_iter"):
-            check_positive(name, getattr(self, name), integer=True)
-        check_positive("max_seconds", self.max_seconds, none="no limit")
-        check_choice("hyperparameters", self.hyperparameters, ("learn", "fixed"))
-        check_fixed(self)
+        search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
+        check_fixed_model(search, self.kernel)
+        refuse_given("hyperparameters", search, rows="max_rows", steps="max_iter", rate=None)
 
     def _least_rows(self) -> int:
-        return 1 if self.hyperparameters == "fixed" else 2
+        return 1 if self._is_fixed else 2
+
+    @property
+    def _is_fixed(self) -> bool:
+        return self.hyperparameters == "fixed" or isinstance(self.hyperparameters, Fixed)
 
     def _tile_rows(self) -> int:
         return max(256, _TILE_ENTRIES // len(self.posterior_.X))
 
-    def _fit_rows(self, rows: Rows) -> Fit:
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         if rows.n > self.max_rows:
             raise ValueError(
                 f"X has {rows.n} rows, more than max_rows={self.max_rows}: time grows with their cube ("
                 f"{8 * rows.n**2 / 1e9:.1f} GB for one matrix). Use QSGPRegressor, which is made for many rows, "
                 "give fewer rows, or raise max_rows."
             )
-        candidates = candidate_kernels(self.kernel, rows.d)
+        search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
         scaling = self.standardizer_
         X, y = rows.take(np.arange(rows.n))
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
-        if self.hyperparameters == "fixed":
-            kernel = fixed_kernel(self.kernel, scaling)
-            noise_variance = fixed_noise_variance(self.noise_std, scaling)
-            return self._condition(kernel, Gaussian(noise_variance), X, y, _GIVEN)
-        best = self._learn(candidates, X, y)
-        if not best.converged and best.message != OUT_OF_TIME:
-            warnings.warn(
-                f"ExactGPRegressor did not converge: {best.message}, after {best.num_iter} iterations. Raise max_iter "
-                f"(now {self.max_iter}) or tol (now {self.tol:g}).",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        if isinstance(search, Fixed):
+            kernel = fixed_kernel(self.kernel, scaling, search.isotropic)
+            noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
+            yield self._condition(kernel, noise, X, y, _GIVEN)
+            return
+        search = search.given(noise_floor=_NOISE_FLOOR)
+        best = self._learn(search, X, y, run)
         kernel, likelihood = best.params
-        return self._condition(kernel, likelihood, X, y, best)
+        yield self._condition(kernel, likelihood, X, y, best)
 
-    def _learn(self, candidates: list[Kernel], X: np.ndarray, y: np.ndarray) -> LbfgsResult:
+    def _learn(self, search: Any, X: np.ndarray, y: np.ndarray, run: Run) -> LbfgsResult:
         """Return the hyperparameters of highest evidence."""
-        seed = seed_from(self.random_state)
-        limits = {"max_iter": self.max_iter, "tol": self.tol}
-        left = self._seconds_left(self.max_seconds)
+        limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol}
         if len(y) <= _START_ROWS:
             return fit_best(
-                candidates,
+                candidate_kernels(self.kernel, X.shape[1], search.isotropic),
                 X,
                 y,
-                noise_floor=self.noise_floor,
+                noise_floor=search.noise_floor,
                 restarts=self.restarts,
-                generator=np.random.default_rng(seed),
-                deadline=None if left is None else time.perf_counter() + left,
+                generator=np.random.default_rng(run.seed),
+                deadline=run.deadline,
                 **limits,
             )
-        kernel, noise_variance, _ = start_from_exact_gp(
-            self.kernel,
-            X,
-            y,
-            max_rows=_START_ROWS,
-            seed=seed,
-            noise_floor=self.noise_floor,
-            restarts=self.restarts,
-            max_seconds=left,
+
+        def begin() -> tuple[Kernel, float]:
+            return start_from_exact_gp(
+                self.kernel,
+                X,
+                y,
+                max_rows=_START_ROWS,
+                seed=run.seed,
+                noise_floor=search.noise_floor,
+                restarts=self.restarts,
+                isotropic=search.isotropic,
+                max_seconds=run.seconds_left(),
+            )[:2]
+
+        kernel, noise_variance = run.once("first hyperparameters", begin)
+        return fit_evidence(
+            ExactEvidence(X, y),
+            (kernel, Gaussian(noise_variance)),
+            noise_floor=search.noise_floor,
+            record=run.evaluations("exact GP"),
+            **limits,
         )
-        with Progress("exact GP", bool(self.verbose)) as progress:
-            return fit_evidence(
-                ExactEvidence(X, y),
-                (kernel, Gaussian(noise_variance)),
-                noise_floor=self.noise_floor,
-                max_seconds=self._seconds_left(self.max_seconds),
-                on_iteration=lambda step, value: progress.update(
-                    step / self.max_iter, f"log evidence {value:.6g}"
-                ),
-                **limits,
-            )
 
     def _condition(
         self,
@@ -224,20 +225,22 @@ class ExactGPRegressor(BaseGPRegressor):
         X: np.ndarray,
         y: np.ndarray,
         learned: LbfgsResult,
-    ) -> Fit:
+    ) -> Answer:
         posterior, evidence = ExactPosterior.condition(
             kernel, float(likelihood.noise_variance), X, y
         )
         # a density per unit of the target, of n targets
-        self.log_evidence_ = float(evidence - len(y) * np.log(self.standardizer_.y_scale))
-        return Fit(
+        log_evidence = float(evidence - len(y) * np.log(self.standardizer_.y_scale))
+        return Answer(
             kernel,
             likelihood,
-            posterior,
+            lambda: posterior,
             learned.num_iter,
-            learned.converged,
             learned.message,
+            learned.converged,
             learned.history,
+            advice=f"give more time (max_seconds), or raise max_iter (now {self.max_iter}) or tol (now {self.tol:g}).",
+            attributes={"log_evidence_": log_evidence},
         )
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

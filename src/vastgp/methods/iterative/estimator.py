@@ -14,7 +14,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import Fit
-from vastgp.estimators.checkpoints import checkpoint_of, finish_before
+from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.evidence_fits import EvidenceFits
 from vastgp.estimators.likelihood_arguments import check_count
 from vastgp.fitting.loop import LoopResult
@@ -225,7 +225,6 @@ class IterativeGPRegressor(EvidenceFits):
             checkpoint=checkpoint_of(self, rows, seed),
             verbose=bool(self.verbose),
         )
-        finish_before(self, ".learning")
         self.diagnosis_ |= {
             "residual": float(residuals[0]),
             "residual_samples": float(np.sqrt(np.mean(residuals[1:] ** 2))),

@@ -14,7 +14,7 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, Stop, run_chunks
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
@@ -55,7 +55,7 @@ def learn_block(
     noise_floor: float,
     rank: int | None = None,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     verbose: bool = False,
 ) -> tuple[Kernel, float, LoopResult]:
     """Climb the evidence of all rows by Adam with pathwise slopes.

@@ -17,7 +17,7 @@ from vastgp.data import Rows
 from vastgp.data.split import held_out_indices, without
 from vastgp.estimators.arguments import check_constant_variance, seed_from
 from vastgp.estimators.base import BaseGP, Fit
-from vastgp.estimators.checkpoints import checkpoint_of, finish_before
+from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.fitting.candidates import candidate_kernels
@@ -157,7 +157,6 @@ class QSGPFits(BaseGP):
             verbose=bool(self.verbose),
             start=start,
         )
-        finish_before(self, ".learning", ".sites")
         return self._of_block(fit, system, basis, likelihood, searched)
 
     def _learn_block(

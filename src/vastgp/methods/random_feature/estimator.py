@@ -14,7 +14,6 @@ from vastgp.bases.draws import KINDS
 from vastgp.data import Rows
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
 from vastgp.estimators.base import Fit
-from vastgp.estimators.checkpoints import finish_before
 from vastgp.estimators.evidence_fits import EvidenceFits
 from vastgp.fitting.history import History
 from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
@@ -212,8 +211,6 @@ class RandomFeatureGPRegressor(EvidenceFits):
         if len(history) == 0:
             history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})
         posterior = FeaturePosterior(basis, part.solution, part.factor, noise)
-        if converged:
-            finish_before(self, ".learning")
         return Fit(kernel, likelihood, posterior, num_iter, converged, reason, history)
 
     # ------------------------------------------------------------ files

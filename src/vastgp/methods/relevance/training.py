@@ -216,7 +216,9 @@ class _Search:
         """Stop when all functions have been seen and nothing moves."""
         gain = diagnostics["gain"]
         if gain < self.tol:
-            return Stop(f"converged: the bound moved by {gain:.1g} nats in {_CHUNK} iterations")
+            return Stop(
+                f"converged: the bound moved by {gain:.1g} nats in {_CHUNK} iterations", True
+            )
         return None
 
     def _next_set(self, state: _State) -> _State:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
 from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.base import Fit
+from vastgp.estimators.base import Fit, as_answer
 from vastgp.estimators.first_hyperparameters import start_rows
 from vastgp.estimators.regressor import BaseGPRegressor, _targets
 from vastgp.estimators.statistics import gather_with_progress
@@ -23,6 +23,7 @@ from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.progress import Progress
+from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.start import Start, start_from_exact_gp
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.likelihoods import Gaussian
@@ -155,24 +156,18 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         """
         check_is_fitted(self, "posterior_")
         self._check_takes_rows()
-        self._check_params()
-        before = self.__dict__.copy()
-        try:
-            self._infer_again(self.statistics_ + statistics)
-        except BaseException:
-            # rows are counted once, however often the update is tried
-            self.__dict__ = before
-            raise
-        return self
+        # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
+        return self._fit_whole(
+            lambda work: work.statistics_ + statistics,
+            lambda work, total, run: work._answers_again(total, run),
+            keep=True,
+        )
 
-    def _infer_again(self, total: SufficientStatistics) -> None:
-        self._began = time.perf_counter()
-        self._seed, self._learned = seed_from(self.random_state), None
-        with precision(self.dtype):
-            fit = self._infer(self._features, total)
-        self._take(fit)
-        self.fit_seconds_ += time.perf_counter() - self._began
-        del self._began
+    def _answers_again(self, total: SufficientStatistics, run: Run) -> Iterator[Answer]:
+        self._run, self._seed, self._learned = run, run.seed, None
+        fit = self._infer(self._features, total)
+        del self._run
+        yield as_answer(fit)
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
         """Add rows to a fitted model, or fit it to these.

@@ -16,7 +16,7 @@ from vastgp.data import Rows
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import check_choice, check_flag, check_positive, seed_from
 from vastgp.estimators.base import BaseGP, Fit
-from vastgp.estimators.checkpoints import checkpoint_of, finish_before
+from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import (
     check_given,
     first_hyperparameters,
@@ -25,7 +25,6 @@ from vastgp.estimators.likelihood_arguments import check_likelihood
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS, select_inducing
-from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import shortened
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -184,8 +183,6 @@ class SVGPFits(BaseGP):
             seed=seed,
             dtype=self.dtype,
         )
-        if fit.loop.reason != OUT_OF_TIME:
-            finish_before(self, ".steps")
         return self._of(fit, options)
 
     def _scaled(

@@ -15,7 +15,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.padding import repeat_last
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.damped_updates import (
     SETTLED,
     STUCK,
@@ -242,7 +242,7 @@ def run_passes(
     *,
     tol: float,
     max_seconds: float | None,
-    checkpoint: Checkpoint | None,
+    checkpoint: Phase | None,
     verbose: bool,
 ) -> SVGPFit:
     """Do E-steps on all rows, in float64, until the bound no longer grows.

@@ -21,7 +21,7 @@ from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, run_chunks
@@ -113,7 +113,7 @@ class Budget:
     max_iter: int = 2000
     tol: float = 1e-4
     max_seconds: float | None = None
-    checkpoints: Callable[[str], Checkpoint | None] = field(default=lambda _: None)
+    checkpoints: Callable[[str], Phase | None] = field(default=lambda _: None)
     verbose: bool = False
 
 

@@ -279,7 +279,7 @@ class _Newton:
             return ended
         if now["residual"] <= _LOOSEST * self.tol:
             if self.exact:
-                return Stop("the bound's maximum is the solution of one system")
+                return Stop("the bound's maximum is the solution of one system", True)
             return ended
         if time.perf_counter() > self.deadline:
             return Stop(OUT_OF_TIME, converged=False)

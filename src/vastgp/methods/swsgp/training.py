@@ -23,7 +23,7 @@ from vastgp.data.neighbours import (
 )
 from vastgp.data.padding import repeat_last
 from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, run_chunks
 from vastgp.fitting.no_gain import no_gain
 from vastgp.kernels import Kernel
@@ -87,7 +87,7 @@ def fit_swsgp(
     max_iter: int,
     tol: float,
     max_seconds: float | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     seed: int = 0,
     dtype: str = "float64",
     verbose: bool = False,

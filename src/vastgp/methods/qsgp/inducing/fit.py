@@ -21,7 +21,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches, generator
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, Stop, run_chunks
@@ -82,7 +82,7 @@ def fit_inducing(
     max_iter: int | None = 2000,
     max_seconds: float | None = None,
     should_stop: ShouldStop | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     seed: int = 0,
     dtype: str = "float32",
     verbose: bool = False,
@@ -184,7 +184,7 @@ def _below(level: float) -> ShouldStop:
     def rule(diagnostics: Mapping[str, float], history: History) -> Stop | None:
         residual = diagnostics["residual"]
         if residual <= level:
-            return Stop(f"converged: residual {residual:.2g} <= tol, {level:.2g}")
+            return Stop(f"converged: residual {residual:.2g} <= tol, {level:.2g}", True)
         return None
 
     return rule

@@ -26,7 +26,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
-from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, ShouldStop, run_chunks
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.likelihood import (
@@ -101,7 +101,7 @@ def fit_stochastic(
     max_iter: int | None = 20_000,
     max_seconds: float | None = None,
     should_stop: ShouldStop | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Phase | None = None,
     seed: int = 0,
     dtype: str = "float32",
     verbose: bool = False,

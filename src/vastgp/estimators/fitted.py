@@ -1,0 +1,188 @@
+"""How any estimator is fitted: its arguments checked, its answers taken, its result committed whole."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from vastgp._arguments import Moved, Options, check_arguments
+from vastgp._precision import precision
+from vastgp._warn import warn
+from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.saved import SavedModel
+from vastgp.estimators.searches import save_to
+from vastgp.estimators.serialise import fit_fingerprint
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.interrupts import Interrupts
+from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.run import Answer, Run
+
+# Arguments that say how long to work and what to show, not what is computed.
+_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
+
+
+class FittedModel(Moved, SavedModel, abc.ABC):
+    """The fit of rows and of grids.
+
+    A fit works on a copy, which takes the place of the estimator when it is complete: one that fails or is interrupted
+    leaves the estimator as it was. A subclass has constructor arguments that are declared in its signature (see
+    `vastgp._arguments`), ``dtype``, ``verbose``, ``max_seconds`` and ``random_state`` among them, and
+
+    - ``_check_params()``, for what declarations cannot say;
+    - ``_answers(data, run)``: a sequence of `Answer`, each complete, each better than the one before;
+    - ``_take(answer)``: set ``kernel_`` and ``likelihood_`` in the user's units.
+    """
+
+    dtype: Any
+    verbose: Any
+    max_seconds: Any
+    random_state: Any
+    checkpoint: Any = None
+
+    def _check_params(self) -> None:
+        """Refuse arguments that do not go together."""
+
+    @abc.abstractmethod
+    def _answers(self, data: Any, run: Run) -> Iterator[Answer]:
+        """Give answers, each better than the one before."""
+
+    @abc.abstractmethod
+    def _take(self, answer: Answer) -> None:
+        """Set the attributes of an answer, in the user's units."""
+
+    @property
+    def _isotropic(self) -> bool:
+        """Whether all inputs have one scale and one lengthscale."""
+        search = getattr(self, "hyperparameters", None)
+        return bool(getattr(search, "isotropic", False) or getattr(self, "isotropic", False))
+
+    def set_params(self, **params: Any) -> Any:
+        """Set constructor arguments, those of objects among them by ``name__argument``; see scikit-learn.
+
+        Raises
+        ------
+        TypeError
+            For an argument that has moved; the message says where to.
+        """
+        self.refuse_moved(params)
+        return super().set_params(**params)
+
+    # ------------------------------------------------------------ fit
+
+    def _fit_whole(
+        self,
+        open_data: Callable[[Any], Any],
+        answers: Callable[[Any, Any, Run], Iterator[Answer]] | None = None,
+        *,
+        keep: bool = False,
+    ) -> Any:
+        """Fit what ``open_data(work)`` opens, on a copy; return the estimator.
+
+        Parameters
+        ----------
+        open_data : callable
+            Opens the training data and sets what is learned of them alone, on the copy that it is given.
+        answers : callable, optional
+            ``answers(work, data, run)`` where they are not those of `_answers`, as of an update.
+        keep : bool, default False
+            Whether the copy begins with what was fitted before, as an update does.
+        """
+        began = time.perf_counter()
+        work = self._copy(keep)
+        with Interrupts.watch() as interrupts:
+            check_arguments(work)
+            with precision(work.dtype):
+                pass
+            work._check_params()
+            data = open_data(work)
+            # drawn once: whatever the fit draws follows from it
+            seed = seed_from(work.random_state)
+            run = Run(
+                work.max_seconds, None if keep else work._file_of(data, seed),
+                verbose=bool(work.verbose), seconds=time.perf_counter() - began, seed=seed,
+            )  # fmt: skip
+            with precision(work.dtype):
+                give = work._answers(data, run) if answers is None else answers(work, data, run)
+                answer = _last_of(give, run)
+                work._keep(answer, run)
+            interrupts.raise_if_seen()
+            work.fit_seconds_ = run.elapsed() + (self.fit_seconds_ if keep else 0.0)
+            if run.checkpoint is not None:
+                _finish(run.checkpoint, answer)
+            self.__dict__ = work.__dict__
+        if not answer.converged and answer.advice is not None:
+            self._warn_of(answer)
+        return self
+
+    def _copy(self, keep: bool) -> Any:
+        """Return a copy, without fitted attributes unless they are kept.
+
+        Private attributes stay: scikit-learn has some, such as the callbacks of a search.
+        """
+        work = object.__new__(type(self))
+        work.__dict__ = {
+            name: value
+            for name, value in self.__dict__.items()
+            if keep or name.startswith("_") or not name.endswith("_")
+        }
+        return work
+
+    def _file_of(self, data: Any, seed: int) -> Checkpoint | None:
+        """Return where the fit is saved, or None where nothing is."""
+        place = save_to(self.checkpoint, getattr(self, "checkpoint_seconds", None))
+        if place is None:
+            return None
+        params = {
+            name: value.without_limits() if isinstance(value, Options) else value
+            for name, value in self.get_params(deep=False).items()
+            if name not in _NOT_OF_THE_RESULT
+        }
+        fingerprint = fit_fingerprint(type(self).__name__, params, data, seed)
+        return Checkpoint(place.path, place.every_seconds, fingerprint=fingerprint)
+
+    def _keep(self, answer: Answer, run: Run) -> None:
+        """Set what is known of the fit, and its posterior."""
+        self._take(answer)
+        for name, value in answer.attributes.items():
+            setattr(self, name, value)
+        self.n_iter_, self.converged_ = int(answer.n_iter), bool(answer.converged)
+        self.stop_reason_, self.history_ = answer.reason, answer.history
+        self.history_.phases.update(
+            {
+                name: records
+                for name, records in run.histories.items()
+                if records is not self.history_
+            }
+        )
+        self.posterior_ = answer.posterior()
+
+    def _warn_of(self, answer: Answer) -> None:
+        """Say that the fit is not complete, and what to do."""
+        advice = f"; {answer.advice}" if answer.advice else "."
+        warn(f"{type(self).__name__} did not converge: {answer.reason}{advice}", ConvergenceWarning)
+
+
+def _last_of(answers: Iterator[Answer], run: Run) -> Answer:
+    """Return the best answer that the budget allows: the latest."""
+    best = None
+    for answer in answers:
+        best = answer
+        if run.out_of_time:
+            break
+    assert best is not None, "no answer was given"
+    return best
+
+
+def _finish(file: Checkpoint, answer: Answer) -> None:
+    """Remove the file of a complete fit; keep that of one whose budget was used up, for a larger one."""
+    unfinished = [
+        saved.ended for saved in file.phases.values() if saved.ended and saved.ended["resumable"]
+    ]
+    if answer.converged or not (unfinished or answer.reason == OUT_OF_TIME):
+        file.remove()
+    else:
+        file.write()

@@ -1,0 +1,297 @@
+"""One fit as all methods see it: its budget, its file, its progress, and what its phases recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vastgp.fitting.checkpoint import Checkpoint, Saved
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult, ShouldStop, StepChunk, run_chunks
+from vastgp.fitting.progress import Progress
+from vastgp.kernels import from_spec, to_spec
+from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import from_spec as likelihood_from_spec
+from vastgp.likelihoods import to_spec as likelihood_to_spec
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A complete and consistent fit, as good as it had become when it was given; all in standardised units.
+
+    Attributes
+    ----------
+    kernel : Kernel or None
+        None where the method has none.
+    likelihood : Likelihood
+    posterior : callable
+        Makes what becomes ``posterior_``; called once, for the answer that is kept.
+    n_iter : int
+        Steps done.
+    converged : bool
+        Whether nothing is left to do: unsaid, it has not.
+    reason : str
+        Why the fit ended, or may end here, in words.
+    history : History
+    advice : str or None
+        What a user should know and do where it has not converged; the base warns with it, unless it is None.
+    attributes : dict
+        Further fitted attributes by name, ``diagnosis_`` among them. They are set before ``posterior`` is called.
+    """
+
+    kernel: Any
+    likelihood: Likelihood
+    posterior: Callable[[], Any]
+    n_iter: int
+    reason: str
+    converged: bool = False
+    history: History = field(default_factory=History)
+    advice: str | None = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """Budget, file, progress and record of one fit.
+
+    A method's fit is a function of its arguments and of this. It may be run again from the start after a kill: phases
+    that had ended return what they had found, the one at work goes on, and all between them is computed anew, to the
+    same bits.
+
+    Parameters
+    ----------
+    max_seconds : float, optional
+        Wall-clock budget of the whole fit, seconds before a resume included. None: no limit.
+    checkpoint : Checkpoint, optional
+    verbose : bool
+    seconds : float
+        Spent on the fit before this was made.
+    seed : int
+        Of all that the fit draws.
+
+    Attributes
+    ----------
+    histories : dict of str to History
+        The records of every phase that had some.
+    """
+
+    def __init__(
+        self,
+        max_seconds: float | None = None,
+        checkpoint: Checkpoint | None = None,
+        *,
+        verbose: bool = False,
+        seconds: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.seed = seed
+        self.max_seconds = None if max_seconds is None else float(max_seconds)
+        self.checkpoint, self.verbose = checkpoint, bool(verbose)
+        before = 0.0 if checkpoint is None else checkpoint.seconds
+        self._began = time.perf_counter() - seconds - before
+        self.histories: dict[str, History] = {}
+
+    # ------------------------------------------------------------ the clock
+
+    def elapsed(self) -> float:
+        """Return the seconds of the fit so far, those before a resume included."""
+        return time.perf_counter() - self._began
+
+    def seconds_left(self, share: float = 1.0) -> float | None:
+        """Return what is left of the budget, or a share of that; None without one."""
+        if self.max_seconds is None:
+            return None
+        return share * max(self.max_seconds - self.elapsed(), 0.0)
+
+    @property
+    def deadline(self) -> float | None:
+        """Time of ``time.perf_counter`` at which the budget ends."""
+        return None if self.max_seconds is None else self._began + self.max_seconds
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the budget is used up."""
+        return self.max_seconds is not None and self.elapsed() >= self.max_seconds
+
+    # ------------------------------------------------------------ phases
+
+    def steps(
+        self,
+        name: str,
+        step_chunk: StepChunk,
+        state: Any,
+        *,
+        max_iter: int | None,
+        chunk: int,
+        should_stop: ShouldStop | None = None,
+        share: float = 1.0,
+        label: str | None = None,
+    ) -> tuple[Any, LoopResult]:
+        """Run a phase of steps with what is left of the budget, see `run_chunks`.
+
+        Parameters
+        ----------
+        name : str
+            Of the phase in the file and in `histories`; different for each phase of a fit.
+        share : float, default 1.0
+            Of what is left of the budget when the phase begins.
+        label : str, optional
+            What the progress line calls it; None: its name.
+        """
+        phase = None if self.checkpoint is None else self.checkpoint.phase(name)
+        before = self.elapsed() if phase is None or phase.saved is None else phase.saved.began
+        limit = None if self.max_seconds is None else share * max(self.max_seconds - before, 0.0)
+        state, loop = run_chunks(
+            step_chunk,
+            state,
+            max_iter=max_iter,
+            chunk=chunk,
+            max_seconds=limit,
+            checkpoint=phase,
+            should_stop=should_stop,
+            label=label or name,
+            verbose=self.verbose,
+        )
+        self.histories[name] = loop.history
+        return state, loop
+
+    def once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what a phase without steps computes: from the file, where it had ended before.
+
+        What it returns is made of kernels, likelihoods, NumPy arrays, numbers, strings, None, and lists, tuples and
+        dictionaries (by strings) of these.
+        """
+        file = self.checkpoint
+        known = None if file is None else file.phases.get(name)
+        if known is not None:
+            return _decode(known.value, known.arrays)
+        began = self.elapsed()
+        arrays: dict[str, np.ndarray] = {}
+        value = _encode(compute(), arrays)
+        if file is not None:
+            seconds = self.elapsed() - began
+            file.phases[name] = Saved(arrays=arrays, value=value, seconds=seconds, began=began)
+            if file.due():
+                file.write()
+        # with or without a file, what follows begins with arrays of the same kinds
+        return _decode(value, arrays)
+
+    def evaluations(self, name: str, *, label: str | None = None) -> Evaluations:
+        """Return the record of the evaluations of an optimiser: a resumed fit replays them, see `Evaluations`."""
+        return Evaluations(self, name, label or name)
+
+
+class Evaluations:
+    """Values and slopes at the points where an optimiser of SciPy asked for them.
+
+    Such an optimiser keeps its state to itself. It asks for the same points again when it is given the same answers, so
+    that a resumed fit goes on to the bit where it was by replaying what is recorded here.
+    """
+
+    def __init__(self, run: Run, name: str, label: str) -> None:
+        self.run, self.name, self.label = run, name, label
+        file = run.checkpoint
+        saved = None if file is None else file.phases.get(name)
+        self._began = run.elapsed() if saved is None else saved.began
+        self._rows: list[np.ndarray] = [] if saved is None else list(saved.arrays["rows"])
+        self._asked = 0
+        self.seconds = 0.0
+
+    @property
+    def max_seconds(self) -> float | None:
+        """What was left of the budget when the phase began."""
+        limit = self.run.max_seconds
+        return None if limit is None else max(limit - self._began, 0.0)
+
+    def __call__(
+        self, point: np.ndarray, compute: Callable[[], tuple[float, np.ndarray]]
+    ) -> tuple[float, np.ndarray]:
+        """Return value and slope at a point, recorded or computed now; ``seconds`` is then when that was."""
+        size = len(point)
+        if self._asked < len(self._rows):
+            row = self._rows[self._asked]
+            if np.array_equal(row[2 : 2 + size], point):
+                self._asked += 1
+                self.seconds = float(row[0])
+                return float(row[1]), row[2 + size :].copy()
+            del self._rows[self._asked :]  # an optimiser of another version: it goes its own way
+        value, slope = compute()
+        self.seconds = self.run.elapsed() - self._began
+        self._asked += 1
+        file = self.run.checkpoint
+        if file is not None:
+            self._rows.append(np.concatenate([[self.seconds, value], point, slope]))
+            if file.due():
+                self._keep()
+                file.write()
+        return value, slope
+
+    def end(self, history: History) -> None:
+        """Note that the optimiser has ended, and what it recorded."""
+        self.run.histories[self.name] = history
+        if self.run.checkpoint is not None:
+            self._keep()
+
+    def progress(self) -> Progress:
+        """Return the line to show while the optimiser works."""
+        return Progress(self.label, self.run.verbose)
+
+    def _keep(self) -> None:
+        file = self.run.checkpoint
+        assert file is not None
+        before = file.phases.get(self.name)
+        if before is None or before.num_iter != len(self._rows):
+            file.forget_after(self.name)
+        file.phases[self.name] = Saved(
+            arrays={"rows": np.stack(self._rows)} if self._rows else {"rows": np.zeros((0, 2))},
+            num_iter=len(self._rows),
+            seconds=self.seconds,
+            began=self._began,
+        )
+
+
+def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value as JSON-able data; what of it are arrays goes to ``arrays``."""
+
+    def put(leaves: Mapping[str, Any]) -> dict[str, str]:
+        places = {}
+        for key, leaf in leaves.items():
+            places[key] = f"v{len(arrays)}"
+            arrays[places[key]] = np.array(leaf)
+        return places
+
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return {"array": put({"": value})[""], "scalar": isinstance(value, np.generic)}
+    if isinstance(value, Likelihood):
+        return {"likelihood": likelihood_to_spec(value)}
+    if isinstance(value, dict):
+        return {"dict": {key: _encode(entry, arrays) for key, entry in value.items()}}
+    if isinstance(value, (tuple, list)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_encode(entry, arrays) for entry in value]}
+    spec, leaves = to_spec(value)
+    return {"kernel": spec, "leaves": put(leaves)}
+
+
+def _decode(plain: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return what `_encode` encoded."""
+    if not isinstance(plain, dict):
+        return plain
+    if "array" in plain:
+        array = arrays[plain["array"]]
+        return array[()] if plain["scalar"] else array
+    if "likelihood" in plain:
+        return likelihood_from_spec(plain["likelihood"])
+    if "kernel" in plain:
+        leaves = {key: arrays[place] for key, place in plain["leaves"].items()}
+        return from_spec(plain["kernel"], leaves)
+    if "dict" in plain:
+        return {key: _decode(entry, arrays) for key, entry in plain["dict"].items()}
+    kind = "list" if "list" in plain else "tuple"
+    entries = [_decode(entry, arrays) for entry in plain[kind]]
+    return entries if kind == "list" else tuple(entries)
