@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 import sys
@@ -52,12 +53,60 @@ def _compiled_programs_go_with_their_module():
         sys.modules["jax"].clear_caches()
 
 
+_COMPILING = "/jax/core/compile/backend_compile_duration"
+
+
+class _Costs:
+    """Seconds by test file, and those of them that were compilation; sent from each process to the one that reports."""
+
+    def __init__(self) -> None:
+        self.files: collections.Counter[str] = collections.Counter()
+        self.compiling, self._watched = 0.0, False
+
+    def watch(self) -> None:
+        """Count compilation, once JAX is there to tell of it."""
+        if not self._watched and "jax" in sys.modules:
+            sys.modules["jax"].monitoring.register_event_duration_secs_listener(self._note)
+            self._watched = True
+
+    def _note(self, event: str, seconds: float, **_: object) -> None:
+        if event == _COMPILING:
+            self.compiling += seconds
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.files[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["compiling"] = self.compiling
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.compiling += getattr(node, "workeroutput", {}).get("compiling", 0.0)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        total = sum(self.files.values())
+        if total < 60.0:
+            return
+        terminalreporter.section("where the time went")
+        for name, seconds in self.files.most_common(15):
+            terminalreporter.line(f"{seconds:7.0f} s  {name}")
+        terminalreporter.line(
+            f"{total:7.0f} s  all files; {self.compiling / total:.0%} of it compilation"
+        )
+
+
+_COSTS = _Costs()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each of several processes one thread for linear algebra.
+    """Report where the time went, and give each of several processes one thread for linear algebra.
 
     OpenBLAS waits by spinning: two processes of two threads on two cores took ten times as long to factorise a matrix
     of 1000 rows. The processes are started later, with this environment.
     """
+    config.pluginmanager.register(_COSTS, "costs")
     if getattr(config.option, "numprocesses", None):
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, "1")
@@ -67,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
     """Compile without optimisation what a test marked ``little_work`` and its fixtures need."""
     del nextitem
+    _COSTS.watch()
     if item.get_closest_marker("little_work") is None:
         return (yield)
     import jax

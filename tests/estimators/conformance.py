@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import vastgp
+from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.kernels import RBF
 
 NAMES = ["depth", "pressure"]
@@ -24,6 +25,10 @@ NAMES = ["depth", "pressure"]
 def small_inputs(n, rng):
     """Two inputs in units far from standard."""
     return rng.normal(size=(n, 2)) * [4.0, 200.0] + [10.0, -1000.0]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing after it runs."""
 
 
 class FitConformance:
@@ -35,6 +40,8 @@ class FitConformance:
 
     # Attributes that a file keeps, beside those of all.
     keeps: tuple[str, ...] = ()
+    # Arguments of the fits that are killed and resumed.
+    resumed_with: tuple[dict, ...] = ({},)
     # Arguments of all others that it has no use for.
     lacks: tuple[str, ...] = ()
 
@@ -94,6 +101,58 @@ class FitConformance:
     def test_the_same_seed_gives_the_same_fit_to_the_last_bit(self, model, data, new_X):
         again = clone(model).fit(*data)
         self.same(self.answers(model, new_X), self.answers(again, new_X))
+
+    def test_killed_at_a_record_and_resumed_it_is_the_fit_that_was_left_alone(
+        self, model, data, new_X, tmp_path, monkeypatch
+    ):
+        if "checkpoint" not in model.get_params(deep=False):
+            pytest.skip("has no checkpoint")
+        path, written = tmp_path / "fit.checkpoint", []
+        whole = Checkpoint.write
+
+        def fit(params, dies_at):
+            def write(file):
+                whole(file)
+                written.append(path.stat().st_size)
+                if len(written) == dies_at:
+                    raise Killed
+
+            written.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(Checkpoint, "write", write)
+                patched.setattr(Checkpoint, "due", lambda file: True)
+                return self.make(checkpoint=path, **params).fit(*data)
+
+        for params in self.resumed_with:
+            alone = fit(params, dies_at=None)
+            total = len(written)
+            if not params:
+                self.same(self.answers(alone, new_X), self.answers(model, new_X))
+            for dies_at in sorted({1, (total + 1) // 2, total}) if total else ():
+                assert not path.exists()  # the fit before is complete
+                with pytest.raises(Killed):
+                    fit(params, dies_at)
+                again = fit(params, dies_at=None)
+                self.same(self.answers(again, new_X), self.answers(alone, new_X))
+                mine, theirs = alone.history_.to_dict(), again.history_.to_dict()
+                for table in (mine, theirs):
+                    del table["seconds"]
+                np.testing.assert_equal(theirs, mine)
+
+    def test_a_refit_that_fails_or_is_interrupted_leaves_the_model_as_it_was(
+        self, data, new_X, monkeypatch
+    ):
+        model = self.make().fit(*data)
+        before, attributes = self.answers(model, new_X), dict(model.__dict__)
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(type(model), "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*data)
+        assert model.__dict__ == attributes
+        self.same(self.answers(model, new_X), before)
 
     def test_no_setting_of_jax_changes(self, data):
         before = jax.config.jax_enable_x64

@@ -117,7 +117,7 @@ def test_writing_waits_for_its_time(tmp_path):
 def test_phases_after_one_that_went_on_are_forgotten(tmp_path):
     file = Checkpoint(tmp_path / "c", fingerprint={})
     learning, fit = file.phase("learning"), file.phase("fit")
-    learning.note(state(), 5, 1.0, History(), {"reason": "time", "resumable": True})
+    learning.note(state(), 5, 1.0, History(), {"reason": "time"})
     fit.save(state(), 2, 0.5, History())
     again = Checkpoint(tmp_path / "c", fingerprint={})
     assert list(again.phases) == ["learning", "fit"] and again.seconds >= file.phases["fit"].began

@@ -179,10 +179,8 @@ def _last_of(answers: Iterator[Answer], run: Run) -> Answer:
 
 def _finish(file: Checkpoint, answer: Answer) -> None:
     """Remove the file of a complete fit; keep that of one whose budget was used up, for a larger one."""
-    unfinished = [
-        saved.ended for saved in file.phases.values() if saved.ended and saved.ended["resumable"]
-    ]
-    if answer.converged or not (unfinished or answer.reason == OUT_OF_TIME):
-        file.remove()
-    else:
+    ends = [saved.ended["reason"] for saved in file.phases.values() if saved.ended]
+    if not answer.converged and OUT_OF_TIME in (*ends, answer.reason):
         file.write()
+    else:
+        file.remove()

@@ -130,7 +130,7 @@ def climb_evidence(
             return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", True)
         # The file stays for a run killed later in the same fit, which then need not learn again.
         done = history.steps[-1] >= steps
-        return Stop(f"{steps} steps of learning", resumable=True) if done else None
+        return Stop(f"{steps} steps of learning") if done else None
 
     zeros = jax.tree.map(jnp.zeros_like, logs)
     begin = _State(logs, logs, adam.init(logs), zeros, jnp.zeros((), dtype))

@@ -42,13 +42,10 @@ class Stop:
         Why, in words for the user.
     converged : bool
         Whether the fit counts as converged: unsaid, it does not.
-    resumable : bool
-        Whether the same fit with a larger budget could go on from here.
     """
 
     reason: str
     converged: bool = False
-    resumable: bool = False
 
 
 ShouldStop = Callable[[Mapping[str, float], History], "Stop | None"]
@@ -152,13 +149,13 @@ def run_chunks(
         if max_iter is not None and done >= max_iter:
             return Stop(f"stopped after max_iter = {max_iter} steps")
         if max_seconds is not None and spent >= max_seconds:
-            return Stop(OUT_OF_TIME, resumable=True)
+            return Stop(OUT_OF_TIME, converged=False)
         return None
 
     with Progress(label, verbose) as progress, Interrupts.watch() as interrupts:
         interrupts.holding = checkpoint is not None
         last = {name: column[-1] for name, column in history.values.items()}
-        decision = Stop(**ended) if ended and not ended["resumable"] else stop_now(last)
+        decision = Stop(**ended) if ended and ended["reason"] != OUT_OF_TIME else stop_now(last)
         while decision is None:
             steps = chunk if max_iter is None else min(chunk, max_iter - done)
             try:
@@ -178,7 +175,7 @@ def run_chunks(
             interrupts.raise_if_seen()
         if checkpoint is not None:
             checkpoint.note(state, done, spent, history, dataclasses.asdict(decision))
-            if decision.resumable or checkpoint.due():
+            if decision.reason == OUT_OF_TIME or checkpoint.due():
                 checkpoint.file.write()
         interrupts.holding = False
     state = jax.block_until_ready(state)

@@ -24,7 +24,6 @@ def no_gain(
     chunk: int,
     per: int = 100,
     max_iter: int | None = None,
-    resumable: bool = False,
 ) -> ShouldStop:
     """Return the rule that ends a fit when the bound no longer grows.
 
@@ -47,8 +46,6 @@ def no_gain(
         Steps in which ``tol`` counts.
     max_iter : int, optional
         Steps at most.
-    resumable : bool, default False
-        Whether the checkpoint stays, as something comes after.
 
     Raises
     ------
@@ -77,12 +74,12 @@ def no_gain(
             told = f"converged: the bound gained {gain:.3g} nats in {window * chunk} steps, "
             if abs(gain) + 2.0 * error < tol * rows * window * chunk / per:
                 told += f"less than tol = {tol:g} for each row and {per} of them"
-                return Stop(told, True, resumable)
+                return Stop(told, True)
             if noisy and -2.0 * error < gain < error < _HIDDEN * tol * rows:
-                return Stop(told + f"with a standard error of {error:.3g}", True, resumable)
+                return Stop(told + f"with a standard error of {error:.3g}", True)
         if max_iter is not None and history.steps[-1] >= max_iter:
             reason = f"stopped after max_iter = {max_iter} steps"
-            return Stop(reason, converged=False, resumable=resumable)
+            return Stop(reason, converged=False)
         return None
 
     return rule

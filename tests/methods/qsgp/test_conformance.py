@@ -11,6 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 class TestBlock(RegressorConformance):
     num_independent_samples = 64
     units_tolerance = 1e-4  # float32
+    resumed_with = ({}, {"hyperparameters": "learn"})
 
     def make(self, **params):
         return QSGPRegressor(**({"kernel": "rbf", "num_basis": 400, "num_samples": 64} | params))
@@ -18,6 +19,7 @@ class TestBlock(RegressorConformance):
 
 class TestStochastic(RegressorConformance):
     units_tolerance = 1e-3  # float32, and rounding grows over the steps
+    resumed_with = ({}, {"hyperparameters": "learn"})
 
     def make(self, **params):
         quick = {

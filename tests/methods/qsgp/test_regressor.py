@@ -1,12 +1,7 @@
 """QSGPRegressor: what it shares with the others, and what is its own."""
 
 import copy
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import time
 import warnings
 
 import numpy as np
@@ -241,54 +236,6 @@ def test_constant_columns_duplicates_and_constant_targets():
             assert np.sqrt(np.mean((mean - y) ** 2)) < 0.1
             flat = QSGPRegressor("rbf", 100, **arguments).fit(X, np.full(200, 4.2))
             np.testing.assert_allclose(flat.predict(X), 4.2, atol=1e-3)
-
-
-_FIT = """
-import sys, warnings
-import numpy as np
-from vastgp import QSGPRegressor
-warnings.simplefilter("ignore")
-generator = np.random.default_rng(0)
-X = generator.normal(size=(1500, 3))
-y = np.sin(2 * X.sum(axis=1)) + 0.1 * generator.normal(size=1500)
-solver, checkpoint, out, extra = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4]
-model = QSGPRegressor(
-    "matern32", 3000, solver=solver, rank=10, tol=1e-3, num_samples=4, start_rows=200,
-    max_iter=250 if solver == "block" else 1500, row_batch=200, basis_batch=800, control_rank=200,
-    hyperparameters=extra, learning_steps=12, checkpoint=checkpoint or None, checkpoint_seconds=1e-3,
-).fit(X, y)
-np.save(out, np.stack(model.predict(X[:200], return_std=True)))
-"""
-
-
-@pytest.mark.parametrize(
-    ("solver", "hyperparameters"),
-    [("block", "subset"), ("block", "learn"), ("stochastic", "learn")],
-)
-def test_killed_and_resumed_is_the_same_to_the_bit(solver, hyperparameters, tmp_path):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-
-    def command(checkpoint, out):
-        return [sys.executable, "-c", _FIT, solver, checkpoint, str(out), hyperparameters]
-
-    alone, resumed = tmp_path / "alone.npy", tmp_path / "resumed.npy"
-    subprocess.run(command("", alone), check=True, env=environment, timeout=600)
-    checkpoint = tmp_path / "fit.checkpoint"
-    generator = np.random.default_rng()
-    kills = 0
-    for _ in range(2):
-        run = subprocess.Popen(command(str(checkpoint), resumed), env=environment)
-        while run.poll() is None and not any(tmp_path.glob("fit.checkpoint*")):
-            time.sleep(0.01)
-        time.sleep(generator.uniform(0.05, 1.0))
-        if run.poll() is None:
-            run.send_signal(signal.SIGKILL)
-            kills += 1
-        run.wait()
-    subprocess.run(command(str(checkpoint), resumed), check=True, env=environment, timeout=600)
-    assert kills > 0, "the fit was over before it could be killed: make it longer"
-    assert np.array_equal(np.load(alone), np.load(resumed))
-    assert not any(tmp_path.glob("fit.checkpoint*"))
 
 
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path, monkeypatch):

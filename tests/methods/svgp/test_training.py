@@ -127,7 +127,7 @@ def decision(values, tol=1e-4, rows=1000, row_batch=1000, max_iter=10**6):
     history = History()
     for k, value in enumerate(values):
         history.append(10 * (k + 1), float(k), {"objective": value})
-    rule = no_gain(tol, rows, row_batch, chunk=10, max_iter=max_iter, resumable=True)
+    rule = no_gain(tol, rows, row_batch, chunk=10, max_iter=max_iter)
     return rule({"objective": values[-1]}, history)
 
 
@@ -180,7 +180,7 @@ def test_the_standard_error_is_that_of_independent_records():
 
 def test_the_last_step_is_not_convergence():
     last = decision(np.arange(5.0), max_iter=50)
-    assert not last.converged and last.resumable and "max_iter = 50" in last.reason
+    assert not last.converged and "max_iter = 50" in last.reason
 
 
 def test_padding_counts_nothing():

@@ -128,7 +128,7 @@ def learn_block(
         residuals = np.asarray(system.errors(warm))
         size = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(down)))
         return state, {
-            "residual": residuals[0],
+            "residual": float(residuals[0]),
             "slope": float(size),
             "noise_variance": float(jnp.exp(state.logs[1].noise_variance)),
             **_named(state.logs[0]),
@@ -145,7 +145,7 @@ def learn_block(
         checkpoint=checkpoint,
         # The file stays for a run killed later in the same fit, which then need not learn again.
         should_stop=lambda _, history: (
-            Stop(f"{steps} steps", resumable=True) if history.steps[-1] >= steps else None
+            Stop(f"{steps} steps") if history.steps[-1] >= steps else None
         ),
         label="hyperparameters",
         verbose=verbose,

@@ -169,7 +169,6 @@ def fit_svgp(
                 rows.n if trainer.full else options.row_batch,
                 chunk=_CHUNK,
                 max_iter=budget.max_iter,
-                resumable=not adam,
             )
             here = time.perf_counter()
             state, loop = run_chunks(
