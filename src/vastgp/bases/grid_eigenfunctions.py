@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.kernels import RBF, GridKernel, Kernel, Matern12, Matern32, Matern52, Product
-from vastgp.kernels.stationary import check_for_each_feature
+from vastgp.kernels.base import check_for_each_feature
 
 # Kernels whose form has no hyperparameter but the lengthscale.
 _ALIKE = (RBF, Matern12, Matern32, Matern52)

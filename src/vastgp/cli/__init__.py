@@ -4,6 +4,14 @@ Each command is a module of this package. All of them import what they need when
 ``vastgp --help`` answers at once.
 """
 
+from vastgp.cli import demo, evaluate, fill, fit, info, predict
 from vastgp.cli.app import app
 
 __all__ = ["app"]
+
+app.command("fit")(fit.fit)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("info")(info.info)
+app.command("fill")(fill.fill)
+app.command("demo")(demo.demo)

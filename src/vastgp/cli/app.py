@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from vastgp.cli import demo, evaluate, fill, fit, info, predict
-
 app = typer.Typer(
     name="vastgp",
     no_args_is_help=True,
@@ -38,11 +36,3 @@ def main(
     ] = False,
 ) -> None:
     """Hold the options that come before a command."""
-
-
-app.command("fit")(fit.fit)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("info")(info.info)
-app.command("fill")(fill.fill)
-app.command("demo")(demo.demo)

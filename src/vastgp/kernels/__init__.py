@@ -1,14 +1,13 @@
 """Covariance functions, their sums and products, and their spectral densities."""
 
-from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
-from vastgp.kernels.spec import describe, from_name, from_spec, to_spec
+from vastgp.kernels.spec import from_name, from_spec, to_spec
 from vastgp.kernels.stationary import (
     RBF,
-    Kernel,
     Matern12,
     Matern32,
     Matern52,
@@ -31,7 +30,6 @@ __all__ = [
     "RationalQuadratic",
     "Stationary",
     "Sum",
-    "describe",
     "from_name",
     "from_spec",
     "to_spec",

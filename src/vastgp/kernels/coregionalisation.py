@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import Kernel, Stationary, _positive
+from vastgp.kernels.base import Kernel, positive
 
 
 class Coregionalisation(Kernel):
@@ -45,8 +45,8 @@ class Coregionalisation(Kernel):
     ) -> None:
         if diagonal is None:
             diagonal, below = _root_of(num_outputs, matrix)
-        self.diagonal = _positive("diagonal", diagonal)
-        self.below = _positive("below", below)
+        self.diagonal = positive("diagonal", diagonal)
+        self.below = positive("below", below)
 
     def root(self) -> Float[Array, "k k"]:
         """Return ``L``."""
@@ -84,7 +84,7 @@ class Coregionalisation(Kernel):
         squares = xp.sum(self.diagonal**2) + xp.sum(xp.log(self.below) ** 2)
         return squares / np.shape(self.diagonal)[0]
 
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         raise ValueError("Coregionalisation is no function of distance. Use it with GridGP.")
 
     def with_ard(self, num_features: int) -> Coregionalisation:
@@ -95,11 +95,6 @@ class Coregionalisation(Kernel):
         return Coregionalisation(
             diagonal=np.asarray(self.diagonal) * y_scale, below=np.asarray(self.below) ** y_scale
         )
-
-    def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
-
-        return describe(self)
 
 
 def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray]:

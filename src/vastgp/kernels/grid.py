@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp.kernels.base import Kernel, positive, short
 from vastgp.kernels.coregionalisation import Coregionalisation
-from vastgp.kernels.stationary import Kernel, Stationary, _positive
 
 
 class GridKernel(Kernel):
@@ -41,7 +41,7 @@ class GridKernel(Kernel):
     ) -> None:
         self.parts = tuple(parts)
         self.groups = tuple(tuple(str(name) for name in group) for group in groups)
-        self.variance = _positive("variance", variance)
+        self.variance = positive("variance", variance)
         if len(self.parts) != len(self.groups):
             raise ValueError(
                 f"parts and groups must be of one length, received {len(self.parts)} and {len(self.groups)}."
@@ -87,7 +87,7 @@ class GridKernel(Kernel):
     def total_variance(self) -> Any:
         return self.variance
 
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         raise ValueError("a GridKernel is for GridGP, which needs no random features.")
 
     def with_ard(self, num_features: int) -> GridKernel:
@@ -132,6 +132,6 @@ class GridKernel(Kernel):
         return jnp.split(X, [int(end) for end in ends], axis=1)
 
     def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
-
-        return describe(self)
+        factors = zip(self.groups, self.parts, strict=True)
+        texts = [f"{', '.join(group)}: {part!r}" for group, part in factors]
+        return f"GridKernel({'; '.join(texts)}; variance={short(self.variance)})"

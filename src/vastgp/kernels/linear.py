@@ -8,23 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import Kernel, Stationary, _positive, for_each_feature
+from vastgp.kernels.base import Kernel, for_each_feature, positive
 
 
 class _Parametric(Kernel):
     """Kernel of functions of few parameters, which correlate however far apart two rows are."""
 
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         raise ValueError(
             f"the {type(self).__name__} kernel does not fall with distance, so it has no spectrum to draw waves or "
             "grids from. Use it with ExactGPRegressor, SVGPRegressor, TSVGPRegressor, SWSGPRegressor or their "
             "classifiers."
         )
-
-    def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
-
-        return describe(self)
 
 
 class Linear(_Parametric):
@@ -45,7 +40,7 @@ class Linear(_Parametric):
     slope_variances: Any
 
     def __init__(self, slope_variances: Any = 1.0) -> None:
-        self.slope_variances = _positive("slope_variances", slope_variances)
+        self.slope_variances = positive("slope_variances", slope_variances)
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return jnp.matmul(X * self._variances(X), Z.T, precision="highest")
@@ -89,7 +84,7 @@ class Constant(_Parametric):
     variance: Any
 
     def __init__(self, variance: Any = 1.0) -> None:
-        self.variance = _positive("variance", variance)
+        self.variance = positive("variance", variance)
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return jnp.full((X.shape[0], Z.shape[0]), self.variance, dtype=X.dtype)

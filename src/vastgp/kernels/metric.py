@@ -5,9 +5,9 @@ from __future__ import annotations
 import equinox as eqx
 import numpy as np
 
-from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.linear import Constant, Linear
-from vastgp.kernels.stationary import RBF, Kernel, Stationary
+from vastgp.kernels.stationary import RBF, Stationary
 
 
 def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import Kernel, Stationary, _positive, for_each_feature
+from vastgp.kernels.base import Kernel, for_each_feature, positive
 
 
 class Periodic(Kernel):
@@ -33,9 +33,9 @@ class Periodic(Kernel):
     period: float = eqx.field(static=True)
 
     def __init__(self, period: Any, lengthscales: Any = 1.0, variance: Any = 1.0) -> None:
-        self.lengthscales = _positive("lengthscales", lengthscales)
-        self.variance = _positive("variance", variance)
-        self.period = float(np.asarray(_positive("period", period)))
+        self.lengthscales = positive("lengthscales", lengthscales)
+        self.variance = positive("variance", variance)
+        self.period = float(np.asarray(positive("period", period)))
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         scales = jnp.broadcast_to(jnp.asarray(self.lengthscales, dtype=X.dtype), (X.shape[1],))
@@ -48,7 +48,7 @@ class Periodic(Kernel):
     def total_variance(self) -> Any:
         return self.variance
 
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         raise ValueError(
             "the Periodic kernel has a spectrum of lines, not a density, so random features cannot draw from it. Use "
             "it with GridGP or ExactGPRegressor."
@@ -68,8 +68,3 @@ class Periodic(Kernel):
         return Periodic(
             self.period * float(scale[0]), self.lengthscales, np.asarray(self.variance) * y_scale**2
         )
-
-    def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
-
-        return describe(self)

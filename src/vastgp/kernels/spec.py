@@ -1,4 +1,4 @@
-"""Kernels by name, as text, and as plain data for files."""
+"""Kernels by name, and as plain data for files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.kernels.composite import Product, Sum
+from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
 from vastgp.kernels.grid import GridKernel
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
 from vastgp.kernels.stationary import (
     RBF,
-    Kernel,
     Matern12,
     Matern32,
     Matern52,
@@ -107,34 +106,3 @@ def from_spec(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Kernel:
         raise ValueError(f"the file holds a kernel {kind!r} that this version does not know.")
     values = {name: arrays[f"{spec['path']}.{name}"] for name in spec["hyperparameters"]}
     return _KINDS[kind](**values)
-
-
-def describe(kernel: Kernel) -> str:
-    """Return the kernel as text with rounded hyperparameters."""
-    if isinstance(kernel, (Sum, Product)):
-        sign = " + " if isinstance(kernel, Sum) else " * "
-        texts = [describe(part) for part in kernel.parts]
-        if isinstance(kernel, Product):
-            pairs = zip(kernel.parts, texts, strict=True)
-            texts = [f"({text})" if isinstance(part, Sum) else text for part, text in pairs]
-        return sign.join(texts)
-    if isinstance(kernel, GridKernel):
-        factors = zip(kernel.groups, kernel.parts, strict=True)
-        texts = [f"{', '.join(group)}: {describe(part)}" for group, part in factors]
-        return f"GridKernel({'; '.join(texts)}; variance={_short(kernel.variance)})"
-    fields = ", ".join(
-        f"{name}={_short(getattr(kernel, name))}" for name in kernel.__dataclass_fields__
-    )
-    return f"{type(kernel).__name__}({fields})"
-
-
-def _short(value: Any) -> str:
-    try:
-        array = np.asarray(value)
-    except Exception:  # a traced value has no numbers to show
-        return str(value)
-    if array.dtype == object:
-        return repr(value)
-    if array.ndim == 0:
-        return f"{float(array):.4g}"
-    return "[" + ", ".join(f"{entry:.4g}" for entry in array) + "]"

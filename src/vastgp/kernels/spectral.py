@@ -7,7 +7,8 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vastgp.kernels.stationary import RBF, Kernel, Matern12, Matern32, Matern52
+from vastgp.kernels.base import Kernel
+from vastgp.kernels.stationary import RBF, Matern12, Matern32, Matern52
 
 _TWICE_ORDER: dict[type, int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 

@@ -1,8 +1,5 @@
 """Stationary kernels with one lengthscale per input (ARD).
 
-Every kernel is a pytree whose leaves are all positive hyperparameters, so the
-unconstrained form that optimisers see is ``jax.tree.map(jnp.log, kernel)`` and nothing else.
-
 Each kernel knows its spectral density as a scale mixture of Gaussians: the frequency of a
 random Fourier feature is ``normal / lengthscale * spectral_scale``.
 """
@@ -18,82 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._parameters import Parameters
+from vastgp.kernels.base import Kernel, for_each_feature, positive
 from vastgp.kernels.distance import squared_distance
 
 _SQRT3 = 3.0**0.5
 _SQRT5 = 5.0**0.5
-
-
-class Kernel(Parameters, eqx.Module):
-    """A covariance function; a pytree whose leaves are all positive hyperparameters."""
-
-    @abc.abstractmethod
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Return the matrix of covariances between the rows of ``X`` and of ``Z``."""
-
-    @abc.abstractmethod
-    def total_variance(self) -> Any:
-        """Return the prior variance ``k(x, x)``, of a typical row where it is not the same for every ``x``."""
-
-    @abc.abstractmethod
-    def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
-        """Return the kernel as a sum (outer tuple) of products (inner tuples)."""
-
-    @abc.abstractmethod
-    def with_ard(self, num_features: int) -> Kernel:
-        """Return the kernel with one lengthscale for each of ``num_features`` inputs."""
-
-    @abc.abstractmethod
-    def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
-        """Return a kernel fitted on standardised data in the units of inputs and target."""
-
-    @property
-    def constant_variance(self) -> bool:
-        """Whether the prior variance is the same at every row."""
-        return True
-
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return the prior variance at each row of ``X``."""
-        return jnp.full(X.shape[0], self.total_variance(), dtype=X.dtype)
-
-    def __add__(self, other: Kernel) -> Kernel:
-        from vastgp.kernels.composite import Sum
-
-        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
-
-    def __mul__(self, other: Kernel) -> Kernel:
-        from vastgp.kernels.composite import Product
-
-        return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
-
-
-def _positive(name: str, value: Any) -> Any:
-    """Return ``value`` as float64 NumPy (traced arrays pass), refusing what is not positive."""
-    if isinstance(value, jax.core.Tracer):
-        return value
-    if isinstance(value, jax.Array):
-        return value
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
-        raise ValueError(f"{name} must be positive and finite, received {value!r}.")
-    return array
-
-
-def check_for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> None:
-    """Raise ``ValueError`` for values that are neither one nor one for each feature."""
-    shape = np.shape(values)
-    if shape not in ((), (1,), (num_features,)):
-        raise ValueError(
-            f"kernel has {shape[0]} {noun}s but the data have {num_features} features; "
-            f"give one {noun}, or one for each feature."
-        )
-
-
-def for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> np.ndarray:
-    """Return one value for each feature; ``ValueError`` where there is another number of them."""
-    check_for_each_feature(values, num_features, noun)
-    return np.broadcast_to(np.asarray(values, dtype=np.float64), (num_features,)).copy()
 
 
 class Stationary(Kernel):
@@ -112,8 +38,8 @@ class Stationary(Kernel):
     variance: Any
 
     def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0) -> None:
-        self.lengthscales = _positive("lengthscales", lengthscales)
-        self.variance = _positive("variance", variance)
+        self.lengthscales = positive("lengthscales", lengthscales)
+        self.variance = positive("variance", variance)
 
     @abc.abstractmethod
     def correlation(self, r2: Array) -> Array:
@@ -160,11 +86,6 @@ class Stationary(Kernel):
             np.asarray(self.lengthscales) * np.asarray(x_scale),
             np.asarray(self.variance) * y_scale**2,
         )
-
-    def __repr__(self) -> str:
-        from vastgp.kernels.spec import describe
-
-        return describe(self)
 
 
 class RBF(Stationary):
@@ -263,7 +184,7 @@ class RationalQuadratic(Stationary):
 
     def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0, alpha: Any = 1.0) -> None:
         super().__init__(lengthscales, variance)
-        self.alpha = _positive("alpha", alpha)
+        self.alpha = positive("alpha", alpha)
 
     def correlation(self, r2: Array) -> Array:
         alpha = jnp.asarray(self.alpha, dtype=r2.dtype)

@@ -1,0 +1,172 @@
+"""What every kernel can be asked, and the sums and products that ``+`` and ``*`` make.
+
+Every kernel is a pytree whose leaves are all positive hyperparameters, so the
+unconstrained form that optimisers see is ``jax.tree.map(jnp.log, kernel)`` and nothing else.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from functools import reduce
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._parameters import Parameters
+
+
+class Kernel(Parameters, eqx.Module):
+    """A covariance function; a pytree whose leaves are all positive hyperparameters."""
+
+    @abc.abstractmethod
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Return the matrix of covariances between the rows of ``X`` and of ``Z``."""
+
+    @abc.abstractmethod
+    def total_variance(self) -> Any:
+        """Return the prior variance ``k(x, x)``, of a typical row where it is not the same for every ``x``."""
+
+    @abc.abstractmethod
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the kernel as a sum (outer tuple) of products (inner tuples) of stationary ones."""
+
+    @abc.abstractmethod
+    def with_ard(self, num_features: int) -> Kernel:
+        """Return the kernel with one lengthscale for each of ``num_features`` inputs."""
+
+    @abc.abstractmethod
+    def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
+        """Return a kernel fitted on standardised data in the units of inputs and target."""
+
+    @property
+    def constant_variance(self) -> bool:
+        """Whether the prior variance is the same at every row."""
+        return True
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return the prior variance at each row of ``X``."""
+        return jnp.full(X.shape[0], self.total_variance(), dtype=X.dtype)
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel) -> Kernel:
+        return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __repr__(self) -> str:
+        values = (f"{name}={short(getattr(self, name))}" for name in self.__dataclass_fields__)
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+def _flatten(kind: type, parts: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    nested = (part.parts if isinstance(part, kind) else (part,) for part in parts)  # type: ignore[attr-defined]
+    return tuple(itertools.chain.from_iterable(nested))
+
+
+class _Composite(Kernel):
+    parts: tuple[Kernel, ...]
+
+    def __init__(self, parts: tuple[Kernel, ...]) -> None:
+        self.parts = _flatten(type(self), tuple(parts))
+
+    @property
+    def constant_variance(self) -> bool:
+        return all(part.constant_variance for part in self.parts)
+
+    def with_ard(self, num_features: int) -> Kernel:
+        return type(self)(tuple(part.with_ard(num_features) for part in self.parts))
+
+
+class Sum(_Composite):
+    """Sum of kernels: the function is a sum of independent functions, one for each part."""
+
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return reduce(lambda a, b: a + b, (part(X, Z) for part in self.parts))
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return reduce(lambda a, b: a + b, (part.diag(X) for part in self.parts))
+
+    def total_variance(self) -> Any:
+        return sum(part.total_variance() for part in self.parts)
+
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple(term for part in self.parts for term in part.spectral_terms())
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
+        return Sum(tuple(part.in_units(x_scale, y_scale) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
+
+
+class Product(_Composite):
+    """Product of kernels; its spectral density is the convolution of those of the parts."""
+
+    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return reduce(lambda a, b: a * b, (part(X, Z) for part in self.parts))
+
+    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return reduce(lambda a, b: a * b, (part.diag(X) for part in self.parts))
+
+    def total_variance(self) -> Any:
+        return reduce(lambda a, b: a * b, (part.total_variance() for part in self.parts))
+
+    def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
+        choices = itertools.product(*(part.spectral_terms() for part in self.parts))
+        return tuple(tuple(itertools.chain.from_iterable(choice)) for choice in choices)
+
+    def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
+        first, *rest = self.parts
+        scaled = [first.in_units(x_scale, y_scale)]
+        return Product(tuple(scaled + [part.in_units(x_scale, 1.0) for part in rest]))
+
+    def __repr__(self) -> str:
+        return " * ".join(
+            f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts
+        )
+
+
+def positive(name: str, value: Any) -> Any:
+    """Return ``value`` as float64 NumPy (traced arrays pass), refusing what is not positive."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    if isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value, dtype=np.float64)
+    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+        raise ValueError(f"{name} must be positive and finite, received {value!r}.")
+    return array
+
+
+def check_for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> None:
+    """Raise ``ValueError`` for values that are neither one nor one for each feature."""
+    shape = np.shape(values)
+    if shape not in ((), (1,), (num_features,)):
+        raise ValueError(
+            f"kernel has {shape[0]} {noun}s but the data have {num_features} features; "
+            f"give one {noun}, or one for each feature."
+        )
+
+
+def for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> np.ndarray:
+    """Return one value for each feature; ``ValueError`` where there is another number of them."""
+    check_for_each_feature(values, num_features, noun)
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), (num_features,)).copy()
+
+
+def short(value: Any) -> str:
+    """Return a hyperparameter as text with four digits."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # a traced value has no numbers to show
+        return str(value)
+    if array.dtype == object:
+        return repr(value)
+    if array.ndim == 0:
+        return f"{float(array):.4g}"
+    return "[" + ", ".join(f"{entry:.4g}" for entry in array) + "]"
