@@ -13,6 +13,7 @@ import vastgp
 from vastgp import kernels, likelihoods
 from vastgp._parameters import Parameters
 from vastgp.kernels import RBF, Constant, Coregionalisation, GridKernel, Matern32, Periodic
+from vastgp.options import Fixed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,7 @@ def test_a_grid_search_reaches_into_the_kernel():
     X = rng.uniform(size=(60, 1))
     y = np.sin(12.0 * X[:, 0]) + 0.01 * rng.normal(size=60)
     kernel = RBF(5.0)
-    model = vastgp.ExactGPRegressor(kernel, noise_std=0.1, hyperparameters="fixed")
+    model = vastgp.ExactGPRegressor(kernel, hyperparameters=Fixed(noise_std=0.1))
     search = GridSearchCV(model, {"kernel__lengthscales": [0.3, 30.0]}, cv=2).fit(X, y)
     assert search.best_estimator_.kernel.lengthscales == 0.3
     assert kernel.lengthscales == 5.0

@@ -6,23 +6,16 @@ are checked when it is made, and are reached by scikit-learn's searches: ``{"sol
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-# public name -> the module that defines it
-_NAMES = {
-    "Fixed": "vastgp.estimators.searches",
-    "Learn": "vastgp.estimators.searches",
-    "SaveTo": "vastgp.estimators.searches",
-    "Subset": "vastgp.estimators.searches",
-}
+from vastgp.estimators.registry import OPTIONS, option_class
 
-__all__ = [*_NAMES]
+__all__ = [*OPTIONS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
+    if name in OPTIONS:
+        value = option_class(name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'vastgp.options' has no attribute {name!r}")

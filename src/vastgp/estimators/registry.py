@@ -27,8 +27,14 @@ ESTIMATORS = {
     "DirectNetworkRegressor": "vastgp.methods.direct.network",
 }
 
-# What constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_parameters.Parameters`.
-OPTIONS: dict[str, str] = {}
+# Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
+# public in `vastgp.options`. Files hold them by these names.
+OPTIONS = {
+    "Fixed": "vastgp.estimators.searches",
+    "Learn": "vastgp.estimators.searches",
+    "SaveTo": "vastgp.estimators.searches",
+    "Subset": "vastgp.estimators.searches",
+}
 
 
 def estimator_class(name: str) -> Any:
