@@ -40,6 +40,8 @@ class Beginning(NamedTuple):
         Of the rows.
     run : Run
         Whose seed chooses the rows.
+    share : float
+        Of what is left of the budget, for the search.
     """
 
     search: Any
@@ -47,6 +49,7 @@ class Beginning(NamedTuple):
     rows: Rows
     scaling: Standardizer
     run: Run
+    share: float = 1.0
 
 
 def find_first(
@@ -66,7 +69,7 @@ def find_first(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    search, kernel, rows, scaling, run = beginning
+    search, kernel, rows, scaling, run, _ = beginning
 
     def compute() -> tuple[Kernel, Likelihood]:
         fixed = isinstance(search, Fixed)
@@ -79,7 +82,7 @@ def find_first(
             "seed": run.seed,
             "noise_floor": search.noise_floor,
             "isotropic": search.isotropic,
-            "max_seconds": run.seconds_left(),
+            "max_seconds": run.seconds_left(beginning.share),
         }
         if isinstance(likelihood, Gaussian):
             start = start_from_exact_gp(

@@ -1,0 +1,19 @@
+"""Objects that constructors take: a name stands for one, and no other object is taken for it."""
+
+import pytest
+
+from vastgp import options
+from vastgp._arguments import Named
+from vastgp.estimators.registry import option_class
+
+
+def test_every_public_options_object_can_be_loaded():
+    for name in options.__all__:
+        assert option_class(name) is getattr(options, name)
+
+
+def test_an_object_with_fields_that_nobody_reads_is_refused():
+    searches = Named({"subset": options.Subset, "fixed": options.Fixed})
+    assert searches.resolve("hyperparameters", "subset") == options.Subset()
+    with pytest.raises(ValueError, match=r"must be one of .* or Subset\(...\), Fixed\(...\) of"):
+        searches.resolve("hyperparameters", options.Learn(steps=3))
