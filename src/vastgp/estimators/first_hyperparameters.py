@@ -9,7 +9,12 @@ import numpy as np
 
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import minibatch_indices
-from vastgp.estimators.arguments import check_fixed, fixed_kernel, fixed_noise_variance
+from vastgp.estimators.arguments import (
+    check_fixed,
+    check_fixed_model,
+    fixed_kernel,
+    fixed_noise_variance,
+)
 from vastgp.estimators.likelihood_arguments import check_likelihood
 from vastgp.estimators.searches import Fixed, Subset
 from vastgp.fitting.dual_start import start_from_dual_evidence
@@ -129,11 +134,42 @@ def start_rows(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarra
 
 def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
     """Return where the likelihood of a regressor starts, in standardised units, for targets ``y``."""
-    scaling = model.standardizer_
-    if model.hyperparameters == "fixed" and model.noise_std is not None:
-        return Gaussian(fixed_noise_variance(model.noise_std, scaling))
-    likelihood = check_likelihood(model)
-    if not isinstance(model.likelihood, str):
+    noise_std = getattr(model, "noise_std", None)
+    if isinstance(model.hyperparameters, Fixed):
+        noise_std = model.hyperparameters.noise_std
+    return starting_likelihood(
+        check_likelihood(model),
+        isinstance(model.likelihood, str),
+        noise_std,
+        model.standardizer_,
+        y,
+    )
+
+
+def starting_likelihood(
+    likelihood: Likelihood,
+    by_name: bool,
+    noise_std: float | None,
+    scaling: Standardizer,
+    y: np.ndarray,
+) -> Likelihood:
+    """Return where a regressor's likelihood starts, in standardised units.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        As chosen: see `chosen_likelihood`.
+    by_name : bool
+        Whether it was given by its name, so that its hyperparameters are no one's choice.
+    noise_std : float or None
+        Fixed standard deviation of Gaussian noise, in units of the target.
+    scaling : Standardizer
+    y : ndarray
+        Standardised targets, or counts.
+    """
+    if noise_std is not None:
+        return Gaussian(fixed_noise_variance(noise_std, scaling))
+    if not by_name:
         return likelihood.in_units(1.0 / scaling.y_scale)
     return first_counts(likelihood, y)
 
@@ -144,6 +180,25 @@ def first_counts(likelihood: Likelihood, y: np.ndarray) -> Likelihood:
     if isinstance(likelihood, Poisson):
         return Poisson(rate)
     return PoissonLogNormal(rate) if isinstance(likelihood, PoissonLogNormal) else likelihood
+
+
+def check_given_model(search: Any, kernel: Any, argument: Any, likelihood: Likelihood) -> None:
+    """Raise ValueError unless what a regressor is given of kernel, noise and likelihood fits together.
+
+    Parameters
+    ----------
+    search : Subset, Learn or Fixed
+    kernel, argument : object
+        The arguments ``kernel`` and ``likelihood``.
+    likelihood : Likelihood
+        That the latter stands for.
+    """
+    check_fixed_model(search, kernel, needs_noise=isinstance(likelihood, Gaussian))
+    if isinstance(search, Fixed) and isinstance(argument, str) and argument != Gaussian.name:
+        raise ValueError(
+            f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
+            f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {argument!r}."
+        )
 
 
 def check_given(model: Any, likelihood: Likelihood) -> None:

@@ -61,16 +61,34 @@ def check_count(name: str, value: Any) -> None:
 
 def check_likelihood(model: Any) -> Likelihood:
     """Return the likelihood of a regressor by its name or as given; raise ValueError for one that cannot work."""
-    chosen = model.likelihood
-    if isinstance(chosen, str):
-        chosen = from_name(chosen)
     several = getattr(model, "several_functions", False)
+    return chosen_likelihood(model.likelihood, type(model).__name__, several)
+
+
+def chosen_likelihood(likelihood: Any, estimator: str, several: bool = False) -> Likelihood:
+    """Return the likelihood of a regressor by its name or as given.
+
+    Parameters
+    ----------
+    likelihood : object
+        The argument.
+    estimator : str
+        The regressor's name.
+    several : bool, default False
+        Whether a likelihood may have more than one function.
+
+    Raises
+    ------
+    ValueError
+        For one that cannot work.
+    """
+    chosen = from_name(likelihood) if isinstance(likelihood, str) else likelihood
     known = (*REGRESSION, HeteroskedasticGaussian.name) if several else REGRESSION
     of_classes = isinstance(chosen, (Bernoulli, SeveralClasses))
     if not isinstance(chosen, Likelihood) or of_classes or (chosen.num_latent > 1 and not several):
         raise ValueError(
             f"likelihood must be one of {known}, or a vastgp.likelihoods object of one of these; received "
-            f"{model.likelihood!r}. For classes, use {type(model).__name__.replace('Regressor', 'Classifier')}."
+            f"{likelihood!r}. For classes, use {estimator.replace('Regressor', 'Classifier')}."
         )
     return chosen
 

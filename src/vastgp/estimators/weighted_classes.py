@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_fixed
-from vastgp.estimators.base import Fit
+from vastgp.estimators.arguments import check_choice, check_fixed_model
 from vastgp.estimators.class_weight import check_class_weight, weights_by_class
 from vastgp.estimators.classifier import BaseGPClassifier
+from vastgp.estimators.searches import SEARCHES
+from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
 from vastgp.likelihoods.bernoulli import LINKS
 
@@ -23,10 +25,13 @@ class WeightedClassifier(BaseGPClassifier):
 
     link: Any
     class_weight: Any
+    hyperparameters: Any
+    kernel: Any
 
     def _check_classes(self) -> None:
         check_choice("link", self.link, LINKS)
-        check_fixed(self, needs_noise=False)
+        search = SEARCHES.resolve("hyperparameters", self.hyperparameters)
+        check_fixed_model(search, self.kernel, needs_noise=False)
         check_class_weight(self.class_weight)
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
@@ -36,7 +41,7 @@ class WeightedClassifier(BaseGPClassifier):
             return Bernoulli(self.link, class_weights=self._class_weights)
         return Softmax(len(self.classes_), class_weights=self._class_weights)
 
-    def _fit_rows(self, rows: Rows) -> Fit:
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         if self.link == "probit" and len(self.classes_) > 2:
             raise ValueError(
                 f"link='probit' is for two classes, and y holds {len(self.classes_)}: set link='logit', whose "
@@ -45,7 +50,7 @@ class WeightedClassifier(BaseGPClassifier):
         assert rows.y is not None
         self._class_weights = weights_by_class(self.class_weight, self.classes_, rows.y)
         try:
-            # that of the class which fits, the next in line
-            return super()._fit_rows(rows)
+            # those of the class which fits, the next in line
+            yield from super()._answers(rows, run)
         finally:
             del self._class_weights
