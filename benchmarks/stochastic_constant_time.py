@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.data.minibatch import chunk_of_minibatches
+from vastgp.fitting.minibatch_runner import MinibatchRunner
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
-from vastgp.methods.qsgp.stochastic.step import run_steps
+from vastgp.methods.qsgp.stochastic.step import step
 
 INPUTS, NOISE, CHUNK = 8, 0.01, 50
 SIZES = {"base": (40_000, 100_000), "m x 100": (40_000, 10_000_000), "n x 50": (2_000_000, 100_000)}
@@ -60,8 +62,13 @@ class Runner:
         basis = make_basis(m)
         self.plan = make_plan(options, n, basis, Gaussian(NOISE))
         self.problem = make_problem(
-            self.plan, self.rows, self.standardizer, basis, Gaussian(NOISE), 0, "float32"
+            self.plan, options, self.rows, self.standardizer, basis, Gaussian(NOISE), 0, "float32"
         )
+        draw = partial(
+            chunk_of_minibatches, self.rows, self.standardizer, 0,
+            batch=self.plan.row_batch, dtype="float32",
+        )  # fmt: skip
+        self.run = MinibatchRunner(step, self.plan, self.problem, chunk=CHUNK, draw=draw)
         self.state = start_state(self.plan, self.problem, NOISE, "float32")
         self.done = 0
         self.seconds: list[float] = []
@@ -69,11 +76,7 @@ class Runner:
     def chunk(self, note: bool) -> None:
         """Take one chunk of steps, minibatches read included."""
         began = time.perf_counter()
-        X, y = chunk_of_minibatches(
-            self.rows, self.standardizer, 0, self.done, CHUNK, self.plan.row_batch, "float32"
-        )
-        self.state, records = run_steps(self.plan, self.problem, self.state, X, y, CHUNK)
-        jax.block_until_ready(records)
+        self.state, _ = self.run(self.state, self.done, CHUNK)
         self.done += CHUNK
         if note:
             self.seconds.append((time.perf_counter() - began) / CHUNK)

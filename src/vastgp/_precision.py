@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 _X64 = {"float32": False, "float64": True}
@@ -80,7 +79,7 @@ def as_dtype(tree: Any, dtype: Any) -> Any:
 
     def cast(leaf: Any) -> Any:
         array = np.asarray(leaf)
-        floating = np.issubdtype(array.dtype, np.floating)
-        return jnp.asarray(array, dtype) if floating else jnp.asarray(array)
+        # rounded by NumPy and put there as it is: `jnp.asarray` compiles a program for every shape
+        return jax.device_put(array.astype(dtype) if array.dtype.kind == "f" else array)
 
     return jax.tree.map(cast, tree)

@@ -6,6 +6,7 @@ whatever else is asked for and in whatever order.
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import jax
@@ -26,6 +27,19 @@ def typed_key(data: Any) -> Array:
     the process-wide default may be another generator.
     """
     return jax.random.wrap_key_data(jnp.asarray(data, dtype=jnp.uint32), impl="threefry2x32")
+
+
+def purpose_key(data: Any, purpose: str) -> Array:
+    """Return the key that a seed has for one purpose: none of its features has it, nor any other purpose.
+
+    Parameters
+    ----------
+    data : uint32 array of shape (2,)
+        From `seed_key`.
+    purpose : str
+        A name; features fold the small numbers of their terms into the same seed.
+    """
+    return jax.random.fold_in(typed_key(data), np.uint32(zlib.crc32(purpose.encode())))
 
 
 def index_keys(key: Array, indices: Int[Array, " b"]) -> Array:

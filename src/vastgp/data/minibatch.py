@@ -11,6 +11,7 @@ from vastgp.data.scaling import Standardizer
 # says what the numbers are for, so that two uses of one seed share no numbers.
 _MINIBATCH = 1
 _HELD_OUT = 2
+_FIXED = 3
 _WORD = (1 << 64) - 1
 
 
@@ -24,7 +25,7 @@ def generator(seed: int, step: int, purpose: int) -> np.random.Generator:
     step
         Number of the step, from 0.
     purpose
-        What the numbers are for: 1 and 2 are minibatches and held-out rows, others are free.
+        What the numbers are for: 1 to 3 are minibatches, held-out and fixed rows, others are free.
     """
     if seed < 0 or step < 0:
         raise ValueError(f"seed={seed} and step={step}: expected integers from 0.")
@@ -61,6 +62,19 @@ def minibatch_indices(seed: int, step: int, n: int, batch: int) -> np.ndarray:
         return np.arange(n, dtype=np.int64)
     # Robert Floyd's algorithm, or the tail of a shuffle while n is below a fixed multiple of the batch: both O(batch).
     return generator(seed, step, _MINIBATCH).choice(n, size=batch, replace=False, shuffle=False)
+
+
+def fixed_indices(seed: int, use: int, n: int, size: int) -> np.ndarray:
+    """Row numbers that are drawn once for a fit, in random order: each ``use`` draws its own, and none is a minibatch.
+
+    Parameters
+    ----------
+    seed, use
+        Any integers from 0.
+    n, size
+        Rows to draw from, and how many; from ``n`` on it is all of them.
+    """
+    return generator(seed, use, _FIXED).choice(n, size=min(n, size), replace=False)
 
 
 def chunk_of_minibatches(

@@ -5,16 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from compiled_programs import batched_factorisations
+from compiled_programs import batched_factorisations, programs_made
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases.draws import purpose_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
 from vastgp.methods.qsgp.stochastic.sample import draw_samples, function_order
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
-from vastgp.methods.qsgp.stochastic.step import _precondition, step
+from vastgp.methods.qsgp.stochastic.step import _precondition, _renewed, step, step_keys
 
 
 def few_rows(num_basis, noise=0.0):
@@ -64,7 +65,9 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     chosen = jnp.array([0, 3, 6])
     with precision("float64"):
-        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
+        problem = make_problem(
+            plan, options, rows, standardizer, basis, Gaussian(0.01), 0, "float64"
+        )
         state = start_state(plan, problem, 0.01, "float64")
         keys = jax.random.split(jax.random.key(1), 2)
         own, _ = draw_samples(
@@ -100,10 +103,15 @@ def test_steps_with_dense_columns_hold_no_batch_of_factorisations(support):
     )
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     with precision("float32"):
-        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float32")
+        problem = make_problem(
+            plan, options, rows, standardizer, basis, Gaussian(0.01), 0, "float32"
+        )
         state = start_state(plan, problem, 0.01, "float32")
         X, y = problem.support_X[:50], problem.support_X[:50, 0]
-        assert batched_factorisations(lambda s: step(plan, problem, s, X, y), state) == []
+        assert (
+            batched_factorisations(lambda s: step(plan, problem, s, (X, y), jnp.int32(1)), state)
+            == []
+        )
         batch = jnp.broadcast_to(jnp.eye(3), (2, 3, 3))
         assert batched_factorisations(jax.jit(jnp.linalg.cholesky), batch) != []
 
@@ -116,7 +124,9 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     )
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     with precision("float64"):
-        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
+        problem = make_problem(
+            plan, options, rows, standardizer, basis, Gaussian(0.01), 0, "float64"
+        )
         pairs = jnp.arange(basis.num_pairs)
         phi = np.asarray(problem.basis.features(problem.support_X, pairs))
     share = np.where(np.arange(basis.num_pairs) < plan.head, 1.0, 1.0 / plan.tail_factor)
@@ -131,14 +141,86 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
 def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
     """Random draws of the two precisions differ."""
     rows, standardizer, basis = few_rows(2000)
-    plan = make_plan(
-        StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300),
-        400,
-        basis,
-        Gaussian(0.01),
-    )
+    options = StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300)
+    plan = make_plan(options, 400, basis, Gaussian(0.01))
     with precision(dtype):
-        problem = make_problem(plan, rows, standardizer, basis, Gaussian(0.01), 0, dtype)
+        problem = make_problem(plan, options, rows, standardizer, basis, Gaussian(0.01), 0, dtype)
         phi = np.asarray(problem.basis.features(problem.support_X, jnp.arange(2)))
     head = np.stack([phi[:, 0, 0], phi[:, 1, 0], phi[:, 0, 1], phi[:, 1, 1]], axis=1)
     np.testing.assert_allclose(problem.head_solution, problem.deflator @ head, rtol=1e-3, atol=1e-5)
+
+
+def small_problem():
+    """Plan and problem of 400 rows and 120 basis functions, in the precision at hand."""
+    rows, standardizer, basis = few_rows(120, noise=0.1)
+    options = StochasticOptions(row_batch=20, basis_batch=40, control_rank=30)
+    plan = make_plan(options, rows.n, basis, Gaussian(0.01))
+    given = (plan, options, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
+    return plan, make_problem(*given)
+
+
+def test_running_products_are_made_anew_and_the_control_variate_has_mean_zero_again():
+    """500 index sets at a state whose running products have drifted: a bias of 60 standard errors, then none."""
+    with precision("float64"):
+        plan, problem = small_problem()
+        problem = problem._replace(numbers=problem.numbers._replace(renew=jnp.int32(7)))
+        state = start_state(plan, problem, 0.01, "float64")
+        rng = np.random.default_rng(0)
+        drifted = state._replace(
+            mean=jnp.asarray(rng.standard_normal(state.mean.shape)), support=state.support + 5.0
+        )
+        phi = np.asarray(problem.basis.features(problem.support_X, jnp.arange(60)))
+        truth = np.einsum("pcj,fcj->pf", phi, drifted.mean)
+
+        def largest(number):
+            state = _renewed(problem, drifted, jnp.int32(number))
+            none = jnp.arange(0)
+
+            def error(key):
+                keys = jax.random.split(key)
+                X = problem.support_X[:1]
+                sets = draw_samples(plan, problem, state, problem.basis, keys, none, X)
+                return sets[0].support_error[:, 0]
+
+            found = np.asarray(jax.lax.map(error, jax.random.split(jax.random.key(1), 500)))
+            return state, np.abs(found.mean(0) / (found.std(0, ddof=1) / 500**0.5)).max()
+
+        assert largest(6)[1] > 20.0 and largest(0)[1] > 20.0
+        state, bias = largest(14)
+        assert bias < 4.0
+        np.testing.assert_allclose(state.support, truth, atol=1e-10)
+
+
+def test_keys_of_steps_are_those_of_no_feature_and_of_no_other_purpose():
+    """Of a sum of kernels: its terms, their factors, and all that the features of a term draw."""
+    data = seed_key(7)
+    root = jax.random.wrap_key_data(jnp.asarray(data), impl="threefry2x32")
+    features = [root]
+    for _ in range(3):
+        features += [jax.random.fold_in(key, k) for key in features for k in range(4)]
+    steps = [key for t in range(6) for key in step_keys(data, t)]
+    steps += [purpose_key(data, name) for name in ("sampling report", "sampled functions")]
+    known = [jax.random.key_data(key).tobytes() for key in (*set_of(features), *steps)]
+    assert len(set(known)) == len(known)
+
+
+def set_of(keys):
+    """Keys without repetitions."""
+    return {jax.random.key_data(key).tobytes(): key for key in keys}.values()
+
+
+def test_other_rows_seeds_rates_and_noise_are_no_other_program():
+    rng, made = np.random.default_rng(0), []
+    for n, seed, noise, rate in ((300, 0, 0.01, 0.5), (410, 3, 0.02, 0.3)):
+        X = rng.uniform(-1, 1, (n, 2))
+        rows = as_rows(X, np.sin(3 * X[:, 0]))
+        basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), seed_key(seed), 120)
+        options = StochasticOptions(
+            row_batch=20, basis_batch=40, control_rank=30, learning_rate=rate, decay=rate / 100,
+            averaging=4 * rate,
+        )  # fmt: skip
+        given = (rows, Standardizer().fit(rows), basis, Gaussian(noise), options)
+        with programs_made() as programs:
+            fit_stochastic(*given, max_iter=60 + seed, seed=seed)
+        made.append(len(programs))
+    assert 3 <= made[0] <= 10 and made[1] == 0

@@ -22,12 +22,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._memory import return_freed_memory
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
+from vastgp.data.padding import repeat_last
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, ShouldStop, run_chunks
+from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
+from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.likelihood import (
     add_dense,
@@ -36,7 +39,7 @@ from vastgp.methods.qsgp.stochastic.likelihood import (
     likelihood_residual,
     sampling_report,
 )
-from vastgp.methods.qsgp.stochastic.sample import current_basis
+from vastgp.methods.qsgp.stochastic.sample import current_basis, products
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.sampled_likelihood import SamplingGap
 from vastgp.methods.qsgp.stochastic.setup import (
@@ -46,9 +49,9 @@ from vastgp.methods.qsgp.stochastic.setup import (
     make_problem,
     start_state,
 )
-from vastgp.methods.qsgp.stochastic.state import Problem, State, StepPlan
-from vastgp.methods.qsgp.stochastic.step import run_steps
-from vastgp.solvers.least_squares import BlockedBasis, evaluate
+from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.methods.qsgp.stochastic.step import OBJECTIVE_EVERY, step
+from vastgp.solvers.least_squares import BlockedBasis
 
 _CHUNK = 50
 _JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
@@ -105,7 +108,7 @@ def fit_stochastic(
     seed: int = 0,
     dtype: str = "float32",
     verbose: bool = False,
-    on_chunk: Callable[[State, Problem], Mapping[str, float]] | None = None,
+    on_chunk: Callable[[StochasticState, StochasticProblem], Mapping[str, float]] | None = None,
 ) -> StochasticFit:
     """Find mean, chevron covariance and, if wanted, hyperparameters by stochastic gradients.
 
@@ -141,7 +144,8 @@ def fit_stochastic(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
-    plan = make_plan(options or StochasticOptions(), rows.n, basis, likelihood)
+    options = options or StochasticOptions()
+    plan = make_plan(options, rows.n, basis, likelihood)
     noise_variance = 1.0 / likelihood.most_curvature()
     if plan.dense_columns and (plan.functions > 1 or plan.strict):
         reason = "bound='plug-in'" if plan.strict else "two classes"
@@ -155,92 +159,90 @@ def fit_stochastic(
             "bound='plug-in'."
         )
     with precision(dtype):
-        problem = make_problem(plan, rows, standardizer, basis, likelihood, seed, dtype)
-        _compile(plan, problem, noise_variance, dtype)
-        state = start_state(plan, problem, noise_variance, dtype)
+        problem = make_problem(plan, options, rows, standardizer, basis, likelihood, seed, dtype)
 
-        def chunk(state: State, first: int, steps: int) -> tuple[State, Mapping[str, Any]]:
-            X, y = chunk_of_minibatches(
-                rows, standardizer, seed, first, steps, plan.row_batch, dtype
-            )
-            missing = _CHUNK - steps  # one compiled function for all lengths
-            X, y = np.pad(X, ((0, missing), (0, 0), (0, 0))), np.pad(y, ((0, missing), (0, 0)))
-            state, records = run_steps(plan, problem, state, X, y, steps)
-            found = _diagnostics(
-                plan, problem, state, np.asarray(records, np.float64), first + steps
-            )
-            return state, found | dict(on_chunk(state, problem) if on_chunk else {})
+        def summarise(state: StochasticState, records: Any, done: int) -> dict[str, float]:
+            found = _diagnostics(plan, problem, state, records, done)
+            return found | dict(on_chunk(state, problem) if on_chunk else {})
 
-        state, loop = run_chunks(
-            chunk,
-            state,
-            max_iter=max_iter,
-            chunk=_CHUNK,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
-            should_stop=should_stop,
-            label="QSGP stochastic",
-            verbose=verbose,
+        draw = functools.partial(
+            chunk_of_minibatches, rows, standardizer, seed, batch=plan.row_batch, dtype=dtype
         )
+        with MinibatchRunner(
+            step, plan, problem, chunk=_CHUNK, draw=draw, summarise=summarise, last=max_iter
+        ) as runner:
+            # before there are arrays of the basis's length: the compiler needs 200 MB itself
+            return_freed_memory()
+            shapes = jax.eval_shape(lambda: start_state(plan, problem, noise_variance, dtype))
+            row = np.zeros((plan.row_batch, rows.d), dtype)
+            runner.compile(shapes, (row, row[:, 0]))
+            return_freed_memory()
+            state, loop = run_chunks(
+                runner,
+                start_state(plan, problem, noise_variance, dtype),
+                max_iter=max_iter,
+                chunk=_CHUNK,
+                max_seconds=max_seconds,
+                checkpoint=checkpoint,
+                should_stop=should_stop,
+                label="QSGP stochastic",
+                verbose=verbose,
+            )
         return_freed_memory()
         return _finish(plan, problem, state, rows, standardizer, loop, seed, dtype)
 
 
-def _compile(plan: StepPlan, problem: Problem, noise_variance: float, dtype: str) -> None:
-    """Compile the steps before there are arrays of the basis's length: the compiler needs 200 MB itself."""
-    return_freed_memory()
-    state = jax.eval_shape(lambda: start_state(plan, problem, noise_variance, dtype))
-    batch = (_CHUNK, plan.row_batch)
-    X = np.zeros((*batch, problem.support_X.shape[1]), problem.support_X.dtype)
-    run_steps.lower(plan, problem, state, X, X[..., 0], 0).compile()
-    return_freed_memory()
-
-
 def _diagnostics(
-    plan: StepPlan, problem: Problem, state: State, records: np.ndarray, done: int
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    records: dict[str, np.ndarray],
+    done: int,
 ) -> dict[str, float]:
     """Return what a chunk adds to the history."""
-    objective = records[:, 0][~np.isnan(records[:, 0])]
-    residual = np.nanmean(records[:, 1])
+    residual = float(np.mean(records["residual"], dtype=np.float64))
     if not np.isfinite(residual):
+        rate = float(problem.numbers.learning_rate)
         raise FloatingPointError(
             f"the stochastic solver diverged before step {done}: the residual is no longer finite. Give a smaller "
-            f"learning_rate (it is {plan.learning_rate:g}), a larger basis_batch, or a larger control_rank."
+            f"learning_rate (it is {rate:g}), a larger basis_batch, or a larger control_rank."
         )
-    found = {
-        "objective": float(np.mean(objective)) if len(objective) else np.nan,
-        "objective_se": float(np.std(objective, ddof=1) / len(objective) ** 0.5)
-        if len(objective) > 1
-        else np.nan,
-        "residual": float(residual**0.5),
-    }
+    first = done - len(records["objective"])
+    of_bound = records["objective"][-first % OBJECTIVE_EVERY :: OBJECTIVE_EVERY]
+    found = mean_and_error(of_bound) | {"residual": residual**0.5}
+    report = _report(plan, problem, state)
     if plan.support_rows:
-        exact = np.asarray(_support_residual(plan, problem, state), np.float64)
-        found["support_residual"] = float(np.mean(exact**2) ** 0.5)
-        found["sampling_error"] = float(np.nanmean(records[:, 2]) ** 0.5)
-        found["control_coefficient"] = float(state.coefficient.value)
+        found["support_residual"] = float(report["support_residual"])
+        found["sampling_error"] = float(np.mean(records["sampling_error"]) ** 0.5)
+        found["control_coefficient"] = float(report["control_coefficient"])
     if plan.learn and plan.gaussian:
-        found["noise_variance"] = float(jnp.exp(state.hyper[1]))
+        found["noise_variance"] = float(report["noise_variance"])
     return found
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _support_residual(plan: StepPlan, problem: Problem, state: State) -> Array:
-    """Return the residual at the support rows, where the function is known."""
+def _report(
+    plan: StochasticPlan, problem: StochasticProblem, state: StochasticState
+) -> dict[str, Array]:
+    """Return the residual at the support rows, where the function is known, and what else the state tells."""
     F = plan.functions
     basis, noise_variance = current_basis(problem, state.hyper, plan)
-    _, variance = isotropic_covariance(plan, basis, state.curvature)
+    _, variance = isotropic_covariance(plan, problem, basis, state.curvature)
     variance = add_dense(plan, variance, state.support[:, F:] ** 2)
     residual = likelihood_residual(
         plan, problem.likelihood, problem.support_y, state.support[:, :F], noise_variance, variance
     )
-    return residual[:, :F]
+    return {
+        "support_residual": jnp.mean(residual[:, :F] ** 2) ** 0.5,
+        "control_coefficient": state.coefficient.value,
+        "noise_variance": noise_variance,
+    }
 
 
 def _finish(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
     rows: Rows,
     standardizer: Standardizer,
     loop: LoopResult,
@@ -248,52 +250,68 @@ def _finish(
     dtype: str,
 ) -> StochasticFit:
     """Choose the mean and compute the diagonal columns."""
-    log_kernel, log_noise = state.hyper
-    kernel = jax.tree.map(jnp.exp, log_kernel) if plan.learn else problem.basis.kernel
-    basis, noise = problem.basis.with_kernel(kernel), float(jnp.exp(log_noise))
-    seen, target = fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS)
-    X, judged = jnp.asarray(seen, dtype), jnp.asarray(target[:_JUDGE_ROWS], dtype)
-    blocks = BlockedBasis.cut(basis)
-    likelihood: Likelihood = Gaussian(noise) if plan.gaussian else problem.likelihood
-    variance = isotropic_covariance(plan, basis, state.curvature)[1]
-    if plan.dense_columns and not plan.gaussian:
-        columns = blocks.pad(state.columns_average)
-        variance = add_dense(plan, variance, evaluate(blocks, X[:_JUDGE_ROWS], columns).T ** 2)
-
-    def judge(mean: Array) -> float:
-        """Return what the mean takes from the bound, per row, from some rows (eq. (2))."""
-        values = latent_values(plan, evaluate(blocks, X[:_JUDGE_ROWS], blocks.pad(mean)).T)
-        penalty = 0.5 * float(jnp.vdot(mean, mean)) / rows.n
-        return penalty - float(jnp.mean(likelihood.expected_log_prob(judged, values, variance)))
-
-    averaged = judge(state.mean_average) <= judge(state.mean)
-    mean = state.mean_average if averaged else state.mean
+    X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS))
+    given = (np.arange(_DIAGONAL_ROWS) < len(X)).astype(dtype)
+    # one shape for any number of rows
+    whole = (repeat_last(part, _DIAGONAL_ROWS) for part in (X, y))
+    mean, diagonal, averaged, kernel, noise = _closed(plan, problem, state, *whole, given)
+    few = as_dtype((X[:_REPORT_ROWS], y[:_REPORT_ROWS]), dtype)
     return StochasticFit(
-        basis=basis,
-        likelihood=likelihood,
-        mean=mean[0] if plan.functions == 1 else mean,
+        basis=problem.basis.with_kernel(kernel),
+        likelihood=Gaussian(float(noise)) if plan.gaussian else problem.likelihood,
+        mean=mean,
         columns=state.columns_average if plan.dense_columns else None,
-        diagonal=diagonal_columns(
-            basis,
-            1.0 / float(state.curvature) if not plan.gaussian else noise,
-            X,
-            rows.n,
-            plan.dense_columns,
-        ),
-        averaged=averaged,
+        diagonal=diagonal,
+        averaged=bool(averaged),
         loop=loop,
-        sampling=None
-        if plan.gaussian
-        else sampling_report(plan, problem, state, X[:_REPORT_ROWS], judged[:_REPORT_ROWS]),
+        sampling=None if plan.gaussian else sampling_report(plan, problem, state, *few),
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _closed(
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    given: Float[Array, " n"],
+) -> tuple[Array, Array, Array, Kernel, Array]:
+    """Return the mean, the diagonal columns, whether the mean is the average, kernel and noise variance.
+
+    The better mean is the one that takes less from the bound (eq. (2)), per row, by some rows; ``given`` is zero for
+    those that fill up.
+    """
+    basis, noise_variance = current_basis(problem, state.hyper, plan)
+    likelihood: Likelihood = Gaussian(noise_variance) if plan.gaussian else problem.likelihood
+    blocks, few = BlockedBasis.cut(basis), slice(_JUDGE_ROWS)
+    variance = isotropic_covariance(plan, problem, basis, state.curvature)[1]
+    columns = (state.columns_average,) if plan.dense_columns and not plan.gaussian else ()
+    values = products(blocks, X[few], state.mean, state.mean_average, *columns)
+    F = plan.functions
+    if columns:
+        variance = add_dense(plan, variance, values[:, 2 * F :] ** 2)
+
+    def loss(mean: Array, values: Array) -> Array:
+        log_prob = likelihood.expected_log_prob(y[few], latent_values(plan, values), variance)
+        penalty = 0.5 * jnp.vdot(mean, mean) / problem.numbers.num_rows
+        return penalty - jnp.sum(given[few] * log_prob) / jnp.sum(given[few])
+
+    average_is_better = loss(state.mean_average, values[:, F:]) <= loss(state.mean, values)
+    mean = jnp.where(average_is_better, state.mean_average, state.mean)
+    noise = noise_variance if plan.gaussian else 1.0 / state.curvature
+    num_rows, q = problem.numbers.num_rows, plan.dense_columns
+    diagonal = diagonal_columns(basis, noise, X, num_rows, q, given)
+    return mean[0] if F == 1 else mean, diagonal, average_is_better, basis.kernel, noise_variance
 
 
 def diagonal_columns(
     basis: RandomFourierBasis,
-    noise_variance: float,
+    noise_variance: Any,
     X: Float[Array, "s d"],
-    num_rows: int,
+    num_rows: Any,
     dense_columns: int,
+    given: Float[Array, " s"] | None = None,
 ) -> Float[Array, "2 P"]:
     """Return the diagonal columns' entries by Proposition 1, zero for the dense ones.
 
@@ -301,21 +319,16 @@ def diagonal_columns(
     ``phi^2 = s0^2 / m (1 +- cos(2 omega^T x))``, its relative standard error is
     ``sqrt(Var cos(2 omega^T x) / s) <= sqrt(1 / (2 s))``, 1.6 % for 2048 rows, and half of it in ``c_rr``. It is nearly
     independent between frequencies, so that a predictive variance, a sum over thousands of them, has no error to
-    speak of. With all rows it is exact.
+    speak of. With all rows it is exact. ``given`` is zero for rows that fill up.
     """
-    noise, rows = jnp.asarray(noise_variance, X.dtype), jnp.asarray(num_rows, X.dtype)
-    return _diagonal(BlockedBasis.cut(basis), X, noise, rows, dense_columns)
+    blocks = BlockedBasis.cut(basis)
+    weights = jnp.full(len(X), 1.0 / len(X), X.dtype) if given is None else given / jnp.sum(given)
 
-
-@functools.partial(jax.jit, static_argnames="dense_columns")
-def _diagonal(
-    blocks: BlockedBasis, X: Array, noise_variance: Array, num_rows: Array, dense_columns: int
-) -> Float[Array, "2 P"]:
     def body(which: Any, diagonal: Array) -> Array:
-        gram = num_rows * jnp.mean(blocks.features(X, which) ** 2, axis=1)
+        gram = num_rows * (blocks.features(X, which) ** 2 @ weights)
         return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
 
     start = blocks.zeros(1, X.dtype)
-    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : blocks.basis.num_pairs]
+    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : basis.num_pairs]
     order = np.arange(dense_columns)
     return diagonal.at[order % 2, order // 2].set(0.0) if dense_columns else diagonal

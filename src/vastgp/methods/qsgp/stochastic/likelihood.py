@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vastgp.bases import RandomFourierBasis
-from vastgp.bases.draws import typed_key
+from vastgp.bases.draws import purpose_key
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
 from vastgp.methods.qsgp.stochastic.sample import (
@@ -26,6 +26,7 @@ from vastgp.methods.qsgp.stochastic.sample import (
     draw_samples,
     flat,
     function_order,
+    products,
 )
 from vastgp.methods.qsgp.stochastic.sampled_elbo import DiagonalPrior, sampled_product
 from vastgp.methods.qsgp.stochastic.sampled_likelihood import (
@@ -35,15 +36,15 @@ from vastgp.methods.qsgp.stochastic.sampled_likelihood import (
     sampling_gap,
     strict_bound,
 )
-from vastgp.methods.qsgp.stochastic.state import Problem, State, StepPlan
-from vastgp.solvers.least_squares import BlockedBasis, evaluate
+from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.solvers.least_squares import BlockedBasis
 
-# Draws of the report, and the stream of the seed that they come from: far beyond the steps of any fit.
-_DRAWS, _REPORT = 16, 2**31 - 1
+# Draws of the report.
+_NUM_DRAWS = 16
 
 
 def likelihood_residual(
-    plan: StepPlan,
+    plan: StochasticPlan,
     likelihood: Likelihood,
     y: Float[Array, " n"],
     estimate: Float[Array, "n r"],
@@ -65,13 +66,16 @@ def likelihood_residual(
     )
 
 
-def latent_values(plan: StepPlan, values: Float[Array, "n r"]) -> Float[Array, "*F n"]:
+def latent_values(plan: StochasticPlan, values: Float[Array, "n r"]) -> Float[Array, "*F n"]:
     """Return the functions' values as likelihoods take them: (n,), or (F, n) of several."""
     return values[:, 0] if plan.functions == 1 else values[:, : plan.functions].T
 
 
 def isotropic_covariance(
-    plan: StepPlan, basis: RandomFourierBasis, curvature: Float[Array, ""]
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    basis: RandomFourierBasis,
+    curvature: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the square of one diagonal scale for all weights, and the latent variance that it gives.
 
@@ -81,18 +85,21 @@ def isotropic_covariance(
     sees it ``m / m~`` times as large. Dense columns take their part of the functions, see `add_dense`.
     """
     variance = basis.kernel.total_variance()
-    square = 1.0 / (1.0 + plan.num_rows * curvature * variance / (2.0 * plan.num_pairs))
+    square = 1.0 / (1.0 + problem.numbers.num_rows * curvature * variance / (2.0 * plan.num_pairs))
     return square, square * variance * (plan.tail_factor if plan.strict else 1.0)
 
 
 def add_dense(
-    plan: StepPlan, variance: Float[Array, ""], squares: Float[Array, "n q"], share: float = 1.0
+    plan: StochasticPlan,
+    variance: Float[Array, ""],
+    squares: Float[Array, "n q"],
+    share: float = 1.0,
 ) -> Float[Array, "*n"]:
     """Return the latent variance with dense columns: ``(1 - q / m)`` of the isotropic one and ``sum_r (Phi c_r)^2``.
 
     Parameters
     ----------
-    plan : StepPlan
+    plan : StochasticPlan
     variance : scalar Array
         From `isotropic_covariance`.
     squares : Array of shape (n, q)
@@ -107,14 +114,15 @@ def add_dense(
 
 
 def latent_variance(
-    plan: StepPlan,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     basis: RandomFourierBasis,
-    state: State,
+    state: StochasticState,
     i: Sample,
     j: Sample,
 ) -> Float[Array, "*n"]:
     """Return the variance of the function at the rows of a minibatch, dense columns estimated by both sets."""
-    _, variance = isotropic_covariance(plan, basis, state.curvature)
+    _, variance = isotropic_covariance(plan, problem, basis, state.curvature)
     if not plan.column_batch:
         return variance
     h_i, h_j = (
@@ -125,8 +133,8 @@ def latent_variance(
 
 
 def estimate_likelihood_bound(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     hyper: Any,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
@@ -141,7 +149,9 @@ def estimate_likelihood_bound(
     Both sets' estimates of ``Phi mu`` are freed of the error that the support rows saw. What their noise costs is
     estimated from their difference and given back, see `plug_in`; the strict bound of both sets does without.
     """
-    square, _ = isotropic_covariance(plan, current_basis(problem, hyper, plan)[0], curvature)
+    square, _ = isotropic_covariance(
+        plan, problem, current_basis(problem, hyper, plan)[0], curvature
+    )
     square = jax.lax.stop_gradient(square)
     fit = _sampled_fit(plan, problem, hyper, X, y, (i, j), coefficient, square)
     ones = jnp.ones(i.weights.shape[0], X.dtype)
@@ -154,12 +164,12 @@ def estimate_likelihood_bound(
         entries = i.weights[diagonal_position(plan, chosen), F + jnp.arange(plan.column_batch)]
         of_columns = jnp.sum(prior[F:] - 1.0 - 2.0 * jnp.log(entries))
         divergence = divergence + 0.5 * q / plan.column_batch * of_columns
-    return plan.num_rows / plan.row_batch * fit - divergence
+    return problem.numbers.num_rows / plan.row_batch * fit - divergence
 
 
 def _sampled_fit(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     hyper: Any,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
@@ -194,9 +204,9 @@ def _sampled_fit(
 
 
 def sampling_report(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
 ) -> SamplingGap:
@@ -204,26 +214,35 @@ def sampling_report(
 
     A gap that is large beside the fit says that ``basis_batch`` is too small: what was maximised is another objective.
     """
-    basis = current_basis(problem, state.hyper, plan)[0]
-    blocks = BlockedBasis.cut(basis)
-    f = latent_values(plan, evaluate(blocks, X, blocks.pad(state.mean)).T)
-    square, _ = isotropic_covariance(plan, basis, state.curvature)
-    variance = square * basis.kernel.total_variance()
-    if plan.dense_columns:
-        variance = add_dense(plan, variance, evaluate(blocks, X, blocks.pad(state.columns)).T ** 2)
-    full = float(jnp.sum(problem.likelihood.expected_log_prob(y, f, variance)))
-    keys = jax.random.split(jax.random.fold_in(typed_key(problem.seed), _REPORT), 2 * _DRAWS)
-    draws = [_one_draw(plan, problem, state, X, y, pair) for pair in keys.reshape(_DRAWS, 2)]
-    return sampling_gap(np.asarray(draws, np.float64), full)
+    draws, full = _draws(plan, problem, state, X, y)
+    return sampling_gap(np.asarray(draws, np.float64), float(full))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _one_draw(
-    plan: StepPlan, problem: Problem, state: State, X: Array, y: Array, keys: Array
-) -> Array:
-    basis, _ = current_basis(problem, state.hyper, plan)
-    square, _ = isotropic_covariance(plan, basis, state.curvature)
-    columns = jax.random.fold_in(keys[0], 1)
-    chosen = stratified_indices(columns, plan.column_batch, 0, plan.dense_columns)
-    i, j = draw_samples(plan, problem, state, basis, keys, chosen, X)
-    return _sampled_fit(plan, problem, state.hyper, X, y, (i, j), state.coefficient.value, square)
+def _draws(
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+) -> tuple[Float[Array, " draws"], Float[Array, ""]]:
+    """Return the fit to some rows by sampled basis functions, several times, and by all of them."""
+    basis = current_basis(problem, state.hyper, plan)[0]
+    blocks = BlockedBasis.cut(basis)
+    values = products(blocks, X, state.mean, state.columns)
+    square, _ = isotropic_covariance(plan, problem, basis, state.curvature)
+    variance = square * basis.kernel.total_variance()
+    if plan.dense_columns:
+        variance = add_dense(plan, variance, values[:, plan.functions :] ** 2)
+    f = latent_values(plan, values)
+    full = jnp.sum(problem.likelihood.expected_log_prob(y, f, variance))
+    coefficient = state.coefficient.value
+
+    def one(key: Array) -> Array:
+        *sets, columns = jax.random.split(key, 3)
+        chosen = stratified_indices(columns, plan.column_batch, 0, plan.dense_columns)
+        i, j = draw_samples(plan, problem, state, basis, jnp.stack(sets), chosen, X)
+        return _sampled_fit(plan, problem, state.hyper, X, y, (i, j), coefficient, square)
+
+    keys = jax.random.split(purpose_key(problem.seed, "sampling report"), _NUM_DRAWS)
+    return jax.lax.map(one, keys), full

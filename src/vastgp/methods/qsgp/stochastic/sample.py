@@ -23,7 +23,8 @@ from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     optimal_diagonal,
     sampled_product,
 )
-from vastgp.methods.qsgp.stochastic.state import Problem, State, StepPlan
+from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.solvers.least_squares import BlockedBasis
 
 
 class Sample(NamedTuple):
@@ -40,7 +41,9 @@ class Sample(NamedTuple):
     error: Float[Array, "n r"]  # what it says about the minibatch
 
 
-def current_basis(problem: Problem, hyper: Any, plan: StepPlan) -> tuple[RandomFourierBasis, Array]:
+def current_basis(
+    problem: StochasticProblem, hyper: Any, plan: StochasticPlan
+) -> tuple[RandomFourierBasis, Array]:
     """Return the basis and the noise variance at the present hyperparameters."""
     log_kernel, log_noise = hyper
     kernel = jax.tree.map(jnp.exp, log_kernel) if plan.learn else problem.basis.kernel
@@ -51,30 +54,44 @@ def flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
     return phi.reshape(phi.shape[0], phi.shape[1] * phi.shape[2])
 
 
+def products(
+    blocks: BlockedBasis, X: Float[Array, "n d"], *parts: Float[Array, "_ 2 P"]
+) -> Float[Array, "n r"]:
+    """Return ``Phi w`` of every row of weights in ``parts``, each as long as the basis and copied only to be padded."""
+    padded = [blocks.pad(part) for part in parts]
+
+    def body(which: Any, total: Array) -> Array:
+        weights = jnp.concatenate([blocks.take(part, which) for part in padded])
+        return total + (weights @ blocks.features(X, which)).T
+
+    start = jnp.zeros((X.shape[0], sum(map(len, parts))), X.dtype)
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+
+
 def function_order(pairs: Int[Array, " b"]) -> Int[Array, " c"]:
     """Return the numbers of the functions of some pairs, cosines first; pair ``p`` has ``2 p`` and ``2 p + 1``."""
     return jnp.concatenate([2 * pairs, 2 * pairs + 1])
 
 
-def vector_columns(plan: StepPlan, chosen: Int[Array, " k"]) -> Int[Array, " r"]:
-    """Return which columns of `State.support` belong to the means and the chosen dense columns."""
+def vector_columns(plan: StochasticPlan, chosen: Int[Array, " k"]) -> Int[Array, " r"]:
+    """Return which columns of `StochasticState.support` belong to the means and the chosen dense columns."""
     return jnp.concatenate([jnp.arange(plan.functions, dtype=jnp.int32), plan.functions + chosen])
 
 
-def diagonal_position(plan: StepPlan, chosen: Int[Array, " k"]) -> Int[Array, " k"]:
+def diagonal_position(plan: StochasticPlan, chosen: Int[Array, " k"]) -> Int[Array, " k"]:
     """Return where in a sample's functions the diagonal entries of dense columns lie."""
     return (chosen % 2) * plan.pair_batch + chosen // 2
 
 
-def draw_pairs(plan: StepPlan, key: Array) -> Int[Array, " b"]:
+def draw_pairs(plan: StochasticPlan, key: Array) -> Int[Array, " b"]:
     tail = stratified_indices(key, plan.tail_batch, plan.head, plan.num_pairs)
     return jnp.concatenate([jnp.arange(plan.head, dtype=jnp.int32), tail])
 
 
 def draw_samples(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
     basis: RandomFourierBasis,
     keys: Key[Array, " s"],
     chosen: Int[Array, " k"],
@@ -100,9 +117,9 @@ def draw_samples(
 
 
 def _sample(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
     pairs: Int[Array, " b"],
     present: Spectrum,
     fixed: Spectrum,
@@ -134,8 +151,8 @@ def _sample(
 
 
 def estimate_bound(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     hyper: Any,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
@@ -147,8 +164,9 @@ def estimate_bound(
 ) -> Float[Array, ""]:
     """Return an unbiased estimate of the evidence lower bound, differentiable by hyperparameters."""
     basis, noise_variance = current_basis(problem, hyper, plan)
+    num_rows = problem.numbers.num_rows
     common: dict[str, Any] = {
-        "noise_variance": noise_variance, "row_factor": plan.num_rows / plan.row_batch
+        "noise_variance": noise_variance, "row_factor": num_rows / plan.row_batch
     }  # fmt: skip
     phi_i = flat(basis.features(X, i.pairs)) if plan.learn else i.phi
     phi_j = flat(basis.features(X, j.pairs)) if plan.learn else j.phi
@@ -175,7 +193,7 @@ def estimate_bound(
     # scales of Proposition 1 from rows of their own: independent of the minibatch, so unbiased
     spectrum = basis.spectrum(i.pairs, X.shape[1], X.dtype) if plan.learn else i.spectrum
     scales = flat(features_of_spectrum(problem.scale_X, spectrum))
-    gram = plan.num_rows * jnp.mean(scales**2, axis=0)
+    gram = num_rows * jnp.mean(scales**2, axis=0)
     diagonal = jax.lax.stop_gradient(optimal_diagonal(gram, 1.0, noise_variance))
     order = function_order(i.pairs)
     covariance = diagonal_objective(
@@ -196,7 +214,7 @@ def estimate_bound(
         y,
         ones,
         basis_factor=i.factor,
-        num_rows=plan.num_rows,
+        num_rows=num_rows,
         num_basis=2 * plan.num_pairs,
         **common,
     )

@@ -233,7 +233,7 @@ def constant_objective(
     noise_variance: Scalar,
     row_factor: Scalar,
     basis_factor: Factor,
-    num_rows: int,
+    num_rows: Scalar | int,
     num_basis: int,
 ) -> Float[Array, ""]:
     """Return an unbiased estimate of ``L_const`` for a diagonal prior precision (Proposition 2).
@@ -249,7 +249,7 @@ def constant_objective(
         As in `mean_objective`.
     basis_factor : float or Array of shape (m~,)
         ``m / m~``.
-    num_rows, num_basis : int
+    num_rows, num_basis : float and int
         ``n`` and ``m``.
     """
     # -m/m~ sum_i log s_ii - m + n log(2 pi sigma^2) + n / (n~ sigma^2) y_l^T y_l

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import generator
+from vastgp.data.minibatch import fixed_indices
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
 from vastgp.methods.qsgp.stochastic.nystrom import SupportOperators, support_operators
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
-from vastgp.methods.qsgp.stochastic.state import Problem, State, StepPlan
-from vastgp.methods.qsgp.stochastic.step import hyper_optimizer
+from vastgp.methods.qsgp.stochastic.state import (
+    Numbers,
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+)
+from vastgp.methods.qsgp.stochastic.step import ADAM
 from vastgp.solvers.least_squares import BlockedBasis, project
 
 CONTROLS = ("interpolation", "rows", "none")
@@ -31,8 +39,9 @@ _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _TILE = 4096
-# purpose of the random numbers that choose fixed rows, see vastgp.data.minibatch
-_FIXED_ROWS = 3
+# Running products at the support rows are made anew after so many steps at least, and so seldom that it takes less
+# than this share of the time of the steps.
+_RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ class StochasticOptions:
 
 def make_plan(
     options: StochasticOptions, num_rows: int, basis: RandomFourierBasis, likelihood: Likelihood
-) -> StepPlan:
+) -> StochasticPlan:
     """Return the sizes of a step for this many rows and basis functions.
 
     Raises
@@ -121,11 +130,7 @@ def make_plan(
             "columns, or use solver='block', whose posterior is exact."
         )
     support = min(options.control_rank, num_rows)
-    rate = options.learning_rate
-    if rate is None:
-        rate = 0.5 if options.optimizer == "preconditioned" else 0.1
-    return StepPlan(
-        num_rows=num_rows,
+    return StochasticPlan(
         num_pairs=basis.num_pairs,
         row_batch=min(options.row_batch, num_rows),
         pair_batch=min(max(-(-options.basis_batch // 2), head + 1), basis.num_pairs),
@@ -134,13 +139,7 @@ def make_plan(
         column_batch=min(options.column_batch, q),
         control=options.control if support else "none",
         optimizer=options.optimizer,
-        learning_rate=rate,
-        decay=options.decay,
-        averaging=options.averaging,
         learn=options.learn_hyperparameters,
-        freeze=options.freeze_iterations,
-        learn_every=options.learn_every,
-        learning_rate_hyper=options.learning_rate_hyper,
         target_control=options.target_control,
         gaussian=gaussian,
         strict=options.bound == "strict" and not gaussian,
@@ -148,72 +147,110 @@ def make_plan(
     )
 
 
+def make_numbers(
+    plan: StochasticPlan, options: StochasticOptions, num_rows: int, dtype: str
+) -> Numbers:
+    """Return what a step takes as it comes."""
+    rate = options.learning_rate
+    if rate is None:
+        rate = 0.5 if options.optimizer == "preconditioned" else 0.1
+    # features of a pass over the support rows, in those of a step
+    of_step = 2 * plan.pair_batch * (plan.row_batch + plan.support_rows)
+    a_pass = plan.support_rows * plan.num_pairs / of_step
+    renew = max(_RENEW_AFTER, math.ceil(a_pass / _RENEW_SHARE))
+    made: Numbers = as_dtype(
+        Numbers(
+            num_rows=float(num_rows),
+            learning_rate=float(rate),
+            decay=float(options.decay),
+            averaging=float(options.averaging),
+            freeze=np.int32(options.freeze_iterations),
+            learn_every=np.int32(options.learn_every),
+            learning_rate_hyper=float(options.learning_rate_hyper),
+            renew=np.int32(renew),
+        ),
+        dtype,
+    )
+    return made
+
+
 def fixed_rows(
     rows: Rows, standardizer: Standardizer, seed: int, use: int, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standardised rows that are drawn once; each ``use`` draws its own."""
-    chosen = generator(seed, use, _FIXED_ROWS).choice(rows.n, size=min(rows.n, size), replace=False)
-    X, y = rows.take(chosen)
+    X, y = rows.take(fixed_indices(seed, use, rows.n, size))
     assert y is not None
     return standardizer.transform_X(X), standardizer.transform_y(y)
 
 
 def make_problem(
-    plan: StepPlan,
+    plan: StochasticPlan,
+    options: StochasticOptions,
     rows: Rows,
     standardizer: Standardizer,
     basis: RandomFourierBasis,
     likelihood: Likelihood,
     seed: int,
     dtype: str,
-) -> Problem:
+) -> StochasticProblem:
     """Choose the fixed rows and make what depends on them."""
     p, noise_variance = plan.support_rows, 1.0 / likelihood.most_curvature()
     X, y = fixed_rows(rows, standardizer, seed, 0, p + _PROBE_ROWS)
     # where there are too few rows for others, the probe shares some with the support
     probe = X[-_PROBE_ROWS:]
     precise = basis.kernel
-    kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), precise)
-    key = jnp.asarray(basis.key_data)
-    basis = RandomFourierBasis(kernel, key, basis.num_basis, basis.frequencies)
-    support_X = jnp.asarray(X[:p], dtype)
+    # rounded on the host: each conversion would be a program
+    cast = functools.partial(as_dtype, dtype=dtype)
+    kernel = cast(precise)
+    basis = RandomFourierBasis(kernel, cast(basis.key_data), basis.num_basis, basis.frequencies)
+    support_X = cast(X[:p])
     head = _head_features(plan, basis, support_X)
-    operators = _operators(plan, precise, noise_variance, X[:p], probe, head, dtype)
+    numbers = make_numbers(plan, options, rows.n, dtype)
+    operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, dtype)
     target, target_support = None, None
     if plan.target_control:
         target, cross_target = _target_products(basis, rows, standardizer, support_X, dtype)
-        target_support = jnp.asarray(operators.interpolator, dtype) @ cross_target
+        target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
-    return Problem(
+    return StochasticProblem(
+        numbers=numbers,
         basis=basis,
-        likelihood=as_dtype(likelihood, dtype),
-        seed=jnp.asarray(seed_key(seed)),
+        likelihood=cast(likelihood),
+        seed=cast(seed_key(seed)),
         support_X=support_X,
-        support_y=jnp.asarray(y[:p], dtype),
-        interpolator=jnp.asarray(operators.interpolator, dtype),
-        deflator=jnp.asarray(operators.deflator, dtype),
-        damping=jnp.asarray(operators.damping, dtype),
-        head_solution=jnp.asarray(operators.head_solution, dtype),
-        head_inverse=jnp.asarray(operators.head_inverse, dtype),
-        scale_X=jnp.asarray(probe[:_SCALE_ROWS], dtype),
+        support_y=cast(y[:p]),
+        interpolator=cast(operators.interpolator),
+        deflator=cast(operators.deflator),
+        damping=cast(operators.damping),
+        head_solution=cast(operators.head_solution),
+        head_inverse=cast(operators.head_inverse),
+        scale_X=cast(probe[:_SCALE_ROWS]),
         target=target,
         target_support=target_support,
     )
 
 
-def _head_features(plan: StepPlan, basis: RandomFourierBasis, support_X: Array) -> np.ndarray:
+def _head_features(plan: StochasticPlan, basis: RandomFourierBasis, support_X: Array) -> np.ndarray:
     """Return the features that are in every set, cosine and sine of a pair side by side.
 
     None where a step makes the preconditioner's matrix from its own sample.
     """
-    pairs = jnp.arange(0 if plan.exact_curvature else plan.head)
-    features = np.asarray(basis.features(support_X, pairs), np.float64)
+    pairs = np.arange(0 if plan.exact_curvature else plan.head, dtype=np.int32)
+    features = np.asarray(_features(basis, support_X, pairs), np.float64)
     return features.transpose(0, 2, 1).reshape(len(features), 2 * len(pairs))
 
 
+@jax.jit
+def _features(
+    basis: RandomFourierBasis, X: Float[Array, "n d"], pairs: Int[Array, " b"]
+) -> Float[Array, "n 2 b"]:
+    return basis.features(X, pairs)
+
+
 def _operators(
-    plan: StepPlan,
+    plan: StochasticPlan,
+    numbers: Numbers,
     kernel: Kernel,
     noise_variance: float,
     support: np.ndarray,
@@ -222,17 +259,20 @@ def _operators(
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
-        K_pp, K_qp, K_bb = _kernel_matrices(kernel, support, probe, probe[:_PROBE_BATCH])
+        # one shape for any number of rows
+        made = _kernel_matrices(kernel, support, repeat_last(probe, _PROBE_ROWS))
+    K_pp, K_qp, K_bb = map(np.asarray, made)
+    batch = min(_PROBE_BATCH, len(probe))
     return support_operators(
-        np.asarray(K_pp),
-        np.asarray(K_qp),
-        np.asarray(K_bb),
+        K_pp,
+        K_qp[: len(probe)],
+        K_bb[:batch, :batch],
         head,
         fraction=1.0 / plan.tail_factor,
         row_batch=plan.row_batch,
-        num_rows=plan.num_rows,
+        num_rows=int(numbers.num_rows),
         num_functions=None if plan.exact_curvature else 2 * plan.pair_batch,
-        step=plan.learning_rate,
+        step=float(numbers.learning_rate),
         noise_variance=noise_variance,
         rounding=float(np.finfo(dtype).eps),
     )
@@ -240,11 +280,9 @@ def _operators(
 
 @jax.jit  # one program: operation by operation, each shape would leave dozens of compiled ones behind
 def _kernel_matrices(
-    kernel: Any,
-    support: Float[Array, "p d"],
-    probe: Float[Array, "q d"],
-    batch: Float[Array, "b d"],
+    kernel: Any, support: Float[Array, "p d"], probe: Float[Array, "q d"]
 ) -> tuple[Array, Array, Array]:
+    batch = probe[:_PROBE_BATCH]
     return kernel(support, support), kernel(probe, support), kernel(batch, batch)
 
 
@@ -263,7 +301,10 @@ def _target_products(
     return total[0, :, : basis.num_pairs], cross
 
 
-def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: str) -> State:
+@functools.partial(jax.jit, static_argnames=("plan", "dtype"))
+def start_state(
+    plan: StochasticPlan, problem: StochasticProblem, noise_variance: Any, dtype: str
+) -> StochasticState:
     """Return the state before the first step: mean zero, columns that are still diagonal."""
     P, q = plan.num_pairs, plan.dense_columns
     columns = jnp.zeros((q, 2, P), dtype)
@@ -272,7 +313,7 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
     if q:
         head = jnp.arange(plan.head)
         scales = problem.basis.features(problem.scale_X, head)
-        gram = plan.num_rows * jnp.mean(scales**2, axis=0)
+        gram = problem.numbers.num_rows * jnp.mean(scales**2, axis=0)
         order = jnp.arange(q)
         diagonal = optimal_diagonal(gram, 1.0, noise_variance)[order % 2, order // 2]
         columns = columns.at[order, order % 2, order // 2].set(diagonal)
@@ -283,12 +324,11 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
         jax.tree.map(jnp.log, problem.basis.kernel),
         jnp.log(jnp.asarray(noise_variance, dtype)),
     )
-    return State(
-        iteration=jnp.zeros((), jnp.int32),
+    return StochasticState(
         mean=jnp.zeros((F, 2, P), dtype),
         mean_average=jnp.zeros((F, 2, P), dtype),
         columns=columns,
-        columns_average=columns + 0.0,  # a buffer of its own: both are donated
+        columns_average=columns,
         support=support,
         squares=jnp.zeros((F, 2, P) if adagrad else (0,), dtype),
         column_squares=jnp.zeros((q, 2, P) if adagrad else (0,), dtype),
@@ -296,5 +336,5 @@ def start_state(plan: StepPlan, problem: Problem, noise_variance: float, dtype: 
         target_product=jnp.zeros((), dtype),
         curvature=jnp.asarray(1.0 / noise_variance, dtype),
         hyper=hyper,
-        hyper_state=hyper_optimizer(plan).init(hyper),
+        hyper_state=ADAM.init(hyper),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, UInt32
 
 from vastgp.bases import RandomFourierBasis
 from vastgp.likelihoods import Likelihood
@@ -16,13 +16,12 @@ MOST_EXACT = 256
 
 
 @dataclass(frozen=True)
-class StepPlan:
-    """What a step is compiled for.
+class StochasticPlan:
+    """What a step is compiled for: sizes and choices.
 
     ``functions`` is the number F of latent functions: one for each class where there are more than two.
     """
 
-    num_rows: int
     num_pairs: int
     row_batch: int
     pair_batch: int
@@ -31,13 +30,7 @@ class StepPlan:
     column_batch: int
     control: str
     optimizer: str
-    learning_rate: float
-    decay: float
-    averaging: float
     learn: bool
-    freeze: int
-    learn_every: int
-    learning_rate_hyper: float
     target_control: bool
     gaussian: bool
     strict: bool
@@ -64,9 +57,23 @@ class StepPlan:
         return (self.num_pairs - self.head) / self.tail_batch
 
 
-class Problem(NamedTuple):
+class Numbers(NamedTuple):
+    """Numbers that a step takes as they come: others are no other program."""
+
+    num_rows: Any
+    learning_rate: Any
+    decay: Any
+    averaging: Any
+    freeze: Any
+    learn_every: Any
+    learning_rate_hyper: Any
+    renew: Any  # steps between two passes that make `StochasticState.support` anew
+
+
+class StochasticProblem(NamedTuple):
     """What stays the same during a fit."""
 
+    numbers: Numbers
     basis: RandomFourierBasis  # as it was at the start: control variates are frozen to it (F.3)
     likelihood: Likelihood  # not used where it is Gaussian: its noise is a hyperparameter
     seed: UInt32[Array, "2"]
@@ -84,10 +91,9 @@ class Problem(NamedTuple):
     target_support: Float[Array, " p"] | None  # (K_pp + nugget)^-1 K_p,all y
 
 
-class State(NamedTuple):
-    """Everything that decides the next step."""
+class StochasticState(NamedTuple):
+    """Everything that decides the next step, but for its number."""
 
-    iteration: Int[Array, ""]
     mean: Float[Array, "F 2 P"]
     mean_average: Float[Array, "F 2 P"]
     columns: Float[Array, "q 2 P"]

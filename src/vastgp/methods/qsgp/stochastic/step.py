@@ -11,7 +11,8 @@ import jax.scipy as jsp
 import optax
 from jaxtyping import Array, Float, Int
 
-from vastgp.bases.draws import typed_key
+from vastgp.bases.draws import purpose_key
+from vastgp.fitting.averages import average_weight
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient, running_product
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
 from vastgp.methods.qsgp.stochastic.likelihood import (
@@ -27,10 +28,17 @@ from vastgp.methods.qsgp.stochastic.sample import (
     draw_samples,
     estimate_bound,
     function_order,
+    products,
     vector_columns,
 )
 from vastgp.methods.qsgp.stochastic.sampled_elbo import mean_gradient
-from vastgp.methods.qsgp.stochastic.state import Problem, State, StepPlan
+from vastgp.methods.qsgp.stochastic.state import (
+    Numbers,
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+)
+from vastgp.solvers.least_squares import BlockedBasis
 
 # The bound is evaluated at every so many steps, for the record: it costs a fifth of a step.
 OBJECTIVE_EVERY = 5
@@ -39,16 +47,13 @@ _MOST_LOG_CHANGE = 0.5
 _ADAGRAD_EPSILON = 1e-10
 # Weight of a new batch in the running mean of the curvature.
 _FORGET = 0.02
-
-
-def hyper_optimizer(plan: StepPlan) -> optax.GradientTransformation:
-    """Return the optimiser of hyperparameters: Adam, as in the paper (I.1)."""
-    return optax.adam(plan.learning_rate_hyper)
+# Of the hyperparameters, as in the paper (I.1).
+ADAM = optax.scale_by_adam()
 
 
 def _half_gradient(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     own: Sample,
     other: Sample,
     y: Float[Array, " n"],
@@ -58,7 +63,7 @@ def _half_gradient(
     variance: Float[Array, "*n"],
 ) -> tuple[Float[Array, "r c"], FittedCoefficient]:
     """Return half the gradient of ``L_mu`` and ``L_Sigma`` at one set, and the moments of its control variate."""
-    n = plan.num_rows
+    n = problem.numbers.num_rows
     estimate = other.product - alpha * other.error
     residual = likelihood_residual(plan, problem.likelihood, y, estimate, noise_variance, variance)
     gradient = mean_gradient(
@@ -83,8 +88,8 @@ def _half_gradient(
 
 
 def _precondition(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     own: Sample,
     gradient: Float[Array, "r c"],
     chosen: Int[Array, " k"],
@@ -141,8 +146,8 @@ def _precondition(
 
 
 def _change(
-    plan: StepPlan,
-    problem: Problem,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
     own: Sample,
     gradient: Float[Array, "r c"],
     squares: Float[Array, "r c"],
@@ -164,7 +169,7 @@ def _change(
         change = -rate * gradient / (jnp.sqrt(squares + added) + _ADAGRAD_EPSILON)
     else:
         added = jnp.zeros_like(squares)
-        scaled = gradient * (noise_variance / plan.num_rows)
+        scaled = gradient * (noise_variance / problem.numbers.num_rows)
         change = -rate * _precondition(plan, problem, own, scaled, chosen)
     if plan.column_batch:
         change = change.at[1:].multiply(below)
@@ -192,38 +197,38 @@ def _add_columns(
     return values.at[where].add(change.reshape(chosen.shape[0], 2, -1))
 
 
-def _averaged(plan: StepPlan, iteration: Array, share: float, dtype: Any) -> Array:
-    """Return the weight of a new value in the polynomial-decay average (Shamir and Zhang 2013).
-
-    Every entry averages the values that it had at its own visits, of which there have been about
-    ``iteration * share``.
-    """
-    visits = iteration.astype(dtype) * share
-    return jnp.minimum(1.0, (plan.averaging + 1.0) / (visits + plan.averaging))
+def step_keys(seed: Any, number: Any) -> Array:
+    """Return the keys of the two index sets, and of the dense columns, of a step."""
+    return jax.random.split(jax.random.fold_in(purpose_key(seed, "sampled functions"), number), 3)
 
 
 def step(
-    plan: StepPlan, problem: Problem, state: State, X: Float[Array, "n d"], y: Float[Array, " n"]
-) -> tuple[State, tuple[Array, Array, Array]]:
-    """Take one step on one minibatch of rows.
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    batch: tuple[Float[Array, "n d"], Float[Array, " n"]],
+    number: Int[Array, ""],
+) -> tuple[StochasticState, dict[str, Array]]:
+    """Take one step on one minibatch of rows: a `vastgp.fitting.minibatch_runner.Step`.
 
     Returns
     -------
-    state : State
-    record : tuple of Array
-        Estimate of the bound (NaN at steps that make none), mean square of the estimated residual, mean square
-        of the sampling error observed at the support rows.
+    state : StochasticState
+    record : dict of Array
+        Estimate of the bound (NaN but at every `OBJECTIVE_EVERY` steps), mean square of the estimated residual, mean
+        square of the sampling error observed at the support rows.
     """
-    t = state.iteration
-    key = jax.random.fold_in(typed_key(problem.seed), t)
-    keys = jax.random.split(key, 3)
+    X, y = batch
+    numbers, keys = problem.numbers, step_keys(problem.seed, number)
+    state = _renewed(problem, state, number)
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     chosen = stratified_indices(keys[2], plan.column_batch, 0, plan.dense_columns)
     i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
     alpha = state.coefficient.value
-    rate = plan.learning_rate / (1.0 + plan.decay * t.astype(X.dtype))
-    variance = latent_variance(plan, basis, state, i, j)
+    rate = numbers.learning_rate / (1.0 + numbers.decay * number.astype(X.dtype))
+    variance = latent_variance(plan, problem, basis, state, i, j)
     new = _apply(plan, problem, state, i, j, chosen, y, noise_variance, variance, rate)
+    new = _average(plan, problem, new, i, j, chosen, number)
 
     def bound(hyper: Any) -> Array:
         if plan.gaussian:
@@ -235,9 +240,10 @@ def step(
         )
 
     missing = jnp.full((), jnp.nan, X.dtype)
-    objective = jax.lax.cond(t % OBJECTIVE_EVERY == 0, lambda: bound(state.hyper), lambda: missing)
+    seen = number % OBJECTIVE_EVERY == 0
+    objective = jax.lax.cond(seen, lambda: bound(state.hyper), lambda: missing)
     if plan.learn:
-        new = _learn(plan, new, state, bound)
+        new = _learn(numbers, new, state, bound, number)
     estimate = i.product - alpha * i.error
     missing_of = likelihood_residual(
         plan, problem.likelihood, y, estimate, noise_variance, variance
@@ -249,13 +255,31 @@ def step(
         seen = jnp.mean(problem.likelihood.sites(y, latent, variance)[1])
         new = new._replace(curvature=state.curvature + _FORGET * (seen - state.curvature))
     error = jnp.mean(i.support_error[:, :F] ** 2) if plan.support_rows else missing
-    return new._replace(iteration=t + 1), (objective, residual, error)
+    return new, {"objective": objective, "residual": residual, "sampling_error": error}
+
+
+def _renewed(
+    problem: StochasticProblem, state: StochasticState, number: Int[Array, ""]
+) -> StochasticState:
+    """Return the state with its running products made anew, at every so many steps.
+
+    Their rounding adds up, and the error that a control variate sees would then have another mean than zero.
+    """
+
+    def anew() -> tuple[Array, Array]:
+        blocks, target = BlockedBasis.cut(problem.basis), problem.target
+        support = products(blocks, problem.support_X, state.mean, state.columns)
+        return support, state.target_product if target is None else jnp.vdot(target, state.mean[0])
+
+    due = (number > 0) & (number % problem.numbers.renew == 0)
+    support, product = jax.lax.cond(due, anew, lambda: (state.support, state.target_product))
+    return state._replace(support=support, target_product=product)
 
 
 def _apply(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
     i: Sample,
     j: Sample,
     chosen: Int[Array, " k"],
@@ -263,7 +287,7 @@ def _apply(
     noise_variance: Float[Array, ""],
     variance: Float[Array, "*n"],
     rate: Float[Array, ""],
-) -> State:
+) -> StochasticState:
     """Return the state after the step on mean and dense columns."""
     # the coefficient of earlier steps, for both sets: it must not know the present sample
     alpha, coefficient = state.coefficient.value, state.coefficient
@@ -296,65 +320,48 @@ def _apply(
                 column_squares = _add_columns(column_squares, chosen, own.pairs, added[1:])
         if problem.target is not None:
             product = product + jnp.sum(problem.target[:, own.pairs].reshape(-1) * change[0])
-    state = state._replace(
+    return state._replace(
         mean=mean, columns=columns, support=support, squares=squares, column_squares=column_squares,
         coefficient=coefficient, target_product=product,
     )  # fmt: skip
-    return _average(plan, state, i, j, chosen)
 
 
-def _average(plan: StepPlan, state: State, i: Sample, j: Sample, chosen: Int[Array, " k"]) -> State:
-    """Move the averages of the entries that were visited."""
-    share = 2.0 / plan.tail_factor
+def _average(
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    i: Sample,
+    j: Sample,
+    chosen: Int[Array, " k"],
+    number: Int[Array, ""],
+) -> StochasticState:
+    """Move the averages of the entries that were visited: each is over the values that it had at its own visits."""
     mean, columns = state.mean_average, state.columns_average
-    weight = _averaged(plan, state.iteration, share, mean.dtype)
+    share, exponent = 2.0 / plan.tail_factor, problem.numbers.averaging
+    weight = average_weight(number * share, exponent)
     for pairs in (i.pairs, j.pairs):
         gap = state.mean[..., pairs] - mean[..., pairs]
         mean = mean.at[..., pairs].add(weight * gap)
     if plan.column_batch:
         share = share * plan.column_batch / plan.dense_columns
-        weight = _averaged(plan, state.iteration, share, mean.dtype)
+        weight = average_weight(number * share, exponent)
         for pairs in (i.pairs, j.pairs):
             where = (chosen[:, None, None], jnp.arange(2)[None, :, None], pairs[None, None, :])
             columns = columns.at[where].add(weight * (state.columns[where] - columns[where]))
     return state._replace(mean_average=mean, columns_average=columns)
 
 
-def _learn(plan: StepPlan, new: State, state: State, bound: Any) -> State:
+def _learn(
+    numbers: Numbers, new: StochasticState, state: StochasticState, bound: Any, number: Array
+) -> StochasticState:
     """Take a step on the hyperparameters, at every so many steps after the freeze."""
 
     def take() -> tuple[Any, Any]:
-        gradient = jax.grad(lambda hyper: -bound(hyper) / plan.num_rows)(state.hyper)
-        update, hyper_state = hyper_optimizer(plan).update(gradient, state.hyper_state)
-        return optax.apply_updates(state.hyper, update), hyper_state
+        gradient = jax.grad(lambda hyper: -bound(hyper) / numbers.num_rows)(state.hyper)
+        update, hyper_state = ADAM.update(gradient, state.hyper_state)
+        rate = numbers.learning_rate_hyper
+        return jax.tree.map(lambda h, u: h - rate * u, state.hyper, update), hyper_state
 
-    due = (state.iteration >= plan.freeze) & (state.iteration % plan.learn_every == 0)
+    due = (number >= numbers.freeze) & (number % numbers.learn_every == 0)
     hyper, hyper_state = jax.lax.cond(due, take, lambda: (state.hyper, state.hyper_state))
     return new._replace(hyper=hyper, hyper_state=hyper_state)
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def run_steps(
-    plan: StepPlan,
-    problem: Problem,
-    state: State,
-    X: Float[Array, "t n d"],
-    y: Float[Array, "t n"],
-    num_steps: Int[Array, ""],
-) -> tuple[State, Float[Array, "t 3"]]:
-    """Take ``num_steps`` steps (at most ``t``) on consecutive minibatches; the state is donated.
-
-    Returns
-    -------
-    state : State
-    records : Array of shape (t, 3)
-        What `step` records; NaN for steps not taken.
-    """
-
-    def body(k: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-        state, records = carry
-        state, record = step(plan, problem, state, X[k], y[k])
-        return state, records.at[k].set(jnp.stack(record))
-
-    records = jnp.full((X.shape[0], 3), jnp.nan, X.dtype)
-    return jax.lax.fori_loop(0, num_steps, body, (state, records))
