@@ -267,7 +267,7 @@ def _replace_residual(system: LinearSystem, state: CGState) -> CGState:
     drift = jnp.linalg.norm(residual - state.residual) / jnp.linalg.norm(residual)
     if float(drift) > _MOST_DRIFT:
         return fresh
-    return CGState(state.solution, residual, state.direction, fresh.energy)
+    return fresh._replace(direction=state.direction, longest=state.longest)
 
 
 def worst_error(system: LinearSystem, state: CGState) -> float:
