@@ -1,7 +1,8 @@
-"""Preconditioned conjugate gradients for several right-hand sides at once.
+"""Preconditioned conjugate gradients for several right-hand sides at once: one step, and one compiled run of steps.
 
-`solve_cg` solves to a tolerance on the true residual, `run_weighted` keeps weighted sums of the terms of the solution,
-and the steps by themselves are for loops that report and save between them (`vastgp.solvers.block`).
+A state is whole: it can be saved, and a run goes on from it. `iterate` is the run inside a compiled program and
+`run_cg` that program; `run_weighted` keeps weighted sums of the terms of the solution. Loops that report and save
+between the steps (`vastgp.solvers.block`) call `cg_step` themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 Operator = Callable[[Array], Array]
+# ``(notes, j, terms, lengths, ratios) -> notes`` of step j: what it added to the solutions, and its numbers.
+Note = Callable[[Any, Array, Array, Array, Array], Any]
 
 
 class CGState(NamedTuple):
@@ -24,15 +27,19 @@ class CGState(NamedTuple):
     Attributes
     ----------
     solution, residual, direction : Array of shape (C, p)
-        ``residual`` is that of the recurrence; see `true_residual`.
+        ``residual`` is that of the recurrence: it falls on when the true one no longer does, so that a caller puts
+        the true one in its place now and then.
     energy : Array of shape (C,)
         ``r^T P^-1 r``, which the next direction needs.
+    longest : Array of shape (C,)
+        Longest step so far; the least eigenvalue of ``P^-1/2 A P^-1/2`` is at most one over it.
     """
 
     solution: Float[Array, "C p"]
     residual: Float[Array, "C p"]
     direction: Float[Array, "C p"]
     energy: Float[Array, " C"]
+    longest: Float[Array, " C"]
 
 
 def cg_start(
@@ -40,16 +47,8 @@ def cg_start(
 ) -> CGState:
     """Begin, or begin again, from a solution with a known residual."""
     preconditioned = precondition(residual)
-    return CGState(solution, residual, preconditioned, jnp.sum(residual * preconditioned, axis=1))
-
-
-def cg_update(state: CGState, product: Float[Array, "C p"], precondition: Operator) -> CGState:
-    """Take one step along the direction, given its product with the system's matrix.
-
-    A direction without curvature (a converged right-hand side, or the limit of the precision)
-    gets a step of zero instead of a division by zero.
-    """
-    return cg_step(state, product, precondition)[0]
+    energy = jnp.sum(residual * preconditioned, axis=1)
+    return CGState(solution, residual, preconditioned, energy, jnp.zeros_like(energy))
 
 
 def cg_step(
@@ -58,12 +57,19 @@ def cg_step(
     precondition: Operator,
     active: Bool[Array, " C"] | None = None,
 ) -> tuple[CGState, Float[Array, " C"], Float[Array, " C"]]:
-    """Take one step and return its lengths along the directions and the ratios of energies too.
+    """Take one step along the direction, given its product with the system's matrix.
 
-    From lengths ``gamma_j`` and ratios ``beta_j`` follows Lanczos' matrix, see `lanczos_matrix`. Columns that are not
-    ``active`` stay where they are, with zeros for both.
+    A direction without curvature (a converged right-hand side, or the limit of the precision) gets a step of zero
+    instead of a division by zero. Columns that are not ``active`` stay where they are.
+
+    Returns
+    -------
+    state : CGState
+    lengths, ratios : Array of shape (C,)
+        ``gamma_j`` along the directions and ``beta_j`` of the energies, from which Lanczos' matrix follows, see
+        `lanczos_matrix`; zeros for columns that are not active.
     """
-    solution, residual, direction, energy = state
+    solution, residual, direction, energy, longest = state
     curvature = jnp.sum(direction * product, axis=1)
     step = jnp.where(curvature > 0, energy / jnp.where(curvature > 0, curvature, 1.0), 0.0)
     step = step if active is None else jnp.where(active, step, 0.0)
@@ -74,109 +80,76 @@ def cg_step(
     ratio = jnp.where(energy > 0, new_energy / jnp.where(energy > 0, energy, 1.0), 0.0)
     ratio = ratio if active is None else jnp.where(active, ratio, 0.0)
     direction = preconditioned + ratio[:, None] * direction
-    return CGState(solution, residual, direction, new_energy), step, ratio
+    longest = jnp.maximum(longest, step)
+    return CGState(solution, residual, direction, new_energy, longest), step, ratio
 
 
-class CGResult(NamedTuple):
-    """How conjugate gradients ended.
-
-    Attributes
-    ----------
-    solution : Array of shape (C, p)
-    residuals : ndarray of shape (C,)
-        ``|b - A x| / |b|`` of each right-hand side: the true residual, made from a product with the solution.
-    iterations : int
-        Products with the matrix, those of the checks aside.
-    converged : bool
-        Whether every residual is at most ``tol``.
-    reason : str
-        Why it ended, in words.
-    """
-
-    solution: Array
-    residuals: np.ndarray
-    iterations: int
-    converged: bool
-    reason: str
+def cg_update(state: CGState, product: Float[Array, "C p"], precondition: Operator) -> CGState:
+    """Take one step and return the state alone."""
+    return cg_step(state, product, precondition)[0]
 
 
-def solve_cg(
-    system: Any,
-    right: Float[Array, "C p"],
-    precondition: Any,
-    *,
-    tol: float,
-    max_iter: int,
-    start: Float[Array, "C p"] | None = None,
-) -> CGResult:
-    """Solve ``A x = b`` for several right-hand sides until their true residuals are small.
+def iterate(
+    product: Operator,
+    precondition: Operator,
+    state: CGState,
+    goals: Any,
+    most: Any,
+    note: Note | None = None,
+    notes: Any = None,
+) -> tuple[CGState, Any, Array]:
+    """Take steps until no residual of the recurrence is longer than its goal, or ``most`` of them are done.
 
-    The residual of the recurrence falls on when the true one no longer does, so it only says when to look: the true
-    one is made, takes its place, and the iteration goes on from it where it is too large. Passes that begin so and do
-    not halve the largest residual are the limit of the precision.
+    A column that has reached its goal is left alone. It is a pure function, to be compiled with what uses it.
 
     Parameters
     ----------
-    system : pytree with a method ``product``
-    right : Array of shape (C, p)
-    precondition : pytree, callable
+    product : callable
+        ``A v`` of each row.
+    precondition : callable
         Approximate inverse of ``A``.
-    tol : float
-        On ``|b - A x| / |b|``, of every right-hand side.
-    max_iter : int
-        Most iterations.
-    start : Array, optional
-        Where to begin; None: zero.
+    state : CGState
+    goals : float or Array of shape (C,)
+        Lengths of residuals.
+    most : int or Array of shape ()
+    note, notes : callable and pytree, optional
+        What is kept of every step, see `Note`.
+
+    Returns
+    -------
+    state : CGState
+    notes : pytree
+    steps : Array of shape ()
     """
-    solution = jnp.zeros_like(right) if start is None else start
-    norms = jnp.maximum(jnp.linalg.norm(right, axis=1), float(jnp.finfo(right.dtype).tiny))
-    done, previous = 0, np.inf
-    while True:
-        residual = right - system.product(solution) if done or start is not None else right
-        sizes = np.asarray(jnp.linalg.norm(residual, axis=1) / norms)
-        worst = float(np.max(sizes, initial=0.0))
-        if not np.isfinite(worst):
-            return CGResult(solution, sizes, done, False, "the residual is not finite")
-        if worst <= tol:
-            return CGResult(solution, sizes, done, True, f"residual {worst:.2g} <= tol = {tol:g}")
-        if done >= max_iter:
-            reason = f"residual {worst:.2g} > tol = {tol:g} after max_iter = {max_iter} iterations"
-            return CGResult(solution, sizes, done, False, reason)
-        if worst > 0.5 * previous:
-            reason = (
-                f"the residual stays at {worst:.2g} > tol = {tol:g}: the limit of the precision"
-            )
-            return CGResult(solution, sizes, done, False, reason)
-        previous = worst
-        state, steps = _iterate(
-            system, solution, residual, norms, precondition, tol, max_iter - done
-        )
-        solution, done = state.solution, done + int(steps)
+
+    def unsolved(state: CGState) -> Array:
+        return jnp.linalg.norm(state.residual, axis=1) > goals
+
+    def going(carry: Any) -> Array:
+        state, _, j = carry
+        return (j < most) & jnp.any(unsolved(state))
+
+    def step(carry: Any) -> Any:
+        state, notes, j = carry
+        direction = state.direction
+        state, lengths, ratios = cg_step(state, product(direction), precondition, unsolved(state))
+        if note is not None:
+            notes = note(notes, j, lengths[:, None] * direction, lengths, ratios)
+        return state, notes, j + 1
+
+    return jax.lax.while_loop(going, step, (state, notes, jnp.zeros((), jnp.int32)))
 
 
 @eqx.filter_jit
-def _iterate(
-    system: Any,
-    solution: Array,
-    residual: Array,
-    norms: Array,
-    precondition: Any,
-    tol: Any,
-    most: Any,
+def run_cg(
+    system: Any, precondition: Operator, state: CGState, goals: Any, most: Any
 ) -> tuple[CGState, Array]:
-    """Iterate until the residuals of the recurrence are small, or ``most`` steps are done."""
+    """Return the state after `iterate` with a system (a pytree with a method ``product``), and the steps taken.
 
-    def unsolved(carry: tuple[CGState, Array]) -> Array:
-        state, steps = carry
-        left = jnp.linalg.norm(state.residual, axis=1) > tol * norms
-        return jnp.any(left) & (steps < most)
-
-    def body(carry: tuple[CGState, Array]) -> tuple[CGState, Array]:
-        state, steps = carry
-        return cg_update(state, system.product(state.direction), precondition), steps + 1
-
-    start = cg_start(solution, residual, precondition)
-    return jax.lax.while_loop(unsolved, body, (start, jnp.zeros((), jnp.int32)))
+    ``goals`` and ``most`` are arrays: numbers would be compiled in.
+    """
+    state, _, steps = iterate(system.product, precondition, state, goals, most)
+    return state, steps
 
 
 class WeightedRun(NamedTuple):
@@ -226,30 +199,20 @@ def run_weighted(
     norms = jnp.linalg.norm(right, axis=1)
     source = np.asarray(columns)
 
-    def unsolved(state: CGState) -> Array:
-        return jnp.linalg.norm(state.residual, axis=1) > tol * norms
+    def note(notes: Any, j: Array, terms: Array, lengths: Array, ratios: Array) -> Any:
+        sums, all_lengths, all_ratios = notes
+        sums = sums + weights[j][:, None] * terms[source]
+        return sums, all_lengths.at[j].set(lengths), all_ratios.at[j].set(ratios)
 
-    def more(carry: Any) -> Array:
-        state, _, _, _, j = carry
-        return (j < length) & jnp.any(unsolved(state))
-
-    def body(carry: Any) -> Any:
-        state, sums, lengths, ratios, j = carry
-        direction = state.direction
-        product = system.product(direction)
-        state, step, ratio = cg_step(state, product, precondition, unsolved(state))
-        terms = (step[:, None] * direction)[source]
-        sums = sums + weights[j][:, None] * terms
-        return state, sums, lengths.at[j].set(step), ratios.at[j].set(ratio), j + 1
-
-    state = cg_start(jnp.zeros_like(right), right, precondition)
-    square = state.energy
+    start = cg_start(jnp.zeros_like(right), right, precondition)
     sums = jnp.zeros((len(source), right.shape[1]), right.dtype)
     zeros = jnp.zeros((most, count), right.dtype)
-    start = (state, sums, zeros, zeros, jnp.zeros((), jnp.int32))
-    state, sums, lengths, ratios, j = jax.lax.while_loop(more, body, start)
+    state, notes, steps = iterate(
+        system.product, precondition, start, tol * norms, length, note, (sums, zeros, zeros)
+    )
     residuals = jnp.linalg.norm(state.residual, axis=1) / jnp.where(norms > 0, norms, 1.0)
-    return WeightedRun(sums, residuals, square, lengths, ratios, j)
+    sums, lengths, ratios = notes
+    return WeightedRun(sums, residuals, start.energy, lengths, ratios, steps)
 
 
 def lanczos_matrix(lengths: np.ndarray, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
