@@ -1,4 +1,4 @@
-"""What a compiled program consists of."""
+"""What a compiled program consists of, and how many are made."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,24 @@ from typing import Any
 
 import jax
 
+_COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration"  # also where the machine code is found on disk
 _FACTORISATIONS = {"cholesky", "lu", "qr", "geqrf", "eigh", "svd", "triangular_solve"}
+
+
+@contextmanager
+def count_programs() -> Iterator[Callable[[], int]]:
+    """Give a function that returns how many programs were made in the block so far."""
+    made = []
+
+    def note(event: str, seconds: float, **_: Any) -> None:
+        if event == _COMPILED:
+            made.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield lambda: len(made)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
 
 
 def batched_factorisations(function: Callable[..., Any], *args: Any) -> list[str]:

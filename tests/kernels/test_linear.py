@@ -11,6 +11,7 @@ from vastgp._precision import precision
 from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
 from vastgp.kernels.metric import metric_lengthscales, shortened
 from vastgp.methods.exact.posterior import ExactPosterior
+from vastgp.options import Fixed
 from vastgp.solvers.prior_draws import PriorDraws
 
 TREND = Matern32([0.8, 1.5], 0.6) + Linear([0.3, 2.0])
@@ -76,7 +77,7 @@ def test_sparse_methods_reach_the_exact_process_where_all_rows_are_inducing(esti
     """Mean, variance and samples, also where the trend has left the data far behind."""
     X, y = table
     options = {"hyperparameters": "fixed", "noise_std": 0.1, "kernel": TREND, "random_state": 0}
-    exact = vastgp.ExactGPRegressor(TREND, hyperparameters="fixed", noise_std=0.1).fit(X, y)
+    exact = vastgp.ExactGPRegressor(TREND, hyperparameters=Fixed(noise_std=0.1)).fit(X, y)
     apart = 2e-3
     if estimator == "SWSGPRegressor":
         apart = 0.05  # the covariance of its inducing variables is diagonal

@@ -10,13 +10,15 @@ _MOST_PADDED = 512
 _LEAST_ROWS = 32
 
 
+def padded_size(n: int) -> int:
+    """Return the number of rows that ``n`` of them are made up to."""
+    return n if n > _MOST_PADDED else max(_LEAST_ROWS, 1 << (n - 1).bit_length())
+
+
 def pad_rows(X: np.ndarray) -> np.ndarray:
     """Return ``X`` with rows of zeros up to the size that compiled code is shared for."""
-    n = len(X)
-    if n > _MOST_PADDED:
-        return X
-    size = max(_LEAST_ROWS, 1 << (n - 1).bit_length())
-    return np.pad(X, ((0, size - n), (0, 0)))
+    missing = padded_size(len(X)) - len(X)
+    return np.pad(X, ((0, missing), (0, 0))) if missing else X
 
 
 def repeat_last(rows: np.ndarray, size: int) -> np.ndarray:

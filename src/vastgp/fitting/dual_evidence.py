@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.data.padding import repeat_last
+from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import SETTLED, DampedUpdates
 from vastgp.fitting.exact_evidence import RowEvidence
 from vastgp.kernels import Kernel
@@ -140,7 +140,7 @@ class DualEvidence(RowEvidence):
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X, y)
         self._sites: Sites | None = None
-        self._padded_y = repeat_last(self.y, len(self._padded_X))
+        self._padded_y = repeat_last(self.y, padded_size(self.num_rows))
 
     def objective(self, params: tuple[Kernel, Likelihood]) -> tuple[float, tuple[Kernel, Any]]:
         """Return the bound and its derivatives by every hyperparameter of kernel and likelihood.
@@ -151,7 +151,7 @@ class DualEvidence(RowEvidence):
             When the covariance matrix cannot be factorised with the largest jitter.
         """
         kernel, likelihood = params
-        K = self._covariance(kernel)[: self.num_rows, : self.num_rows]
+        K = self._covariance(kernel)
         found = self._solve(K, likelihood)
         by_likelihood = self._by_likelihood(likelihood, found)
         slopes = [
@@ -166,11 +166,11 @@ class DualEvidence(RowEvidence):
         inverse = self._factor(K, root).into_inverse().T * root
         inverse *= root[:, None]  # S B^-1 S = (K + Lambda^-1)^-1
         weights = sites.linear - sites.precision * mean
-        return self._by_kernel(kernel, *self._pad(inverse, weights))
+        return self._by_kernel(kernel, inverse, weights)
 
     def solve(self, kernel: Kernel, likelihood: Likelihood) -> DualPosterior:
         """Return the posterior at the best sites."""
-        return self._solve(self._covariance(kernel)[: self.num_rows, : self.num_rows], likelihood)
+        return self._solve(self._covariance(kernel), likelihood)
 
     def _solve(self, K: np.ndarray, likelihood: Likelihood) -> DualPosterior:
         if self._sites is None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from vastgp._precision import precision
-from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix, prior_variances
-from vastgp.kernels.products import matrix_slope
+from vastgp.kernels.matrices import covariance, covariance_slope, prior_variances
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
 
@@ -40,34 +35,24 @@ class RowEvidence:
         self.X = np.ascontiguousarray(X, dtype=np.float64)
         self.y = np.ascontiguousarray(y, dtype=np.float64)
         self.num_rows = len(self.y)
-        self._padded_X = pad_rows(self.X)
         self._work = np.empty((self.num_rows, self.num_rows), order="F")
 
     def _covariance(self, kernel: Kernel, noise_variance: float = 0.0) -> np.ndarray:
-        """Return ``K`` of the padded rows, which rounding may change by far less than ``noise_variance``."""
+        """Return ``K``, which rounding may change by far less than ``noise_variance``."""
         del noise_variance
-        with precision("float64"):
-            return np.asarray(kernel_matrix(kernel, self._padded_X, self._padded_X))
+        return covariance(kernel, self.X, self.X)
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
         """Return ``1/2 sum_ij (w w^T - A^-1)_ij dK_ij`` by hyperparameter.
 
         Parameters
         ----------
-        inverse : ndarray
-            ``A^-1`` of the padded rows; its upper triangle is valid.
-        weights : ndarray
-            ``w``, that of the padded rows.
+        inverse : ndarray of shape (n, n)
+            ``A^-1``; its upper triangle is valid.
+        weights : ndarray of shape (n,)
+            ``w``.
         """
-        with precision("float64"):
-            return jax.tree.map(np.asarray, matrix_slope(kernel, self._padded_X, inverse, weights))
-
-    def _pad(self, inverse: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pad with zeros, which are no part of any gradient."""
-        extra = len(self._padded_X) - self.num_rows
-        if extra == 0:
-            return inverse, weights
-        return np.pad(inverse, ((0, extra), (0, extra))), np.pad(weights, (0, extra))
+        return covariance_slope(kernel, self.X, inverse, weights)
 
 
 class ExactEvidence(RowEvidence):
@@ -76,9 +61,9 @@ class ExactEvidence(RowEvidence):
     ``log p(y) = -1/2 y^T A^-1 y - 1/2 log|A| - n/2 log(2 pi)``, ``A = K + noise_variance I``
     (Rasmussen & Williams 2006, eq. 2.30), in float64.
 
-    JAX makes the covariance matrix and pulls gradients back through it; SciPy's LAPACK factorises on the host. The
-    gradient uses the closed form (ibid., eq. 5.9) through one Cholesky factor: autodiff through the factor takes 3.5
-    times as long at n = 1000 as the inverse in JAX does, 7 times as long as in LAPACK.
+    SciPy's LAPACK factorises, on the host. The gradient uses the closed form (ibid., eq. 5.9) through one Cholesky
+    factor: autodiff through the factor takes 3.5 times as long at n = 1000 as the inverse in JAX does, 7 times as long
+    as in LAPACK. For most kernels nothing is compiled (`vastgp.kernels.dense`).
 
     Parameters
     ----------
@@ -111,7 +96,7 @@ class ExactEvidence(RowEvidence):
         inverse = factor.into_inverse()
         # d log p / d A = 1/2 (A^-1 y y^T A^-1 - A^-1)
         by_noise = 0.5 * (weights @ weights - np.trace(inverse))
-        by_kernel = self._by_kernel(kernel, *self._pad(inverse.T, weights))
+        by_kernel = self._by_kernel(kernel, inverse.T, weights)
         return value, (by_kernel, float(by_noise))
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
@@ -141,7 +126,7 @@ class ExactEvidence(RowEvidence):
             When not even the given values have a covariance matrix that can be factorised.
         """
         n = self.num_rows
-        K = self._covariance(kernel)[:n, :n]
+        K = self._covariance(kernel)
         least, most = noise_bounds
 
         def evidence(ratio: float) -> tuple[float, float]:
@@ -165,9 +150,8 @@ class ExactEvidence(RowEvidence):
         return value, kernel.in_units(1.0, amplitude**0.5), ratio * amplitude
 
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
-        n = self.num_rows
         noise_variance = float(noise_variance)
-        return self._factorize(self._covariance(kernel, noise_variance)[:n, :n], noise_variance)
+        return self._factorize(self._covariance(kernel, noise_variance), noise_variance)
 
     def _factorize(self, K: np.ndarray, noise_variance: float) -> Cholesky:
         return factorize(K, noise_variance, what=_WHAT, advice=_ADVICE, work=self._work)
@@ -187,8 +171,7 @@ def resolving_rate(kernel: Kernel, noise_variance: float, X: np.ndarray) -> floa
     seen, new = np.split(X[order], [len(X) - len(X) // 8])
     evidence = ExactEvidence(seen, np.zeros(len(seen)))
     factor = evidence.solve(kernel, noise_variance)[1]
-    with precision("float64"):
-        cross = np.asarray(kernel(jnp.asarray(seen), jnp.asarray(new)), order="F")
+    cross = covariance(kernel, new, seen).T
     explained = np.cumsum(np.mean(factor.half_solve(cross) ** 2, axis=1))
     few = len(seen) // 4
     left = np.mean(prior_variances(kernel, new)) - explained[[few - 1, -1]]

@@ -311,7 +311,7 @@ def _fit_form(
     tol: float,
 ) -> LbfgsResult:
     """Fit one form of kernel: every start on few rows and roughly, the best of them on all rows."""
-    step = max(1, len(y) // _FIRST_ROWS)
+    step = max(1, round(len(y) / _FIRST_ROWS))
     gaussian = isinstance(starts[0][1], Gaussian)
     make = ExactEvidence if gaussian else partial(PriorDualEvidence, spread=_SPREAD)
     coarse = make(X[::step], y[::step])

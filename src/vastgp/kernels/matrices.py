@@ -1,4 +1,4 @@
-"""Kernel matrices, each as one compiled function for all that need it."""
+"""Kernel matrices: in NumPy, or as one compiled function for all that need it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp.data.padding import pad_rows
+from vastgp.kernels.dense import dense_matrix, dense_slope, dense_variances, has_closed_form
+from vastgp.kernels.products import matrix_slope
 
 
 @jax.jit
@@ -29,10 +32,39 @@ def grid_cross_factors(kernel: Any, points: Any, axes: Any) -> tuple[Array, ...]
     return kernel.factors(points, axes)
 
 
+def covariance(kernel: Any, X: Any, Z: Any) -> np.ndarray:
+    """Return ``k(x_i, z_j)`` in float64: in NumPy where the kernel can, compiled for a padded size otherwise."""
+    X, Z = np.asarray(X, np.float64), np.asarray(Z, np.float64)
+    if has_closed_form(kernel):
+        return dense_matrix(kernel, X, Z)
+    with precision("float64"):
+        return np.asarray(kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]
+
+
+def covariance_slope(kernel: Any, X: Any, G: np.ndarray, w: np.ndarray) -> Any:
+    """Return the gradient by the kernel of ``1/2 sum_ij (w w^T - G)_ij K(X, X)_ij`` in float64.
+
+    Parameters
+    ----------
+    G : ndarray of shape (n, n)
+        Symmetric; its upper triangle alone is read.
+    """
+    if has_closed_form(kernel):
+        return dense_slope(kernel, np.asarray(X, np.float64), G, w)
+    padded = pad_rows(np.asarray(X, np.float64))
+    extra = len(padded) - len(X)  # zeros are no part of any gradient
+    G, w = np.pad(G, ((0, extra), (0, extra))), np.pad(w, (0, extra))
+    with precision("float64"):
+        return jax.tree.map(np.asarray, matrix_slope(kernel, padded, G, w))
+
+
 def prior_variances(kernel: Any, X: Any) -> np.ndarray:
     """Return ``k(x_i, x_i)`` of each row, in float64."""
+    X = np.asarray(X, np.float64)
+    if has_closed_form(kernel):
+        return dense_variances(kernel, X)
     with precision("float64"):
-        return np.asarray(_diagonal(kernel, np.asarray(X, np.float64)))
+        return np.asarray(_diagonal(kernel, X))
 
 
 @jax.jit

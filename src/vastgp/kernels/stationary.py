@@ -42,8 +42,19 @@ class Stationary(Kernel):
         self.variance = positive("variance", variance)
 
     @abc.abstractmethod
-    def correlation(self, r2: Array) -> Array:
-        """Return the correlation at squared scaled distance ``r2``."""
+    def correlation(self, r2: Any) -> Any:
+        """Return the correlation at squared scaled distance ``r2``: a NumPy array of a NumPy array."""
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        """Return the derivative of the correlation by ``r2``, given both.
+
+        A kernel that has it needs no compiled program for matrices of few rows (`vastgp.kernels.dense`).
+        """
+        raise NotImplementedError
+
+    def shape_slopes(self, r2: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the derivatives by hyperparameters other than lengthscales and variance, in their order."""
+        return ()
 
     @abc.abstractmethod
     def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
@@ -91,8 +102,11 @@ class Stationary(Kernel):
 class RBF(Stationary):
     """Squared exponential kernel ``variance * exp(-r^2 / 2)``: very smooth functions."""
 
-    def correlation(self, r2: Array) -> Array:
-        return jnp.exp(-0.5 * r2)
+    def correlation(self, r2: Any) -> Any:
+        return _numbers(r2).exp(-0.5 * r2)
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        return -0.5 * correlation
 
     def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
         return jnp.ones(normals.shape[0], dtype=normals.dtype)
@@ -115,7 +129,7 @@ class _Matern(Stationary):
 
 
 @jax.custom_jvp
-def _safe_sqrt(r2: Array) -> Array:
+def _traced_sqrt(r2: Array) -> Array:
     """Return the square root with derivative 0 at coincident rows, where every Matern is flat or a cusp.
 
     Not the usual ``where(r2 > 0, sqrt(where(r2 > 0, r2, 1)), 0)``: XLA's CPU backend (jaxlib 0.10.2) miscompiles it.
@@ -125,13 +139,22 @@ def _safe_sqrt(r2: Array) -> Array:
     return jnp.sqrt(r2)
 
 
-@_safe_sqrt.defjvp
-def _safe_sqrt_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+@_traced_sqrt.defjvp
+def _traced_sqrt_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (r2,), (by_r2,) = primals, tangents
     r = jnp.sqrt(r2)
     # Rows that are the same may lie 1e-16 apart by rounding: a slope of 1e16 would leave nothing but cancellation.
     slope = jnp.where(r2 > 1e-24, 0.5 / jnp.maximum(r, 1e-12), 0.0)
     return r, slope * by_r2
+
+
+def _safe_sqrt(r2: Any) -> Any:
+    return np.sqrt(r2) if isinstance(r2, np.ndarray) else _traced_sqrt(r2)
+
+
+def _numbers(values: Any) -> Any:
+    """Return the library that an array is of."""
+    return np if isinstance(values, np.ndarray) else jnp
 
 
 class Matern12(_Matern):
@@ -141,8 +164,12 @@ class Matern12(_Matern):
     def _twice_order(self) -> int:
         return 1
 
-    def correlation(self, r2: Array) -> Array:
-        return jnp.exp(-_safe_sqrt(r2))
+    def correlation(self, r2: Any) -> Any:
+        return _numbers(r2).exp(-_safe_sqrt(r2))
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        # of rows nearer than this only cancellation would be left; the same row has no slope
+        return np.where(r2 > 0.0, -0.5 * correlation / np.maximum(np.sqrt(r2), 1e-8), 0.0)
 
 
 class Matern32(_Matern):
@@ -152,9 +179,13 @@ class Matern32(_Matern):
     def _twice_order(self) -> int:
         return 3
 
-    def correlation(self, r2: Array) -> Array:
+    def correlation(self, r2: Any) -> Any:
         r = _SQRT3 * _safe_sqrt(r2)
-        return (1.0 + r) * jnp.exp(-r)
+        return (1.0 + r) * _numbers(r2).exp(-r)
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        # -3/2 exp(-r)
+        return -1.5 * correlation / (1.0 + _SQRT3 * np.sqrt(r2))
 
 
 class Matern52(_Matern):
@@ -164,9 +195,14 @@ class Matern52(_Matern):
     def _twice_order(self) -> int:
         return 5
 
-    def correlation(self, r2: Array) -> Array:
+    def correlation(self, r2: Any) -> Any:
         r = _SQRT5 * _safe_sqrt(r2)
-        return (1.0 + r + (5.0 / 3.0) * r2) * jnp.exp(-r)
+        return (1.0 + r + (5.0 / 3.0) * r2) * _numbers(r2).exp(-r)
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        # -5/6 (1 + r) exp(-r)
+        r = 1.0 + _SQRT5 * np.sqrt(r2)
+        return (-5.0 / 6.0) * correlation * r / (r + (5.0 / 3.0) * r2)
 
 
 class RationalQuadratic(Stationary):
@@ -186,9 +222,17 @@ class RationalQuadratic(Stationary):
         super().__init__(lengthscales, variance)
         self.alpha = positive("alpha", alpha)
 
-    def correlation(self, r2: Array) -> Array:
-        alpha = jnp.asarray(self.alpha, dtype=r2.dtype)
-        return jnp.exp(-alpha * jnp.log1p(r2 / (2.0 * alpha)))
+    def correlation(self, r2: Any) -> Any:
+        xp = _numbers(r2)
+        alpha = xp.asarray(self.alpha, dtype=r2.dtype)
+        return xp.exp(-alpha * xp.log1p(r2 / (2.0 * alpha)))
+
+    def correlation_slope(self, r2: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        return -0.5 * correlation / (1.0 + r2 / (2.0 * np.asarray(self.alpha)))
+
+    def shape_slopes(self, r2: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, ...]:
+        ratio = r2 / (2.0 * np.asarray(self.alpha))
+        return (correlation * (ratio / (1.0 + ratio) - np.log1p(ratio)),)
 
     def spectral_scale(self, normals: Float[Array, "b a"], key: Array) -> Any:
         # (1 + r^2/(2 a))^-a = E[exp(-t r^2 / 2)] with t ~ Gamma(shape a, rate a)

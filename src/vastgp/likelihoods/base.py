@@ -65,7 +65,7 @@ class Likelihood(Parameters, eqx.Module):
 
     A pytree whose leaves are all positive hyperparameters, so that ``jax.tree.map(jnp.log, likelihood)`` is its
     unconstrained form; everything else is static. All methods work elementwise on arrays of shapes that broadcast.
-    They use JAX; `Gaussian.log_density` also stays in NumPy when given NumPy.
+    They use JAX; those named in ``in_numpy`` also stay in NumPy when given NumPy.
 
     A subclass gives `log_prob`, `log_density`, the predictive moments and `median`. For what has no closed form it has
     ``points`` and `feature` and inherits quadrature (`vastgp.likelihoods.quadrature`).
@@ -77,6 +77,8 @@ class Likelihood(Parameters, eqx.Module):
     """Whether ``log p(y | f)`` is concave in ``f`` at every ``y``."""
     scales_target: ClassVar[bool] = True
     """Whether the target is a real number that may be standardised; not so for counts and labels."""
+    in_numpy: ClassVar[frozenset[str]] = frozenset()
+    """Names of methods that stay in NumPy when given NumPy, for which no program need be compiled."""
     shift_invariant: ClassVar[bool] = False
     """Whether it does not see what several latent functions have in common."""
 

@@ -25,6 +25,7 @@ class Gaussian(Likelihood):
     """
 
     name: ClassVar[str] = "gaussian"
+    in_numpy = frozenset({"predictive_mean", "predictive_variance", "log_density"})
     noise_variance: Any
 
     def __init__(self, noise_variance: Any) -> None:

@@ -27,6 +27,8 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     *arrays : array of shape (*c, n), or None
         Its arguments, rows last.
     """
+    if method in likelihood.in_numpy:
+        return getattr(likelihood, method)(*arrays)
     compiled = partial(_compiled, likelihood, method)
     pieces = over_tiles(compiled, *arrays, most=_TILE, least=_LEAST, axis=-1)
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis
+from vastgp.data.padding import pad_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, RowEvidence
 from vastgp.kernels import Kernel
@@ -38,7 +39,7 @@ class _BasisRows(RowEvidence):
 
     def __init__(self, X: Any, y: Any, basis: PairedBasis) -> None:
         super().__init__(X, y)
-        self._narrow_X = jnp.asarray(self._padded_X, jnp.float32)
+        self._narrow_X = jnp.asarray(pad_rows(self.X), jnp.float32)
         self._basis = basis
 
     def _blocks(self, kernel: Kernel) -> BlockedBasis:
@@ -55,13 +56,14 @@ class _BasisRows(RowEvidence):
         sums = self._sums(kernel, noise_variance)
         with precision(sums):
             gram = gram_of_rows(self._blocks(kernel), self._narrow_X, sums)
-        return np.asarray(gram, np.float64)
+        return np.asarray(gram, np.float64)[: self.num_rows, : self.num_rows]
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
         # d log p / d A; the inverse holds one triangle
         upper = np.triu(inverse)
         full = upper + np.triu(inverse, 1).T
-        cotangent = 0.5 * (np.outer(weights, weights) - full)
+        extra = len(self._narrow_X) - self.num_rows  # zeros are no part of any gradient
+        cotangent = np.pad(0.5 * (np.outer(weights, weights) - full), (0, extra))
         # the inverse is at most one over the noise
         sums = self._sums(kernel, 1.0 / float(np.max(np.diagonal(inverse))))
         with precision(sums):

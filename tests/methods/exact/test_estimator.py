@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from compiled_programs import count_programs
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32
 from vastgp.options import Fixed, Learn
@@ -119,3 +120,10 @@ def test_many_rows_start_on_a_subset_and_end_on_all(monkeypatch):
     assert staged.converged_ and len(staged.posterior_.X) == 250
     assert staged.log_evidence_ == pytest.approx(whole.log_evidence_, abs=0.01)
     assert 2.7 < staged.likelihood_.noise_std < 3.3
+
+
+def test_fit_and_prediction_compile_nothing():
+    X, y = small_data(n=30)
+    with count_programs() as programs:
+        ExactGPRegressor().fit(X, y).predict(X, return_std=True)
+        assert programs() == 0

@@ -66,7 +66,7 @@ class ExactGPRegressor(BaseGPRegressor):
         More rows are refused: a fit would take minutes (some 60 evaluations) and gigabytes.
     restarts : int, default 2
         How often learning begins, first at given and default values, then at random ones; the highest evidence is kept.
-        Restarts use at most 600 rows, so they cost little.
+        Restarts use some 300 rows, so they cost little.
     max_iter : int, default 200
         Most iterations of L-BFGS.
     tol : float, default 1e-5

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vastgp._precision import precision
-from vastgp.data.padding import pad_rows
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import Kernel, from_spec, to_spec
-from vastgp.kernels.matrices import kernel_matrix, prior_variances
+from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import Cholesky, factorize
 
 # A joint sample factorises the covariance of its rows.
@@ -89,10 +87,10 @@ class ExactPosterior:
             )
         cross = self._cross(X)
         explained = self.factor.half_solve(cross.T)
-        covariance = _covariance(self.kernel, X, X) - explained.T @ explained
+        left = covariance(self.kernel, X, X) - explained.T @ explained
         prior = float(self.kernel.total_variance())
         root = factorize(
-            covariance,
+            left,
             _SAMPLE_JITTER * prior,
             what="the posterior covariance of the rows to sample",
         )
@@ -128,11 +126,4 @@ class ExactPosterior:
         )
 
     def _cross(self, X: Any) -> np.ndarray:
-        return _covariance(self.kernel, X, self.X)
-
-
-def _covariance(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Return the kernel matrix, padded while it is made so that compiled code is shared between sizes."""
-    X, Z = np.asarray(X, dtype=np.float64), np.asarray(Z, dtype=np.float64)
-    with precision("float64"):
-        return np.asarray(kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]
+        return covariance(self.kernel, X, self.X)

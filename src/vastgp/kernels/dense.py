@@ -1,0 +1,135 @@
+"""Kernel matrices of few rows and their slopes in NumPy, where a compiled program would take longer than the work.
+
+For stationary, linear and constant kernels with known hyperparameters, their sums and products. A program of a slope
+takes 0.9 s to compile; here a matrix of 1000 rows and its slope take a fifth of its factorisation.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from vastgp.kernels.base import Kernel, Product, Sum
+from vastgp.kernels.linear import Constant, Linear
+from vastgp.kernels.stationary import Stationary
+
+# Numbers of a tile, which stays in a core's cache.
+_TILE_ENTRIES = 1 << 16
+
+
+def has_closed_form(kernel: Kernel) -> bool:
+    """Whether the functions of this module take the kernel."""
+    if isinstance(kernel, (Sum, Product)):
+        return all(map(has_closed_form, kernel.parts))
+    if isinstance(kernel, Stationary):
+        return type(kernel).correlation_slope is not Stationary.correlation_slope
+    return isinstance(kernel, (Constant, Linear))
+
+
+# What overflows is for the factorisation to name.
+_quiet = np.errstate(over="ignore", invalid="ignore")
+
+
+@_quiet
+def dense_matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return ``K(X, Z)`` in float64."""
+    K = np.empty((len(X), len(Z)))
+    rows = _rows_of_a_tile(len(Z))
+    for start in range(0, len(X), rows):
+        K[start : start + rows] = _matrix(kernel, X[start : start + rows], Z)
+    return K
+
+
+def dense_variances(kernel: Kernel, X: np.ndarray) -> np.ndarray:
+    """Return ``k(x_i, x_i)`` of each row in float64."""
+    if isinstance(kernel, (Sum, Product)):
+        join = np.add if isinstance(kernel, Sum) else np.multiply
+        return reduce(join, (dense_variances(part, X) for part in kernel.parts))
+    if isinstance(kernel, Linear):
+        return np.sum(_for_inputs(kernel.slope_variances, X) * X**2, axis=1)
+    return np.full(len(X), float(kernel.total_variance()))
+
+
+@_quiet
+def dense_slope(kernel: Kernel, X: np.ndarray, G: np.ndarray, w: np.ndarray) -> Kernel:
+    """Return the gradient by the kernel of ``1/2 sum_ij (w w^T - G)_ij K(X, X)_ij``.
+
+    Parameters
+    ----------
+    G : ndarray of shape (n, n)
+        Symmetric; its upper triangle alone is read.
+    """
+    rows = _rows_of_a_tile(len(X))
+    total: Any = 0.0
+    for start in range(0, len(X), rows):
+        here = slice(start, start + rows)
+        W = np.outer(w[here], w[start:]) - G[here, start:]
+        # what stands above the diagonal stands for both places, and the diagonal for its half
+        corner = W[:, : len(W)]
+        corner[...] = np.triu(corner, 1) + np.diag(0.5 * np.diagonal(corner))
+        total = total + np.concatenate(_slopes(kernel, X[here], X[start:], W))
+    leaves, structure = jax.tree.flatten(kernel)
+    parts = np.split(total, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
+    shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, shaped)
+
+
+def _rows_of_a_tile(columns: int) -> int:
+    return max(16, _TILE_ENTRIES // max(columns, 1))
+
+
+def _matrix(kernel: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    if isinstance(kernel, (Sum, Product)):
+        join = np.add if isinstance(kernel, Sum) else np.multiply
+        return reduce(join, (_matrix(part, X, Z) for part in kernel.parts))
+    if isinstance(kernel, Linear):
+        return (X * _for_inputs(kernel.slope_variances, X)) @ Z.T
+    if isinstance(kernel, Constant):
+        return np.full((len(X), len(Z)), float(kernel.variance))
+    scales = _for_inputs(kernel.lengthscales, X)
+    # differences are summed, as in `squared_distance`, and why
+    return float(kernel.variance) * kernel.correlation(cdist(X / scales, Z / scales, "sqeuclidean"))
+
+
+def _slopes(kernel: Any, X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> list[np.ndarray]:
+    """Return ``sum_ij W_ij dK(X, Z)_ij`` by each leaf of the kernel, in their order, as vectors."""
+    if isinstance(kernel, Sum):
+        return [leaf for part in kernel.parts for leaf in _slopes(part, X, Z, W)]
+    if isinstance(kernel, Product):
+        found = []
+        for i, part in enumerate(kernel.parts):
+            others = (_matrix(other, X, Z) for j, other in enumerate(kernel.parts) if j != i)
+            found += _slopes(part, X, Z, reduce(np.multiply, others, W))
+        return found
+    if isinstance(kernel, Constant):
+        return [np.sum(W, keepdims=True).ravel()]
+    if isinstance(kernel, Linear):
+        return [_as_given(kernel.slope_variances, np.einsum("ij,ij->j", X, W @ Z))]
+    # dk/dl_j = v c'(r2) dr2/dl_j,  dr2/dl_j = -2 (u_j - t_j)^2 / l_j  of scaled rows u, t, and with A = W v c'(r2)
+    # sum_ab A_ab (u_aj - t_bj)^2 = sum_a A_a. u_aj^2 + sum_b A_.b t_bj^2 - 2 sum_a u_aj (A t)_aj: one matrix product
+    scales = _for_inputs(kernel.lengthscales, X)
+    U, T = X / scales, Z / scales
+    r2 = cdist(U, T, "sqeuclidean")
+    c = kernel.correlation(r2)
+    A = kernel.correlation_slope(r2, c)
+    A *= float(kernel.variance) * W
+    moved = A.sum(axis=1) @ U**2 + A.sum(axis=0) @ T**2 - 2.0 * np.einsum("ij,ij->j", U, A @ T)
+    shapes = kernel.shape_slopes(r2, c)
+    return [
+        _as_given(kernel.lengthscales, -2.0 * moved / scales),
+        np.array([np.vdot(W, c)]),
+        *(np.array([float(kernel.variance) * np.vdot(W, slope)]) for slope in shapes),
+    ]
+
+
+def _for_inputs(values: Any, X: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.asarray(values, np.float64), (X.shape[1],))
+
+
+def _as_given(values: Any, slopes: np.ndarray) -> np.ndarray:
+    """Return slopes by one value of each input as those by the values: their sum where one is for all."""
+    return slopes if np.size(values) == len(slopes) else np.sum(slopes, keepdims=True)
