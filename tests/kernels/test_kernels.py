@@ -8,7 +8,7 @@ from scipy.special import gamma, kv
 
 from vastgp import kernels
 from vastgp._precision import precision
-from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.bases import RandomFourierBasis, StoredFourierBasis, seed_key
 from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 
 EVERY = [
@@ -96,6 +96,21 @@ def test_a_feature_depends_on_seed_and_index_alone(frequencies):
     np.testing.assert_allclose(np.moveaxis(rows_last, 2, 0), everything[:, :, some], atol=1e-6)
     other = RandomFourierBasis(RBF() + Matern32(), jnp.asarray(seed_key(6)), 200, frequencies)
     assert np.max(np.abs(other.features(X, some) - everything[:, :, some])) > 0.01
+
+
+def test_stored_frequencies_make_the_same_features_to_the_last_bit():
+    kernel = RBF([1.0, 2.0]) + Matern32(0.7, 2.0)
+    with precision("float32"):
+        X = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)), jnp.float32)
+        basis = RandomFourierBasis(
+            kernel, seed_key(3), 2 * 700
+        )  # drawn in two goes, the last one partly
+        stored = basis.stored(2, "float32")
+        assert isinstance(stored, StoredFourierBasis) and stored.frequencies.shape == (700, 2)
+        some = jnp.asarray([0, 511, 512, 699])
+        mine, theirs = (jax.jit(b.features_by_pair)(X, some) for b in (stored, basis))
+        np.testing.assert_array_equal(mine, theirs)
+        assert basis.stored(2, "float32", most_bytes=8000) is basis
 
 
 @pytest.mark.parametrize("kernel", EVERY, ids=str)

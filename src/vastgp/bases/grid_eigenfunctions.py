@@ -160,6 +160,11 @@ class GridEigenfunctionBasis(eqx.Module):
             kernel, self.grid, self.selection, transforms, log_values, self.sizes
         )
 
+    def stored(self, num_features: int, dtype: Any) -> GridEigenfunctionBasis:
+        """Return the basis itself, which holds all that its features are made of."""
+        del num_features, dtype
+        return self
+
     def features(self, X: Float[Array, "n d"], indices: Int[Array, " b"]) -> Float[Array, "n b"]:
         """Return chosen eigenfunctions at the rows of ``X``."""
         return self._products(X, jnp.asarray(self.selection)[indices]).T

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -17,10 +19,51 @@ from vastgp.linalg.sincos import LARGEST_ARGUMENT, sincos, sincos_of_moderate
 
 Waves = Callable[[Array], tuple[Array, Array]]
 Spectrum = tuple[Float[Array, "b d"], Float[Array, " b"]]  # frequencies and scales of some pairs
+# Frequencies are stored up to this size: of half a million pairs with 31 inputs in float32.
+MOST_STORED = 1 << 26
+_AT_A_TIME = 512  # pairs whose frequencies are drawn together
 _MIXTURE = 3  # stream of the seed for densities that need more than normals
 
 
-class RandomFourierBasis(eqx.Module):
+class _Waves(eqx.Module):
+    """What bases of waves share: their features, made of frequencies and scales."""
+
+    @abc.abstractmethod
+    def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
+        """Return the frequency (radians per unit of input) and the scale of each pair."""
+
+    def features(self, X: Float[Array, "n d"], pairs: Int[Array, " b"]) -> Float[Array, "n 2 b"]:
+        """Return the features of chosen pairs: ``[:, 0, :]`` cosines, ``[:, 1, :]`` sines.
+
+        Parameters
+        ----------
+        X : Array of shape (n, d)
+            Rows, in the units of the kernel's lengthscales.
+        pairs : Array of shape (b,)
+            Indices in ``0 .. num_pairs - 1``.
+        """
+        return features_of_spectrum(X, self.spectrum(pairs, X.shape[1], X.dtype))
+
+    def features_by_pair(
+        self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
+    ) -> Float[Array, "2 b n"]:
+        """Return the same features with the rows last.
+
+        Passes over many rows want this layout: each feature is one contiguous line, and
+        products with a few vectors of length n run a fifth faster than in the other one.
+        """
+        return self.features_of_held(X, self.hold(pairs, X.shape[1], X.dtype))
+
+    def hold(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
+        """Return what the features of chosen pairs are made of, for many passes over rows: their spectrum."""
+        return self.spectrum(pairs, num_features, dtype)
+
+    def features_of_held(self, X: Float[Array, "n d"], held: Spectrum) -> Float[Array, "2 b n"]:
+        """Return `features_by_pair` of what `hold` returned."""
+        return features_by_pair_of_spectrum(X, held)
+
+
+class RandomFourierBasis(_Waves):
     """Random Fourier features ``phi(x)`` with ``phi(x)^T phi(z) ~ k(x, z)``.
 
     The features come in pairs that share a frequency: ``cos(omega_p^T x)`` and ``sin(omega_p^T x)``
@@ -78,6 +121,19 @@ class RandomFourierBasis(eqx.Module):
         """Return the same underlying draws under another kernel's hyperparameters."""
         return RandomFourierBasis(kernel, self.key_data, self.num_basis, self.frequencies)
 
+    def stored(
+        self, num_features: int, dtype: Any, most_bytes: int = MOST_STORED
+    ) -> RandomFourierBasis | StoredFourierBasis:
+        """Return the same features with all frequencies drawn once, or this basis where they take more memory.
+
+        For many passes with one kernel. Programs of a pass are compiled in a quarter of the time then, as none of them
+        draws; they are not differentiable by the kernel.
+        """
+        size = self.num_pairs * (num_features + 1) * np.dtype(dtype).itemsize
+        if size > most_bytes:
+            return self
+        return StoredFourierBasis(self, *_whole_spectrum(self, num_features, np.dtype(dtype)))
+
     def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
         """Return the frequency (radians per unit of input) and the scale of each pair."""
         key = typed_key(self.key_data)
@@ -122,35 +178,56 @@ class RandomFourierBasis(eqx.Module):
             variance = variance * jnp.asarray(factor.variance, dtype=dtype)
         return total, jnp.broadcast_to(jnp.sqrt(variance / count), (pairs.shape[0],))
 
-    def features(self, X: Float[Array, "n d"], pairs: Int[Array, " b"]) -> Float[Array, "n 2 b"]:
-        """Return the features of chosen pairs: ``[:, 0, :]`` cosines, ``[:, 1, :]`` sines.
 
-        Parameters
-        ----------
-        X : Array of shape (n, d)
-            Rows, in the units of the kernel's lengthscales.
-        pairs : Array of shape (b,)
-            Indices in ``0 .. num_pairs - 1``.
-        """
-        return features_of_spectrum(X, self.spectrum(pairs, X.shape[1], X.dtype))
+class StoredFourierBasis(_Waves):
+    """A `RandomFourierBasis` whose frequencies are drawn and kept, of the kernel that it was made with.
 
-    def features_by_pair(
-        self, X: Float[Array, "n d"], pairs: Int[Array, " b"]
-    ) -> Float[Array, "2 b n"]:
-        """Return the same features with the rows last.
+    Attributes
+    ----------
+    basis : RandomFourierBasis
+    frequencies : Array of shape (num_pairs, d)
+    scales : Array of shape (num_pairs,)
+    """
 
-        Passes over many rows want this layout: each feature is one contiguous line, and
-        products with a few vectors of length n run a fifth faster than in the other one.
-        """
-        return self.features_of_held(X, self.hold(pairs, X.shape[1], X.dtype))
+    basis: RandomFourierBasis
+    frequencies: Float[Array, "P d"]
+    scales: Float[Array, " P"]
 
-    def hold(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
-        """Return what the features of chosen pairs are made of, for many passes over rows: their spectrum."""
-        return self.spectrum(pairs, num_features, dtype)
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the basis."""
+        return self.basis.kernel
 
-    def features_of_held(self, X: Float[Array, "n d"], held: Spectrum) -> Float[Array, "2 b n"]:
-        """Return `features_by_pair` of what `hold` returned."""
-        return features_by_pair_of_spectrum(X, held)
+    @property
+    def num_basis(self) -> int:
+        """Number of basis functions."""
+        return self.basis.num_basis
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of frequencies, half the number of basis functions."""
+        return self.basis.num_pairs
+
+    def with_kernel(self, kernel: Kernel) -> RandomFourierBasis:
+        """Return the same underlying draws under another kernel's hyperparameters, not stored."""
+        return self.basis.with_kernel(kernel)
+
+    def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
+        """Return the frequency (radians per unit of input) and the scale of each pair."""
+        del num_features
+        return self.frequencies[pairs].astype(dtype), self.scales[pairs].astype(dtype)
+
+
+@partial(jax.jit, static_argnames=("num_features", "dtype"))
+def _whole_spectrum(basis: RandomFourierBasis, num_features: int, dtype: Any) -> Spectrum:
+    """Return the spectrum of all pairs, some at a time: what draws need beside them is many times as large."""
+    count = -(-basis.num_pairs // _AT_A_TIME)
+    pairs = jnp.arange(count * _AT_A_TIME).reshape(count, _AT_A_TIME)
+    frequencies, scales = jax.lax.map(lambda some: basis.spectrum(some, num_features, dtype), pairs)
+    return (
+        frequencies.reshape(-1, num_features)[: basis.num_pairs],
+        scales.reshape(-1)[: basis.num_pairs],
+    )
 
 
 def features_of_spectrum(X: Float[Array, "n d"], spectrum: Spectrum) -> Float[Array, "n 2 b"]:
