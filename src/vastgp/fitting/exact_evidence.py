@@ -177,23 +177,3 @@ def resolving_rate(kernel: Kernel, noise_variance: float, X: np.ndarray) -> floa
     left = np.mean(prior_variances(kernel, new)) - explained[[few - 1, -1]]
     left = np.maximum(left, 1e-12 * float(kernel.total_variance()))
     return float(np.clip(np.log(left[0] / left[1]) / np.log(len(seen) / few), 0.0, 1.0))
-
-
-def exact_log_evidence(kernel: Kernel, noise_variance: float, X: Any, y: Any) -> float:
-    """Return the log evidence of Gaussian process regression with zero mean, in nats.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    noise_variance : float
-        In squared units of ``y``.
-    X : ndarray of shape (n, d)
-        In the units of the kernel's lengthscales.
-    y : ndarray of shape (n,)
-
-    Raises
-    ------
-    FactorizationError
-        When the covariance matrix cannot be factorised; the message reports the jitter tried and the condition number.
-    """
-    return ExactEvidence(X, y)(kernel, noise_variance)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vastgp._precision import precision
-from vastgp.fitting.exact_evidence import exact_log_evidence
+from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.exact.posterior import ExactPosterior
 
@@ -35,7 +35,7 @@ def test_mean_and_variance(case):
         variance, np.diag(gram(X_new, X_new) - cross @ inverse @ cross.T), rtol=1e-10
     )
     np.testing.assert_array_equal(mean, posterior.mean(X_new))
-    assert evidence == exact_log_evidence(KERNEL, 0.1, X, y)
+    assert evidence == ExactEvidence(X, y)(KERNEL, 0.1)
 
 
 def test_samples_where_the_data_leave_nothing_open(case):
