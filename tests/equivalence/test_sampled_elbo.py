@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from small_models import exact_mean_gradient, exact_terms, small_model
+from support_control import support_control, support_expectation
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
@@ -17,8 +18,6 @@ from vastgp.likelihoods import Gaussian
 from vastgp.methods.qsgp.stochastic.control_variates import (
     FittedCoefficient,
     running_product,
-    support_control,
-    support_expectation,
     target_control,
 )
 from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, diagonal_columns, fit_stochastic

@@ -238,24 +238,43 @@ def test_a_killed_run_leaves_a_whole_file_or_none_and_resumes(tmp_path):
 # ---------------------------------------------------------------- early stopping
 
 
-def test_no_progress_waits_for_its_patience():
-    rule, history = no_progress("nlpd", patience=2, min_change=0.1), History()
-    decisions = []
-    for step, value in enumerate([3.0, 2.0, 1.95, np.nan, 2.5, 1.0]):
-        history.append(step, step, {} if np.isnan(value) else {"nlpd": value})
-        decisions.append(rule({}, history))
-    assert [decision is not None for decision in decisions] == [False] * 4 + [True, False]
-    assert decisions[4].reason == "nlpd has not improved for 2 records (best 2)"
-    assert decisions[4].converged
+def records_at_the_end(rule, name, values):
+    """How many records the rule let pass, and what it then said."""
+    history = History()
+    for step, value in enumerate(values, start=1):
+        history.append(step, step, {name: value})
+        decision = rule({}, history)
+        if decision is not None:
+            return step, decision
+    return None, None
+
+
+def test_no_progress_compares_means_and_not_the_luckiest_record():
+    """Noise of a fiftieth on what falls by a hundredth a record: the best of the records so far misled the rule."""
+    rng = np.random.default_rng(0)
+    rule = no_progress("residual", patience=40, min_change=1e-3)
+    falling = np.maximum(4.0 - 0.01 * np.arange(600), 1.0) * (1 + 0.02 * rng.standard_normal(600))
+    falling[30] = 0.0  # by chance: nothing beats it
+    step, decision = records_at_the_end(rule, "residual", falling)
+    assert 300 < step < 400 and decision.converged
+    assert decision.reason.startswith("residual no longer improves: by ")
+    assert records_at_the_end(rule, "residual", np.linspace(4.0, 1.0, 600))[0] is None
+    # what rises has not converged; rows held out say that it is enough
+    rising = np.linspace(1.0, 2.0, 80)
+    assert records_at_the_end(rule, "residual", rising)[0] is None
+    held_out = no_progress("rmse", patience=40, min_change=1e-3, held_out=True)
+    assert records_at_the_end(held_out, "rmse", rising)[0] == 40
 
 
 def test_larger_may_be_better_and_the_first_rule_decides():
     history = History()
-    for step, value in enumerate([1.0, 2.0, 1.5]):
-        history.append(step, step, {"objective": value})
-    falling = no_progress("objective", patience=1, larger_is_better=True)
-    assert falling({}, history).reason == "objective has not improved for 1 records (best 2)"
-    never = no_progress("other", patience=1)
+    for step, value in enumerate([1.0, 1.0, np.nan, 2.0, 2.0]):
+        history.append(step, step, {} if np.isnan(value) else {"objective": value})
+    flat = no_progress("objective", patience=4, min_change=0.1, larger_is_better=True)
+    assert flat({}, history) is None  # from 1 to 2
+    for step in (5, 6):
+        history.append(step, step, {"objective": 2.0})
+    never = no_progress("other", patience=1, min_change=0.1)
     assert never({}, history) is None
-    assert first_of(never, falling)({}, history).reason.startswith("objective")
+    assert first_of(never, flat)({}, history).reason.startswith("objective no longer improves")
     assert first_of(never)({}, history) is None

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support_control import nystrom_prior_control
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
@@ -17,7 +18,6 @@ from vastgp.methods.qsgp.inducing.setup import make_plan, rows_problem, weights_
 from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingState
 from vastgp.methods.qsgp.inducing.weights import _objective as weights_objective
 from vastgp.methods.qsgp.inducing.weights import draw_weights, half_gradient
-from vastgp.methods.qsgp.stochastic.control_variates import nystrom_prior_control
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
 from vastgp.methods.qsgp.stochastic.sampled_elbo import DensePrior
 
@@ -39,8 +39,9 @@ def problem_of(inputs, seed=0, control=True):
     rows = as_rows(X, np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=N))
     standardizer = Standardizer().fit(rows)
     Z = None if inputs is None else rng.normal(size=(inputs, 2))
-    plan = make_plan(InducingOptions(15, SET, P), N, Z)
-    common = (plan, rows, standardizer, RBF([0.8, 1.2], 1.3), NOISE, 0, "float64")
+    options = InducingOptions(15, SET, P)
+    plan = make_plan(options, N, Z)
+    common = (plan, options, rows, standardizer, RBF([0.8, 1.2], 1.3), NOISE, 0, "float64")
     problem = rows_problem(*common) if Z is None else weights_problem(*common, Z)
     if not control:
         problem = problem._replace(interpolator=jnp.zeros_like(problem.interpolator))
@@ -103,7 +104,7 @@ def test_the_function_at_sampled_rows_is_unbiased_and_so_is_the_bound():
     assert not plan.whole
     K = problem.basis.kernel(problem.basis.inputs, problem.basis.inputs)
     f, y = np.asarray(K @ mean), np.asarray(problem.y)
-    state = InducingState(jnp.zeros((), jnp.int32), mean, mean, support)
+    state = InducingState(mean, mean, support)
 
     def draw(key):
         B = draw_rows(plan, problem, mean, support, key)

@@ -17,11 +17,10 @@ from small_models import (
     gradient_through_features,
     small_model,
 )
+from support_control import support_control, support_expectation
 from vastgp._precision import precision
 from vastgp.methods.qsgp.stochastic.control_variates import (
     interpolated_error,
-    support_control,
-    support_expectation,
     target_control,
 )
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices

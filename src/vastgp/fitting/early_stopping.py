@@ -2,45 +2,64 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+
+import numpy as np
 
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import ShouldStop, Stop
 
+# Means are compared once their noise hides no more than this many times the change that counts.
+_HIDDEN = 30.0
+
 
 def no_progress(
-    name: str, *, patience: int, min_change: float = 0.0, larger_is_better: bool = False
+    name: str,
+    *,
+    patience: int,
+    min_change: float,
+    larger_is_better: bool = False,
+    held_out: bool = False,
 ) -> ShouldStop:
-    """Return a rule that stops when a diagnostic has not improved for ``patience`` records.
+    """Return a rule that stops when a diagnostic no longer improves, as far as its noise can tell.
+
+    The mean of some last records is compared with that of as many before: a single record, however good by chance,
+    decides nothing. They are so many that the standard error of the gain is below thirty times ``min_change``.
+    Progress has ended when the gain is no larger than its standard error, or beyond doubt (two of them) less than
+    ``min_change``.
 
     Parameters
     ----------
     name : str
-        The diagnostic, for instance a negative log predictive density on held-out rows. Records without it are skipped.
+        The diagnostic, for instance the mean square of a residual. Records without it, or with NaN, are skipped.
     patience : int
-        Records to wait for an improvement.
-    min_change : float, default 0.0
+        Records before the rule may decide: either mean is over half as many at least.
+    min_change : float
         Smaller improvements do not count.
     larger_is_better : bool, default False
         Direction of improvement.
+    held_out : bool, default False
+        Whether to stop also when it gets worse beyond doubt, as rows held out say when to. Otherwise that is no end.
     """
-    sign = -1.0 if larger_is_better else 1.0
+    sign = 1.0 if larger_is_better else -1.0
 
     def rule(diagnostics: Mapping[str, float], history: History) -> Stop | None:
-        recorded = history.values.get(name, [])
-        column = [sign * entry for entry in recorded if not math.isnan(entry)]
-        best, since = math.inf, 0
-        for entry in column:
-            if entry < best - min_change or math.isinf(best):
-                best, since = entry, 0
-            else:
-                since += 1
-        if since >= patience:
-            return Stop(
-                f"{name} has not improved for {since} records (best {sign * best:.6g})", True
-            )
-        return None
+        values = np.asarray(history.values.get(name, []), np.float64)
+        values, window = sign * values[~np.isnan(values)], max(patience // 2, 2)
+        gain = error = np.inf
+        while error > _HIDDEN * min_change:
+            if 2 * window > len(values):
+                return None
+            last, before = values[-window:], values[-2 * window : -window]
+            gain = float(np.mean(last) - np.mean(before))
+            error = float(((np.var(last, ddof=1) + np.var(before, ddof=1)) / window) ** 0.5)
+            window *= 2
+        if gain + 2.0 * error >= min_change and gain > error:
+            return None
+        if gain < -max(2.0 * error, min_change) and not held_out:
+            return None
+        told = f"{name} no longer improves: by {gain:.2g} +- {error:.1g} in {window // 2} records"
+        return Stop(f"{told}, to {sign * np.mean(last):.6g}", True)
 
     return rule
 

@@ -268,7 +268,9 @@ class QSGPFits(BaseGP):
             options,
             max_iter=self.max_iter or _MOST_STEPS,
             max_seconds=self._seconds_left(self.max_seconds),
-            should_stop=no_progress(watched, patience=_PATIENCE, min_change=least),
+            should_stop=no_progress(
+                watched, patience=_PATIENCE, min_change=least, held_out=judge is not None
+            ),
             checkpoint=checkpoint_of(self, rows, seed),
             seed=seed,
             dtype=self.dtype,

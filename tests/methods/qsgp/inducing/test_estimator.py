@@ -6,6 +6,7 @@ import pytest
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, Periodic, QSGPRegressor
+from vastgp.options import Fixed
 
 
 class TestInducing(RegressorConformance):
@@ -34,7 +35,7 @@ def fixed(kernel, **params):
 def test_the_mean_is_that_of_the_exact_process_and_intervals_are_not_narrower(data, kernel):
     X, y = data
     model = fixed(kernel, tol=1e-3).fit(X, y)
-    exact = ExactGPRegressor(kernel, hyperparameters="fixed", noise_std=0.7).fit(X, y)
+    exact = ExactGPRegressor(kernel, hyperparameters=Fixed(noise_std=0.7)).fit(X, y)
     assert model.converged_ and model.num_basis_ == 200 and model.solver_ == "stochastic"
     new = np.random.default_rng(1).uniform(-3, 3, (100, 2)) * [1.0, 20.0]
     mean, latent = model.predict(new, return_std="latent")
@@ -63,7 +64,7 @@ def test_inducing_inputs_are_in_the_units_of_x_and_saved_with_the_model(data, ke
     np.testing.assert_allclose(
         kept * model.standardizer_.x_scale + model.standardizer_.x_mean, Z, atol=1e-4
     )
-    exact = ExactGPRegressor(kernel, hyperparameters="fixed", noise_std=0.7).fit(X, y)
+    exact = ExactGPRegressor(kernel, hyperparameters=Fixed(noise_std=0.7)).fit(X, y)
     assert np.mean((model.predict(X) - exact.predict(X)) ** 2) ** 0.5 < 0.2
     model.save(tmp_path / "model.vastgp")
     loaded = vastgp.load(tmp_path / "model.vastgp")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from scipy.linalg import blas, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
+from vastgp.data.tiles import row_tiles
+from vastgp.fitting.accumulate import accumulate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
 from vastgp.kernels import Kernel
@@ -46,24 +48,17 @@ def solve_directly(
     variance = float(kernel.total_variance())
     root = factorize(_kernel(kernel, inputs, inputs), _JITTER * variance, what=what).lower
     root = np.tril(root)
-    gram, target, square = np.zeros((m, m), order="F"), np.zeros(m), 0.0
-    for X, y in rows.batches(_TILE):
-        assert y is not None
-        values = standardizer.transform_y(y)
-        tile = np.zeros((_TILE, rows.d))  # one shape for all tiles: one compiled kernel
-        tile[: len(X)] = standardizer.transform_X(X)
-        phi = _kernel(kernel, inputs, tile)[:, : len(X)]
-        half = solve_triangular(root, phi, lower=True, check_finite=False)
-        gram = blas.dsyrk(1.0, half, beta=1.0, c=gram, lower=1, overwrite_c=1)
-        target += half @ values
-        square += float(values @ values)
-    system = factorize(
-        np.tril(gram) + np.tril(gram, -1).T, noise_variance, what="the system of the weights"
-    )
-    whitened = cho_solve((system.lower, True), target)
+
+    def whitened_features(X: np.ndarray) -> np.ndarray:
+        half = solve_triangular(root, _kernel(kernel, inputs, X), lower=True, check_finite=False)
+        return np.asarray(half).T
+
+    sums = accumulate(whitened_features, row_tiles(rows, standardizer, _TILE), m)
+    system = factorize(sums.gram, noise_variance, what="the system of the weights")
+    whitened = cho_solve((system.lower, True), sums.target)
     mean = solve_triangular(root, whitened, lower=True, trans=1)
     # at the optimum L_mu = -y^T Phi mu / sigma^2
-    fit = (square - float(target @ whitened)) / noise_variance
+    fit = (sums.square - float(sums.target @ whitened)) / noise_variance
     history, seconds = History(), time.perf_counter() - began
     objective = -0.5 * (fit + rows.n * np.log(2.0 * np.pi * noise_variance))
     history.append(1, seconds, {"objective": objective, "objective_se": 0.0, "residual": 0.0})

@@ -10,7 +10,7 @@ import numpy as np
 from vastgp._precision import as_dtype
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows
-from vastgp.data.minibatch import minibatch_indices
+from vastgp.data.minibatch import fixed_indices
 from vastgp.estimators.arguments import check_choice, check_flag
 from vastgp.estimators.base import Fit
 from vastgp.estimators.checkpoints import checkpoint_of
@@ -19,6 +19,7 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
+from vastgp.methods.qsgp.inducing.setup import AUGMENTING, INPUTS
 from vastgp.methods.qsgp.inducing.state import InducingOptions
 
 BASES = ("fourier", "inducing", "grief")
@@ -80,7 +81,7 @@ def inducing_inputs(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray | Non
         size = min(rows.n, most)
     if size >= rows.n:
         return None, True
-    chosen = np.sort(minibatch_indices(seed, 1, rows.n, int(size)))
+    chosen = np.sort(fixed_indices(seed, INPUTS, rows.n, int(size)))
     return model.standardizer_.transform_X(rows.take(chosen)[0]), True
 
 
@@ -108,7 +109,7 @@ def fit_inducing_basis(
     )
     few = None
     if not among_rows:
-        chosen = np.sort(minibatch_indices(seed, 2, rows.n, _AUGMENTING_ROWS))
+        chosen = np.sort(fixed_indices(seed, AUGMENTING, rows.n, _AUGMENTING_ROWS))
         few = jnp.asarray(model.standardizer_.transform_X(rows.take(chosen)[0]), model.dtype)
     basis = InducingBasis(as_dtype(fit.basis.kernel, model.dtype), fit.basis.inputs)
     posterior = InducingPosterior(

@@ -8,10 +8,12 @@ fixed: ``log |K(Z, Z)|`` has no estimate of constant cost.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -20,27 +22,35 @@ from vastgp._memory import return_freed_memory
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import chunk_of_minibatches, generator
+from vastgp.data.minibatch import chunk_of_minibatches, fixed_indices
+from vastgp.data.tiles import over_tiles, row_tiles
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, Stop, run_chunks
+from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.kernels import Kernel
 from vastgp.methods.qsgp.inducing.direct import solve_directly
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, function_values, squared_norms
-from vastgp.methods.qsgp.inducing.rows import run_rows
-from vastgp.methods.qsgp.inducing.setup import FIXED_ROWS, make_plan, rows_problem, weights_problem
+from vastgp.methods.qsgp.inducing.rows import step_rows
+from vastgp.methods.qsgp.inducing.setup import (
+    JUDGES,
+    OF_DIAGONAL,
+    make_plan,
+    rows_problem,
+    weights_problem,
+)
 from vastgp.methods.qsgp.inducing.state import (
     InducingOptions,
     InducingProblem,
     InducingState,
 )
-from vastgp.methods.qsgp.inducing.weights import run_weights
+from vastgp.methods.qsgp.inducing.weights import step_weights
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 
 _CHUNK = 20
 _TILE = 2048
-_PATIENCE = 60  # records without a smaller residual
+_PATIENCE = 60  # records before they may say that the residual no longer falls
 _JUDGE_ROWS = 1024
 # Kernel values behind the diagonal: all rows where there are fewer, else so many rows drawn at random.
 _DIAGONAL_VALUES, _DIAGONAL_ROWS = 5e8, 4096
@@ -105,7 +115,7 @@ def fit_inducing(
     tol : float, default 0.1
         Where steps see every basis function at the rows: converged when ``(K + sigma^2 I) mu - y``, which is at least
         the error of the function (root mean square over rows), is below this many standard deviations of the noise.
-        Otherwise: converged when the residual has not fallen by a hundredth of it for some time.
+        Otherwise: converged when the residual no longer falls by a hundredth of it, or by more than its noise.
     max_iter, max_seconds, should_stop, checkpoint, verbose
         As in `vastgp.fitting.loop.run_chunks`.
     seed : int, default 0
@@ -130,45 +140,41 @@ def fit_inducing(
             diagonal = inducing_diagonal(basis, rows, standardizer, noise_variance, seed)
             return InducingFit(basis, jnp.asarray(mean, dtype), diagonal, False, loop)
     plan = make_plan(options, rows.n, inputs)
-    by_rows = inputs is None
+    given = (rows, standardizer, kernel, noise_variance, seed, dtype)
+    step: Any = step_weights
+    draw: Any = functools.partial(
+        chunk_of_minibatches, rows, standardizer, seed, batch=plan.row_batch, dtype=dtype
+    )
     with precision(dtype):
-        common = (plan, rows, standardizer, kernel, noise_variance, seed, dtype)
-        problem = rows_problem(*common) if inputs is None else weights_problem(*common, inputs)
-        zeros = jnp.zeros(plan.num_basis, dtype)
-        state = InducingState(
-            jnp.zeros((), jnp.int32), zeros, zeros + 0.0, jnp.zeros(plan.support, dtype)
-        )
-
-        def chunk(state: InducingState, first: int, steps: int) -> tuple[Any, Mapping[str, Any]]:
-            records = jnp.full((_CHUNK, 2), jnp.nan, dtype)
-            if by_rows:
-                state, records = run_rows(plan, problem, state, records, steps)
-            else:
-                X, y = chunk_of_minibatches(
-                    rows, standardizer, seed, first, steps, plan.row_batch, dtype
-                )
-                missing = _CHUNK - steps  # one compiled function for all lengths
-                X, y = np.pad(X, ((0, missing), (0, 0), (0, 0))), np.pad(y, ((0, missing), (0, 0)))
-                state, records = run_weights(plan, problem, state, X, y, records, steps)
-            return state, _diagnostics(np.asarray(records[:steps], np.float64), first + steps)
-
+        if inputs is None:
+            problem, step, draw = rows_problem(plan, options, *given), step_rows, None
+        else:
+            problem = weights_problem(plan, options, *given, inputs)
+        sizes = (plan.num_basis, plan.num_basis, plan.support)
+        state = InducingState(*(as_dtype(np.zeros(size), dtype) for size in sizes))
         least = tol * noise_variance**0.5
-        rules = [no_progress("residual", patience=_PATIENCE, min_change=0.01 * least)]
-        if by_rows and plan.whole:
+        # of the square: where the residual is the noise, as much as it falls by a hundredth of tol
+        change = 0.02 * tol * noise_variance
+        rules = [no_progress("residual_square", patience=_PATIENCE, min_change=change)]
+        exact = inputs is None and plan.whole
+        if exact:
             rules.append(_below(least))
-        state, loop = run_chunks(
-            chunk,
-            state,
-            max_iter=max_iter,
-            chunk=_CHUNK,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
-            should_stop=first_of(*rules, *([should_stop] if should_stop else [])),
-            label="QSGP inducing",
-            verbose=verbose,
-        )
+        with MinibatchRunner(
+            step, plan, problem, chunk=_CHUNK, draw=draw, summarise=_diagnostics, last=max_iter
+        ) as runner:
+            state, loop = run_chunks(
+                runner,
+                state,
+                max_iter=max_iter,
+                chunk=_CHUNK,
+                max_seconds=max_seconds,
+                checkpoint=checkpoint,
+                should_stop=first_of(*rules, *([should_stop] if should_stop else [])),
+                label="QSGP inducing",
+                verbose=verbose,
+            )
         return_freed_memory()
-        averaged = not (by_rows and plan.whole) and _average_is_better(
+        averaged = not exact and _average_is_better(
             problem, state, rows, standardizer, noise_variance, seed, dtype
         )
         return InducingFit(
@@ -190,20 +196,18 @@ def _below(level: float) -> ShouldStop:
     return rule
 
 
-def _diagnostics(records: np.ndarray, done: int) -> dict[str, float]:
+def _diagnostics(state: InducingState, records: Any, done: int) -> dict[str, float]:
     """Return what a chunk adds to the history."""
-    if not np.all(np.isfinite(records)):
+    bound = mean_and_error(records["objective"])
+    # a product of two estimates, whose mean may be negative where little is missing: not to be clipped before averages
+    square = float(np.mean(records["residual_square"], dtype=np.float64))
+    if not np.isfinite(square + bound["objective"]):
         raise FloatingPointError(
             f"the stochastic solver diverged before step {done}: the residual is no longer finite. Set "
             "dtype='float64' where the function varies far more than the noise, or give a larger noise_floor, "
             "basis_batch or control_rank."
         )
-    spread = np.std(records[:, 0], ddof=1) if len(records) > 1 else np.nan
-    return {
-        "objective": float(np.mean(records[:, 0])),
-        "objective_se": float(spread / len(records) ** 0.5),
-        "residual": float(max(np.mean(records[:, 1]), 0.0) ** 0.5),
-    }
+    return bound | {"residual_square": square, "residual": max(square, 0.0) ** 0.5}
 
 
 def _average_is_better(
@@ -216,19 +220,24 @@ def _average_is_better(
     dtype: str,
 ) -> bool:
     """Whether the average of iterates has the higher bound, by some rows and some inducing inputs."""
-    chosen = generator(seed, 1, FIXED_ROWS).choice(rows.n, min(rows.n, _JUDGE_ROWS), replace=False)
-    X, y = rows.take(chosen)
+    X, y = rows.take(fixed_indices(seed, JUDGES, rows.n, _JUDGE_ROWS))
     assert y is not None
-    inputs, target = standardizer.transform_X(X), standardizer.transform_y(y)
+    inputs = standardizer.transform_X(X).astype(dtype)
+    target = standardizer.transform_y(y)
     blocks = BlockedInputs.cut(problem.basis)
     few = min(problem.basis.num_basis, _JUDGE_ROWS)
 
+    def function(mean: Array, X: Any) -> np.ndarray:
+        values = functools.partial(function_values, blocks, v=mean)
+        found = over_tiles(values, X, most=_JUDGE_ROWS)
+        return np.concatenate(list(found), dtype=np.float64)
+
     def loss(mean: Array) -> float:
         """Return ``||Phi mu - y||^2 / (n sigma^2) + mu^T S mu / n``."""
-        f = np.asarray(function_values(blocks, jnp.asarray(inputs, dtype), mean), np.float64)
-        at = np.asarray(function_values(blocks, problem.basis.inputs[:few], mean), np.float64)
-        prior = problem.basis.num_basis / few * float(np.asarray(mean[:few], np.float64) @ at)
-        return float(np.mean((f - target) ** 2)) / noise_variance + prior / rows.n
+        at = function(mean, np.asarray(problem.basis.inputs)[:few])
+        prior = problem.basis.num_basis / few * float(np.asarray(mean, np.float64)[:few] @ at)
+        misfit = np.mean((function(mean, inputs) - target) ** 2)
+        return float(misfit) / noise_variance + prior / rows.n
 
     return loss(state.average) <= loss(state.mean)
 
@@ -243,15 +252,12 @@ def inducing_diagonal(
     """
     blocks, dtype = BlockedInputs.cut(basis), basis.inputs.dtype
     size = max(int(_DIAGONAL_VALUES / basis.num_basis), _DIAGONAL_ROWS)
-    total = jnp.zeros(blocks.basis.num_basis, dtype)
-    tiles = (X for X, _ in rows.batches(_TILE))
-    if size < rows.n:
-        chosen = np.sort(generator(seed, 2, FIXED_ROWS).choice(rows.n, size, replace=False))
-        tiles = (rows.take(part)[0] for part in np.array_split(chosen, -(-size // _TILE)))
-    for X in tiles:
-        tile = np.zeros((_TILE, rows.d), dtype)
-        tile[: len(X)] = standardizer.transform_X(X)
-        weights = jnp.asarray(np.arange(_TILE) < len(X), dtype)
-        total = total + squared_norms(blocks, jnp.asarray(tile), weights)
-    gram = total[: basis.num_basis] * (rows.n / min(size, rows.n))
-    return optimal_diagonal(gram, float(basis.kernel.total_variance()), noise_variance)
+    few = np.sort(fixed_indices(seed, OF_DIAGONAL, rows.n, size)) if size < rows.n else None
+    total = np.zeros(basis.num_basis)
+    for tile in row_tiles(rows, standardizer, _TILE, dtype, few):
+        total += np.asarray(squared_norms(blocks, tile.X, tile.weight))[: basis.num_basis]
+    gram = total * (rows.n / min(size, rows.n))
+    return as_dtype(_diagonal(gram, float(basis.kernel.total_variance()), noise_variance), dtype)
+
+
+_diagonal = jax.jit(optimal_diagonal)

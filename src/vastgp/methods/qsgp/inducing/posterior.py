@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float
 
 from vastgp.bases import InducingBasis
 from vastgp.data.archive import above, below
-from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import over_tiles
 from vastgp.kernels import from_spec, to_spec
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, function_values, moments
 from vastgp.solvers.prior_draws import PriorDraws
@@ -78,16 +79,14 @@ class InducingPosterior:
 
     def _moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return mean, variance without augmentation, and what augmentation adds."""
-        scales = self.diagonal**2
-        parts = [moments(self._blocks, tile, self.mean_weights, scales) for tile in self._tiles(X)]
-        mean, variance, squares = _joined(parts, len(X))
+        mean, variance, squares = self._sums(X, self._blocks, self.mean_weights, self.diagonal**2)
         if not self.augment:
             return mean, variance, np.zeros(len(X))
         seen = self.basis.num_basis
         if self._row_blocks is not None:
-            ones = jnp.ones(self._row_blocks.size, self.mean_weights.dtype)
-            parts = [moments(self._row_blocks, tile, ones, ones) for tile in self._tiles(X)]
-            squares, seen = _joined(parts, len(X))[2], self._row_blocks.size
+            ones = np.ones(self._row_blocks.size, self.mean_weights.dtype)
+            squares = self._sums(X, self._row_blocks, ones, ones)[2]
+            seen = self._row_blocks.size
         prior, noise = float(self.basis.kernel.total_variance()), self.noise_variance
         # Proposition 4: sigma^2 k(x, x)^2 / (k(x)^T k(x) + sigma^2 k(x, x)), k(x) at the training rows
         squares = squares * (self.num_rows / seen)
@@ -115,19 +114,15 @@ class InducingPosterior:
 
     def _values(self, X: np.ndarray, weights: Array) -> np.ndarray:
         """Return the function of given weights at the rows of ``X``, float64."""
-        parts = [(function_values(self._blocks, tile, weights),) for tile in self._tiles(X)]
-        return _joined(parts, len(X))[0]
+        values = partial(function_values, self._blocks, v=weights)
+        tiles = over_tiles(values, X.astype(self.mean_weights.dtype), most=_TILE)
+        return np.concatenate([np.zeros(0), *tiles])
 
-    def _tiles(self, X: np.ndarray) -> list[Array]:
-        """Return the rows in tiles of one size, the last one filled up with its own last row."""
-        if len(X) == 0:
-            return []
-        size = min(_TILE, 1 << (len(X) - 1).bit_length())
-        padded = repeat_last(X, -(-len(X) // size) * size)
-        return [
-            jnp.asarray(padded[start : start + size], self.mean_weights.dtype)
-            for start in range(0, len(padded), size)
-        ]
+    def _sums(self, X: np.ndarray, blocks: BlockedInputs, mean: Any, scales: Any) -> Any:
+        """Return the three sums of `moments` at the rows of ``X``, float64."""
+        found = partial(moments, blocks, mean=mean, variances=scales)
+        tiles = over_tiles(found, X.astype(self.mean_weights.dtype), most=_TILE)
+        return np.concatenate([np.zeros((3, 0)), *map(np.stack, tiles)], axis=1)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays; the inducing inputs are among them."""
@@ -162,11 +157,3 @@ class InducingPosterior:
             num_rows=state["num_rows"],
             rows=jnp.asarray(arrays["rows"]) if "rows" in arrays else None,
         )
-
-
-def _joined(parts: list[Any], count: int) -> list[np.ndarray]:
-    """Return the results of all tiles, float64, without those of the filling."""
-    if not parts:
-        return [np.zeros(0)] * 3
-    columns = zip(*parts, strict=True)
-    return [np.concatenate([np.asarray(a, np.float64) for a in each])[:count] for each in columns]

@@ -23,8 +23,7 @@ it keeps the sampling noise from growing, see `sampling_damping`.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,19 +31,22 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.linalg import eigvalsh
 
-from vastgp.bases.draws import typed_key
+from vastgp.bases.draws import purpose_key
+from vastgp.fitting.averages import average_weight, moved
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, blocked_product
 from vastgp.methods.qsgp.inducing.state import (
     InducingPlan,
     InducingProblem,
     InducingState,
-    average_weight,
+    renewed,
 )
 from vastgp.methods.qsgp.stochastic.control_variates import interpolated_error, running_product
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
 from vastgp.methods.qsgp.stochastic.sampled_elbo import mean_objective, sampled_product
-from vastgp.solvers.cg import cg_start, cg_update
+from vastgp.solvers.cg import cg_start, iterate
 
+# Steps between two iterates of the average.
+AVERAGE_EVERY = 20
 # Iterations of conjugate gradients on the rows of a step: a hundredth of the time that their kernel values take.
 _INNER = 30
 # How far the damping stays above the value at which a model of independent errors becomes unstable.
@@ -92,7 +94,7 @@ def _estimate(
 
     The functions of the support rows are in every set. As rows and basis functions are the same points here, the
     estimate serves both sums of Theorem 1, over rows and in the prior; interpolating its error is the Nystrom control
-    variate of F.2 for the latter (`nystrom_prior_control`, whose gradient is this).
+    variate of F.2 for the latter.
     """
     p = plan.support
     j = stratified_indices(key, plan.basis_batch - p, p, plan.num_basis)
@@ -107,18 +109,23 @@ def _estimate(
 
 
 def step_rows(
-    plan: InducingPlan, problem: InducingProblem, state: InducingState
-) -> tuple[InducingState, Float[Array, " 2"]]:
-    """Take one step.
+    plan: InducingPlan,
+    problem: InducingProblem,
+    state: InducingState,
+    batch: None,
+    number: Int[Array, ""],
+) -> tuple[InducingState, dict[str, Array]]:
+    """Take one step: a `vastgp.fitting.minibatch_runner.Step`.
 
     Returns
     -------
     state : InducingState
-    record : Array of shape (2,)
+    record : dict of Array
         Estimate of the bound's part that the mean moves, and of the mean square of ``g`` over the rows outside the
         support.
     """
-    key = jax.random.fold_in(typed_key(problem.seed), state.iteration)
+    key = jax.random.fold_in(purpose_key(problem.seed, "sampled rows and functions"), number)
+    state = renewed(problem, state, number)
     mean, p, noise = state.mean, plan.support, problem.noise_variance
     B = draw_rows(plan, problem, mean, state.support, key)
     lift = noise * mean[B.rows] - problem.y[B.rows]
@@ -131,27 +138,29 @@ def step_rows(
     back = B.cross.T @ delta
     coarse = -(problem.solver @ (g_U + back))
     # Proposition 3 at the support rows
-    moved = problem.basis.kernel(problem.support_X, problem.support_X) @ coarse
-    support = running_product((state.support + moved)[:, None], B.cross.T, delta[:, None])[:, 0]
+    own = problem.basis.kernel(problem.support_X, problem.support_X) @ coarse
+    support = running_product((state.support + own)[:, None], B.cross.T, delta[:, None])[:, 0]
     mean = mean.at[B.rows].add(delta).at[:p].add(coarse)
-    record = jnp.stack(
-        [_objective(plan, problem, state, B), jnp.mean((B.f_i + lift) * (B.f_j + lift))]
-    )
-    # averaged after every chunk: entries averaged at their own visits would not fit each other
-    return InducingState(state.iteration + 1, mean, state.average, support), record
+    record = {
+        "objective": _objective(plan, problem, state, B),
+        "residual_square": jnp.mean((B.f_i + lift) * (B.f_j + lift)),
+    }
+    average = state.average
+    if not plan.whole:
+        # all entries at once: those averaged at their own visits would not fit each other
+        weight = average_weight((number + 1) / AVERAGE_EVERY, problem.averaging)
+        due = (number + 1) % AVERAGE_EVERY == 0
+        average = jax.lax.cond(due, lambda: moved(average, mean, weight), lambda: average)
+    return InducingState(mean, average, support), record
 
 
 def _solve(
     matrix: Float[Array, "b b"], shift: Float[Array, ""], right: Float[Array, " b"]
 ) -> Float[Array, " b"]:
     """Return about ``(matrix + shift I)^-1 right``, in products alone (no factorisation in a compiled loop)."""
-
-    def body(_: Any, cg: Any) -> Any:
-        direction = cg.direction
-        return cg_update(cg, direction @ matrix + shift * direction, lambda r: r)
-
     start = cg_start(jnp.zeros_like(right)[None], right[None], lambda r: r)
-    return jax.lax.fori_loop(0, _INNER, body, start).solution[0]
+    found, _, _ = iterate(lambda v: v @ matrix + shift * v, lambda r: r, start, 0.0, _INNER)
+    return found.solution[0]
 
 
 def _objective(
@@ -164,7 +173,7 @@ def _objective(
     """
     p, noise, y = plan.support, problem.noise_variance, problem.y
     factor = (plan.num_basis - p) / plan.row_batch
-    total = plan.num_rows * jnp.log(2.0 * jnp.pi * noise)
+    total = problem.num_rows * jnp.log(2.0 * jnp.pi * noise)
     f_U = state.support
     parts = (
         (y[:p], f_U, f_U, state.mean[:p], 1.0),
@@ -177,29 +186,6 @@ def _objective(
             target, f_i, f_j, prior, noise_variance=noise, row_factor=scale
         )
     return -0.5 * total
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def run_rows(
-    plan: InducingPlan,
-    problem: InducingProblem,
-    state: InducingState,
-    records: Float[Array, "t 2"],
-    num_steps: Int[Array, ""],
-) -> tuple[InducingState, Float[Array, "t 2"]]:
-    """Take ``num_steps`` steps; what each records goes to ``records``. The state is donated."""
-
-    def body(k: Array, carry: tuple[InducingState, Array]) -> tuple[InducingState, Array]:
-        state, records = carry
-        state, record = step_rows(plan, problem, state)
-        return state, records.at[k].set(record)
-
-    state, records = jax.lax.fori_loop(0, num_steps, body, (state, records))
-    if not plan.whole:
-        share = 1.0 / records.shape[0]
-        weight = average_weight(plan, state.iteration, share, state.mean.dtype)
-        state = state._replace(average=state.average + weight * (state.mean - state.average))
-    return state, records
 
 
 def sampling_damping(plan: InducingPlan, deflated: np.ndarray, noise_variance: float) -> float:

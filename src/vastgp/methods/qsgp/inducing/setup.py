@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from scipy.linalg import cho_solve
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import InducingBasis, seed_key
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import generator
+from vastgp.data.minibatch import fixed_indices
+from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.qsgp.inducing.rows import sampling_damping
 from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingPlan, InducingProblem
@@ -25,7 +26,12 @@ _PROBE_ROWS = 1024  # rows that the damping is measured on
 _SEEN_FUNCTIONS = 4096  # and basis functions, of those with other inputs than the rows
 _NUGGET = 1e-3  # of the interpolation, relative to the prior variance
 _ROWS_BATCH, _WEIGHTS_BATCH = 100_000, 3000
-FIXED_ROWS = 3  # purpose of random numbers, as in stochastic_setup
+# The function at the support rows is made anew after so many steps at least, and so seldom that it takes less than this
+# share of the time of the steps.
+_RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
+# Uses of rows drawn once, see `fixed_indices`: the support and what is measured beside it, rows that judge the average,
+# rows behind the diagonal, basis functions behind the preconditioner, inducing inputs, rows of the augmentation.
+SUPPORT, JUDGES, OF_DIAGONAL, SEEN, INPUTS, AUGMENTING = range(6)
 
 
 def make_plan(options: InducingOptions, n: int, inputs: np.ndarray | None) -> InducingPlan:
@@ -34,15 +40,28 @@ def make_plan(options: InducingOptions, n: int, inputs: np.ndarray | None) -> In
     batch = options.basis_batch or (_ROWS_BATCH if inputs is None else _WEIGHTS_BATCH)
     if inputs is not None:
         support = max(min(options.control_rank, n), 1)
-        return InducingPlan(n, m, min(options.row_batch, n), min(batch, m), support, options.averaging)  # fmt: skip
+        return InducingPlan(m, min(options.row_batch, n), min(batch, m), support)
     # of the two blocks of a step one row at least must be left for the second, and for a set of others
     support = max(min(options.control_rank, m - 1, max(batch // 2, 1)), 1)
     row_batch = max(min(options.row_batch, m - support), 1)
-    return InducingPlan(n, m, row_batch, min(batch, m), support, options.averaging)
+    return InducingPlan(m, row_batch, min(batch, m), support)
+
+
+def _numbers(plan: InducingPlan, options: InducingOptions, num_rows: int) -> dict[str, Any]:
+    """Return what a step takes as it comes."""
+    # kernel values of a pass over the support rows, in those of a step
+    a_pass = plan.support * plan.num_basis / (plan.basis_batch * (plan.row_batch + plan.support))
+    renew = max(_RENEW_AFTER, math.ceil(a_pass / _RENEW_SHARE))
+    return {
+        "num_rows": np.float64(num_rows),
+        "averaging": np.float64(options.averaging),
+        "renew": np.int32(renew),
+    }
 
 
 def rows_problem(
     plan: InducingPlan,
+    options: InducingOptions,
     rows: Rows,
     standardizer: Standardizer,
     kernel: Kernel,
@@ -51,7 +70,7 @@ def rows_problem(
     dtype: str,
 ) -> InducingProblem:
     """Put the rows in random order, the first of them as support."""
-    order = generator(seed, 0, FIXED_ROWS).permutation(rows.n)
+    order = fixed_indices(seed, SUPPORT, rows.n, rows.n)
     X, y = np.empty((rows.n, rows.d), dtype), np.empty(rows.n, dtype)
     place = np.argsort(order)
     done = 0
@@ -62,23 +81,28 @@ def rows_problem(
         done += len(block)
     p = plan.support
     probe = X[p : p + _PROBE_ROWS]
-    K, cross, own = _matrices(kernel, X[:p], probe)
+    K, cross, own = (
+        _matrix(kernel, *of) for of in ((X[:p], X[:p]), (probe, X[:p]), (probe, probe))
+    )
     solver = _inverse(K, noise_variance)
     deflated = own - cross @ (solver @ cross.T)
+    cast = functools.partial(as_dtype, dtype=dtype)
     return InducingProblem(
-        basis=InducingBasis(as_dtype(kernel, dtype), jnp.asarray(X)),
-        y=jnp.asarray(y),
-        seed=jnp.asarray(seed_key(seed)),
-        noise_variance=jnp.asarray(noise_variance, dtype),
-        support_X=jnp.asarray(X[:p]),
-        interpolator=_interpolator(plan, K, dtype),
-        solver=jnp.asarray(solver, dtype),
-        damping=jnp.asarray(sampling_damping(plan, deflated, noise_variance), dtype),
+        basis=InducingBasis(cast(kernel), cast(X)),
+        y=cast(y),
+        seed=cast(seed_key(seed)),
+        noise_variance=cast(np.float64(noise_variance)),
+        support_X=cast(X[:p]),
+        interpolator=cast(_interpolator(plan, K)),
+        solver=cast(solver),
+        damping=cast(np.float64(sampling_damping(plan, deflated, noise_variance))),
+        **cast(_numbers(plan, options, rows.n)),
     )
 
 
 def weights_problem(
     plan: InducingPlan,
+    options: InducingOptions,
     rows: Rows,
     standardizer: Standardizer,
     kernel: Kernel,
@@ -88,14 +112,12 @@ def weights_problem(
     inputs: np.ndarray,
 ) -> InducingProblem:
     """Choose support rows and make the preconditioner of the weights from their features."""
-    rng = generator(seed, 0, FIXED_ROWS)
-    chosen = rng.choice(rows.n, size=min(rows.n, plan.support + _PROBE_ROWS), replace=False)
+    chosen = fixed_indices(seed, SUPPORT, rows.n, plan.support + _PROBE_ROWS)
     X = standardizer.transform_X(rows.take(chosen)[0])
     p = plan.support
     support, probe = X[:p], X[-_PROBE_ROWS:]
-    seen = rng.choice(len(inputs), size=min(len(inputs), _SEEN_FUNCTIONS), replace=False)
-    _, of_support, _ = _matrices(kernel, inputs[seen], support)
-    _, of_probe, _ = _matrices(kernel, inputs[seen], probe)
+    seen = fixed_indices(seed, SEEN, len(inputs), _SEEN_FUNCTIONS)
+    of_support, of_probe = (_matrix(kernel, part, inputs[seen]) for part in (support, probe))
     scale = len(inputs) / len(seen)
     # features of the rows make Phi Phi^T, which stands where the whitened basis has the kernel
     operators = support_operators(
@@ -105,41 +127,37 @@ def weights_problem(
         np.zeros((p, 0)),
         fraction=plan.basis_batch / plan.num_basis,
         row_batch=plan.row_batch,
-        num_rows=plan.num_rows,
+        num_rows=rows.n,
         num_functions=None if plan.whole else plan.basis_batch,
         step=0.5,
         # sigma^2 S <= Phi^T Phi + sigma^4 / 4 where the rows are like the inducing inputs
         noise_variance=max(noise_variance, 0.25 * noise_variance**2),
         rounding=float(np.finfo(dtype).eps),
     )
-    K, _, _ = _matrices(kernel, support, support[:1])
+    K = _matrix(kernel, support, support)
+    cast = functools.partial(as_dtype, dtype=dtype)
     return InducingProblem(
-        basis=InducingBasis(as_dtype(kernel, dtype), jnp.asarray(inputs, dtype)),
-        y=jnp.zeros(0, dtype),
-        seed=jnp.asarray(seed_key(seed)),
-        noise_variance=jnp.asarray(noise_variance, dtype),
-        support_X=jnp.asarray(support, dtype),
-        interpolator=_interpolator(plan, K, dtype),
-        solver=jnp.asarray(operators.deflator, dtype),
-        damping=jnp.asarray(operators.damping, dtype),
+        basis=InducingBasis(cast(kernel), cast(inputs)),
+        y=cast(np.zeros(0)),
+        seed=cast(seed_key(seed)),
+        noise_variance=cast(np.float64(noise_variance)),
+        support_X=cast(support),
+        interpolator=cast(_interpolator(plan, K)),
+        solver=cast(operators.deflator),
+        damping=cast(np.float64(operators.damping)),
+        **cast(_numbers(plan, options, rows.n)),
     )
 
 
-def _matrices(
-    kernel: Kernel, support: np.ndarray, probe: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ``K(U, U)``, ``K(Q, U)`` and ``K(Q, Q)`` in float64."""
+def _matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return ``K(X, Z)`` in float64, by a program that similar numbers of rows share."""
+    n, m = len(X), len(Z)
+    padded = (
+        repeat_last(np.asarray(part, np.float64), 1 << (len(part) - 1).bit_length())
+        for part in (X, Z)
+    )
     with precision("float64"):
-        U, Q = np.asarray(support, np.float64), np.asarray(probe, np.float64)
-        made = _kernel_matrices(kernel, U, Q)
-        return tuple(np.asarray(part) for part in made)  # type: ignore[return-value]
-
-
-@jax.jit
-def _kernel_matrices(
-    kernel: Any, U: Float[Array, "p d"], Q: Float[Array, "q d"]
-) -> tuple[Array, Array, Array]:
-    return kernel(U, U), kernel(Q, U), kernel(Q, Q)
+        return np.asarray(kernel_matrix(kernel, *padded))[:n, :m]
 
 
 def _inverse(K: np.ndarray, added: float) -> np.ndarray:
@@ -147,8 +165,6 @@ def _inverse(K: np.ndarray, added: float) -> np.ndarray:
     return np.asarray(cho_solve((factor, True), np.eye(len(K))))
 
 
-def _interpolator(plan: InducingPlan, K: np.ndarray, dtype: str) -> Float[Array, "p p"]:
+def _interpolator(plan: InducingPlan, K: np.ndarray) -> np.ndarray:
     """Return ``(K_pp + nugget I)^-1``; zero where no error is interpolated."""
-    if plan.whole:
-        return jnp.zeros((plan.support, plan.support), dtype)
-    return jnp.asarray(_inverse(K, _NUGGET * float(np.mean(np.diagonal(K)))), dtype)
+    return np.zeros_like(K) if plan.whole else _inverse(K, _NUGGET * float(np.mean(np.diagonal(K))))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 from jaxtyping import Array, Float, Int, UInt32
 
 from vastgp.bases.inducing import InducingBasis
+from vastgp.methods.qsgp.inducing.objective import BlockedInputs, blocked_product
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,12 @@ class InducingOptions:
 
 @dataclass(frozen=True)
 class InducingPlan:
-    """What a step is compiled for."""
+    """What a step is compiled for: sizes."""
 
-    num_rows: int
     num_basis: int
     row_batch: int
     basis_batch: int
     support: int
-    averaging: float
 
     @property
     def whole(self) -> bool:
@@ -56,9 +55,8 @@ class InducingPlan:
 
 
 class InducingState(NamedTuple):
-    """Everything that decides the next step."""
+    """Everything that decides the next step, but for its number."""
 
-    iteration: Int[Array, ""]
     mean: Float[Array, " m"]
     average: Float[Array, " m"]
     support: Float[Array, " p"]  # the function at the support rows, Proposition 3
@@ -70,6 +68,9 @@ class InducingProblem(NamedTuple):
     basis: InducingBasis
     y: Float[Array, "..."]  # targets of the inducing inputs where these are the rows, else empty
     seed: UInt32[Array, "2"]
+    num_rows: Float[Array, ""]
+    averaging: Float[Array, ""]
+    renew: Int[Array, ""]  # steps between two passes that make `InducingState.support` anew
     noise_variance: Float[Array, ""]
     support_X: Float[Array, "p d"]
     interpolator: Float[Array, "p p"]  # (K_pp + nugget I)^-1
@@ -77,7 +78,13 @@ class InducingProblem(NamedTuple):
     damping: Float[Array, ""]
 
 
-def average_weight(plan: InducingPlan, iteration: Array, share: float, dtype: Any) -> Array:
-    """Return the weight of a new value in the polynomial-decay average, see `stochastic_step`."""
-    visits = iteration.astype(dtype) * share
-    return jnp.minimum(1.0, (plan.averaging + 1.0) / (visits + plan.averaging))
+def renewed(
+    problem: InducingProblem, state: InducingState, number: Int[Array, ""]
+) -> InducingState:
+    """Return the state with the function at the support rows made anew, at every so many steps: rounding adds up."""
+
+    def anew() -> Array:
+        return blocked_product(BlockedInputs.cut(problem.basis), problem.support_X, state.mean)
+
+    due = (number > 0) & (number % problem.renew == 0)
+    return state._replace(support=jax.lax.cond(due, anew, lambda: state.support))

@@ -12,18 +12,19 @@ second term that is the Nystrom control variate of F.2 as corrected.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vastgp.bases.draws import typed_key
+from vastgp.bases.draws import purpose_key
+from vastgp.fitting.averages import average_weight
 from vastgp.methods.qsgp.inducing.state import (
     InducingPlan,
     InducingProblem,
     InducingState,
-    average_weight,
+    renewed,
 )
 from vastgp.methods.qsgp.stochastic.control_variates import interpolated_error, running_product
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
@@ -91,7 +92,7 @@ def half_gradient(
         residual,
         prior[None],
         noise_variance=problem.noise_variance,
-        row_factor=plan.num_rows / plan.row_batch,
+        row_factor=problem.num_rows / plan.row_batch,
     )[0]
 
 
@@ -116,27 +117,29 @@ def step_weights(
     plan: InducingPlan,
     problem: InducingProblem,
     state: InducingState,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-) -> tuple[InducingState, Float[Array, " 2"]]:
-    """Take one step on one minibatch of rows.
+    batch: tuple[Float[Array, "n d"], Float[Array, " n"]],
+    number: Int[Array, ""],
+) -> tuple[InducingState, dict[str, Array]]:
+    """Take one step on one minibatch of rows: a `vastgp.fitting.minibatch_runner.Step`.
 
     Returns
     -------
     state : InducingState
-    record : Array of shape (2,)
+    record : dict of Array
         Estimate of the bound's part that the mean moves, and of the mean square of the residual.
     """
-    key = jax.random.fold_in(typed_key(problem.seed), state.iteration)
+    X, y = batch
+    key = jax.random.fold_in(purpose_key(problem.seed, "sampled functions"), number)
+    state = renewed(problem, state, number)
     cross = problem.basis.kernel(X, problem.support_X)
     draw = functools.partial(draw_weights, plan, problem, state.mean, state.support, X=X, cross=cross)  # fmt: skip
     i = draw(key=jax.random.fold_in(key, 0))
     j = i if plan.whole else draw(key=jax.random.fold_in(key, 1))
     mean, support, average = state.mean, state.support, state.average
     share = (1.0 if plan.whole else 2.0) * plan.basis_batch / plan.num_basis
-    weight = average_weight(plan, state.iteration, share, mean.dtype)
+    weight = average_weight(number * share, problem.averaging)
     for own, other in ((i, j),) if plan.whole else ((i, j), (j, i)):
-        scale = _STEP * problem.noise_variance / plan.num_rows
+        scale = _STEP * problem.noise_variance / problem.num_rows
         gradient = half_gradient(plan, problem, own, other, y) * scale
         change = -precondition(plan, problem, own, gradient) * (1.0 if plan.whole else 0.5)
         mean = mean.at[own.indices].add(change)
@@ -144,10 +147,11 @@ def step_weights(
     for side in (i,) if plan.whole else (i, j):
         gap = mean[side.indices] - average[side.indices]
         average = average.at[side.indices].add(weight * gap)
-    record = jnp.stack(
-        [_objective(plan, problem, i, j, y), jnp.mean((i.product - y) * (j.product - y))]
-    )
-    return InducingState(state.iteration + 1, mean, average, support), record
+    record = {
+        "objective": _objective(plan, problem, i, j, y),
+        "residual_square": jnp.mean((i.product - y) * (j.product - y)),
+    }
+    return InducingState(mean, average, support), record
 
 
 def _objective(
@@ -161,27 +165,7 @@ def _objective(
     noise, factor = problem.noise_variance, plan.num_basis / plan.basis_batch
     block = problem.basis.prior_block(j.indices, i.indices)
     prior = DensePrior(block).quadratic(i.weights[:, None], j.weights[:, None], factor, factor)
-    scale = plan.num_rows / plan.row_batch
+    scale = problem.num_rows / plan.row_batch
     mean = mean_objective(y, i.product, j.product, prior[0], noise_variance=noise, row_factor=scale)
-    constant = scale / noise * jnp.sum(y**2) + plan.num_rows * jnp.log(2.0 * jnp.pi * noise)
+    constant = scale / noise * jnp.sum(y**2) + problem.num_rows * jnp.log(2.0 * jnp.pi * noise)
     return -0.5 * (mean + constant)
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def run_weights(
-    plan: InducingPlan,
-    problem: InducingProblem,
-    state: InducingState,
-    X: Float[Array, "t n d"],
-    y: Float[Array, "t n"],
-    records: Float[Array, "t 2"],
-    num_steps: Int[Array, ""],
-) -> tuple[InducingState, Float[Array, "t 2"]]:
-    """Take ``num_steps`` steps on consecutive minibatches; the state is donated."""
-
-    def body(k: Any, carry: tuple[InducingState, Array]) -> tuple[InducingState, Array]:
-        state, records = carry
-        state, record = step_weights(plan, problem, state, X[k], y[k])
-        return state, records.at[k].set(record)
-
-    return jax.lax.fori_loop(0, num_steps, body, (state, records))

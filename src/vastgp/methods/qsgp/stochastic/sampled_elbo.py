@@ -179,7 +179,7 @@ def covariance_objective(
 
 def optimal_diagonal(
     gram_diagonal: Float[Array, "*r"],
-    prior_diagonal: Float[Array, "*r"] | float,
+    prior_diagonal: Float[Array, "*r"] | Scalar,
     noise_variance: Scalar,
 ) -> Float[Array, "*r"]:
     """Return the entry of a diagonal column that maximises the bound (Proposition 1).
