@@ -104,3 +104,13 @@ def test_an_estimator_reaches_into_its_likelihood():
     model = vastgp.TSVGPRegressor(likelihood=likelihoods.StudentT(1.0, 4.0))
     copy = clone(model).set_params(likelihood__scale=2.0)
     assert (copy.likelihood.scale, model.likelihood.scale) == (2.0, 1.0)
+
+
+def test_a_name_holds_nothing_to_set():
+    model = vastgp.ExactGPRegressor("rbf")
+    message = "kernel__variance cannot be set, as kernel is 'rbf': give kernel an object that has 'variance' first"
+    with pytest.raises(ValueError, match=message):
+        model.set_params(kernel__variance=2.0)
+    assert model.set_params(kernel=RBF(), kernel__variance=2.0).kernel.variance == 2.0
+    with pytest.raises(ValueError, match="Invalid parameter 'kernels'"):
+        model.set_params(kernels__variance=2.0)

@@ -67,8 +67,18 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         ------
         TypeError
             For an argument that has moved; the message says where to.
+        ValueError
+            For an unknown argument, or one of an object where a name or None stands.
         """
         self.refuse_moved(params)
+        for name in params:
+            owner, inside, inner = name.partition("__")
+            held = params.get(owner, getattr(self, owner, self))
+            if inside and not hasattr(held, "set_params"):
+                raise ValueError(
+                    f"{name} cannot be set, as {owner} is {held!r}: give {owner} an object that has {inner!r} first, "
+                    "as kernel=vastgp.RBF() for kernel__lengthscales."
+                )
         return super().set_params(**params)
 
     # ------------------------------------------------------------ fit
