@@ -106,6 +106,13 @@ class RegressorConformance(EstimatorConformance):
         mean, std = model.predict(X, return_std=True)
         found = model.log_predictive_density(X, y)
         np.testing.assert_allclose(found, norm.logpdf(y, mean, std), rtol=1e-6, atol=1e-6)
+        quantiles = model.predict_quantiles(X, [0.025, 0.9]).T
+        wanted = norm.ppf([[0.025], [0.9]], mean, std)
+        np.testing.assert_allclose(quantiles, wanted, rtol=1e-5, atol=1e-5)
+        with pytest.raises(
+            ValueError, match=r"probabilities must be numbers above 0 .* received 95"
+        ):
+            model.predict_quantiles(X, 95)
 
     def test_samples_are_joint_draws_of_the_function(self, model, new_X):
         drawn = model.sample_y(new_X, n_samples=2000, random_state=1)

@@ -56,6 +56,13 @@ def test_scatter_is_told_from_the_function(fitted):
     assert np.sqrt(np.mean((mean / expected - 1.0) ** 2)) < 0.12
     assert np.mean((y - mean) ** 2 / std**2) == pytest.approx(1.0, abs=0.15)
     assert -fitted.log_predictive_density(X, y).mean() < best(y, log_rate) + 0.03
+    # intervals of counts are counts, and hold what they should
+    low, median, high = fitted.predict_quantiles(X).T
+    for quantile in (low, median, high):
+        assert np.all(quantile == np.floor(quantile)) and np.all(quantile >= 0.0)
+    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.955, abs=0.025)
+    scores = fitted.distribution(X).normal_scores(y)
+    assert abs(scores.mean()) < 0.12 and scores.std() == pytest.approx(1.0, abs=0.08)
     # of the function alone
     latent, latent_std = fitted.predict(X, return_std="latent")
     np.testing.assert_array_equal(latent, mean)

@@ -10,6 +10,7 @@ from scipy.integrate import quad
 
 from vastgp._precision import precision
 from vastgp.likelihoods import from_name, from_spec, to_spec
+from vastgp.likelihoods.quantiles import quantiles
 
 MEANS = (-2.0, 0.3, 1.5)
 VARIANCES = (1e-6, 0.01, 0.7, 4.0, 25.0)
@@ -145,6 +146,43 @@ class LikelihoodConformance:
                 assert float(found) == pytest.approx(first, rel=1e-6, abs=1e-9)
                 found = likelihood.predictive_variance(mean, variance)
                 assert float(found) == pytest.approx(second - first**2, rel=1e-5)
+
+    # ------------------------------------------------------------ distribution functions
+    def test_the_distribution_function_is_the_sum_of_the_density(self):
+        """Between targets by Gauss-Legendre, of counts by their masses; with the median's value where it is known."""
+        likelihood = self.make()
+        m, v = (part.ravel() for part in np.meshgrid(self.means, self.variances))
+        if likelihood.counts:
+            y = np.arange(8.0)[:, None]
+            mass = np.exp(likelihood.log_density(y, m, v))
+            found = likelihood.distribution(y, m, v)
+            np.testing.assert_allclose(found, np.cumsum(mass, axis=0), atol=7e-4)
+            assert not likelihood.distribution(-1.0, m, v).any()
+            return
+        np.testing.assert_allclose(likelihood.distribution(m, m, v), 0.5, atol=1e-7)
+        nodes, weights = np.polynomial.legendre.leggauss(200)
+        # from the centre outwards, where a density may be narrow, by y = m + sinh(u)^3
+        u = 0.6 * (1.0 + nodes[:, None])
+        y, slope = m + np.sinh(u) ** 3, 3.0 * np.sinh(u) ** 2 * np.cosh(u)
+        density = np.exp(likelihood.log_density(y, m, v))
+        wanted = 0.6 * weights @ (density * slope)
+        end = m + np.sinh(1.2) ** 3
+        np.testing.assert_allclose(likelihood.distribution(end, m, v) - 0.5, wanted, atol=2e-6)
+
+    def test_quantiles_invert_the_distribution_function(self):
+        likelihood = self.make()
+        m, v = (part.ravel() for part in np.meshgrid(self.means, self.variances))
+        near = np.asarray(likelihood.predictive_mean(m, v)), np.full_like(m, 0.1)
+        p = [0.001, 0.025, 0.5, 0.975]
+        found = quantiles(likelihood, p, m, v, near)
+        reached = likelihood.distribution(found, m, v)
+        if likelihood.counts:
+            assert (found == np.floor(found)).all() and (found >= 0).all()
+            before = likelihood.distribution(found - 1.0, m, v)
+            p = np.array(p)[:, None]
+            assert (reached >= p - 1e-7).all() and (before <= p + 1e-7).all()
+        else:
+            np.testing.assert_allclose(reached, np.array(p)[:, None] + 0.0 * m, atol=1e-6)
 
     # ------------------------------------------------------------ limits and gradients
     def test_without_latent_variance(self):

@@ -3,11 +3,13 @@
 import jax
 import numpy as np
 import pytest
+from scipy.integrate import cumulative_trapezoid
 from scipy.stats import norm
 
 from vastgp._precision import precision
 from vastgp.fitting.dual_evidence import local_sites
 from vastgp.likelihoods import HeteroskedasticGaussian, from_name, from_spec, to_spec
+from vastgp.likelihoods.quantiles import quantiles
 
 MEAN, VARIANCE, Y = np.array([[0.4], [-0.7]]), np.array([[0.3], [1.2]]), np.array([1.1])
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
@@ -58,6 +60,12 @@ def test_predictive_density_integrates_to_one_with_the_predictive_moments():
     density = np.exp(np.asarray(LIKELIHOOD.log_density(y, *wide)))
     moments = [np.trapezoid(y**k * density, y) for k in range(3)]
     assert moments[0] == pytest.approx(1.0, abs=1e-6)
+    below = np.interp([-2.0, 0.4, 3.0], y, cumulative_trapezoid(density, y, initial=0.0))
+    wide = [np.broadcast_to(part, (2, 3)) for part in (MEAN, VARIANCE)]
+    found = LIKELIHOOD.distribution(np.array([-2.0, 0.4, 3.0]), *wide)
+    np.testing.assert_allclose(found, below, atol=1e-6)
+    again = quantiles(LIKELIHOOD, found, MEAN, VARIANCE, (np.zeros(1), np.ones(1)))
+    np.testing.assert_allclose(again[:, 0], [-2.0, 0.4, 3.0], atol=1e-7)
     assert moments[1] == pytest.approx(
         float(LIKELIHOOD.predictive_mean(MEAN, VARIANCE)[0]), abs=1e-6
     )

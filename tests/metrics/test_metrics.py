@@ -230,6 +230,12 @@ BAD_INPUT = {
         r"std: expected positive .* from 0 to 2",
     ),
     "negative std": (metrics.crps_gaussian, (ONES, ONES, -1.0), {}, r"std: expected positive"),
+    "densities": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": [np.nan] * 3, "normal_scores": ONES, "interval": (ONES, ONES)},
+        r"log_density: 3 of 3 values are NaN",
+    ),
     "percent": (metrics.coverage, (ONES, ONES, ONES, 95), {}, r"level: .*got 95; 95 % is 0\.95"),
     "levels": (
         metrics.calibration_curve,
@@ -251,6 +257,24 @@ BAD_INPUT = {
         r"y_train_mean: expected a finite number, got nan",
     ),
 }
+
+
+def test_scores_of_counts_have_no_standardised_units():
+    rng = np.random.default_rng(0)
+    rate = rng.gamma(3.0, 2.0, 4000)
+    y = rng.poisson(rate).astype(float)
+    below, reached = stats.poisson.cdf([y - 1.0, y], rate)
+    found = metrics.distribution_report(
+        y,
+        rate,
+        log_density=stats.poisson.logpmf(y, rate),
+        normal_scores=stats.norm.ppf(rng.uniform(below, reached)),
+        interval=stats.poisson.interval(0.95, rate),
+    )
+    assert found["standardised"] is None and found["msll"] is None
+    assert found["target"]["nlpd"] == pytest.approx(-stats.poisson.logpmf(y, rate).mean())
+    assert found["calibration_error"] < 3 * 0.313 / len(y) ** 0.5
+    assert 0.95 < found["coverage"] < 0.98
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)

@@ -15,6 +15,11 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import vastgp
+from vastgp.cli import info
+from vastgp.cli._estimators import METHODS
+from vastgp.estimators.registry import ESTIMATORS
+from vastgp.kernels import RBF, Constant, Linear, Matern52, Periodic
+from vastgp.kernels.grid import GridKernel
 from wave_table import FEATURES, as_table, fit_exact
 
 COLUMNS = ["mean", "std", "lower_95", "upper_95"]
@@ -149,6 +154,30 @@ def test_info_tells_what_was_learned(run, model, wave):
     assert found["vastgp"] == vastgp.__version__
 
 
+def test_info_shows_what_each_kind_of_kernel_says(capsys):
+    """Of GRIEF's grids, of trends and levels, of none: for every input what belongs to it."""
+    scale = np.array([2.0, 10.0, 0.5])
+    grid = GridKernel([RBF(3.0), Matern52([4.0, 5.0])], [["a"], ["b", "c"]], 7.0)
+    (found,) = info.components(grid, scale)
+    assert found["name"] == "RBF, Matern52" and found["variance"] == 7.0
+    assert found["lengthscales"] == [3.0, 4.0, 5.0]
+    assert found["lengthscales_standardised"] == [1.5, 0.4, 10.0]
+    trend = RBF([1.0, 2.0, 3.0]) + Linear([4.0, 9.0, 16.0]) + Constant(25.0) * Periodic(2.0)
+    waves, slopes, level, season = info.components(trend, scale)
+    assert slopes["slope_std"] == [2.0, 3.0, 4.0]
+    assert slopes["slope_std_standardised"] == [4.0, 30.0, 2.0]
+    assert level == {"name": "Constant", "variance": 25.0} and "lengthscales" not in season
+    # the prior variance of a trend is that at rows one deviation from the mean
+    assert info._variance(trend, scale) == pytest.approx(1 + 16 + 900 + 4 + 25)
+    assert info.components(None, scale) == []
+    shown = {"features": ["b", "a", "c"], "components": [waves, slopes]}
+    info._show_lengthscales(shown)
+    text = capsys.readouterr().out
+    assert "RBF lengthscale" in text and "Linear slope" in text
+    info._show_lengthscales(shown | {"components": []})
+    assert capsys.readouterr().out == ""
+
+
 def test_info_prints_features_from_short_to_long_lengthscale(run, model):
     text = run("info", model).out
     assert text.index("depth") < text.index("pressure") < text.index("salinity")
@@ -197,8 +226,20 @@ def test_fit_holds_out_a_seeded_share_of_the_rows(run, files, tmp_path):
 
 def test_fit_passes_any_other_argument_on(run, files, tmp_path):
     out = tmp_path / "m.vastgp"
-    fit_exact(run, files / "train.npz", out, "--set", "max_iter=7", "--dtype", "float64")
-    assert vastgp.load(out).get_params()["max_iter"] == 7
+    given = ("max_iter=7", "hyperparameters.noise_floor=1e-3", "random_state=3")
+    given = [part for entry in given for part in ("--set", entry)]
+    fit_exact(run, files / "train.npz", out, *given, "--dtype", "float64")
+    params = vastgp.load(out).get_params()
+    assert params["max_iter"] == 7 and params["random_state"] == 3
+    assert params["hyperparameters__noise_floor"] == 1e-3
+
+
+def test_every_estimator_of_rows_is_a_method():
+    assert set(METHODS.values()) == set(ESTIMATORS) - {"GridGP"}
+    for method in ("exact", "qsgp", "qsgp-classifier", "random-feature", "direct-network"):
+        assert (
+            METHODS[method].lower().startswith(method.replace("-", "").removesuffix("classifier"))
+        )
 
 
 def test_qsgp_runs_from_file_to_scores(run, files, qsgp_model, tmp_path):

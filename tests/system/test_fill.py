@@ -48,7 +48,7 @@ def test_netcdf_and_zarr_are_filled_alike(run, files, field):
         assert bool(near.where(field.notnull(), True).all())
         run(
             "fill", files / "in.zarr", "--out", files / "out.zarr", *FAST,
-            "--save-model", files / "m.vastgp",
+            "--save-model", files / "m.vastgp", "--set", "verbose=false",
         )  # fmt: skip
         with xr.open_zarr(files / "out.zarr") as other:
             xr.testing.assert_allclose(other.load(), filled.load(), rtol=1e-10)
@@ -70,6 +70,10 @@ def test_netcdf_and_zarr_are_filled_alike(run, files, field):
         (("in.nc", "--out", "x.nc"), "has 2 variables ('sst', 'depth'); choose one with --var"),
         (("in.nc", "--var", "sts", "--out", "x.nc"), "no variable 'sts'. Did you mean 'sst'?"),
         (("in.nc", "--var", "sst", "--out", "x.csv"), "one of .nc, .nc4, .zarr; got '.csv'"),
+        (
+            ("in.nc", "--var", "sst", "--out", "x.nc", "--set", "solvr=1"),
+            "an argument of GridGP. Did you mean 'solver'?",
+        ),
         (("im.nc", "--out", "x.nc"), "does not exist. Did you mean 'in.nc'?"),
         (("broken.nc", "--out", "x.nc"), "is no NetCDF 4 file and no Zarr folder"),
         (("in.nc", "--var", "sst", "--out", "no/x.nc"), "does not exist. Make it first"),

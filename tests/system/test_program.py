@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import vastgp
@@ -83,6 +84,17 @@ def test_output_fits_the_terminal(run, files, model, monkeypatch, columns):
         assert 60 < max(map(len, lines)) <= columns
         assert "…" not in text
         assert "\x1b" not in text  # no colour in a pipe
+
+
+def test_names_that_the_terminal_has_no_letters_for(files, tmp_path):
+    table = pq.read_table(files / "train.parquet").rename_columns(["température", "b", "c", "y"])
+    pq.write_table(table, tmp_path / "d.parquet")
+    model = vastgp.ExactGPRegressor("rbf", hyperparameters=vastgp.options.Fixed(1.0))
+    model.set_params(kernel=vastgp.kernels.RBF(100.0)).fit(tmp_path / "d.parquet", "y")
+    model.save(tmp_path / "m.vastgp")
+    result = start("info", tmp_path / "m.vastgp", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0, result.stderr
+    assert "temp\\xe9rature" in result.stdout
 
 
 def test_no_progress_without_a_terminal(files, model, tmp_path):

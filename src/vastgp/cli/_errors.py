@@ -33,6 +33,11 @@ def explained(debug: bool) -> Iterator[None]:
     debug : bool
         Print the traceback too.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(
+            stream, "reconfigure"
+        ):  # a name that the terminal has no letters for is shown all the same
+            stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=DeprecationWarning)  # for developers, not users

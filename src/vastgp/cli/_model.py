@@ -12,16 +12,9 @@ from vastgp.cli._errors import BadInput, close_match
 from vastgp.cli._files import existing
 
 
-def load_regressor(path: Path) -> Any:
-    """The regressor that a file holds."""
-    from sklearn.base import is_classifier
-
+def load_model_of_rows(path: Path) -> Any:
+    """The regressor or classifier that a file holds."""
     model = load_model(path)
-    if is_classifier(model):
-        raise BadInput(
-            f"{str(path)!r} holds a {type(model).__name__}, and this command is for regressors. In Python, "
-            "vastgp.load(path).predict_proba(X) predicts its classes."
-        )
     if not hasattr(model, "n_features_in_"):
         raise BadInput(
             f"{str(path)!r} holds a {type(model).__name__}, whose data are a grid and not rows. In Python, "
@@ -88,10 +81,8 @@ def require_columns(wanted: list[str], path: Path, why: str) -> None:
     )
 
 
-def rows_for(
-    model: Any, path: Path, *, target: str | None = None, need_target: bool = False
-) -> Any:
-    """Open a file with the columns that a model takes, and the target where it is needed.
+def rows_for(model: Any, path: Path) -> Any:
+    """Open a file with the columns that a model takes.
 
     Parameters
     ----------
@@ -99,53 +90,71 @@ def rows_for(
         Fitted; its feature names select the columns of a table.
     path : Path
         Parquet, CSV, .npz or .npy.
-    target : str, optional
-        Column (or array of an .npz, or .npy file) of the target.
-    need_target : bool, default False
-        Whether rows without targets are refused.
     """
+    return _opened(model, path, None)
+
+
+def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+    """Open a file with the columns that a model takes and the target: numbers, or the labels of a classifier.
+
+    Parameters
+    ----------
+    model : estimator
+    path : Path
+    target : str, optional
+        Column (or array of an .npz, or .npy file) of the target; as in training without it.
+    """
+    from sklearn.base import is_classifier
+
+    from vastgp.data.labels import encode_as, read_labels
+
+    existing(path, "The data")
+    target, columns = target or target_name(model), table_columns(path)
+    if target is None and columns is not None:
+        raise BadInput(
+            f"--target: the model does not know the name of its target; name the column of {str(path)!r} "
+            f"that holds it, one of {', '.join(map(repr, columns[:30]))}."
+        )
+    if target is not None:
+        require_columns([target], path, "the target (--target names another one)")
+    # In an .npz the target is the array y, whatever the column was called in training.
+    y = target if columns is not None or _is_array_name(path, target) else None
+    if not is_classifier(model):
+        rows = _opened(model, path, y)
+        if rows.y is None:
+            raise BadInput(f"{str(path)!r} holds no target; write numpy.savez(path, X=X, y=y).")
+        return rows, rows.y
+    labels = read_labels(path, y, estimator=type(model).__name__)
+    numbers = encode_as(labels, model.classes_)  # refuses others
+    return _opened(model, path, numbers.astype(np.float64)), labels
+
+
+def _opened(model: Any, path: Path, y: Any) -> Any:
     from vastgp.data import as_rows
 
     existing(path, "The data")
     named = getattr(model, "feature_names_in_", None) is not None
     if named:
         require_columns(feature_names(model), path, "which the model was fitted with")
-    columns = table_columns(path)
-    if need_target and target is None and columns is not None:
-        raise BadInput(
-            f"--target: the model does not know the name of its target; name the column of {str(path)!r} "
-            f"that holds it, one of {', '.join(map(repr, columns[:30]))}."
-        )
-    if need_target and target is not None:
-        require_columns([target], path, "the target (--target names another one)")
-    # In an .npz the target is the array y, whatever the column was called in training.
-    y = target if need_target and (columns is not None or _is_array_name(path, target)) else None
-    rows = as_rows(
+    return as_rows(
         path,
         y,
         feature_names=feature_names(model) if named else None,
         n_features=int(model.n_features_in_),
         estimator=type(model).__name__,
     )
-    if need_target and rows.y is None:
-        raise BadInput(f"{str(path)!r} holds no target; write numpy.savez(path, X=X, y=y).")
-    return rows
 
 
-def predictions(
-    model: Any, rows: Any, batch_rows: int, *, label: str
-) -> Iterator[tuple[np.ndarray | None, np.ndarray, np.ndarray]]:
-    """Targets, means and standard deviations of observations, one batch of rows after the other."""
+def by_batches(rows: Any, batch_rows: int, *, label: str) -> Iterator[Any]:
+    """Rows of inputs, one batch after the other, with progress."""
     from vastgp.data import Rows
     from vastgp.fitting.progress import Progress
 
     done = 0
     with Progress(label, True) as progress:
-        for X, y in rows.batches(batch_rows):
-            named = Rows(X, feature_names=rows.feature_names, checked=True)
-            mean, std = model.predict(named, return_std=True)
+        for X, _ in rows.batches(batch_rows):
+            yield Rows(X, feature_names=rows.feature_names, checked=True)
             done += X.shape[0]
-            yield y, np.asarray(mean), np.asarray(std)
             progress.update(done / rows.n, f"{done:,} rows")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -20,14 +19,3 @@ BatchRows = Annotated[
         show_default=True,
     ),
 ]
-
-
-class KernelName(StrEnum):
-    """Kernels by name; auto leaves the choice to the evidence on some rows."""
-
-    auto = "auto"
-    rbf = "rbf"
-    matern12 = "matern12"
-    matern32 = "matern32"
-    matern52 = "matern52"
-    rational_quadratic = "rational-quadratic"

@@ -12,14 +12,14 @@ import numpy as np
 from vastgp.data.whole_files import written_whole
 
 SUFFIXES = (".parquet", ".csv", ".npz")
-COLUMNS = ("mean", "std", "lower_95", "upper_95")
+Columns = dict[str, np.ndarray]
 
 
 class Sink(Protocol):
     """Takes the predictions of one batch of rows after the other."""
 
-    def write(self, mean: np.ndarray, std: np.ndarray) -> None:
-        """Append one batch."""
+    def write(self, columns: Columns) -> None:
+        """Append one batch: vectors of one length by the names of their columns."""
 
 
 @contextlib.contextmanager
@@ -37,55 +37,44 @@ def predictions_file(path: Path) -> Iterator[Sink]:
             yield sink
 
 
-def _interval(mean: np.ndarray, std: np.ndarray) -> dict[str, np.ndarray]:
-    """The four columns of a batch, float64."""
-    from vastgp.metrics._vectors import half_width
-
-    mean, std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
-    half = half_width(0.95) * std
-    return dict(zip(COLUMNS, (mean, std, mean - half, mean + half), strict=True))
-
-
 class _Table:
     """Parquet or CSV through pyarrow: a batch is on the disk before the next is made."""
 
     def __init__(self, path: Path, *, csv: bool) -> None:
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        schema = pa.schema([(name, pa.float64()) for name in COLUMNS])
         # As text: pyarrow would take its own view of names with special characters.
-        target = str(path)
-        self._make: Any = pa.record_batch
-        self._writer: Any = (
-            pyarrow.csv.CSVWriter(target, schema)
-            if csv
-            else pyarrow.parquet.ParquetWriter(target, schema)
-        )
+        self._path, self._csv = str(path), csv
+        self._writer: Any = None
 
     def __enter__(self) -> _Table:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
-    def write(self, mean: np.ndarray, std: np.ndarray) -> None:
-        self._writer.write_batch(self._make(_interval(mean, std)))
+    def write(self, columns: Columns) -> None:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        batch = pa.record_batch(columns)
+        if self._writer is None:
+            writer: Any = pyarrow.csv.CSVWriter if self._csv else pyarrow.parquet.ParquetWriter
+            self._writer = writer(self._path, batch.schema)
+        self._writer.write_batch(batch)
 
 
 class _Arrays:
-    """npz needs whole columns: 32 bytes a row are kept until the end."""
+    """npz needs whole columns: they are kept until the end."""
 
     def __init__(self) -> None:
-        self._batches: list[dict[str, np.ndarray]] = []
+        self._batches: list[Columns] = []
 
-    def write(self, mean: np.ndarray, std: np.ndarray) -> None:
-        self._batches.append(_interval(mean, std))
+    def write(self, columns: Columns) -> None:
+        self._batches.append(columns)
 
-    def columns(self) -> dict[str, np.ndarray]:
-        empty = [np.empty(0)]
+    def columns(self) -> Columns:
         return {
-            name: np.concatenate([batch[name] for batch in self._batches] or empty)
-            for name in COLUMNS
+            name: np.concatenate([batch[name] for batch in self._batches])
+            for name in self._batches[0]
         }

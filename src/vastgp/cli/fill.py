@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import BadInput, close_match, explained
+from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
 
 SUFFIXES = (".nc", ".nc4", ".zarr")
@@ -42,14 +43,20 @@ def fill(
         ),
     ] = None,
     solver: Annotated[
-        str, typer.Option("--solver", help="auto, fill-gaps, ignore-gaps or penalize-gaps.")
-    ] = "auto",
-    criterion: Annotated[str, typer.Option("--criterion", help="evidence or gcv.")] = "evidence",
-    dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32.")] = "float64",
+        str | None, typer.Option("--solver", help="auto, fill-gaps, ignore-gaps or penalize-gaps.")
+    ] = None,
+    criterion: Annotated[str | None, typer.Option("--criterion", help="evidence or gcv.")] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float64 or float32.")] = None,
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="S", help="Budget of learning.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any other argument of GridGP; repeatable."
+        ),
+    ] = None,
     model_out: Annotated[
         Path | None,
         typer.Option("--save-model", metavar="FILE", help="Also write the fitted model."),
@@ -63,7 +70,6 @@ def fill(
     that of a new observation, noise included. It appears whole or not at all.
     """
     with explained(debug):
-        from vastgp import GridGP
         from vastgp.cli._console import duration, facts, heading, plural
         from vastgp.cli._files import existing, writable
 
@@ -71,15 +77,15 @@ def fill(
         _check_out(out, force)
         if model_out is not None:
             writable(model_out, "--save-model", force=force)
-        model = GridGP(
-            _kernels(kernel or []),
-            solver=solver,
-            criterion=criterion,
-            dtype=dtype,
-            max_seconds=max_seconds,
-            random_state=seed,
-            verbose=True,
-        )
+        options = {
+            "kernels": _kernels(kernel or []),
+            "solver": solver,
+            "criterion": criterion,
+            "dtype": dtype,
+            "max_seconds": max_seconds,
+            "random_state": seed or None,
+        }
+        model = make_estimator("GridGP", options, settings or [])
         with _opened(source) as dataset:
             model.fit(_chosen(dataset, var, source))
         filled = model.predict()

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vastgp.cli._errors import BadInput, close_match, explained
-from vastgp.cli._options import Debug, Force, KernelName
+from vastgp.cli._estimators import METHODS, make_estimator
+from vastgp.cli._options import Debug, Force
 
 _MODEL = "Model"
 _BUDGET = "Budget"
 _DATA = "Data"
-
-
-class Method(StrEnum):
-    """Estimators of the command line."""
-
-    qsgp = "qsgp"
-    exact = "exact"
-    rvm = "rvm"
-    tsvgp = "tsvgp"
-    svgp = "svgp"
-
-
-class Hyperparameters(StrEnum):
-    """How kernel and noise are learned."""
-
-    subset = "subset"
-    learn = "learn"
-
-
-class Dtype(StrEnum):
-    """Floating point formats."""
-
-    float32 = "float32"
-    float64 = "float64"
-
-
-class Solver(StrEnum):
-    """Solvers of qsgp."""
-
-    auto = "auto"
-    block = "block"
-    stochastic = "stochastic"
 
 
 def fit(
@@ -103,26 +72,27 @@ def fit(
         ),
     ] = 0.0,
     method: Annotated[
-        Method,
+        str,
         typer.Option(
             "--method",
             "-m",
             metavar="NAME",
-            help="qsgp: any number of rows. exact: up to a few thousand rows. rvm: a sum of few kernel functions. "
-            "tsvgp, svgp: some hundred inducing points, any number of rows.",
+            help="qsgp: any number of rows. exact: up to a few thousand rows. For classes: qsgp-classifier. Others: "
+            f"{', '.join(name for name in METHODS if name not in ('qsgp', 'exact', 'qsgp-classifier'))}.",
             rich_help_panel=_MODEL,
         ),
-    ] = Method.qsgp,
+    ] = "qsgp",
     kernel: Annotated[
-        KernelName,
+        str,
         typer.Option(
             "--kernel",
             "-k",
             metavar="NAME",
-            help="auto (the best of three by evidence), rbf, matern12, matern32, matern52 or rational-quadratic.",
+            help="auto (the best of three by evidence), rbf, matern12, matern32, matern52, rational-quadratic, linear, "
+            "or several with + and * between them.",
             rich_help_panel=_MODEL,
         ),
-    ] = KernelName.auto,
+    ] = "auto",
     num_basis: Annotated[
         int | None,
         typer.Option(
@@ -134,25 +104,25 @@ def fit(
         ),
     ] = None,
     solver: Annotated[
-        Solver | None,
+        str | None,
         typer.Option(
             "--solver",
             metavar="NAME",
-            help="Of qsgp: auto, block or stochastic.",
+            help="Of methods that have several; of qsgp auto, block or stochastic.",
             rich_help_panel=_MODEL,
         ),
     ] = None,
     hyperparameters: Annotated[
-        Hyperparameters | None,
+        str | None,
         typer.Option(
             "--hyperparameters",
             metavar="NAME",
-            help="subset: kernel and noise from 2000 rows, in seconds. learn: from all rows.",
+            help="subset: kernel and noise from 2000 rows, in seconds. learn: from all rows. fixed: as given.",
             rich_help_panel=_MODEL,
         ),
     ] = None,
     dtype: Annotated[
-        Dtype | None,
+        str | None,
         typer.Option(
             "--dtype", metavar="NAME", help="Precision: float32 or float64.", rich_help_panel=_MODEL
         ),
@@ -162,7 +132,8 @@ def fit(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other argument of the estimator; repeatable.",
+            help="Any other argument of the estimator, or with a dot what an object that is one holds "
+            "(solver.rank=500); repeatable.",
             rich_help_panel=_MODEL,
         ),
     ] = None,
@@ -207,27 +178,32 @@ def fit(
     with explained(debug):
         from vastgp.cli._files import require_folder, writable
 
+        if method not in METHODS:
+            raise BadInput(
+                f"--method {method!r} is none.{close_match(method, METHODS)} It is one of {', '.join(METHODS)}."
+            )
         writable(out, "--out", force=force)
         if checkpoint is not None:
             require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
-        given = {
+        options = {
             "num_basis": num_basis,
-            "solver": solver and solver.value,
-            "hyperparameters": hyperparameters and hyperparameters.value,
-            "dtype": dtype and dtype.value,
+            "solver": solver,
+            "hyperparameters": hyperparameters,
+            "dtype": dtype,
             "max_seconds": max_seconds,
             "checkpoint": checkpoint and str(checkpoint),
-            "kernel": None if kernel is KernelName.auto else kernel.value,
+            "kernel": None if kernel == "auto" else kernel,
+            "random_state": seed or None,
         }
-        model = _estimator(method, seed, given, settings or [])
-        train, test = _rows(data, target, features, exclude, test_fraction, seed)
-        if method is Method.exact and train.n > model.max_rows:
+        model = make_estimator(METHODS[method], options, settings or [])
+        train, test = _data(model, data, target, features, exclude, test_fraction, seed)
+        if train[0].n > getattr(model, "max_rows", float("inf")):
             raise BadInput(
-                f"--method exact takes up to {model.max_rows:,} rows, for time and memory, and there are {train.n:,}; "
-                "use --method qsgp, or raise the limit with --set max_rows=NUMBER."
+                f"--method {method} takes up to {model.max_rows:,} rows, for time and memory, and there are "
+                f"{train[0].n:,}; use --method qsgp, or raise the limit with --set max_rows=NUMBER."
             )
         with _resumable(checkpoint):
-            model.fit(train)
+            model.fit(*train)
         model.save(out)
         _report(model, out, test)
 
@@ -245,75 +221,44 @@ def _resumable(checkpoint: Path | None) -> Iterator[None]:
         raise
 
 
-def _estimator(method: Method, seed: int, given: dict[str, Any], settings: list[str]) -> Any:
-    """The unfitted estimator with the arguments that were given."""
-    from vastgp.estimators.registry import estimator_class
-
-    kind = {
-        Method.qsgp: "QSGPRegressor",
-        Method.exact: "ExactGPRegressor",
-        Method.rvm: "RelevanceVectorRegressor",
-        Method.tsvgp: "TSVGPRegressor",
-        Method.svgp: "SVGPRegressor",
-    }[method]
-    make = estimator_class(kind)
-    known = make().get_params(deep=False)
-    arguments = {name: value for name, value in given.items() if value is not None}
-    for name in arguments:
-        if name not in known:
-            raise BadInput(
-                f"--{name.replace('_', '-')} does not apply to --method {method.value}; leave it out."
-            )
-    for entry in settings:
-        name, equals, text = entry.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or name not in known:
-            raise BadInput(
-                f"--set {entry!r}: expected NAME=VALUE with an argument of {kind}.{close_match(name, known)} "
-                f"It has: {', '.join(known)}."
-            )
-        arguments[name] = _value(text.strip())
-    return make(**arguments, random_state=seed, verbose=True)
-
-
-def _value(text: str) -> Any:
-    """A number, true, false or none; other text as it is."""
-    import ast
-
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _rows(
+def _data(
+    model: Any,
     data: Path,
     target: str | None,
     features: str | None,
     exclude: str | None,
     test_fraction: float,
     seed: int,
-) -> tuple[Any, Any]:
-    """Training rows, and test rows where a fraction of them is to be held out."""
+) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+    """Rows and targets for training, and for the test where a fraction is to be held out."""
+    import numpy as np
+    from sklearn.base import is_classifier
+
     from vastgp.cli._files import existing
-    from vastgp.data import Rows, as_rows, held_out_indices, without
+    from vastgp.data import as_rows, held_out_indices, without
+    from vastgp.data.labels import open_labelled
 
     existing(data, "The data")
     names = _selection(data, target, features, exclude)
-    rows = as_rows(data, target, feature_names=names, min_rows=2)
-    if rows.y is None:
+    labels = None
+    if is_classifier(model):
+        rows, classes = open_labelled(data, target, feature_names=names, min_rows=2)
+        labels = classes[np.asarray(rows.y, dtype=np.int64)]
+        rows = dataclasses.replace(rows, y=None)
+    else:
+        rows = as_rows(data, target, feature_names=names, min_rows=2)
+    if rows.y is None and labels is None:
         raise BadInput(
             f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
         )
     if not test_fraction:
-        return rows, None
+        return (rows, labels), None
     kept_out = held_out_indices(rows.n, test_fraction, seed, max_rows=None)
     X, y = rows.take(kept_out)
-    test = Rows(X, y, feature_names=rows.feature_names, target_name=rows.target_name, checked=True)
-    return without(rows, kept_out), test
+    test, train = dataclasses.replace(rows, X=X, y=None, checked=True), without(rows, kept_out)
+    if labels is None:
+        return (train, None), (test, y)
+    return (train, np.delete(labels, kept_out)), (test, labels[kept_out])
 
 
 def _selection(
@@ -367,4 +312,4 @@ def _report(model: Any, out: Path, test: Any) -> None:
 
     info.show(info.summary(model), f"{out}, saved", lengthscales=False)
     if test is not None:
-        evaluate.show(evaluate.score(model, test, 65_536), "On the rows kept out of the fit")
+        evaluate.show(evaluate.score(model, *test), "On the rows kept out of the fit")

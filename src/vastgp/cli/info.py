@@ -90,11 +90,9 @@ def summary(model: Any) -> dict[str, Any]:
     dict
         ``method``, ``solver`` and ``num_basis`` and ``diagnosis`` of methods that have them,
         ``parameters`` (those that differ from the default), ``target``, ``features``,
-        ``training_rows``, ``kernel``, ``components`` (one dict a kernel part: ``name``, ``variance``,
-        ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
-        standard deviations), ``likelihood``, ``noise_std`` in target units where it is Gaussian, ``signal_std`` (prior
-        standard deviation of the function) with ``signal_units``, ``converged``, ``stop_reason``, ``steps`` and
-        ``seconds``.
+        ``training_rows``, ``kernel``, ``components`` (see `components`), ``likelihood``, ``noise_std`` in target units
+        where it is Gaussian, ``signal_std`` (prior standard deviation of the function) with ``signal_units``,
+        ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
     """
     import numpy as np
 
@@ -103,18 +101,7 @@ def summary(model: Any) -> dict[str, Any]:
     defaults = type(model)().get_params(deep=False)
     given = model.get_params(deep=False)
     names = feature_names(model)
-    x_scale = np.asarray(model.standardizer_.x_scale, dtype=float)
-    parts = []
-    for part in stationary_parts(model.kernel_):
-        scales = np.broadcast_to(np.asarray(part.lengthscales, dtype=float), (len(names),))
-        parts.append(
-            {
-                "name": type(part).__name__,
-                "variance": float(part.variance),
-                "lengthscales": scales.tolist(),
-                "lengthscales_standardised": (scales / x_scale).tolist(),
-            }
-        )
+    x_scale = np.broadcast_to(np.asarray(model.standardizer_.x_scale, dtype=float), (len(names),))
     return {
         "method": type(model).__name__,
         "solver": getattr(model, "solver_", None),
@@ -128,11 +115,11 @@ def summary(model: Any) -> dict[str, Any]:
         "target": target_name(model),
         "features": names,
         "training_rows": int(model.standardizer_.n_rows),
-        "kernel": repr(model.kernel_),
-        "components": parts,
+        "kernel": None if model.kernel_ is None else repr(model.kernel_),
+        "components": components(model.kernel_, x_scale),
         "likelihood": repr(model.likelihood_),
         "noise_std": _noise_std(model),
-        "signal_std": float(model.kernel_.total_variance()) ** 0.5,
+        "signal_std": None if model.kernel_ is None else _variance(model.kernel_, x_scale) ** 0.5,
         # counts and classes have a function of their own scale
         "signal_units": "in target units"
         if model.likelihood_.scales_target
@@ -144,11 +131,73 @@ def summary(model: Any) -> dict[str, Any]:
     }
 
 
-def stationary_parts(kernel: Any) -> list[Any]:
-    """The stationary kernels of which a sum or product is made, in order."""
-    if not hasattr(kernel, "parts"):
-        return [kernel]
-    return [leaf for part in kernel.parts for leaf in stationary_parts(part)]
+def components(kernel: Any, x_scale: Any) -> list[dict[str, Any]]:
+    """What the parts of a kernel say of each input.
+
+    Parameters
+    ----------
+    kernel : Kernel or None
+        In the units of inputs and target.
+    x_scale : ndarray of shape (d,)
+
+    Returns
+    -------
+    list of dict
+        One for each part of a sum or product, and one for a product over groups of inputs: ``name``, ``variance``, and
+        where it has them ``lengthscales`` in the units of the inputs and ``lengthscales_standardised`` in training
+        standard deviations, or ``slope_std`` and ``slope_std_standardised``.
+    """
+    import numpy as np
+
+    from vastgp.kernels import Linear
+    from vastgp.kernels.grid import GridKernel
+    from vastgp.kernels.stationary import Stationary
+
+    def of_each(name: str, values: Any, scale: Any) -> dict[str, list[float]]:
+        values = np.broadcast_to(np.asarray(values, dtype=float), x_scale.shape)
+        return {name: values.tolist(), f"{name}_standardised": (values * scale).tolist()}
+
+    if kernel is None:
+        return []
+    if isinstance(kernel, GridKernel):
+        # one kernel for each group of columns, in their order
+        groups = zip(kernel.parts, kernel.groups, strict=True)
+        scales = [
+            np.broadcast_to(getattr(part, "lengthscales", np.nan), (len(group),))
+            for part, group in groups
+        ]
+        name = ", ".join(dict.fromkeys(type(part).__name__ for part in kernel.parts))
+        found = {"name": name, "variance": float(kernel.variance)}
+        return [found | of_each("lengthscales", np.concatenate(scales), 1.0 / x_scale)]
+    if hasattr(kernel, "parts"):
+        return [found for part in kernel.parts for found in components(part, x_scale)]
+    variance = getattr(kernel, "variance", None)
+    found = {
+        "name": type(kernel).__name__,
+        "variance": None if variance is None else float(variance),
+    }
+    if isinstance(kernel, Stationary):
+        found |= of_each("lengthscales", kernel.lengthscales, 1.0 / x_scale)
+    elif isinstance(kernel, Linear):
+        found |= of_each("slope_std", np.sqrt(kernel.slope_variances), x_scale)
+    return [found]
+
+
+def _variance(kernel: Any, x_scale: Any) -> float:
+    """Prior variance of the function; where it differs by rows, at those one deviation from the mean in every input."""
+    import math
+
+    import numpy as np
+
+    from vastgp.kernels import Linear
+    from vastgp.kernels.base import Product, Sum
+
+    if isinstance(kernel, Sum | Product):
+        of_parts = [_variance(part, x_scale) for part in kernel.parts]
+        return sum(of_parts) if isinstance(kernel, Sum) else math.prod(of_parts)
+    if isinstance(kernel, Linear):
+        return float(np.sum(np.asarray(kernel.slope_variances) * x_scale**2))
+    return float(kernel.total_variance())
 
 
 def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> None:
@@ -163,7 +212,7 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
             "trained on",
             f"{plural(found['training_rows'], 'row')}, {plural(len(found['features']), 'feature')}",
         ),
-        ("kernel", " with ".join(part["name"] for part in found["components"])),
+        ("kernel", " with ".join(part["name"] for part in found["components"]) or "none"),
         ("signal", f"standard deviation {number(found['signal_std'])}, {found['signal_units']}"),
         _noise(found),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
@@ -223,30 +272,36 @@ def _show_lengthscales(found: dict[str, Any]) -> None:
     """Shortest (most relevant) first, in the units of the inputs and in their standard deviations."""
     from vastgp.cli._console import number, say, table
 
-    parts, names = found["components"], found["features"]
-    order = sorted(
-        range(len(names)), key=lambda j: min(p["lengthscales_standardised"][j] for p in parts)
-    )
-    several = len(parts) > 1
-    columns = ["feature"]
-    for part in parts:
-        kind = f"{part['name']} " if several else ""
-        columns += [f"{kind}lengthscale", "in std"]
+    names = found["features"]
+    columns = [
+        (f"{part['name']} {what}", part[key], part[f"{key}_standardised"])
+        for part in found["components"]
+        for key, what in (("lengthscales", "lengthscale"), ("slope_std", "slope"))
+        if key in part
+    ]
+    if not columns:
+        return
+    scales = [
+        part["lengthscales_standardised"] for part in found["components"] if "lengthscales" in part
+    ]
+    order = sorted(range(len(names)), key=lambda j: min((scale[j] for scale in scales), default=j))
+    heads = ["feature"]
+    for head, _, _ in columns:
+        heads += [head if len(columns) > 1 else head.partition(" ")[2], "in std"]
     rows = []
     for j in order[:_SHOWN]:
         row = [names[j]]
-        for part in parts:
-            row += [
-                number(part["lengthscales"][j]),
-                number(part["lengthscales_standardised"][j], 3),
-            ]
+        for _, values, standardised in columns:
+            row += [number(values[j]), number(standardised[j], 3)]
         rows.append(row)
-    table(columns, rows)
+    table(heads, rows)
     hidden = (
         f" {len(names) - _SHOWN} longer ones are not shown (--json has all)."
         if len(names) > _SHOWN
         else ""
     )
+    if not scales:
+        return
     say(
         "The shorter the lengthscale, the faster the target changes along the feature; far above 1 std "
         f"it hardly matters.{hidden}",

@@ -15,7 +15,12 @@ from vastgp.data.tables import Table, as_labels, open_frame
 
 
 def open_labelled(
-    X: Any, y: Any, *, min_rows: int = 1, estimator: str = "model"
+    X: Any,
+    y: Any,
+    *,
+    feature_names: list[str] | None = None,
+    min_rows: int = 1,
+    estimator: str = "model",
 ) -> tuple[Rows, np.ndarray]:
     """Open a data set whose target is a class.
 
@@ -23,6 +28,8 @@ def open_labelled(
     ----------
     X, y
         As in `as_rows`, with labels of any one type in ``y``: numbers, booleans, text.
+    feature_names
+        Columns of a table to use; all but the target by default.
     min_rows, estimator
         As in `as_rows`.
 
@@ -40,6 +47,7 @@ def open_labelled(
     """
     X = open_frame(X)
     labels, name, others = _labels(X, y, estimator)
+    others = others if feature_names is None else feature_names
     if not len(labels):  # as for any data without rows
         as_rows(
             X, np.zeros(0), feature_names=others, min_rows=max(1, min_rows), estimator=estimator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Sequence
@@ -71,9 +72,9 @@ def as_rows(
     """
     X = open_frame(X)
     if isinstance(X, Rows):
-        if y is not None:
+        if y is not None and X.y is not None:
             raise ValueError("X already has its targets (it is a Rows object). Pass y=None.")
-        rows = X
+        rows = X if y is None else _with_targets(X, y)
         _check_same_names(rows, feature_names, n_features, estimator)
     elif isinstance(X, Table):
         if X.in_memory:
@@ -107,6 +108,13 @@ def _from_arrays(X: np.ndarray, y: Any) -> Rows:
     if y is not None:
         y = validate.as_target(y)
     return Rows(X, y, target_name=target_name)
+
+
+def _with_targets(rows: Rows, y: Any) -> Rows:
+    name = _series_name(y) or rows.target_name
+    y = validate.as_target(y)
+    validate.check_finite(y, "y")
+    return dataclasses.replace(rows, y=y, target_name=name)
 
 
 def target_from_path(path: Path, why_not_a_name: str) -> np.ndarray:

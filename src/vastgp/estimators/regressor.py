@@ -9,11 +9,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.estimators.base import BaseGP
-from vastgp.likelihoods import Likelihood
-from vastgp.likelihoods.rowwise import by_rows
+from vastgp.estimators.predictive import Predictive
 
 
 class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
@@ -50,21 +48,55 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
             raise ValueError(
                 f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
             )
-        rows = self._open(X)
-        scaling, likelihood = self.standardizer_, self._standardised_likelihood()
         # only where observations are centred on the function is its mean theirs
-        latent, variance = self._by_tiles(
-            rows, return_std is not False or not likelihood.scales_target
-        )
-        with precision("float64"):
-            mean = scaling.inverse_mean(by_rows(likelihood, "predictive_mean", latent, variance))
-            if return_std is False:
-                return mean
-            if return_std is True:
-                variance = by_rows(likelihood, "predictive_variance", latent, variance)
-            else:
-                variance = likelihood.location(variance)
-        return mean, scaling.inverse_std(np.sqrt(variance))
+        needed = return_std is not False or not self.likelihood_.scales_target
+        found = self._predictive(self._open(X), needed)
+        if return_std is False:
+            return found.mean
+        if return_std is True:
+            return found.mean, found.std
+        variance = found.likelihood.location(found.latent_variance)
+        return found.mean, self.standardizer_.inverse_std(np.sqrt(variance))
+
+    def distribution(self, X: Any) -> Predictive:
+        """Return the distribution of a new observation at each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+
+        Returns
+        -------
+        Predictive
+            With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
+        """
+        check_is_fitted(self, "posterior_")
+        return self._predictive(self._open(X))
+
+    def predict_quantiles(self, X: Any, probabilities: Any = (0.025, 0.5, 0.975)) -> np.ndarray:
+        """Return quantiles of a new observation at each row, by its own distribution: counts for counts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+        probabilities : sequence of k float, default (0.025, 0.5, 0.975)
+            Each above 0 and below 1. The default is the 95 % interval and the median.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            What an observation is below with that probability, in units of the target.
+        """
+        wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+        if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
+            raise ValueError(
+                f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."
+            )
+        return self.distribution(X).quantiles(wanted).T
+
+    def _predictive(self, rows: Rows, with_variance: bool = True) -> Predictive:
+        likelihood = self.likelihood_.in_units(1.0 / self.standardizer_.y_scale)
+        return Predictive(likelihood, *self._by_tiles(rows, with_variance), self.standardizer_)
 
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
         """Return ``log p(y | x, training data)`` of each row.
@@ -82,14 +114,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         """
         check_is_fitted(self, "posterior_")
         rows = self._open(X, y, require_y=True)
-        mean, variance = self._by_tiles(rows, True)
-        scaling, likelihood = self.standardizer_, self._standardised_likelihood()
-        target = scaling.transform_y(_targets(rows))
-        likelihood.check_targets(target)
-        with precision("float64"):
-            # a density of y is that of (y - mean) / scale divided by the scale
-            density = by_rows(likelihood, "log_density", target, mean, variance)
-        return density - np.log(scaling.y_scale)
+        return self._predictive(rows).log_density(_targets(rows))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
@@ -111,10 +136,6 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         if self.likelihood_.num_latent == 1:
             return found
         return np.asarray(self.likelihood_.location(np.moveaxis(found, 1, 0)))
-
-    def _standardised_likelihood(self) -> Likelihood:
-        """Return the likelihood of the standardised target."""
-        return self.likelihood_.in_units(1.0 / self.standardizer_.y_scale)
 
 
 def _targets(rows: Rows) -> np.ndarray:

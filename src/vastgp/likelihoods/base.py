@@ -79,6 +79,8 @@ class Likelihood(Parameters, eqx.Module):
     """Whether the target is a real number that may be standardised; not so for counts and labels."""
     in_numpy: ClassVar[frozenset[str]] = frozenset()
     """Names of methods that stay in NumPy when given NumPy, for which no program need be compiled."""
+    counts: ClassVar[bool] = False
+    """Whether observations are 0, 1, 2, ..."""
     shift_invariant: ClassVar[bool] = False
     """Whether it does not see what several latent functions have in common."""
 
@@ -142,6 +144,13 @@ class Likelihood(Parameters, eqx.Module):
     @abstractmethod
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``: NumPy in and out, float64.
+
+        For counts it is continuous between whole numbers, from 0 at -1. Quantiles are found by it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is of classes, which have no order.")
 
     @abstractmethod
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:

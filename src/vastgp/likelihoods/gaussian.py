@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, positive
 from vastgp.likelihoods.quadrature import together
@@ -65,6 +66,10 @@ class Gaussian(Likelihood):
         variance = latent_variance + self.noise_variance
         xp = jnp if isinstance(variance, jax.Array) else np
         return -0.5 * ((y - mean) ** 2 / variance + xp.log(2.0 * np.pi * variance))
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``."""
+        return ndtr((y - mean) / np.sqrt(latent_variance + self.noise_variance))
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``mean``."""

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array
+from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
 from vastgp.likelihoods.quadrature import floored_std
+from vastgp.likelihoods.quantiles import normal_nodes
 
 # Beyond this a variance overflows in single precision.
 _MOST_LOG = 80.0
@@ -94,6 +96,22 @@ class HeteroskedasticGaussian(Likelihood):
         square = (y - mean[0])[..., None] ** 2
         density = -0.5 * (square / width + jnp.log(2.0 * np.pi * width))
         return logsumexp(weights + density, axis=-1)
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(observation <= y)``: over ``f_1`` in closed form, over ``f_2`` by the trapezoid rule."""
+        std = np.sqrt(latent_variance[1])
+        parts = (
+            weight
+            * ndtr(
+                (y - mean[0])
+                / np.sqrt(
+                    latent_variance[0]
+                    + float(self.noise_variance) * np.exp(np.minimum(mean[1] + std * z, _MOST_LOG))
+                )
+            )
+            for z, weight in normal_nodes(0.0, 1.5, self.points)
+        )
+        return sum(parts)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return the mean of ``f_1``."""

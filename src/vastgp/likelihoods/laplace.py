@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import erf, log_ndtr
 from jaxtyping import Array
+from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, positive
 from vastgp.likelihoods.quadrature import Values, floored_std, together
@@ -69,6 +71,18 @@ class Laplace(Likelihood):
         # p(y) = 1/(2b) sum over both signs of exp(v / (2 b^2) -+ d/b) Phi(+-d/s - s/b)
         sides = jnp.logaddexp(_tail(d, std, scale), _tail(-d, std, scale))
         return sides - jnp.log(2.0 * scale)
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``."""
+        d, b = y - mean, float(self.scale)
+        std = np.sqrt(np.maximum(latent_variance, np.finfo(np.float64).eps ** 2))
+
+        def side(d: Any) -> Any:
+            # exp(v / 2b^2 - d/b) Phi(d/s - s/b), of which the first factor overflows where the second vanishes
+            return np.exp(0.5 * (std / b) ** 2 - d / b + special.log_ndtr(d / std - std / b))
+
+        # Phi(d/s) + 1/2 (side(-d) - side(d))
+        return special.ndtr(d / std) + 0.5 * (side(-d) - side(d))
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``mean``."""

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaincc, gammaln, logsumexp
+from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
 from vastgp.likelihoods.quadrature import floored_std, together
+from vastgp.likelihoods.quantiles import normal_nodes
 
 _LOG_2PI = math.log(2.0 * math.pi)
 # What is below e^-30 of an integrand's height is left out.
@@ -20,6 +22,8 @@ _FALL = 30.0
 _PARABOLA = math.sqrt(2.0 * _FALL)
 # A mode far below the mean is come down to by one unit of the latent function a step.
 _NEWTON_STEPS = 15
+# The error of a probability is below 2e-4 for latent variances up to 4, 7e-4 up to 25.
+_DISTRIBUTION_POINTS = 24
 
 
 class Poisson(Likelihood):
@@ -36,6 +40,7 @@ class Poisson(Likelihood):
 
     name: ClassVar[str] = "poisson"
     scales_target: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
     rate: Any
     points: int = eqx.field(static=True)
 
@@ -104,6 +109,21 @@ class Poisson(Likelihood):
         down = 0.25 / up
         nodes = mode[..., None] + width[..., None] * (up - down)
         return nodes, jnp.log((width * step)[..., None] * (up + down))
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
+        # P(count <= y | f) = Q(y + 1, rate e^f)
+        shape = np.maximum(y + 1.0, 0.0)
+        std = np.sqrt(np.maximum(latent_variance, np.finfo(np.float64).eps ** 2))
+        rate = float(self.rate)
+        # where it falls in f, and how fast
+        centre = np.clip((np.log((shape + 0.5) / rate) - mean) / std, -5.0, 5.0)
+        width = np.minimum(np.minimum(2.0 / np.sqrt(shape + 0.5), 0.5 * np.pi) / std, 1.5)
+        parts = (
+            weight * special.gammaincc(shape, rate * np.exp(mean + std * z))
+            for z, weight in normal_nodes(centre, width, _DISTRIBUTION_POINTS)
+        )
+        return np.where(shape > 0.0, sum(parts), 0.0)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``rate exp(mean + latent_variance / 2)``."""

@@ -36,6 +36,7 @@ class PoissonLogNormal(Likelihood):
 
     name: ClassVar[str] = "poisson-log-normal"
     scales_target: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
     rate: Any
     variance: Any
     points: int = eqx.field(static=True)
@@ -69,6 +70,10 @@ class PoissonLogNormal(Likelihood):
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return self._poisson().log_density(y, mean, latent_variance + self.variance)
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
+        return self._poisson().distribution(y, mean, latent_variance + float(self.variance))
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``rate exp(mean + (latent_variance + variance) / 2)``."""

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln, logsumexp
+from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
 from vastgp.likelihoods.quadrature import Values, together
@@ -93,6 +95,21 @@ class StudentT(Likelihood):
         prior = shape * (x - jnp.expm1(x)) + _log_gamma_constant(shape)
         data = -0.5 * ((y - mean)[..., None] ** 2 / width + jnp.log(2.0 * jnp.pi * width))
         return logsumexp(prior + data, axis=-1) + jnp.log(step)
+
+    def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``, as an average over precisions too."""
+        scale, nu = float(self.scale), float(self.degrees_of_freedom)
+        # sum_k w_k Phi((y - m) / sqrt(v + s^2 / l_k)),  x = log l evenly spaced under Gamma(l | a, a)
+        low = -9.0 * np.sqrt(2.0 / nu) - 50.0 / nu
+        high = np.log1p(9.0 * np.sqrt(2.0 / nu) + 40.0 / nu)
+        x = np.linspace(low, high, 2 * self.points)
+        weights = np.exp(0.5 * nu * (x - np.expm1(x)))
+        weights /= weights.sum()
+        parts = (
+            weight * ndtr((y - mean) / np.sqrt(latent_variance + scale**2 * np.exp(-at)))
+            for weight, at in zip(weights, x, strict=True)
+        )
+        return sum(parts)
 
     def _log_precisions(self, d: Values, scale: Values, nu: Values) -> tuple[Any, Values]:
         """Return evenly spaced ``log l`` over all that the prior or the observation make likely."""

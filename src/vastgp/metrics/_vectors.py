@@ -73,7 +73,7 @@ def positive(name: str, value: FloatArray) -> FloatArray:
     return value
 
 
-def training_units(mean: float, scale: float) -> tuple[float, float]:
+def checked_units(mean: float, scale: float) -> tuple[float, float]:
     """The statistics of the training targets that define standardised units."""
     for name, value in (("y_train_mean", mean), ("y_train_scale", scale)):
         if np.ndim(value) != 0 or not np.isfinite(value):

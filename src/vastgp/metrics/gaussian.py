@@ -20,12 +20,12 @@ from scipy.special import ndtr
 
 from vastgp.metrics._vectors import (
     FloatArray,
+    checked_units,
     extremes,
     half_width,
     positive,
     prediction_vectors,
     target_vectors,
-    training_units,
     vector,
 )
 
@@ -202,7 +202,7 @@ def msll(
     ----------
     Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 2.5.
     """
-    centre, scale = training_units(y_train_mean, y_train_scale)
+    centre, scale = checked_units(y_train_mean, y_train_scale)
     y, mean, std = prediction_vectors(y, mean, std)
     trivial = nlpd(y, np.full_like(y, centre), scale)
     return nlpd(y, mean, std) - trivial
@@ -361,26 +361,78 @@ def regression_report(
     ValueError
         If an argument is not finite, lengths differ, or `std` or `y_train_scale` is not positive.
     """
-    centre, scale = training_units(y_train_mean, y_train_scale)
     y, mean, std = prediction_vectors(y, mean, std)
+    half = half_width(level) * std
+    report = distribution_report(
+        y,
+        mean,
+        log_density=-nlpd(y, mean, std, average=False),
+        normal_scores=(y - mean) / std,
+        interval=(mean - half, mean + half),
+        training_units=(y_train_mean, y_train_scale),
+        level=level,
+    )
+    crps = crps_gaussian(y, mean, std)
+    report["target"]["crps"] = crps
+    report["standardised"]["crps"] = crps / float(y_train_scale)
+    return report
+
+
+def distribution_report(
+    y: ArrayLike,
+    mean: ArrayLike,
+    *,
+    log_density: ArrayLike,
+    normal_scores: ArrayLike,
+    interval: tuple[ArrayLike, ArrayLike],
+    training_units: tuple[float, float] | None = None,
+    level: float = 0.95,
+) -> dict[str, Any]:
+    """Scores of predictions that need not be Gaussian: of counts, of noise with heavy tails.
+
+    Parameters
+    ----------
+    y, mean : array_like, shape (n,)
+        Observed targets and predictive means, in the target's own units.
+    log_density : array_like, shape (n,)
+        Logarithm of the predictive density, or of the probability of a count, at each target.
+    normal_scores : array_like, shape (n,)
+        The targets as variables that are standard normal when the predictions are right.
+    interval : (array_like of shape (n,), array_like of shape (n,))
+        Ends of the central predictive intervals.
+    training_units : (float, float), optional
+        Mean and standard deviation of the training targets; None where they define no units, as for counts.
+    level : float, default 0.95
+        Probability of the intervals.
+
+    Returns
+    -------
+    dict
+        As that of `regression_report`, without ``crps``; ``standardised`` and ``msll`` are None without units.
+    """
+    y, mean = target_vectors(y, mean)
+    low, high = (vector(name, end) for name, end in zip(("lower", "upper"), interval, strict=True))
     own = {
         "rmse": rmse(y, mean),
         "mae": mae(y, mean),
-        "nlpd": nlpd(y, mean, std),
-        "crps": crps_gaussian(y, mean, std),
-        "interval_width": interval_width(std, level),
+        "nlpd": -float(np.mean(vector("log_density", log_density))),
+        "interval_width": float(np.mean(high - low)),
     }
-    standardised = {name: value / scale for name, value in own.items()}
-    standardised["nlpd"] = own["nlpd"] - float(np.log(scale))  # a density, not a length
+    standardised = trivial = None
+    if training_units is not None:
+        centre, scale = checked_units(*training_units)
+        standardised = {name: value / scale for name, value in own.items()}
+        standardised["nlpd"] = own["nlpd"] - float(np.log(scale))  # a density, not a length
+        trivial = nlpd(y, np.full_like(y, centre), scale)
     return {
         "rows": int(y.size),
         "level": float(level),
         "standardised": standardised,
         "target": own,
-        "coverage": coverage(y, mean, std, level),
+        "coverage": float(np.mean((low <= y) & (y <= high))),
         "coverage_se": float(np.sqrt(level * (1.0 - level) / y.size)),
-        "calibration_error": calibration_error(y, mean, std),
-        "msll": msll(y, mean, std, y_train_mean=centre, y_train_scale=scale),
+        "calibration_error": calibration_error(normal_scores, np.zeros_like(y), 1.0),
+        "msll": None if trivial is None else own["nlpd"] - trivial,
         "r2": r2(y, mean) if np.ptp(y) > 0.0 else None,
     }
 
