@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from vastgp.fitting.checkpoint import Checkpoint, Saved
@@ -170,14 +171,16 @@ class Run:
         if known is not None:
             return _decode(known.value, known.arrays)
         began = self.elapsed()
+        # with or without a file, what follows begins with arrays of one kind
+        found = jax.tree.map(lambda leaf: np.array(leaf) if _is_array(leaf) else leaf, compute())
+        if file is None:
+            return found
         arrays: dict[str, np.ndarray] = {}
-        value = _encode(compute(), arrays)
-        if file is not None:
-            seconds = self.elapsed() - began
-            file.phases[name] = Saved(arrays=arrays, value=value, seconds=seconds, began=began)
-            if file.due():
-                file.write()
-        # with or without a file, what follows begins with arrays of the same kinds
+        value = _encode(found, arrays)
+        seconds = self.elapsed() - began
+        file.phases[name] = Saved(arrays=arrays, value=value, seconds=seconds, began=began)
+        if file.due():
+            file.write()
         return _decode(value, arrays)
 
     def evaluations(
@@ -261,6 +264,10 @@ class Evaluations:
             seconds=self.seconds,
             began=self._began,
         )
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray))
 
 
 def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
