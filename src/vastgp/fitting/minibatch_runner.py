@@ -13,6 +13,10 @@ import numpy as np
 
 from vastgp.data.padding import repeat_last
 
+# Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
+# 0.10.2): with it the end of a step can get lost, and the program waits for ever.
+FACTORISING = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+
 # step(plan, constants, state, batch, number) -> (state, record)
 Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,9 +17,10 @@ from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.svgp import training as svgp
 from vastgp.methods.svgp.bound import Rows, SiteSums, held
-from vastgp.methods.svgp.passes import SVGPOptions, padded_rows, run_passes
-from vastgp.methods.svgp.steps import Params, Setting, e_step, m_step
-from vastgp.methods.svgp.training import Budget, State, fit_svgp
+from vastgp.methods.svgp.iteration import FAILED, Record, State, _tried
+from vastgp.methods.svgp.passes import SVGPOptions, run_passes
+from vastgp.methods.svgp.steps import Params, e_step, m_step
+from vastgp.methods.svgp.training import Budget, fit_svgp
 
 QUICK = SVGPOptions(row_batch=32)
 
@@ -50,28 +52,33 @@ def fitted(likelihood, options=QUICK, dtype="float64", kernel=None, **budget):
 # ------------------------------------------------------------ damped steps
 
 
-def trainer():
-    made = object.__new__(svgp._Trainer)
-    made.options, made.full, made.rate, made.dtype = SVGPOptions(), True, 1.0, "float32"
-    made.setting = Setting(0.0, None, None)
-    return made, State(None, None, "before", None, None, np.int64(0), np.int64(0))
+def tried(good_below):
+    """Return state and record after a step that leaves a posterior where it is shorter than some length."""
+    nothing = State(None, None, jnp.zeros(1), None, None, jnp.int32(0), jnp.int32(0))
+
+    def attempt(state, share):
+        return (
+            state._replace(q=state.q + share, e_steps=state.e_steps + 1),
+            1.5 * share,
+            share < good_below,
+        )
+
+    record = Record(jnp.full((), jnp.nan), jnp.zeros((), jnp.int32))
+    return jax.jit(lambda: _tried(attempt, nothing, record, 2))()
 
 
-def test_a_step_that_leaves_no_posterior_is_halved_and_counted(monkeypatch):
-    monkeypatch.setattr(
-        svgp, "e_step", lambda params, here, q, rows, rate: ("after", 1.5, rate < 0.3)
-    )
-    made, state = trainer()
-    state, value = made._e_step(state, Rows(None, None, None))
-    assert value == 1.5 and state.q == "after"
-    assert state.damped == 2 and state.e_steps == 1
+def test_a_step_that_leaves_no_posterior_is_halved_and_counted():
+    state, record = tried(0.3)
+    assert float(record.objective) == 1.5 / 4 and float(state.q[0]) == 1 / 4
+    assert int(state.damped) == 2 and int(state.e_steps) == 1 and int(record.failed) == 0
+    _, record = tried(0.0)
+    assert FAILED[int(record.failed)] == "M-step"
 
 
-def test_when_no_length_helps_the_message_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(svgp, "e_step", lambda *_: ("after", np.nan, False))
-    made, state = trainer()
+def test_when_no_length_helps_the_message_says_what_to_do():
+    made = svgp.Trainer(*rows_of(), Gaussian(0.1), QUICK, 0, "float32")
     with pytest.raises(FloatingPointError, match=r"E-step gave no finite posterior.*set dtype"):
-        made._e_step(state, Rows(None, None, None))
+        made._summary(State(*[None] * 7), Record(np.array([1.0, np.nan]), np.array([0, 1])), 2)
 
 
 def test_a_step_of_adam_too_long_for_the_kernel_is_shortened():
@@ -99,18 +106,19 @@ def test_a_shared_step_is_both_steps_from_the_same_place(likelihood, hold):
     rows, scaling = rows_of(likelihood=likelihood)
     options = dataclasses.replace(QUICK, hold=hold)
     with precision("float64"):
-        made = svgp._Trainer(rows, scaling, likelihood, options, 0, "float64")
+        made = svgp.Trainer(rows, scaling, likelihood, options, 0, "float64")
         Z = scaling.transform_X(rows.take(np.arange(9))[0])
         state = made.start(RBF(np.ones(2), 1.3), likelihood, Z)
-        for first in range(0, 30, 10):
-            state, _ = made.chunk(state, first, 10)
+        with made.runner(30) as runner:
+            for first in range(0, 30, 10):
+                state, _ = runner(state, first, 10)
         X, y = rows.take(np.arange(40, 72))
-        batch = padded_rows(scaling.transform_X(X), scaling.transform_y(y), 2.5, "float64")
+        batch = Rows(scaling.transform_X(X), scaling.transform_y(y), np.full(32, 2.5))
         here = state.params, state.here, state.q
-        given = {"hold": hold, "move": True}
-        shared = m_step(*here, state.optimizer, batch, 0.3, 0.02, made.setting, **given)
+        given, setting = {"hold": hold, "move": True}, made.constants.setting
+        shared = m_step(*here, state.optimizer, batch, 0.3, 0.02, setting, **given)
         sums, bound, _ = e_step(*here, batch, 0.3)
-        alone = m_step(*here, state.optimizer, batch, None, 0.02, made.setting, **given)
+        alone = m_step(*here, state.optimizer, batch, None, 0.02, setting, **given)
         expected = held(hold, sums, state.here, alone[1])
     assert float(shared[4]) == pytest.approx(float(bound), rel=1e-12)
     for found, right in zip(
@@ -181,13 +189,6 @@ def test_the_standard_error_is_that_of_independent_records():
 def test_the_last_step_is_not_convergence():
     last = decision(np.arange(5.0), max_iter=50)
     assert not last.converged and "max_iter = 50" in last.reason
-
-
-def test_padding_counts_nothing():
-    rows = padded_rows(np.ones((3, 2)), np.arange(3.0), 2.5, "float32")
-    assert rows.X.shape == (64, 2) and rows.y.shape == rows.weights.shape == (64,)
-    np.testing.assert_array_equal(rows.weights, [2.5] * 3 + [0.0] * 61)
-    assert float(rows.y[-1]) == 2.0
 
 
 # ------------------------------------------------------------ whole fits

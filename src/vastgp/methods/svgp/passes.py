@@ -14,7 +14,7 @@ import numpy as np
 from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
-from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.damped_updates import (
     SETTLED,
@@ -39,8 +39,8 @@ from vastgp.methods.svgp.bound import (
 )
 from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
 
-# Rows of a tile of a pass; where one holds all, it is padded to a multiple of _PAD, so that sizes share compiled code.
-_TILE, _PAD = 4096, 64
+# Rows of a tile of a pass, at most.
+_TILE = 2048
 # Passes end at this share of the gain at which steps on minibatches do: they converge far faster.
 _FINER = 1e-2
 
@@ -119,16 +119,6 @@ class SVGPFit:
     num_passes: int
 
 
-def padded_rows(
-    X: np.ndarray, y: np.ndarray, weight: float, dtype: Any, multiple: int = _PAD
-) -> Rows:
-    """Return rows that count ``weight`` each, padded with copies of the last one that count nothing."""
-    size = -(-len(y) // multiple) * multiple
-    weights = np.pad(np.full(len(y), weight), (0, size - len(y)))
-    parts = repeat_last(X, size), repeat_last(y, size), weights
-    return Rows(*(jnp.asarray(part, dtype) for part in parts))
-
-
 class _Passes:
     """E-steps on all rows, in float64, of a state `Ascent`."""
 
@@ -158,7 +148,7 @@ class _Passes:
     def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
         found = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
-        for tile in _tiles(self.rows, self.standardizer):
+        for tile in tiles(self.rows, self.standardizer):
             found = tile_sums(self.params, self.here, q, tile, *found)
         # read once: the rows of a tile are prepared while those before are at work
         return Found(sums, np.float64(found[0] - q.divergence()), found[1])
@@ -185,20 +175,19 @@ def _exact(state: Ascent) -> Ascent:
     return state._replace(found=Found(better, after, better), end=end)
 
 
-def _tiles(rows: DataRows, standardizer: Standardizer) -> Iterator[Rows]:
+def tiles(rows: DataRows, standardizer: Standardizer) -> Iterator[Rows]:
     """Yield all rows in float64, by tiles of one size."""
-    size = min(_TILE, -(-rows.n // _PAD) * _PAD)
-    for X, y in rows.batches(size):
-        assert y is not None
-        scaled = standardizer.transform_X(X), standardizer.transform_y(y)
-        yield padded_rows(*scaled, 1.0, "float64", size)
+    for X, y, weight, _ in row_tiles(rows, standardizer, tile_size(rows.n, _TILE)):
+        yield Rows(X, y, weight)
 
 
 def _sound(sums: SiteSums) -> SiteSums:
     """Return sums that have a posterior: those of single precision may have none, see `mended`."""
     with precision("float64"):
-        root = posterior_of(as_dtype(sums, np.float64)).root
-    return sums if bool(jnp.all(jnp.isfinite(root))) else mended(sums)
+        wide = as_dtype(sums, np.float64)
+        if bool(jnp.all(jnp.isfinite(posterior_of(wide).root))):
+            return sums
+        return mended(wide, float(np.finfo(sums.precision.dtype).eps))
 
 
 def seconds_of_a_pass(
@@ -209,7 +198,7 @@ def seconds_of_a_pass(
         params, sums = as_dtype((params, sums), np.float64)
         _, q = _posterior(params.positive()[1], sums)
         here = coordinates_of(params, options.jitter)
-        tile = next(_tiles(rows, standardizer))
+        tile = next(tiles(rows, standardizer))
         given = params, here, q, tile, jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
         jax.block_until_ready(tile_sums(*given))
         began = time.perf_counter()

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float
 
@@ -133,21 +132,26 @@ def e_step(
     return found, bound, _finite(bound, found)
 
 
-def mended(sums: SiteSums) -> SiteSums:
-    """Return sums whose precision has no negative eigenvalue, on the host.
+def mended(sums: SiteSums, eps: float | None = None) -> SiteSums:
+    """Return sums whose precision has no negative eigenvalue.
 
     In single precision a change of coordinates (see `held`) can leave some where sums over millions of rows are far
     above one: rounding errors of their largest eigenvalues.
+
+    Parameters
+    ----------
+    sums : SiteSums
+    eps : float, optional
+        What was rounded to, relative to one. None: the precision of the sums.
     """
-    precision = np.asarray(sums.precision, np.float64)
-    if not np.all(np.isfinite(precision)):
-        return sums
-    values, vectors = np.linalg.eigh(0.5 * (precision + np.swapaxes(precision, 1, 2)))
-    # what single precision tells from zero
-    least = np.finfo(sums.precision.dtype).eps * values.shape[1] * values[:, -1:]
-    values = np.maximum(values, np.maximum(least, 0.0))
-    found = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return sums._replace(precision=jnp.asarray(found, sums.precision.dtype))
+    A = sums.precision
+    eps = float(jnp.finfo(A.dtype).eps) if eps is None else eps
+    # no batch of factorisations: CONTRIBUTING.md
+    values, vectors = jax.lax.map(jnp.linalg.eigh, 0.5 * (A + jnp.swapaxes(A, 1, 2)))
+    # what the precision tells from zero
+    least = jnp.maximum(eps * A.shape[1] * values[:, -1:], 0.0)
+    found = (vectors * jnp.maximum(values, least)[:, None, :]) @ jnp.swapaxes(vectors, 1, 2)
+    return sums._replace(precision=found)
 
 
 @partial(jax.jit, static_argnames=("hold", "move"))

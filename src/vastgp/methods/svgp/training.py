@@ -8,9 +8,9 @@ exact, elsewhere they converge as Newton's method does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,20 +20,22 @@ from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
+from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, run_chunks
+from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums, held
+from vastgp.methods.svgp.bound import Rows, SiteSums, held
+from vastgp.methods.svgp.iteration import FAILED, Constants, Plan, Record, State, iteration
 from vastgp.methods.svgp.passes import (
     SVGPFit,
     SVGPOptions,
     finish,
-    padded_rows,
     run_passes,
     seconds_of_a_pass,
 )
@@ -41,57 +43,20 @@ from vastgp.methods.svgp.steps import (
     Moments,
     Params,
     Setting,
-    adam_step,
     coordinates_of,
-    e_step,
-    m_step,
-    mended,
     start_optimizer,
     sums_of,
     sums_of_rows,
-    untied_e_step,
-    untied_m_step,
 )
 
-# Iterations between two records.
+# Iterations of a compiled program, and between two records.
 _CHUNK = 10
-# A step that ends in no posterior is tried again this often, half as long each time.
-_MOST_HALVINGS = 6
 # Natural-gradient steps on minibatches average over as many rows as there are, or 50 batches where those are fewer. On
 # pol an average over a fifth of the rows ended 370 nats lower after as many steps.
 _LEAST_RATE = 0.02
 # Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of one pass and
 # some more. With Gaussian noise there is one pass.
 _FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
-# Parameters on minibatches are averaged with weights that grow as the cube of the step, so that the last quarter of
-# the steps has two thirds of them (Shamir and Zhang 2013).
-_LATE = 3.0
-
-
-class State(NamedTuple):
-    """All that decides the next step.
-
-    Attributes
-    ----------
-    params : Params
-    here : Coordinates
-        Of the parameters.
-    q : SiteSums, Moments, or a pair of arrays with a site a row
-    optimizer : pytree
-        Of Adam.
-    average : Params
-        Weighted average of the parameters so far.
-    e_steps, damped : int
-        E-steps done, and steps that were shortened.
-    """
-
-    params: Params
-    here: Coordinates
-    q: Any
-    optimizer: Any
-    average: Params
-    e_steps: Any
-    damped: Any
 
 
 @dataclass(frozen=True)
@@ -159,7 +124,7 @@ def fit_svgp(
     trained = options.learn or options.move or adam
     limit, before = budget.max_seconds, 0.0
     with precision(dtype):
-        trainer = _Trainer(rows, standardizer, likelihood, options, seed, dtype)
+        trainer = Trainer(rows, standardizer, likelihood, options, seed, dtype)
         state = trainer.start(kernel, likelihood, Z)
         loop = LoopResult(0, 0.0, True, "hyperparameters were given", History())
         if trained:
@@ -171,19 +136,19 @@ def fit_svgp(
                 max_iter=budget.max_iter,
             )
             here = time.perf_counter()
-            state, loop = run_chunks(
-                trainer.chunk,
-                state,
-                max_iter=budget.max_iter,
-                chunk=_CHUNK,
-                max_seconds=limit
-                if adam or limit is None
-                else trainer.seconds_of_steps(state, limit),
-                checkpoint=budget.checkpoints("" if adam else ".steps"),
-                should_stop=stop,
-                label="inducing points",
-                verbose=budget.verbose,
-            )
+            seconds = limit if adam or limit is None else trainer.seconds_of_steps(state, limit)
+            with trainer.runner(budget.max_iter) as runner:
+                state, loop = run_chunks(
+                    runner,
+                    state,
+                    max_iter=budget.max_iter,
+                    chunk=_CHUNK,
+                    max_seconds=seconds,
+                    checkpoint=budget.checkpoints("" if adam else ".steps"),
+                    should_stop=stop,
+                    label="inducing points",
+                    verbose=budget.verbose,
+                )
             before = loop.seconds - (time.perf_counter() - here)
         params, sums = trainer.result(state)
         leaves = jax.tree.leaves(params.likelihood)
@@ -204,8 +169,8 @@ def fit_svgp(
     )  # fmt: skip
 
 
-class _Trainer:
-    """Iterations as functions of `State`; what stays the same during a fit."""
+class Trainer:
+    """What stays the same during the steps of a fit, where they start, and what they end in."""
 
     def __init__(
         self,
@@ -219,11 +184,17 @@ class _Trainer:
         self.rows, self.standardizer, self.options = rows, standardizer, options
         self.seed, self.dtype = seed, dtype
         self.full = options.untied or options.row_batch >= rows.n
-        self.whole = padded_rows(*self._all(), 1.0, dtype) if self.full else None
         self.rate = self._rate(likelihood)
-        # On minibatches, where an E-step is short, the first M-step takes the rows of the last E-step, and what was
-        # computed from them. Steps of length one on all rows go one after the other.
-        self.shares = not self.full and options.optimizer == "natural"
+        self.plan = Plan(
+            options.optimizer,
+            options.hold,
+            options.untied,
+            self.full,
+            options.num_e_steps,
+            options.num_m_steps,
+            options.learn,
+            options.move,
+        )
 
     def start(self, kernel: Kernel, likelihood: Likelihood, Z: np.ndarray) -> State:
         """Return the state before the first step: the posterior is the prior."""
@@ -232,21 +203,62 @@ class _Trainer:
         lower, upper = bounds_of((kernel, likelihood), options.noise_floor)
         logs = jax.tree.map(np.log, (kernel, likelihood, lower, upper))
         params: Params = as_dtype(Params(logs[0], logs[1], np.asarray(Z, np.float64)), dtype)
-        self.setting = Setting(
+        setting = Setting(
             jnp.asarray(options.jitter, dtype), *(as_dtype(side, dtype) for side in logs[2:])
         )
-        here = coordinates_of(params, self.setting.jitter)
+        whole = self._whole() if self.full else None
+        self.constants = Constants(
+            setting,
+            step_rate=jnp.asarray(self.rate, dtype),
+            learning_rate=jnp.asarray(options.learning_rate, dtype),
+            weight=jnp.asarray(self.rows.n / options.row_batch, dtype),
+            whole=whole,
+        )
+        here = coordinates_of(params, setting.jitter)
         optimizer: Any = start_optimizer(params)
         q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
         if options.untied:
-            assert self.whole is not None
-            nothing = jnp.zeros((functions, len(self.whole.y)), dtype)
+            assert whole is not None
+            nothing = jnp.zeros((functions, len(whole.y)), dtype)
             q = (nothing, nothing)
         if options.optimizer == "adam":
             whiten = options.hold == "whitened"
             q = Moments.prior(functions, jnp.eye(len(Z), dtype=dtype) if whiten else here.lower)
             optimizer = (optimizer, start_optimizer(q))
-        return State(params, here, q, optimizer, params, np.int64(0), np.int64(0))
+        zero = jnp.zeros((), jnp.int32)
+        # each an array of its own, as all are given away together
+        return jax.tree.map(jnp.array, State(params, here, q, optimizer, params, zero, zero))
+
+    def runner(self, last: int) -> MinibatchRunner:
+        """Return what does the iterations, ``last`` of them."""
+        return MinibatchRunner(
+            iteration,
+            self.plan,
+            self.constants,
+            chunk=_CHUNK,
+            draw=None if self.full else self._draw,
+            summarise=self._summary,
+            last=last,
+            compiler_options=FACTORISING,
+        )
+
+    def _draw(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        each = self.plan.batches
+        X, y = chunk_of_minibatches(
+            self.rows, self.standardizer, self.seed, first * each, count * each,
+            self.options.row_batch, self.dtype,
+        )  # fmt: skip
+        return X.reshape(count, each, *X.shape[1:]), y.reshape(count, each, -1)
+
+    def _summary(self, state: State, records: Record, done: int) -> dict[str, float]:
+        failed = records.failed[records.failed > 0]
+        if len(failed):
+            raise FloatingPointError(
+                f"an {FAILED[failed[0]]} gave no finite posterior, however short it was made, in {self.dtype}. Raise "
+                "jitter or noise_floor, lower learning_rate, or set dtype='float64'."
+            )
+        told = mean_and_error(records.objective) | {"damped": float(state.damped)}
+        return told | {"objective_se": 0.0} if self.full else told
 
     def seconds_of_steps(self, state: State, limit: float) -> float:
         """Return how much of a budget is for steps; the passes are worth more than the last of them."""
@@ -265,144 +277,22 @@ class _Trainer:
         share = self.options.row_batch / self.rows.n
         return min(most_rate(likelihood), max(_LEAST_RATE, share))
 
-    def _all(self) -> tuple[np.ndarray, np.ndarray]:
-        X, y = self.rows.take(np.arange(self.rows.n))
-        assert y is not None
-        return self.standardizer.transform_X(X), self.standardizer.transform_y(y)
-
-    def chunk(self, state: State, first: int, count: int) -> tuple[State, Mapping[str, Any]]:
-        """Do iterations ``first`` to ``first + count - 1``."""
-        options = self.options
-        natural = options.optimizer == "natural"
-        each = options.num_e_steps + options.num_m_steps - int(self.shares) if natural else 1
-        batches: list[Rows] = []
-        if self.whole is None:
-            X, y = chunk_of_minibatches(
-                self.rows, self.standardizer, self.seed, first * each, count * each,
-                options.row_batch, self.dtype,
-            )  # fmt: skip
-            # all of one size, which needs no padding
-            weight = self.rows.n / options.row_batch
-            batches = [padded_rows(*one, weight, self.dtype, 1) for one in zip(X, y, strict=True)]
-        values = []
-        for t in range(count):
-            if self.whole is not None:
-                of_iteration = [self.whole] * each
-            else:
-                of_iteration = batches[t * each : (t + 1) * each]
-            state, value = (
-                self._iteration(state, of_iteration)
-                if natural
-                else self._adam(state, of_iteration[0])
-            )
-            values.append(value)
-            state = state._replace(average=self._averaged(state, first + t))
-        spread = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
-        return state, {
-            "objective": float(np.mean(values)),
-            "objective_se": 0.0 if self.full else spread,
-            "damped": int(state.damped),
-        }
-
-    def _averaged(self, state: State, step: int) -> Params:
-        if self.full:
-            return state.params
-        weight = (_LATE + 1.0) / (step + 1.0 + _LATE)
-        return _toward(state.average, state.params, jnp.asarray(weight, self.dtype))
-
-    def _iteration(self, state: State, batches: list[Rows]) -> tuple[State, float]:
-        options, value = self.options, np.nan
-        alone = options.num_e_steps - int(self.shares)
-        if not alone and not state.e_steps:
-            # what the prior asks of the hyperparameters says little, and Adam would remember it
-            state, _ = self._e_step(state, batches[0])
-        for rows in batches[:alone]:
-            state, value = self._e_step(state, rows)
-        for number, rows in enumerate(batches[alone:]):
-            state, value = self._m_step(state, rows, self.shares and number == 0)
-        return state, value
-
-    def _length(self, state: State) -> float:
-        # the first steps average what has been seen: 1, 1/2, 1/3, ...
-        return self.rate if self.full else max(self.rate, 1.0 / (1.0 + int(state.e_steps)))
-
-    def _e_step(self, state: State, rows: Rows) -> tuple[State, float]:
-        step, length = untied_e_step if self.options.untied else e_step, self._length(state)
-
-        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
-            rate = jnp.asarray(share * length, self.dtype)
-            q, value, good = step(state.params, state.here, state.q, rows, rate)
-            return state._replace(q=q, e_steps=state.e_steps + 1), value, good
-
-        return self._tried("E-step", attempt, state)
-
-    def _m_step(self, state: State, rows: Rows, with_e_step: bool) -> tuple[State, float]:
-        options, length = self.options, self._length(state)
-
-        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
-            rate = jnp.asarray(share * options.learning_rate, self.dtype)
-            q = state.q
-            if options.untied:
-                params, here, optimizer, value, good = untied_m_step(
-                    state.params, q, state.optimizer, rows, rate, self.setting, move=options.move
-                )
-            else:
-                step_rate = jnp.asarray(share * length, self.dtype) if with_e_step else None
-                params, here, q, optimizer, value, good = m_step(
-                    state.params, state.here, q, state.optimizer, rows, step_rate, rate, self.setting,
-                    hold=options.hold, move=options.move,
-                )  # fmt: skip
-            e_steps = state.e_steps + int(with_e_step)
-            moved = state._replace(
-                params=params, here=here, q=q, optimizer=optimizer, e_steps=e_steps
-            )
-            return moved, value, good
-
-        return self._tried("M-step", attempt, state)
-
-    def _adam(self, state: State, rows: Rows) -> tuple[State, float]:
-        options = self.options
-
-        def attempt(state: State, share: float) -> tuple[State, Any, Any]:
-            params, q, optimizer, value, good = adam_step(
-                state.params, state.q, state.optimizer, rows,
-                jnp.asarray(share * options.learning_rate, self.dtype), self.setting,
-                whiten=options.hold == "whitened", learn=options.learn, move=options.move,
-            )  # fmt: skip
-            return state._replace(params=params, q=q, optimizer=optimizer), value, good
-
-        return self._tried("step of Adam", attempt, state)
-
-    def _tried(
-        self, what: str, attempt: Callable[[State, float], tuple[State, Any, Any]], state: State
-    ) -> tuple[State, float]:
-        """Take a step, or as much of it as leaves a posterior."""
-        for halvings in range(_MOST_HALVINGS):
-            found, value, good = attempt(state, 0.5**halvings)
-            if bool(good):
-                return found._replace(damped=found.damped + halvings), float(value)
-            if not halvings and isinstance(state.q, SiteSums):
-                state = state._replace(q=mended(state.q))
-        raise FloatingPointError(
-            f"an {what} gave no finite posterior, however short it was made, in {self.dtype}. Raise jitter or "
-            "noise_floor, lower learning_rate, or set dtype='float64'."
-        )
+    def _whole(self) -> Rows:
+        n = self.rows.n
+        (tile,) = row_tiles(self.rows, self.standardizer, tile_size(n, 1 << n.bit_length()))
+        return Rows(*(jnp.asarray(part, self.dtype) for part in tile[:3]))
 
     def result(self, state: State) -> tuple[Params, SiteSums]:
         """Return parameters and sites."""
+        jitter = self.constants.setting.jitter
         if self.options.optimizer == "adam":
-            here = coordinates_of(state.params, self.setting.jitter)
+            here = coordinates_of(state.params, jitter)
             whiten = self.options.hold == "whitened"
             return state.params, sums_of(state.q.whitened(None if whiten else here.inverse))
         if self.options.untied:
-            assert self.whole is not None
-            return state.params, sums_of_rows(state.params, state.here, state.q, self.whole)
+            whole = self.constants.whole
+            return state.params, sums_of_rows(state.params, state.here, state.q, whole)
         if self.full:
             return state.params, state.q
-        after = coordinates_of(state.average, self.setting.jitter)
+        after = coordinates_of(state.average, jitter)
         return state.average, held("sites", state.q, state.here, after)
-
-
-@jax.jit
-def _toward(average: Params, params: Params, weight: Any) -> Params:
-    return jax.tree.map(lambda a, b: (1.0 - weight) * a + weight * b, average, params)

@@ -13,10 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# A step that factorises matrices inside a compiled loop must not be given to XLA's concurrency-optimised scheduler of
-# the CPU (JAX 0.10.2): with it the end of a step can get lost, and the program waits for ever.
-COMPILER_OPTIONS = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
-
 
 @jax.custom_vjp
 def solve_each(K: Float[Array, "n h h"], k: Float[Array, "n h"]) -> Float[Array, "n h"]:

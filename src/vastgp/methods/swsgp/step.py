@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from vastgp.fitting.minibatch_runner import FACTORISING
 from vastgp.methods.swsgp.bound import (
     Inducing,
     Neighbours,
@@ -18,7 +19,6 @@ from vastgp.methods.swsgp.bound import (
     ordered_divergences,
     row_moments,
 )
-from vastgp.methods.swsgp.neighbour_systems import COMPILER_OPTIONS
 from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
 
 _B1, _B2, _EPS = 0.9, 0.999, 1e-8
@@ -199,7 +199,7 @@ def _adam(
     jax.jit,
     static_argnames="plan",
     donate_argnames="state",
-    compiler_options=COMPILER_OPTIONS,
+    compiler_options=FACTORISING,
 )
 def run_steps(
     plan: StepPlan, lower: Any, upper: Any, state: SwsgpState, batches: Batch, count: Any
