@@ -68,7 +68,7 @@ def measure(
         )
         chunks = Chunks(rows, scaling, (kernel, likelihood), options, 0, dtype, size)
         began = time.perf_counter()
-        chunks.search(state)
+        chunks.make_index(state)
         every = np.arange(rows.n)
         chunks.table.lookup(every, scaling.transform_X(X), chunks.index)
         searched = time.perf_counter() - began

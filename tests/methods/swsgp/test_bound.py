@@ -16,7 +16,7 @@ from vastgp.kernels.matrices import kernel_matrix
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.swsgp.bound import Neighbours, row_moments
 from vastgp.methods.swsgp.state import Variables
-from vastgp.methods.swsgp.step import Batch, StepPlan, bound
+from vastgp.methods.swsgp.step import Batch, Constants, StepPlan, bound
 
 KERNEL = Matern52(np.array([0.7, 1.3]), 1.7)
 JITTER = 1e-8
@@ -30,7 +30,7 @@ def double():
 
 
 def plan(full, ordered, taper=False, jitter=JITTER):
-    return StepPlan(N, M, full, ordered, taper, True, True, 0.01, np.inf, jitter)
+    return StepPlan(full, ordered, taper, True, True), Constants(N, M, 0.01, np.inf, jitter)
 
 
 def problem(likelihood, full, seed=0):
@@ -106,7 +106,7 @@ value_of = jax.jit(bound, static_argnums=0)
 @pytest.mark.parametrize(("likelihood", "ordered", "full"), CASES)
 def test_with_all_neighbours_it_is_svgp(likelihood, ordered, full):
     X, y, local, hyper = problem(likelihood, full)
-    found = value_of(plan(full, ordered), local, hyper, batch_of(X, y, local.Z, M))
+    found = value_of(*plan(full, ordered), local, hyper, batch_of(X, y, local.Z, M))
     assert float(found) == pytest.approx(svgp_bound(likelihood, X, y, local, full), abs=1e-6)
 
 
@@ -115,10 +115,10 @@ def test_minibatches_average_to_the_whole(ordered):
     """All 28 pairs of 8 rows, each with all 15 pairs of 6 inducing inputs: equal to rounding, hence unbiased."""
     X, y, local, hyper = problem(Gaussian(0.3), True)
     H = 3
-    whole = float(value_of(plan(True, ordered), local, hyper, batch_of(X, y, local.Z, H)))
+    whole = float(value_of(*plan(True, ordered), local, hyper, batch_of(X, y, local.Z, H)))
     owns = list(itertools.combinations(range(M), 2)) if ordered else [(0, 1)]
     found = [
-        float(value_of(plan(True, ordered), local, hyper, batch_of(X, y, local.Z, H, rows, own)))
+        float(value_of(*plan(True, ordered), local, hyper, batch_of(X, y, local.Z, H, rows, own)))
         for rows in itertools.combinations(range(N), 2)
         for own in owns
     ]
@@ -133,7 +133,7 @@ def test_minibatches_average_to_the_whole(ordered):
 def test_gradients_by_finite_differences(full, ordered, taper):
     X, y, local, hyper = problem(StudentT(0.5), full)
     batch, how = batch_of(X, y, local.Z, 3), plan(full, ordered, taper, 1e-6)
-    value = jax.jit(lambda parts: bound(how, *parts, batch))
+    value = jax.jit(lambda parts: bound(*how, *parts, batch))
     flat, unravel = jax.flatten_util.ravel_pytree((local, hyper))
     gradient = jax.jit(jax.grad(lambda flat: value(unravel(flat))))(flat)
     assert float(jnp.min(jnp.sum(jnp.abs(gradient) > 1e-3))) > 10
@@ -154,11 +154,14 @@ def test_as_printed_it_exceeds_the_evidence_and_ordered_it_does_not():
     hyper = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf)), (KERNEL, likelihood))
     local = Variables(jnp.asarray(y)[:, None], jnp.full((N, 1), np.log(1e-3)), jnp.asarray(X))
     batch = batch_of(X, y, X, 1)
-    printed = StepPlan(N, N, False, False, False, True, False, 0.01, np.inf, JITTER)
-    assert float(value_of(printed, local, hyper, batch)) > evidence + 5.0
-    ordered = StepPlan(N, N, False, True, False, True, False, 0.01, np.inf, JITTER)
+    printed, numbers = (
+        StepPlan(False, False, False, True, False),
+        Constants(N, N, 0.01, np.inf, JITTER),
+    )
+    assert float(value_of(printed, numbers, local, hyper, batch)) > evidence + 5.0
+    ordered = printed._replace(ordered=True)
     all_before = batch_of(X, y, X, N)
-    assert float(value_of(ordered, local, hyper, all_before)) < evidence
+    assert float(value_of(ordered, numbers, local, hyper, all_before)) < evidence
 
 
 def test_absent_neighbours_play_no_part():

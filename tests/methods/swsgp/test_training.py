@@ -49,11 +49,10 @@ def double():
 def test_rows_that_a_step_does_not_touch_keep_every_bit(double, covariance, prior, move):
     options = SwsgpOptions(5, covariance, prior, row_batch=4, move=move)
     chunks, state = chunks_and_state(options)
-    chunks.chunk = 1
     state, _ = chunks(state, 0, 1)  # from here on Adam's averages are not zero
     parts = (state.variables, state.first, state.second, state.touched)
     before = jax.tree.map(lambda leaf: np.array(leaf), parts)
-    touched = np.asarray(chunks.draw(1, 1).rows[0])
+    touched = np.asarray(chunks.touching(chunks.draw(1, 1)).rows[0])
     touched = touched[touched < 120]
     state, _ = chunks(state, 1, 1)
     after = jax.tree.map(np.asarray, (state.variables, state.first, state.second, state.touched))
@@ -79,18 +78,23 @@ def test_drawn_minibatches_are_unbiased(double, prior):
     state = state._replace(variables=variables)
     value = jax.jit(
         lambda plan, batch: bound(
-            plan, jax.tree.map(lambda leaf: leaf.at[batch.rows].get(mode="clip"), variables),
+            plan, chunks.constants, jax.tree.map(lambda leaf: leaf.at[batch.rows].get(mode="clip"), variables),
             state.hyper, batch,
         ),
         static_argnums=0,
     )  # fmt: skip
     chunks.make_index(state)
-    batches = chunks.draw(0, 1500)
+    batches = chunks.touching(chunks.draw(0, 1500))
     each = jax.jit(jax.vmap(lambda batch: value(chunks.plan, batch)))(batches)
     found = np.asarray(each)[:1500]
     everything, _ = chunks_and_state(SwsgpOptions(5, prior=prior, row_batch=300))
     everything.make_index(state)
-    whole = float(value(everything.plan, jax.tree.map(lambda leaf: leaf[0], everything.draw(0, 1))))
+    whole = float(
+        value(
+            everything.plan,
+            jax.tree.map(lambda leaf: leaf[0], everything.touching(everything.draw(0, 1))),
+        )
+    )
     error = np.std(found, ddof=1) / 1500**0.5
     assert abs(np.mean(found) - whole) < 4.0 * error
     assert error < 0.05 * abs(whole)
@@ -157,8 +161,10 @@ def test_the_sparse_bound_is_the_one_that_steps_estimate(double, taper):
     Z = np.asarray(state.variables.Z)
     system = build_sparse(chunks.rows, chunks.standardizer, KERNEL, Z, chunks.options)
     chunks.make_index(state)
-    batch = jax.tree.map(lambda leaf: leaf[0], chunks.draw(0, 1))
-    value = jax.jit(bound, static_argnums=0)(chunks.plan, state.variables, state.hyper, batch)
+    batch = jax.tree.map(lambda leaf: leaf[0], chunks.touching(chunks.draw(0, 1)))
+    value = jax.jit(bound, static_argnums=0)(
+        chunks.plan, chunks.constants, state.variables, state.hyper, batch
+    )
     variances = np.exp(np.asarray(state.variables.spread))
     assert system.bound(LIKELIHOOD, np.zeros((120, 1)), variances) == pytest.approx(
         float(value), rel=1e-7

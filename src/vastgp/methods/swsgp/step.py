@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
-from vastgp.fitting.minibatch_runner import FACTORISING
 from vastgp.methods.swsgp.bound import (
     Inducing,
     Neighbours,
@@ -24,20 +21,26 @@ from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
 _B1, _B2, _EPS = 0.9, 0.999, 1e-8
 
 
-@dataclass(frozen=True)
-class StepPlan:
+class StepPlan(NamedTuple):
     """What a step is compiled for."""
 
-    num_rows: int
-    num_inducing: int
     full: bool
     ordered: bool
     taper: bool
     learn: bool
     move: bool
-    learning_rate: float
-    half_life: float
-    jitter: float
+
+
+class Constants(NamedTuple):
+    """Numbers that stay the same during a fit; ``lower`` and ``upper`` are bounds of the logarithms of `SwsgpState`."""
+
+    num_rows: Any
+    num_inducing: Any
+    learning_rate: Any
+    half_life: Any
+    jitter: Any
+    lower: Any = None
+    upper: Any = None
 
 
 class Batch(NamedTuple):
@@ -61,22 +64,25 @@ class Batch(NamedTuple):
         Which of these there are.
     """
 
-    X: Float[Array, "*T n d"]
-    y: Float[Array, "*T n"]
-    rows: Int[Array, "*T R"]
-    near: Int[Array, "*T n h"]
-    border: Int[Array, "*T n"]
-    own: Int[Array, "*T J"]
-    before: Int[Array, "*T J h"]
-    present: Bool[Array, "*T J h"]
+    X: Any
+    y: Any
+    rows: Any
+    near: Any
+    border: Any
+    own: Any
+    before: Any
+    present: Any
 
 
-def bound(plan: StepPlan, local: Variables, hyper: Any, batch: Batch) -> Float[Array, ""]:
+def bound(
+    plan: StepPlan, constants: Constants, local: Variables, hyper: Any, batch: Batch
+) -> Float[Array, ""]:
     """Return an unbiased estimate of the bound from one minibatch, eq. (11) with the weights of Algorithm 1.
 
     Parameters
     ----------
     plan : StepPlan
+    constants : Constants
     local : Variables
         Rows of the inducing inputs that the minibatch touches, in the order of ``batch.rows``.
     hyper : tuple of (Kernel, Likelihood)
@@ -96,7 +102,7 @@ def bound(plan: StepPlan, local: Variables, hyper: Any, batch: Batch) -> Float[A
         batch.near, jnp.ones(batch.near.shape, bool), batch.border if plan.taper else None
     )
     if plan.ordered:
-        moments = row_moments(kernel, batch.X, near, plan.jitter)
+        moments = row_moments(kernel, batch.X, near, constants.jitter)
         innovation = local.spread[batch.own]
         if plan.full:
             numbers = batch.rows[batch.own]
@@ -105,21 +111,21 @@ def bound(plan: StepPlan, local: Variables, hyper: Any, batch: Batch) -> Float[A
             )
         own = Inducing(local.Z[batch.own], local.mean[batch.own], spread[batch.own], innovation)
         before = neighbours(batch.before, batch.present)
-        each = ordered_divergences(kernel, own, before, plan.jitter)
+        each = ordered_divergences(kernel, own, before, constants.jitter)
         # a sum over inducing inputs
-        divergence = plan.num_inducing / len(batch.own) * jnp.sum(each)
+        divergence = constants.num_inducing / len(batch.own) * jnp.sum(each)
     else:
-        moments, each = moments_and_divergences(kernel, batch.X, near, plan.jitter)
+        moments, each = moments_and_divergences(kernel, batch.X, near, constants.jitter)
         # a mean over rows
         divergence = jnp.mean(each)
     fit = expected_log_likelihoods(likelihood, batch.y, moments)
-    return plan.num_rows / size * jnp.sum(fit) - divergence
+    return constants.num_rows / size * jnp.sum(fit) - divergence
 
 
 def one_step(
-    plan: StepPlan, lower: Any, upper: Any, state: SwsgpState, batch: Batch
-) -> tuple[SwsgpState, Float[Array, ""]]:
-    """Do one step of Adam on what a minibatch touches; return the estimate of the bound before it."""
+    plan: StepPlan, constants: Constants, state: SwsgpState, batch: Batch, number: Any
+) -> tuple[SwsgpState, dict[str, Array]]:
+    """Do one step of Adam on what a minibatch touches: a `Step` of `vastgp.fitting.minibatch_runner`."""
     rows = batch.rows
     # numbers beyond the last are padding: read as anything, written nowhere
     local = jax.tree.map(lambda all_rows: all_rows.at[rows].get(mode="clip"), state.variables)
@@ -129,10 +135,12 @@ def one_step(
             local = local._replace(Z=jax.lax.stop_gradient(local.Z))
         if not plan.learn:
             hyper = jax.lax.stop_gradient(hyper)
-        return -bound(plan, local, hyper, batch) / plan.num_rows
+        return -bound(plan, constants, local, hyper, batch) / constants.num_rows
 
     value, (by_local, by_hyper) = jax.value_and_grad(loss, argnums=(0, 1))(local, state.hyper)
-    rate = plan.learning_rate / jnp.sqrt(1.0 + state.steps.astype(value.dtype) / plan.half_life)
+    rate = constants.learning_rate / jnp.sqrt(
+        1.0 + state.steps.astype(value.dtype) / constants.half_life
+    )
     touched = state.touched.at[rows].get(mode="clip") + 1
 
     def put(all_rows: Array, new: Array) -> Array:
@@ -169,7 +177,7 @@ def one_step(
         hyper, hyper_first, hyper_second = (
             jax.tree.unflatten(tree, [update[i] for update in updates]) for i in range(3)
         )
-        hyper = jax.tree.map(jnp.clip, hyper, lower, upper)
+        hyper = jax.tree.map(jnp.clip, hyper, constants.lower, constants.upper)
     new_state = state._replace(
         variables=state.variables._replace(**moved),
         first=state.first._replace(**firsts),
@@ -180,7 +188,8 @@ def one_step(
         hyper_second=hyper_second,
         steps=state.steps + 1,
     )
-    return new_state, -value * plan.num_rows
+    # the estimate of the bound before the step
+    return new_state, {"objective": -value * constants.num_rows}
 
 
 def _adam(
@@ -193,24 +202,3 @@ def _adam(
     unbiased = first / (1.0 - _B1**steps)
     size = jnp.sqrt(second / (1.0 - _B2**steps))
     return value - rate * unbiased / (size + _EPS), first, second
-
-
-@partial(
-    jax.jit,
-    static_argnames="plan",
-    donate_argnames="state",
-    compiler_options=FACTORISING,
-)
-def run_steps(
-    plan: StepPlan, lower: Any, upper: Any, state: SwsgpState, batches: Batch, count: Any
-) -> tuple[SwsgpState, Float[Array, " T"]]:
-    """Do the first ``count`` steps of those that ``batches`` holds; return the state and each estimate of the bound."""
-    values = jnp.zeros(batches.y.shape[0], batches.X.dtype)
-
-    def body(t: Any, carry: tuple[SwsgpState, Array]) -> tuple[SwsgpState, Array]:
-        state, values = carry
-        batch = jax.tree.map(lambda leaf: leaf[t], batches)
-        state, value = one_step(plan, lower, upper, state, batch)
-        return state, values.at[t].set(value)
-
-    return jax.lax.fori_loop(0, count, body, (state, values))

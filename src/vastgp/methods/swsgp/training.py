@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import generator, minibatch_indices
+from vastgp.data.minibatch import fixed_indices, generator, minibatch_indices
 from vastgp.data.neighbours import (
     NeighbourIndex,
     NeighbourTable,
@@ -21,16 +21,16 @@ from vastgp.data.neighbours import (
     nearest_predecessors,
     overlap,
 )
-from vastgp.data.padding import repeat_last
 from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.loop import LoopResult, run_chunks
+from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.swsgp.state import SwsgpOptions, SwsgpState, factor_rows, start_state
-from vastgp.methods.swsgp.step import Batch, StepPlan, run_steps
+from vastgp.methods.swsgp.step import Batch, Constants, StepPlan, one_step
 
 # Steps between two visits of Python, and between two where inducing inputs move among few.
 _CHUNK, _SHORT_CHUNK = 50, 20
@@ -38,8 +38,8 @@ _CHUNK, _SHORT_CHUNK = 50, 20
 _ALWAYS_SEARCHED = 2048
 # Rows whose neighbours are compared with the true ones, and chunks between two comparisons.
 _PROBES, _PROBED_EVERY = 64, 4
-# What numbers drawn for a step are for, beside its minibatch.
-_OWN = 7
+# What numbers drawn for a step are for, beside its minibatch; and which fixed rows are probes.
+_OWN, _PROBED = 7, 3
 # Steps in which `tol` counts.
 _PER = 1000
 
@@ -132,24 +132,21 @@ def fit_swsgp(
             start64,
         )
         del start64
-        chunks = Chunks(rows, standardizer, (kernel, likelihood), options, seed, dtype, len(Z))
-        state, loop = run_chunks(
-            chunks,
-            state,
-            max_iter=max_iter,
-            chunk=chunks.chunk,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
-            should_stop=no_gain(
-                tol,
-                rows.n,
-                options.row_batch,
-                chunk=chunks.chunk,
-                per=_PER,
-            ),
-            label="SWSGP",
-            verbose=verbose,
+        chunks = Chunks(
+            rows, standardizer, (kernel, likelihood), options, seed, dtype, len(Z), max_iter
         )
+        with chunks.runner:
+            state, loop = run_chunks(
+                chunks,
+                state,
+                max_iter=max_iter,
+                chunk=chunks.chunk,
+                max_seconds=max_seconds,
+                checkpoint=checkpoint,
+                should_stop=no_gain(tol, rows.n, options.row_batch, chunk=chunks.chunk, per=_PER),
+                label="SWSGP",
+                verbose=verbose,
+            )
     with precision("float64"):
         kernel, likelihood = jax.tree.map(
             lambda leaf: np.exp(np.asarray(leaf, np.float64)), state.hyper
@@ -172,8 +169,17 @@ def fit_swsgp(
     )
 
 
+class Drawn(NamedTuple):
+    """Minibatches of some steps (first axis): numbers of rows, the rows, inducing inputs whose divergence counts."""
+
+    numbers: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    own: np.ndarray
+
+
 class Chunks:
-    """Runs chunks of steps: draws minibatches, finds neighbours, and searches them anew when too many have changed."""
+    """Runs chunks of steps, and searches neighbours anew when too many have changed."""
 
     def __init__(
         self,
@@ -184,38 +190,47 @@ class Chunks:
         seed: int,
         dtype: str,
         size: int,
+        last: int | None = None,
     ) -> None:
         self.rows, self.standardizer, self.options = rows, standardizer, options
         self.seed, self.dtype, self.size = seed, dtype, size
-        low, high = bounds_of(params, options.noise_floor)
-        self.lower, self.upper = (
-            jax.tree.map(lambda value: jnp.log(jnp.asarray(value, dtype)), side)
-            for side in (low, high)
-        )
         self.sees = min(options.num_neighbors, size)
         # one neighbour more says where the border is
         self.taper = options.taper and self.sees < size
         self.plan = StepPlan(
-            rows.n,
-            size,
             options.covariance == "full",
             options.prior == "ordered",
             self.taper,
             options.learn,
             options.move,
-            options.learning_rate,
-            float(options.half_life),
-            options.least_jitter(dtype),
+        )
+        numbers = (rows.n, size, options.learning_rate, options.half_life)
+        self.constants = Constants(
+            *(jnp.asarray(number, dtype) for number in (*numbers, options.least_jitter(dtype))),
+            *(
+                jax.tree.map(lambda value: jnp.log(jnp.asarray(value, dtype)), side)
+                for side in bounds_of(params, options.noise_floor)
+            ),
         )
         self.always = options.move and size <= _ALWAYS_SEARCHED
         self.chunk = _SHORT_CHUNK if self.always else _CHUNK
         self.table = NeighbourTable(rows.n, self.sees + self.taper)
-        chosen = minibatch_indices(seed, 3, rows.n, _PROBES)
-        self.probe_rows = np.sort(chosen)
+        self.probe_rows = np.sort(fixed_indices(seed, _PROBED, rows.n, _PROBES))
         self.probes = standardizer.transform_X(rows.take(self.probe_rows)[0])
         self.index: NeighbourIndex | None = None
         self.before = np.zeros((0, 0), np.int32)
         self.recall = 1.0
+        self.runner = MinibatchRunner(
+            one_step,
+            self.plan,
+            self.constants,
+            chunk=self.chunk,
+            draw=self.draw,
+            complete=self.touching,
+            summarise=_summary,
+            last=last,
+            compiler_options=FACTORISING,
+        )
         self._first = True
 
     def __call__(
@@ -226,21 +241,11 @@ class Chunks:
             self.make_index(state)
         if first_iter and (self.options.learn or self.options.move):
             state = self._refresh(state, first_iter // self.chunk)
-        batches = self.draw(first_iter, num_iters)
-        state, values = run_steps(
-            self.plan, self.lower, self.upper, state, batches, jnp.asarray(num_iters)
-        )
+        found = self.runner(state, first_iter, num_iters)
         if self._first:
             self._first = False
             return_freed_memory()
-        found = np.asarray(values, np.float64)[:num_iters]
-        spread = float(np.std(found, ddof=1)) if num_iters > 1 else float("nan")
-        return state, {
-            "objective": float(np.mean(found)),
-            "objective_se": spread / num_iters**0.5,
-            "stale": float(state.stale),
-            "searches": float(state.searches),
-        }
+        return found
 
     # ------------------------------------------------------------ neighbours
 
@@ -279,30 +284,30 @@ class Chunks:
 
     # ------------------------------------------------------------ minibatches
 
-    def draw(self, first: int, count: int) -> Batch:
-        """Return the minibatches of some steps and what they touch."""
-        assert self.index is not None
-        rows, options = self.rows, self.options
-        drawn = [
-            minibatch_indices(self.seed, step, rows.n, options.row_batch)
-            for step in range(first, first + count)
-        ]
-        numbers = np.stack(drawn)
+    def draw(self, first: int, count: int) -> Drawn:
+        """Return the minibatches of some steps."""
+        rows, steps = self.rows, range(first, first + count)
+        batch = self.options.row_batch
+        numbers = np.stack([minibatch_indices(self.seed, step, rows.n, batch) for step in steps])
         X, y = rows.take(numbers.ravel())
         assert y is not None
         X, y = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
-        near = self.table.lookup(numbers.ravel(), X, self.index)
-        near = near.reshape(*numbers.shape, -1)
         own = np.zeros((count, 0), np.int32)
+        if self.plan.ordered:
+            some = min(batch, self.size)
+            chosen = [_some(self.seed, step, self.size, some) for step in steps]
+            own = np.stack(chosen).astype(np.int32)
+        return Drawn(numbers, X.reshape(*numbers.shape, -1), y.reshape(numbers.shape), own)
+
+    def touching(self, drawn: Drawn) -> Batch:
+        """Return minibatches with what they touch, by the neighbours as they are now."""
+        assert self.index is not None
+        numbers, X, y, own = drawn
+        count = len(numbers)
+        near = self.table.lookup(numbers.ravel(), X.reshape(numbers.size, -1), self.index)
+        near = near.reshape(*numbers.shape, -1)
         before = np.zeros((count, 0, self.sees), np.int32)
         if self.plan.ordered:
-            some = min(options.row_batch, self.size)
-            own = np.stack(
-                [
-                    _some(self.seed, step, self.size, some).astype(np.int32)
-                    for step in range(first, first + count)
-                ]
-            )
             before = self.before[own]
         parts = [near.reshape(count, -1), own, before.reshape(count, -1)]
         touched = np.concatenate(parts, axis=1)
@@ -316,9 +321,9 @@ class Chunks:
         cuts = np.cumsum([part.shape[1] for part in parts])[:-1]
         at_near, at_own, at_before = np.split(places, cuts, axis=1)
         at_near = at_near.reshape(near.shape)
-        leaves = (
-            X.reshape(*numbers.shape, -1).astype(self.dtype),
-            y.reshape(numbers.shape).astype(self.dtype),
+        return Batch(
+            X.astype(self.dtype),
+            y.astype(self.dtype),
             which,
             at_near[..., : self.sees],
             at_near[..., -1],
@@ -326,8 +331,11 @@ class Chunks:
             at_before.reshape(before.shape),
             before >= 0,
         )
-        # a shorter chunk runs the program of a whole one
-        return Batch(*(jnp.asarray(repeat_last(leaf, max(self.chunk, count))) for leaf in leaves))
+
+
+def _summary(state: SwsgpState, records: Mapping[str, Any], done: int) -> dict[str, float]:
+    told = {"stale": float(state.stale), "searches": float(state.searches)}
+    return mean_and_error(records["objective"]) | told
 
 
 def _some(seed: int, step: int, size: int, count: int) -> np.ndarray:
