@@ -2,6 +2,7 @@
 
 from functools import reduce
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_eigenvalues_and_eigenvectors_are_those_of_the_product():
     with precision("float64"):
         cast = eigen.astype("float64")
         inverse = cast.apply(1.0 / (cast.spectrum() + 0.1), jnp.asarray(vectors))
-        again = kron_product(cast.factors(), jnp.asarray(vectors))
+        again = kron_product(jax.device_put(cast.factors()), jnp.asarray(vectors))
     np.testing.assert_allclose(again, vectors @ formed, atol=1e-11)
     np.testing.assert_allclose(
         inverse, np.linalg.solve(formed + 0.1 * np.eye(60), vectors.T).T, atol=1e-10
@@ -103,7 +104,7 @@ def test_gram_matrices_by_pairs_and_by_columns_are_those_of_the_columns(shape, m
         eigen = kron_eigen(factors).astype("float64")
         every = np.asarray(eigen.rotate_back(jnp.eye(mask.size))).T
         for rank in (1, 17, 30):
-            selected, values = select_eigenvectors(eigen, rank, jnp.asarray(mask))
+            selected, values = select_eigenvectors(eigen, rank, mask, "float64")
             chosen = np.isin(np.asarray(eigen.spectrum()), values)
             U = every[mask][:, chosen]
             np.testing.assert_allclose(selected.gram(), U.T @ U, atol=1e-12)

@@ -17,7 +17,7 @@ def setting():
     observed = case.observed(0.4)
     solver = case.solver(observed, tol=1e-10)
     found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-    coefficients = np.asarray(found.coefficients[0])
+    coefficients = found.coefficients()
     return case, observed, GridPosterior(case.kernel, NOISE, case.axes, coefficients, solver)
 
 

@@ -110,17 +110,15 @@ class KroneckerEigen(NamedTuple):
         """Return ``Q diag(function_of_spectrum) Q^T v`` for every row."""
         return self.rotate_back(function_of_spectrum * self.rotate(vectors))
 
-    def factors(self) -> tuple[Array, ...]:
-        """Return the matrices ``K_l``, the scale in the first."""
-        matrices = tuple(
-            jnp.matmul(Q * t, Q.T, precision="highest")
-            for Q, t in zip(self.vectors, self.values, strict=True)
-        )
-        return (self.scale * matrices[0], *matrices[1:])
+    def factors(self) -> tuple[np.ndarray, ...]:
+        """Return the matrices ``K_l`` on the host, the scale in the first."""
+        pairs = [(np.asarray(Q), np.asarray(t)) for Q, t in zip(*self[:2], strict=True)]
+        first, *rest = ((Q * t) @ Q.T for Q, t in pairs)
+        return (float(self.scale) * first, *rest)
 
     def astype(self, dtype: Any) -> KroneckerEigen:
-        """Return it in another precision."""
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self)
+        """Return it on the device in another precision."""
+        return jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self))
 
 
 def kron_eigen(factors: Sequence[np.ndarray], scale: float = 1.0) -> KroneckerEigen:

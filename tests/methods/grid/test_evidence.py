@@ -10,6 +10,7 @@ from grid_cases import CASES, NOISE
 from vastgp.kernels import Coregionalisation, GridKernel
 from vastgp.methods.grid.evidence import GridObjective, best_amplitude
 from vastgp.methods.grid.probes import GridProbes
+from vastgp.methods.grid.solver import GridSystem
 
 
 def differences(function, params):
@@ -157,3 +158,62 @@ def test_one_noise_for_each_output_that_is_the_same_for_all_is_one_noise():
     one = GridObjective(case.axes, case.values, solver)
     each = GridObjective(case.axes, case.values, solver, outputs=2)
     assert each(case.kernel, np.full(3, NOISE)) == pytest.approx(one(case.kernel, NOISE), abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["fill-gaps", "ignore-gaps"])
+def test_the_evidence_has_the_square_of_the_error_of_its_solve(kind):
+    case = CASES["two dimensions"]
+    observed = case.observed(0.5)
+    _, alpha, *_ = case.dense(observed)
+    exact = case.values[observed] @ alpha
+    errors, of_weights = [], []
+    for tol in (1e-1, 1e-4):
+        solver = case.solver(observed, kind, tol=tol)
+        fit = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
+        errors.append(abs(fit.misfit - exact) / exact)
+        of_weights.append(np.linalg.norm(np.asarray(fit.weights[0])[observed] - alpha))
+    fall = of_weights[0] / of_weights[1]
+    assert errors[0] / errors[1] > 0.1 * fall**2 > 100.0
+
+
+@pytest.mark.parametrize("criterion", ["evidence", "gcv"])
+@pytest.mark.parametrize("gaps", [0.3, 0.9])
+def test_probes_one_by_one_are_those_of_all_at_once(criterion, gaps, monkeypatch):
+    """Memory for two probes: no more go through a product together, and nothing else changes."""
+    case = CASES["two dimensions"]
+    solver = case.solver(case.observed(gaps), "fill-gaps" if gaps < 0.5 else "ignore-gaps")
+    widest, solve, fill = [], GridSystem.solve, GridSystem.fill
+
+    def counted(method):
+        def wrapped(self, rows, *rest):
+            widest[-1] = max(widest[-1], len(rows))
+            return method(self, rows, *rest)
+
+        return wrapped
+
+    monkeypatch.setattr(GridSystem, "solve", counted(solve))
+    monkeypatch.setattr(GridSystem, "fill", counted(fill))
+    found = []
+    for entries in (1 << 25, 2 * solver.observed.size):
+        monkeypatch.setattr("vastgp.methods.grid.probes._BATCH_ENTRIES", entries)
+        probes = GridProbes(solver, 5, 10, 0)
+        widest.append(0)
+        objective = GridObjective(case.axes, case.values, solver, criterion, probes)
+        found.append(flat(objective.objective((case.kernel, np.array(NOISE)))))
+    assert widest == [5, 2]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-7, atol=1e-7)
+
+
+def test_another_noise_and_other_lengthscales_compile_nothing(caplog):
+    case = CASES["two dimensions"]
+    observed = case.observed(0.5)
+    for kind, rank in (("fill-gaps", None), ("ignore-gaps", 32)):
+        solver = case.solver(observed, kind, rank=rank, tol=1e-6)
+        objective = GridObjective(case.axes, case.values, solver)
+        objective.objective((case.kernel.in_units(1.0, 1.0), np.array(NOISE)))
+        caplog.clear()
+        with jax.log_compiles():
+            objective.objective((case.kernel.in_units(1.3, 1.1), np.array(3 * NOISE)))
+            assert [each for each in caplog.messages if each.startswith("Compiling")] == [], kind
+            jax.jit(lambda x: x + NOISE)(1.0)
+        assert any(each.startswith("Compiling") for each in caplog.messages)  # it is logged

@@ -40,6 +40,8 @@ _MOST_NOISE = 10.0
 _LANCZOS_STEPS = 60
 # The log evidence is called off from the unbiased one by more than this many standard errors, and nats a value.
 _MOST_STANDARD_ERRORS, _MOST_OFF = 4.0, 0.02
+# While learning: the evidence is exact to second order in the residual.
+_LEARNING_TOL = 1e-4
 _DEFAULT_CG_TOL = {"float32": 1e-3, "float64": 1e-6}
 
 
@@ -252,6 +254,7 @@ class GridGP(GridPredictions):
         )
         seed = seed_from(self.random_state)
         probes = GridProbes(solver, max(int(self.num_probes), 1), _LANCZOS_STEPS, seed)
+        exact_to_second_order = self.criterion == "evidence" and self.solver_ != "penalize-gaps"
         objective = GridObjective(
             axes,
             tensor.ravel(),
@@ -260,6 +263,8 @@ class GridGP(GridPredictions):
             probes if self.log_determinant == "probes" else None,
             self.log_determinant if self.log_determinant in SPECTRAL_TERMS else "free-compression",
             next((i for i, group in enumerate(self.groups_) if group.is_labels), None),
+            # cross validation and penalised gaps have errors of first order
+            max(solver.tol, _LEARNING_TOL) if exact_to_second_order else None,
         )
         if self.hyperparameters == "fixed":
             learned = self._given(specs)
@@ -353,7 +358,7 @@ class GridGP(GridPredictions):
         found = objective.solve(kernel, noise)
         if not found.converged:
             warnings.warn(
-                f"GridGP: conjugate gradients ended with a relative residual of {found.residual:.1e}, above "
+                f"GridGP: conjugate gradients ended with a relative residual of {found.found.residual:.1e}, above "
                 f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol, noise_floor or "
                 f"max_seconds{', or use dtype=' + repr('float64') if self.dtype == 'float32' else ''}.",
                 ConvergenceWarning,
@@ -366,8 +371,11 @@ class GridGP(GridPredictions):
             kernel = kernel.normalised(1.0 / ratios)
         noise = found.noise
         self._evidences(objective, probes, found)
-        self.residual_ = found.residual
-        self.n_iter_, self.converged_ = learned.num_iter, learned.converged and found.converged
+        self.residual_ = found.found.residual
+        self.n_iter_, self.converged_ = (
+            learned.num_iter,
+            learned.converged and found.converged,
+        )
         self.stop_reason_, self.history_ = learned.message, learned.history
         scale = np.ravel(self.value_scale_)
         self.kernel_ = (
@@ -375,12 +383,11 @@ class GridGP(GridPredictions):
         )
         self.likelihood_ = Gaussian(noise * float(np.mean(scale**2)))
         solver.deadline = None
-        solver.forget()
         self.posterior_ = GridPosterior(
             kernel,
             noise,
             objective.axes,
-            np.asarray(found.coefficients[0]),
+            found.coefficients(),
             solver,
             int(self.num_samples),
             seed,
@@ -391,14 +398,14 @@ class GridGP(GridPredictions):
         n = objective.num_observed
         counts = objective.solver.observed.reshape([len(axis) for axis in objective.axes])
         jacobian = float(np.sum(counts * np.log(self.value_scale_)))
-        fit = -0.5 * (objective.misfit(found) + n * math.log(2.0 * math.pi)) - jacobian
+        fit = -0.5 * (found.misfit + n * math.log(2.0 * math.pi)) - jacobian
         determinant, _ = SPECTRAL_TERMS[objective.spectrum]
         self.log_evidence_ = fit - 0.5 * determinant(found.eigen, found.noise, n).value
         self.log_evidence_unbiased_ = self.log_evidence_se_ = math.nan
         if not self.num_probes:
             return
         with precision(self.dtype):
-            estimate = probes.log_determinant(found.eigen, found.noise)
+            estimate = probes.log_determinant(found.system)
         self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
         self.log_evidence_se_ = 0.5 * estimate.standard_error
         off = abs(self.log_evidence_ - self.log_evidence_unbiased_)

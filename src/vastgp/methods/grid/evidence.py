@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,9 +18,10 @@ from vastgp._precision import precision
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_factors
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
+from vastgp.methods.grid.gaps import GapSolution
 from vastgp.methods.grid.noise import OutputNoise, common_noise
-from vastgp.methods.grid.probes import GridProbes, PairTerm
-from vastgp.methods.grid.solver import GridSolver
+from vastgp.methods.grid.probes import GridProbes, PairTerm, estimate_of
+from vastgp.methods.grid.solver import GridSolver, GridSystem
 from vastgp.methods.grid.spectrum import SPECTRAL_TERMS, SpectralTerm, along_factors
 
 # Kernel, and the noise variance: one, or one for each output.
@@ -31,26 +33,64 @@ class GridFit(NamedTuple):
 
     Attributes
     ----------
-    eigen : KroneckerEigen
-        Of the kernel matrix, float64.
-    noise : float
-        That of all outputs, where they were brought to one.
-    targets, weights, coefficients : Array of shape (1, M)
-        Values, ``alpha`` and ``Q^T alpha``.
-    residual : float
-    converged : bool
+    system : GridSystem
+        With the eigendecomposition of the kernel matrix, and the noise: that of all outputs, brought to one.
+    targets : Array of shape (1, M)
+        Values, zero in the gaps.
+    found : GapSolution
+    misfit : float
+        ``y^T alpha``.
     log_units : float
         What the units of the values take from the log evidence.
     """
 
-    eigen: KroneckerEigen
-    noise: float
+    system: GridSystem
     targets: Array
-    weights: Array
-    coefficients: Array
-    residual: float
-    converged: bool
+    found: GapSolution
+    misfit: float
     log_units: float = 0.0
+
+    @property
+    def eigen(self) -> KroneckerEigen:
+        """Eigendecomposition of the kernel matrix, float64."""
+        return self.system.eigen
+
+    @property
+    def noise(self) -> float:
+        """The noise variance."""
+        return self.system.noise
+
+    @property
+    def weights(self) -> Array:
+        """``alpha``, of shape (1, M)."""
+        return self.found.weights
+
+    @property
+    def converged(self) -> bool:
+        """Whether the residual was reached."""
+        return self.found.converged
+
+    def coefficients(self) -> np.ndarray:
+        """Return ``Q^T alpha``, of shape (M,)."""
+        with precision(self.system.solver.dtype):
+            return np.asarray(self.system.coefficients(self.targets, self.found))[0]
+
+
+class _Slopes(NamedTuple):
+    """Derivatives by the unscaled factors, the scale and the noise."""
+
+    by_factors: list[np.ndarray]
+    by_scale: float = 0.0
+    by_noise: float = 0.0
+
+    def plus(self, other: _Slopes, times: float = 1.0) -> _Slopes:
+        """Return the sum with a multiple of others."""
+        both = zip(self.by_factors, other.by_factors, strict=True)
+        return _Slopes(
+            [ours + times * theirs for ours, theirs in both],
+            self.by_scale + times * other.by_scale,
+            self.by_noise + times * other.by_noise,
+        )
 
 
 class GridObjective:
@@ -61,7 +101,7 @@ class GridObjective:
     (B.8), whose print lacks the square; docs/errata.md) turned over and brought to the size of an evidence.
 
     One eigendecomposition of every factor and one solve make a value; derivatives need no further eigendecomposition
-    (and one more solve for ``"gcv"``). Solves start where the last ones ended.
+    (and one more solve for ``"gcv"``). A value depends on the hyperparameters alone, and not on those tried before.
 
     Parameters
     ----------
@@ -76,6 +116,9 @@ class GridObjective:
         From which eigenvalues they are computed without probes.
     outputs : int, optional
         Which group is that of outputs, where each has a noise variance of its own.
+    tol : float, optional
+        Relative residual of the solves behind derivatives, the solver's by default. Values of the evidence have errors
+        of its square, and derivatives are those of the values.
     """
 
     def __init__(
@@ -87,6 +130,7 @@ class GridObjective:
         probes: GridProbes | None = None,
         spectrum: str = "free-compression",
         outputs: int | None = None,
+        tol: float | None = None,
     ) -> None:
         self.axes = tuple(np.asarray(axis, dtype=np.float64) for axis in axes)
         self.solver = solver
@@ -96,8 +140,10 @@ class GridObjective:
         shape = tuple(len(axis) for axis in self.axes)
         self.outputs = None if outputs is None else OutputNoise.of(outputs, shape, solver.observed)
         self.num_observed = solver.num_observed
+        self.tol = tol
         with precision(solver.dtype):
-            self.y = jnp.asarray(np.where(solver.observed, y, 0.0)[None, :], solver.dtype)
+            y = np.where(solver.observed, y, 0.0)[None, :]
+            self.y = jax.device_put(y.astype(solver.dtype))
         self.eigen_seconds = self.solve_seconds = 0.0
 
     # ------------------------------------------------------------ pieces
@@ -113,7 +159,7 @@ class GridObjective:
         """
         began = time.perf_counter()
         with precision("float64"):
-            factors = [np.asarray(factor) for factor in grid_factors(kernel, self.axes)]
+            factors = [np.asarray(factor) for factor in grid_factors(_traced(kernel), self.axes)]
         if ratios is not None and self.outputs is not None:
             position = self.outputs.position
             factors[position] = self.outputs.factor(factors[position], ratios)
@@ -121,8 +167,11 @@ class GridObjective:
         self.eigen_seconds += time.perf_counter() - began
         return result
 
-    def solve(self, kernel: GridKernel, noise: Any) -> GridFit:
-        """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output."""
+    def solve(self, kernel: GridKernel, noise: Any, tol: float | None = None) -> GridFit:
+        """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output.
+
+        To a relative residual ``tol``, the solver's by default.
+        """
         ratios, log_units = None, 0.0
         if np.ndim(noise) and self.outputs is not None:
             noise, ratios = common_noise(np.asarray(noise))
@@ -134,75 +183,68 @@ class GridObjective:
             targets = self.y
             if ratios is not None and self.outputs is not None:
                 targets = self.outputs.scaled(self.y, ratios.astype(self.solver.dtype))
-            system = self.solver.system(eigen, noise)
-            found = self.solver.solve(system, targets, remember="targets")
-            coefficients = self.solver.coefficients(eigen, system, targets, found)
+            system = self.solver.at(eigen, noise)
+            found = system.solve(targets, tol)
+            terms = system.misfit_terms(targets, found)
         self.solve_seconds += time.perf_counter() - began
-        return GridFit(
-            eigen,
-            noise,
-            targets,
-            found.weights,
-            coefficients,
-            found.residual,
-            found.converged,
-            log_units,
-        )
+        return GridFit(system, targets, found, _total(terms), log_units)
 
-    def spectral_term(self, eigen: KroneckerEigen, noise: float) -> SpectralTerm:
+    def spectral_term(self, system: GridSystem) -> SpectralTerm:
         """Return the log-determinant (evidence) or the trace of the inverse (GCV)."""
         evidence = self.criterion == "evidence"
         if self.probes is None:
             term = SPECTRAL_TERMS[self.spectrum][0 if evidence else 1]
-            return term(eigen, noise, self.num_observed)
+            return term(system.eigen, system.noise, self.num_observed)
+        total = _Slopes([np.zeros((m, m)) for m in system.eigen.shape])
         with precision(self.solver.dtype):
+            # batch by batch, as a batch is as long as its probes times the grid
             if evidence:
-                estimate = self.probes.log_determinant(eigen, noise)
-                pairs = self.probes.log_determinant_pairs(eigen, noise)
+                estimate = self.probes.log_determinant(system)
+                for pairs in self.probes.log_determinant_pairs(system):
+                    total = total.plus(self._from_pairs(system.eigen, pairs))
             else:
-                estimate, pairs = self.probes.inverse_trace(eigen, noise)
-            by_factors, by_scale, by_noise = self._from_pairs(eigen, pairs)
-        return SpectralTerm(estimate.value, by_factors, by_scale, by_noise, estimate.standard_error)
-
-    def misfit(self, fit: GridFit) -> float:
-        """Return ``y^T alpha``."""
-        return _dot(fit.targets, fit.weights)
+                traces = []
+                for each, pairs in self.probes.inverse_trace(system):
+                    traces.append(each)
+                    total = total.plus(self._from_pairs(system.eigen, pairs))
+                estimate = estimate_of(np.concatenate(traces))
+        return SpectralTerm(
+            estimate.value, tuple(total.by_factors), *total[1:], estimate.standard_error
+        )
 
     # ------------------------------------------------------------ value and gradient
 
     def __call__(self, kernel: GridKernel, noise: Any) -> float:
         """Return the criterion."""
         fit = self.solve(kernel, noise)
-        return self.value(fit, self.spectral_term(fit.eigen, fit.noise).value)
+        return self.value(fit, self.spectral_term(fit.system).value)
 
     def value(self, fit: GridFit, spectral: float) -> float:
         """Return the criterion from a solve and the log-determinant (evidence) or the trace (GCV)."""
         n = self.num_observed
         if self.criterion == "evidence":
-            evidence = -0.5 * (self.misfit(fit) + spectral + n * math.log(2.0 * math.pi))
+            evidence = -0.5 * (fit.misfit + spectral + n * math.log(2.0 * math.pi))
             return evidence - fit.log_units
-        squares = _dot(fit.weights, fit.weights)
+        alpha = self._observed_weights(fit)
+        squares = _total(alpha, alpha)
         return -0.5 * n * math.log(n * squares / spectral**2)
 
     def objective(self, params: Params) -> tuple[float, Params]:
         """Return the criterion and its derivatives by every hyperparameter, a pytree like ``params``."""
         kernel, noises = params[0], np.asarray(params[1], dtype=np.float64)
-        fit = self.solve(kernel, noises)
-        spectral = self.spectral_term(fit.eigen, fit.noise)
+        fit = self.solve(kernel, noises, self.tol)
+        spectral = self.spectral_term(fit.system)
         value = self.value(fit, spectral.value)
         with precision(self.solver.dtype):
-            pairs, of_spectral = self._data_pairs(fit, fit.noise, spectral.value)
-            by_factors, by_scale, by_noise = self._from_pairs(fit.eigen, pairs)
-        each = [
-            data + of_spectral * other
-            for data, other in zip(by_factors, spectral.by_factors, strict=True)
-        ]
-        by_scale += of_spectral * spectral.by_scale
-        by_noises = np.asarray(by_noise + of_spectral * spectral.by_noise)
+            pairs, of_spectral = self._data_pairs(fit, spectral.value)
+            of_data = self._from_pairs(fit.eigen, pairs)
+        of_spectrum = _Slopes(list(spectral.by_factors), spectral.by_scale, spectral.by_noise)
+        each, by_scale, by_noise = of_data.plus(of_spectrum, of_spectral)
+        by_noises = np.asarray(by_noise)
         if noises.ndim and self.outputs is not None:
             by_noises = self._by_noises(fit, noises, float(by_noises), each)
         with precision("float64"):
-            by_kernel = _pull_back(kernel, self.axes, tuple(each))
+            by_kernel = _pull_back(_traced(kernel), self.axes, tuple(each))
         by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), by_kernel)
         by_kernel = _with_variance(by_kernel, by_scale)
         return value, (by_kernel, by_noises)
@@ -220,28 +262,31 @@ class GridObjective:
         by_factors[position] = self.outputs.factor(by_factor, ratios)
         return self.outputs.by_each(noises, ratios, by_common, by_factor, factor, products)
 
-    def _data_pairs(self, fit: GridFit, noise: float, spectral: float) -> tuple[PairTerm, float]:
+    def _data_pairs(self, fit: GridFit, spectral: float) -> tuple[PairTerm, float]:
         """Return the derivative of what depends on the data, and the factor of the spectral term's."""
         n = self.num_observed
         if self.criterion == "evidence":
-            # d(-1/2 y^T A^-1 y) = 1/2 alpha^T dA alpha
+            # d(-1/2 y^T A^-1 y) = 1/2 alpha^T dA alpha, exactly that of the value at an approximate solution
             return PairTerm(fit.weights, fit.weights, 0.5, None), -0.5
         # d |alpha|^2 = -2 beta^T dA alpha with beta = A^-1 alpha
-        system = self.solver.system(fit.eigen, noise)
-        beta = self.solver.solve(system, fit.weights, remember="weights").weights
-        squares = _dot(fit.weights, fit.weights)
-        return PairTerm(beta, fit.weights, n / squares, None), n / spectral
+        alpha = self._observed_weights(fit)
+        beta = fit.system.solve(alpha).weights
+        return PairTerm(beta, alpha, n / _total(alpha, alpha), None), n / spectral
 
-    def _from_pairs(
-        self, eigen: KroneckerEigen, pairs: PairTerm
-    ) -> tuple[tuple[np.ndarray, ...], float, float]:
-        """Return derivatives by the unscaled factors, the scale and the noise."""
+    def _observed_weights(self, fit: GridFit) -> Array:
+        """Return ``alpha`` without what filling left of it in the gaps."""
+        with precision(self.solver.dtype):
+            return _masked(self.solver.observed, fit.weights)
+
+    def _from_pairs(self, eigen: KroneckerEigen, pairs: PairTerm) -> _Slopes:
+        """Return the derivatives that bilinear forms stand for."""
         scale = float(eigen.scale)
-        cast = eigen._replace(scale=np.float64(1.0)).astype(self.solver.dtype)
-        value, slopes = _pair_gradients(cast.factors(), pairs.left, pairs.right)
+        factors = eigen._replace(scale=1.0).factors()
+        cast = tuple(np.asarray(factor, self.solver.dtype) for factor in factors)
+        value, slopes = _pair_gradients(cast, pairs.left, pairs.right)
         by_scale = pairs.weight * float(value)
         by_factors = [pairs.weight * scale * np.asarray(slope, np.float64) for slope in slopes]
-        by_noise = pairs.weight * _dot(pairs.left, pairs.right)
+        by_noise = pairs.weight * _total(pairs.left, pairs.right)
         if pairs.full_spectrum is not None:
             slopes_of_whole = pairs.full_spectrum
             by_scale += _by_scale(slopes_of_whole, eigen)
@@ -249,7 +294,7 @@ class GridObjective:
             each = along_factors(scale * slopes_of_whole, eigen)
             for i, (Q, g) in enumerate(zip(eigen.vectors, each, strict=True)):
                 by_factors[i] = by_factors[i] + (Q * g) @ Q.T
-        return tuple(by_factors), by_scale, by_noise
+        return _Slopes(by_factors, by_scale, by_noise)
 
 
 def best_amplitude(objective: GridObjective, kernel: GridKernel, noise: float) -> float:
@@ -257,7 +302,7 @@ def best_amplitude(objective: GridObjective, kernel: GridKernel, noise: float) -
 
     Generalised cross validation does not depend on it, and predictive variances do.
     """
-    return objective.misfit(objective.solve(kernel, noise)) / objective.num_observed
+    return objective.solve(kernel, noise).misfit / objective.num_observed
 
 
 def _by_scale(slopes: np.ndarray, eigen: KroneckerEigen) -> float:
@@ -267,15 +312,20 @@ def _by_scale(slopes: np.ndarray, eigen: KroneckerEigen) -> float:
     return float(tensor)
 
 
-def _dot(left: Array, right: Array) -> float:
+def _total(*factors: Array) -> float:
     """Return the sum of all products, gathered in float64."""
     with precision("float64"):
-        return float(_sum_of_products(left, right))
+        return float(_sum_of_products(factors))
 
 
 @jax.jit
-def _sum_of_products(left: Array, right: Array) -> Array:
-    return jnp.sum(left * right, dtype=jnp.float64)
+def _sum_of_products(factors: tuple[Array, ...]) -> Array:
+    return jnp.sum(reduce(jnp.multiply, factors), dtype=jnp.float64)
+
+
+@jax.jit
+def _masked(mask: Any, vectors: Array) -> Array:
+    return jnp.where(mask, vectors, 0.0)
 
 
 @jax.jit
@@ -286,6 +336,11 @@ def _pair_gradients(
     return jax.value_and_grad(lambda matrices: jnp.sum(left * kron_product(matrices, right)))(
         factors
     )
+
+
+def _traced(kernel: GridKernel) -> GridKernel:
+    """Return a kernel of arrays: numbers, which a user gives, would be another program."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 
 @jax.jit

@@ -62,6 +62,10 @@ class IgnoreGaps(eqx.Module):
         """Return ``alpha`` from the unknowns of the system."""
         return unknown
 
+    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return what sums to ``y^T A^-1 y`` to second order in the error: ``2 y^T alpha - alpha^T A alpha``."""
+        return unknown * (2.0 * targets - self.product(unknown))
+
 
 class FillGaps(eqx.Module):
     """``V (K + noise I)^-1 V^T y_Z = -V (K + noise I)^-1 W^T y_X`` (Proposition 3.3): the unknowns are the gaps.
@@ -97,12 +101,20 @@ class FillGaps(eqx.Module):
         return vectors if self.preconditioner is None else self.preconditioner.solve(vectors)
 
     def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return ``alpha`` from the unknowns of the system: the filled grid's."""
-        return jnp.where(self.observed, self.inverse_product(targets + unknown), 0.0)
+        """Return ``alpha``, the filled grid's, with what is left of it in the gaps."""
+        return self.inverse_product(targets + unknown)
+
+    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return what sums to ``y^T A^-1 y`` to second order in the error: ``y^T (K + noise I)^-1 y``, gaps filled.
+
+        The true values of the gaps are where that is least.
+        """
+        coefficients = self.coefficients(unknown, targets)
+        return coefficients**2 * (self.eigen.spectrum() + self.noise)
 
     def coefficients(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return ``Q^T alpha``, each entry to its own precision, with what is left of ``alpha`` in the gaps."""
-        filled = self.eigen.rotate(jnp.where(self.observed, targets, unknown))
+        """Return ``Q^T alpha``, each entry to its own precision."""
+        filled = self.eigen.rotate(targets + unknown)
         return filled / (self.eigen.spectrum() + self.noise)
 
 
@@ -144,6 +156,10 @@ class PenaliseGaps(eqx.Module):
         """Return ``alpha``: what the penalty left in the gaps is dropped."""
         return jnp.where(self.observed, unknown, 0.0)
 
+    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return what sums to ``y^T alpha``."""
+        return targets * unknown
+
 
 GapSystem = IgnoreGaps | FillGaps | PenaliseGaps
 
@@ -154,9 +170,9 @@ class GapSolution(NamedTuple):
     Attributes
     ----------
     weights : Array of shape (C, M)
-        ``alpha``, zero in the gaps.
+        ``alpha``: zero in the gaps, or what filling left of it there.
     unknown : Array of shape (C, M)
-        Unknowns of the system: where a later solve can start.
+        Unknowns of the system.
     residual : float
         Largest ``|(K_XX + noise I) alpha_X - y_X| / |y_X|``. Of their own system for penalised gaps, and for filled
         ones in single precision.
@@ -199,18 +215,16 @@ def solve_gaps(
     deadline : float, optional
         Value of ``time.perf_counter()`` after which no more steps are taken.
     """
-    right = _right_side(system, targets)
-    scale = np.asarray(_norms(right))
-    if start is None:
-        state = _begin(system, right, jnp.zeros_like(right))
-    else:
-        state = _begin(system, right, jnp.where(_unknowns(system), start, 0.0))
+    start = _zeros(targets) if start is None else start
+    right, norms, state = _begin(system, targets, start)
+    scale = np.asarray(norms)
     goal = tol * np.where(scale > 0, scale, 1.0)
     chunk, done, last, without = _chunk(system), 0, np.inf, 0
     while True:
         steps = min(chunk, max_iter - done)
-        # an array: a number would be compiled in
-        state, taken = _advance(system, state, jnp.asarray(goal, right.dtype), jnp.asarray(steps))
+        # arrays: numbers would be compiled in
+        limits = jax.device_put((goal.astype(right.dtype), np.asarray(steps)))
+        state, taken = _advance(system, state, *limits)
         done += int(taken)
         out = done >= max_iter or (deadline is not None and time.perf_counter() > deadline)
         if int(taken) == steps and not out:
@@ -224,7 +238,7 @@ def solve_gaps(
         goal = goal * float(np.clip(0.1 * tol / residual, 1e-3, 0.1))
         if without:
             # the recurrence's residual may have drifted from the true one: begin again from the solution
-            state = _begin(system, right, state.solution)
+            state = _again(system, right, state.solution)
 
 
 def solve_right_side(
@@ -236,12 +250,12 @@ def solve_right_side(
     deadline: float | None = None,
 ) -> tuple[Float[Array, "C M"], int]:
     """Return the unknowns for a right-hand side of the system itself, to a relative residual, and the iterations."""
-    goal = tol * _norms(right)
-    state = _begin(system, right, jnp.zeros_like(right))
+    state = _again(system, right, _zeros(right))
+    goal = jax.device_put(tol * np.asarray(_norms(right)))
     chunk, done = _chunk(system), 0
     while done < max_iter and not (deadline is not None and time.perf_counter() > deadline):
         steps = min(chunk, max_iter - done)
-        state, taken = _advance(system, state, goal, jnp.asarray(steps))
+        state, taken = _advance(system, state, goal, jax.device_put(np.asarray(steps)))
         done += int(taken)
         if int(taken) < steps:
             break
@@ -257,6 +271,10 @@ def _chunk(system: GapSystem) -> int:
     return int(np.clip(_CHUNK_FLOPS / flops, 1, _CHUNK))
 
 
+def _zeros(like: Array) -> Array:
+    return jax.device_put(np.zeros(like.shape, like.dtype))
+
+
 def _unknowns(system: GapSystem) -> Array:
     if isinstance(system, IgnoreGaps):
         return system.observed
@@ -265,18 +283,22 @@ def _unknowns(system: GapSystem) -> Array:
     return jnp.ones_like(system.observed)
 
 
-@eqx.filter_jit
-def _right_side(system: GapSystem, targets: Array) -> Array:
-    return system.right_side(targets)
-
-
 @jax.jit
 def _norms(vectors: Array) -> Array:
     return jnp.sqrt(jnp.sum(vectors**2, axis=1))
 
 
 @eqx.filter_jit
-def _begin(system: GapSystem, right: Array, start: Array) -> CGState:
+def _begin(system: GapSystem, targets: Array, start: Array) -> tuple[Array, Array, CGState]:
+    """Return the right-hand side, its norms, and the state of a start whose points of no unknown do not count."""
+    right = system.right_side(targets)
+    start = jnp.where(_unknowns(system), start, 0.0)
+    state = cg_start(start, right - system.product(start), system.precondition)
+    return right, _norms(right), state
+
+
+@eqx.filter_jit
+def _again(system: GapSystem, right: Array, start: Array) -> CGState:
     return cg_start(start, right - system.product(start), system.precondition)
 
 
@@ -306,9 +328,10 @@ def _finish(system: GapSystem, unknown: Array, targets: Array) -> tuple[Array, A
         left, size = right - system.product(unknown), _norms(right)
         return weights, _norms(left) / jnp.where(size > 0, size, 1.0)
     elif isinstance(system, FillGaps):
-        # K alpha by the eigenvectors that are at hand
-        left = targets - system.eigen.apply(system.eigen.spectrum(), weights)
-        left = jnp.where(system.observed, left - system.noise * weights, 0.0)
+        # K alpha by the eigenvectors that are at hand, with zeros in the gaps as it should have
+        alpha = jnp.where(system.observed, weights, 0.0)
+        left = targets - system.eigen.apply(system.eigen.spectrum(), alpha)
+        left = jnp.where(system.observed, left - system.noise * alpha, 0.0)
     else:
         left = targets - system.product(weights)
     size = _norms(targets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,9 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
-from vastgp.linalg.kronecker import KroneckerEigen, kron_rows
-from vastgp.methods.grid.selected_spectrum import select_eigenvectors
-from vastgp.methods.grid.weights import GridWeights, kronecker_product
+from vastgp.linalg.kronecker import KroneckerEigen
+from vastgp.methods.grid.selected_spectrum import select_eigenvectors, spectrum_of
+from vastgp.methods.grid.weights import GridWeights
 
 VARIANCES = ("auto", "exact", "samples", "low-rank")
 # Up to this many points "auto" makes a solve for each.
@@ -84,12 +85,12 @@ class GridPosterior(GridWeights):
         ``g^T Q (T + noise)^-1 Q^T g`` for all points at once is a Kronecker product with the squared entries of
         ``G_l^T Q_l``.
         """
-        prior, eigen = self._prior(new_axes), self.eigen_cast()
         squared = [part**2 for part in self.cross_eigen(new_axes)]
-        inverse = 1.0 / (eigen.spectrum() + jnp.asarray(self.noise_variance, self.dtype))
-        return prior - np.asarray(
-            kronecker_product(tuple(squared), inverse[None])[0], dtype=np.float64
-        )
+        return self._prior(new_axes) - self.product(squared, self._inverse()[None])[0]
+
+    def _inverse(self) -> np.ndarray:
+        """Return the eigenvalues of ``(K + noise I)^-1``."""
+        return 1.0 / (spectrum_of(self.eigen()) + self.noise_variance)
 
     def _gap_differences(self) -> Iterator[np.ndarray]:
         """Yield batches of ``Q^T c`` for draws of ``c ~ N(0, (K + noise I)^-1 - W^T (K_XX + noise I)^-1 W)``.
@@ -113,17 +114,14 @@ class GridPosterior(GridWeights):
             self._differences = drawn
 
     def _draw_differences(self, seeds: list[int]) -> np.ndarray:
-        eigen = self.eigen_cast()
+        size, roots = self.solver.observed.size, self._inverse() ** -0.5
         normals = np.stack(
-            [
-                np.random.default_rng([self.seed, seed]).standard_normal(self.solver.observed.size)
-                for seed in seeds
-            ]
+            [np.random.default_rng([self.seed, seed]).standard_normal(size) for seed in seeds]
         )
-        observed = jnp.asarray(self.solver.observed)
-        noise = jnp.asarray(self.noise_variance, self.dtype)
-        targets, whole = _whole_grid(eigen, noise, observed, jnp.asarray(normals, self.dtype))
-        return np.asarray(whole - self.solved(targets))
+        targets = _whole_grid(
+            self.eigen_cast(), self.solver.observed, self.on_device(roots * normals)
+        )
+        return np.asarray(normals / roots, self.dtype) - np.asarray(self.solved(targets))
 
     def _seeds(self) -> list[list[int]]:
         size = self._batch_size()
@@ -132,35 +130,29 @@ class GridPosterior(GridWeights):
 
     def _by_solves(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return ``k - g_X^T (K_XX + noise I)^-1 g_X`` (equation (3.2)), by a solve for every point."""
-        observed = jnp.asarray(self.solver.observed)
-        noise = jnp.asarray(self.noise_variance, self.dtype)
-        spectrum, size = self.eigen_cast().spectrum() + noise, self._batch_size()
+        spectrum, size = 1.0 / self._inverse(), self._batch_size()
         result = self._point_prior(rows)
         for start in range(0, len(rows[0]), size):
             part = [row[start : start + size] for row in rows]
             missing = size - len(part[0])
             if missing and start:  # one shape: one compilation
                 part = [np.concatenate([row, row[:1].repeat(missing, axis=0)]) for row in part]
-            targets = _row_products(self.cross(part))
-            targets = jnp.where(observed, targets, 0.0)
+            targets = _row_products(self.cross(part), self.solver.observed)
             # g_X^T alpha_X = alpha^T (K + noise I) alpha
-            explained = jnp.sum(self.solved(targets) ** 2 * spectrum, axis=1)
+            explained = np.asarray(self.solved(targets), np.float64) ** 2 @ spectrum
             here = slice(start, start + size)
-            result[here] -= np.asarray(explained, dtype=np.float64)[: len(result[here])]
+            result[here] -= explained[: len(result[here])]
         return np.maximum(result, 0.0)
 
     def _point_by_samples(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        eigen = self.eigen_cast()
-        inverse = 1.0 / (eigen.spectrum() + jnp.asarray(self.noise_variance, self.dtype))
         parts = []
         differences = list(self._gap_differences())
         for cross, part in self._row_tiles(rows):
             squared = [part_of**2 for part_of in cross]
-            variance = self._point_prior(part) - np.asarray(kron_rows(squared, inverse), float)
+            variance = self._point_prior(part) - self.row_products(squared, self._inverse())
             for batch in differences:
                 for vector in batch:
-                    shift = kron_rows(cross, jnp.asarray(vector, self.dtype))
-                    variance += np.asarray(shift, float) ** 2 / self.num_samples
+                    variance += self.row_products(cross, vector) ** 2 / self.num_samples
             parts.append(variance)
         return np.maximum(np.concatenate(parts), 0.0)
 
@@ -172,11 +164,9 @@ class GridPosterior(GridWeights):
         ``noise (noise I + Phi^T Phi)^-1``, and the rest keeps its prior variance. Replacing ``K_XX`` in equation (3.2)
         alone, as the thesis has it, can make variances negative.
         """
-        eigen = self.eigen_cast()
-        observed = jnp.asarray(self.solver.observed)
-        spectrum = np.asarray(eigen.spectrum(), dtype=np.float64)
+        spectrum = spectrum_of(self.eigen())
         rank = max(min(_LOW_RANK, int(np.count_nonzero(spectrum > 1e-3 * self.noise_variance))), 1)
-        vectors, values = select_eigenvectors(eigen, rank, observed)
+        vectors, values = select_eigenvectors(self.eigen(), rank, self.solver.observed, self.dtype)
         roots = np.sqrt(values)
         inner = roots[:, None] * vectors.gram() * roots + self.noise_variance * np.eye(rank)
         lower = np.linalg.cholesky(inner)
@@ -209,18 +199,15 @@ def _all_rows(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 @jax.jit
-def _row_products(rows: tuple[Array, ...]) -> Array:
-    """Return the rows of the Kronecker product, one for each point."""
+def _row_products(rows: tuple[Array, ...], mask: Any) -> Array:
+    """Return the rows of the Kronecker product on a mask, one for each point."""
     result = rows[0]
     for row in rows[1:]:
         result = (result[:, :, None] * row[:, None, :]).reshape(result.shape[0], -1)
-    return result
+    return jnp.where(mask, result, 0.0)
 
 
 @jax.jit
-def _whole_grid(
-    eigen: KroneckerEigen, noise: Array, observed: Array, normals: Array
-) -> tuple[Array, Array]:
-    """Return ``w_X`` and ``Q^T (K + noise I)^-1 w`` for ``w ~ N(0, K + noise I)``."""
-    root = jnp.sqrt(eigen.spectrum() + noise)
-    return jnp.where(observed, eigen.rotate_back(root * normals), 0.0), normals / root
+def _whole_grid(eigen: KroneckerEigen, observed: Any, coefficients: Array) -> Array:
+    """Return ``w_X`` from ``Q^T w``."""
+    return jnp.where(observed, eigen.rotate_back(coefficients), 0.0)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vastgp.linalg.kronecker import KroneckerEigen
-from vastgp.methods.grid.gaps import FillGaps, GapSystem, solve_right_side
+from vastgp.methods.grid.gaps import FillGaps
 from vastgp.methods.grid.lanczos import quadrature_of
 from vastgp.methods.grid.selected_spectrum import spectrum_of
-from vastgp.methods.grid.solver import GridSolver
+from vastgp.methods.grid.solver import GridSolver, GridSystem
 
 # Numbers in the probes of one product.
 _BATCH_ENTRIES = 1 << 25
@@ -78,88 +79,71 @@ class GridProbes:
         self.num_steps = min(num_steps, max(int(self._mask.sum()), 1))
         self._seed = seed
 
-    def _signs(self, numbers: range, mask: np.ndarray) -> jax.Array:
-        # drawn anew where they are needed, as they are as long as the grid; each by its own number
-        signs = np.stack(
-            [
-                np.random.default_rng([self._seed, number]).integers(0, 2, mask.size, np.int8)
-                for number in numbers
-            ]
-        )
-        return jnp.asarray(np.where(mask, 2 * signs - 1, 0), self.solver.dtype)
-
-    def log_determinant(self, eigen: KroneckerEigen, noise: float) -> ProbeEstimate:
+    def log_determinant(self, system: GridSystem) -> ProbeEstimate:
         """Return an unbiased estimate of ``log |K_XX + noise I|`` by stochastic Lanczos quadrature."""
-        whole = float(np.sum(np.log(spectrum_of(eigen) + noise))) if self.on_gaps else 0.0
+        spectrum = spectrum_of(system.eigen) + system.noise
+        whole = float(np.sum(np.log(spectrum))) if self.on_gaps else 0.0
         if not self._mask.any():
             return ProbeEstimate(whole, 0.0)
-        kind = "fill-gaps" if self.on_gaps else "ignore-gaps"
-        system = _plain(self.solver, eigen, noise, kind)
-        size = probe_batch(self.num_probes, self._mask.size)
-        every = range(self.num_probes)
+        # Lanczos' iteration has no preconditioner
+        gaps = system.gaps("fill-gaps" if self.on_gaps else "ignore-gaps")
         each = np.concatenate(
             [
-                quadrature_of(
-                    np.log,
-                    system,
-                    self._signs(every[start : start + size], self._mask),
-                    self.num_steps,
-                )
-                for start in range(0, self.num_probes, size)
+                quadrature_of(np.log, gaps, probes, self.num_steps)
+                for probes in self._batches(self._mask)
             ]
         )
-        return ProbeEstimate(whole + float(np.mean(each)), _standard_error(each))
+        return estimate_of(each, whole)
 
-    def log_determinant_pairs(self, eigen: KroneckerEigen, noise: float) -> PairTerm:
-        """Return unbiased derivatives of the log-determinant, ``tr((K_XX + noise I)^-1 dA)``."""
-        spectral = 1.0 / (spectrum_of(eigen) + noise) if self.on_gaps else None
-        probes = self._signs(range(self.num_probes), self._mask)
-        if self.on_gaps:
-            # d log|B_ZZ| = tr(B_ZZ^-1 V dB V^T), dB = -B dA B, B = (K + noise I)^-1; the solution alpha of
-            # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
-            system = self.solver.system(eigen, noise, "fill-gaps")
-            assert isinstance(system, FillGaps)
-            found = _solve_right_side(self.solver, system, probes)
-            both = _inverse_products(system, jnp.concatenate([found, probes]))
-            left, right = jnp.split(both, 2)
-            return PairTerm(left, right, -1.0 / self.num_probes, spectral)
-        system = self.solver.system(eigen, noise)
-        solution = self.solver.solve(system, probes, remember="probes").weights
-        return PairTerm(solution, probes, 1.0 / self.num_probes, None)
+    def log_determinant_pairs(self, system: GridSystem) -> Iterator[PairTerm]:
+        """Yield unbiased derivatives of the log-determinant, ``tr((K_XX + noise I)^-1 dA)``, batch by batch."""
+        if not self.on_gaps:
+            for probes in self._batches(self._mask):
+                solution = system.solve(probes).weights
+                yield PairTerm(solution, probes, 1.0 / self.num_probes, None)
+            return
+        # d log|B_ZZ| = tr(B_ZZ^-1 V dB V^T), dB = -B dA B, B = (K + noise I)^-1; the solution alpha of
+        # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
+        spectral: np.ndarray | None = 1.0 / (spectrum_of(system.eigen) + system.noise)
+        gaps = system.gaps("fill-gaps")
+        assert isinstance(gaps, FillGaps)
+        for probes in self._batches(self._mask):
+            left, right = _inverse_products(gaps, system.fill(probes), probes)
+            yield PairTerm(left, right, -1.0 / self.num_probes, spectral)
+            spectral = None
 
-    def inverse_trace(self, eigen: KroneckerEigen, noise: float) -> tuple[ProbeEstimate, PairTerm]:
-        """Return an unbiased estimate of ``tr (K_XX + noise I)^-1`` and its derivatives (Hutchinson)."""
-        probes = self._signs(range(self.num_probes), self.solver.observed)
-        system = self.solver.system(eigen, noise)
-        solution = self.solver.solve(system, probes, remember="trace").weights
-        each = np.asarray(jnp.sum(solution * probes, axis=1), dtype=np.float64)
-        # d z^T A^-1 z = -(A^-1 z)^T dA (A^-1 z)
-        pairs = PairTerm(solution, solution, -1.0 / self.num_probes, None)
-        return ProbeEstimate(float(np.mean(each)), _standard_error(each)), pairs
+    def inverse_trace(self, system: GridSystem) -> Iterator[tuple[np.ndarray, PairTerm]]:
+        """Yield Hutchinson's estimates of ``tr (K_XX + noise I)^-1``, one a probe, and derivatives of their mean."""
+        for probes in self._batches(self.solver.observed):
+            solution = system.solve(probes).weights
+            each = np.asarray(_row_products(solution, probes), dtype=np.float64)
+            # d z^T A^-1 z = -(A^-1 z)^T dA (A^-1 z)
+            yield each, PairTerm(solution, solution, -1.0 / self.num_probes, None)
+
+    def _batches(self, mask: np.ndarray) -> Iterator[jax.Array]:
+        """Yield random signs on a mask, drawn anew as they are as long as the grid; each by its own number."""
+        size = probe_batch(self.num_probes, mask.size)
+        for start in range(0, self.num_probes, size):
+            signs = np.zeros((min(size, self.num_probes - start), mask.size), self.solver.dtype)
+            for row, number in zip(signs, range(start, self.num_probes), strict=False):
+                draws = np.random.default_rng([self._seed, number])
+                row[:] = np.where(mask, 2 * draws.integers(0, 2, mask.size, np.int8) - 1, 0)
+            yield jax.device_put(signs)
 
 
-def _plain(solver: GridSolver, eigen: KroneckerEigen, noise: float, kind: str) -> GapSystem:
-    """Return a system without a preconditioner: Lanczos' iteration has none."""
-    rank, solver.rank = solver.rank, 0
-    try:
-        return solver.system(eigen, noise, kind)
-    finally:
-        solver.rank = rank
+def estimate_of(each: np.ndarray, shift: float = 0.0) -> ProbeEstimate:
+    """Return the mean over probes, moved by a known number, and its standard error."""
+    error = float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
+    return ProbeEstimate(shift + float(np.mean(each)), error)
 
 
-def _solve_right_side(solver: GridSolver, system: FillGaps, right: jax.Array) -> jax.Array:
-    """Return ``u`` with ``B_ZZ u = right``."""
-    found, iterations = solve_right_side(
-        system, right, tol=solver.tol, max_iter=solver.max_iter, deadline=solver.deadline
-    )
-    solver.iterations += iterations
-    return found
+@eqx.filter_jit
+def _inverse_products(
+    system: FillGaps, found: jax.Array, probes: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    return system.inverse_product(found), system.inverse_product(probes)
 
 
 @jax.jit
-def _inverse_products(system: FillGaps, vectors: jax.Array) -> jax.Array:
-    return system.inverse_product(vectors)
-
-
-def _standard_error(each: np.ndarray) -> float:
-    return float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
+def _row_products(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.sum(left * right, axis=1)

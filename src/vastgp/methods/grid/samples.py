@@ -14,7 +14,7 @@ from jaxtyping import Array
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_cross_factors, grid_factors
-from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_rows
+from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen
 from vastgp.methods.grid.posterior import GridPosterior
 
 _MOST_SAMPLED_POINTS = 5000
@@ -50,7 +50,7 @@ def grid_samples(
         cast = root.astype(posterior.dtype)
         for i in range(num_samples):
             draws = np.random.default_rng([seed, i])
-            normals = jnp.asarray(draws.standard_normal((1, size)), posterior.dtype)
+            normals = posterior.on_device(draws.standard_normal((1, size)))
             prior = np.asarray(_prior_draw(cast, normals)).reshape(shape)
             noise = posterior.noise_variance**0.5 * draws.standard_normal(
                 posterior.coefficients.shape
@@ -93,29 +93,26 @@ def point_samples(
     result = []
     scale = float(posterior.kernel.variance) ** 0.5
     with precision(posterior.dtype):
-        half = [jnp.asarray(part, posterior.dtype) for part in halves]
-        rows_cross = posterior.cross_eigen(rows)
+        rows_cross, eigen_cast = posterior.cross_eigen(rows), posterior.eigen_cast()
         for i in range(num_samples):
             draws = np.random.default_rng([seed, i])
-            normals = jnp.asarray(
-                draws.standard_normal((1, posterior.coefficients.size)), posterior.dtype
-            )
-            on_grid = np.asarray(_prior_draw(posterior.eigen_cast(), normals))[0]
-            prior = scale * np.asarray(kron_rows(half, normals[0]), float)
+            normals = draws.standard_normal((1, posterior.coefficients.size))
+            on_grid = np.asarray(_prior_draw(eigen_cast, posterior.on_device(normals)))[0]
+            prior = scale * posterior.row_products(halves, normals[0])
             prior += root @ draws.standard_normal(count)
             noise = posterior.noise_variance**0.5 * draws.standard_normal(
                 posterior.coefficients.shape
             )
-            weights = jnp.asarray(_update(posterior, on_grid + noise), posterior.dtype)
-            result.append(prior + np.asarray(kron_rows(rows_cross, weights), float))
+            weights = _update(posterior, on_grid + noise)
+            result.append(prior + posterior.row_products(rows_cross, weights))
     return np.stack(result)
 
 
 def _update(posterior: GridPosterior, draw: np.ndarray) -> np.ndarray:
     """Return ``Q^T (alpha - (K_XX + noise I)^-1 (f_X + e))`` for a prior draw with noise."""
     targets = np.where(posterior.solver.observed, draw, 0.0)[None]
-    solution = posterior.solved(jnp.asarray(targets, posterior.dtype))
-    return posterior.coefficients - np.asarray(solution[0])
+    solution = posterior.solved(posterior.on_device(targets))
+    return posterior.coefficients - np.asarray(solution)[0]
 
 
 def _join(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

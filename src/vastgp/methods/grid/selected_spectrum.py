@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -13,6 +13,8 @@ from jaxtyping import Array, Bool, Float
 from vastgp.linalg.cholesky import factorize
 from vastgp.linalg.kronecker import KroneckerEigen, kron_product, outer_product
 
+# Columns of a thin factor, at least: fewer are no work worth another program.
+_LEAST_WIDTH = 32
 # Numbers in a block of columns (of pairs of columns) while the Gram matrix of eigenvectors is made, and held meanwhile.
 _BLOCK_ENTRIES, _MOST_HELD = 1 << 24, 1 << 27
 
@@ -140,19 +142,22 @@ def _pair_table(count: int, pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
 
 
 def select_eigenvectors(
-    eigen: KroneckerEigen, rank: int, mask: Array, *, largest: bool = True
+    eigen: KroneckerEigen, rank: int, mask: np.ndarray, dtype: str, *, largest: bool = True
 ) -> tuple[SelectedEigenvectors, np.ndarray]:
     """Return the eigenvectors of the ``rank`` largest (or smallest) eigenvalues, and these.
 
     Parameters
     ----------
     eigen : KroneckerEigen
+        In float64, on the host.
     rank : int
-    mask : Array of bool, shape (M,)
+    mask : ndarray of bool, shape (M,)
         Points to keep.
+    dtype : {"float32", "float64"}
+        Of the eigenvectors.
     largest : bool, default True
     """
-    spectrum = np.asarray(eigen.spectrum(), dtype=np.float64)
+    spectrum = spectrum_of(eigen)
     rank = min(rank, spectrum.size)
     order = spectrum if not largest else -spectrum
     chosen = np.sort(np.argpartition(order, rank - 1)[:rank])
@@ -160,13 +165,13 @@ def select_eigenvectors(
     for Q, index in zip(eigen.vectors, np.unravel_index(chosen, eigen.shape), strict=True):
         used, position = np.unique(index, return_inverse=True)
         # columns of zeros up to a power of two: hyperparameters change, and compiled programs stay
-        width = min(1 << (len(used) - 1).bit_length(), len(Q))
-        columns = np.zeros((len(Q), width), dtype=np.asarray(Q).dtype)
+        width = min(max(1 << (len(used) - 1).bit_length(), _LEAST_WIDTH), len(Q))
+        columns = np.zeros((len(Q), width), dtype=dtype)
         columns[:, : len(used)] = np.asarray(Q)[:, used]
-        thin.append(jnp.asarray(columns))
+        thin.append(columns)
         positions.append(position)
     where = np.ravel_multi_index(tuple(positions), tuple(factor.shape[1] for factor in thin))
-    return SelectedEigenvectors(tuple(thin), jnp.asarray(where), mask), spectrum[chosen]
+    return SelectedEigenvectors(*jax.device_put((tuple(thin), where, mask))), spectrum[chosen]
 
 
 class LowRankPlusDiagonal(eqx.Module):
@@ -183,15 +188,12 @@ class LowRankPlusDiagonal(eqx.Module):
     shift : scalar Array
     inverse : Array of shape (p, p)
         ``G^-1``, made on the host: nothing is factorised in a compiled loop.
-    log_determinant : float
-        ``log |G|``.
     """
 
     vectors: SelectedEigenvectors
     roots: Array
     shift: Array
     inverse: Array
-    log_determinant: Any
 
     def solve(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
         """Return ``P^-1 v`` for every row."""
@@ -207,34 +209,28 @@ def low_rank_plus_diagonal(
     roots = np.sqrt(values)
     small = roots[:, None] * vectors.gram() * roots
     factor = factorize(small, shift, what="the inner matrix of the low-rank preconditioner")
-    log_determinant = factor.log_determinant
     inverse = factor.into_whole_inverse()
     dtype = vectors.factors[0].dtype
-    return LowRankPlusDiagonal(
-        vectors,
-        jnp.asarray(roots, dtype),
-        jnp.asarray(shift, dtype),
-        jnp.asarray(inverse, dtype),
-        jnp.asarray(log_determinant),
-    )
+    arrays = (np.asarray(part, dtype) for part in (roots, shift, inverse))
+    return LowRankPlusDiagonal(vectors, *jax.device_put(tuple(arrays)))
 
 
 def ignore_preconditioner(
-    eigen: KroneckerEigen, noise: float, observed: Array, rank: int
+    eigen: KroneckerEigen, noise: float, observed: np.ndarray, rank: int, dtype: str
 ) -> LowRankPlusDiagonal:
     """Return the preconditioner of equation (3.7): the ``rank`` largest eigenvalues of ``K``, and the noise."""
-    vectors, values = select_eigenvectors(eigen, rank, observed)
+    vectors, values = select_eigenvectors(eigen, rank, observed, dtype)
     return low_rank_plus_diagonal(vectors, values, noise)
 
 
 def fill_preconditioner(
-    eigen: KroneckerEigen, noise: float, observed: Array, rank: int
+    eigen: KroneckerEigen, noise: float, observed: np.ndarray, rank: int, dtype: str
 ) -> LowRankPlusDiagonal:
     """Return the preconditioner of equation (3.8): the ``rank`` smallest eigenvalues of ``K``.
 
     What is left of the inverse spectrum is replaced by half its largest value, ``shift < 1 / (lambda_p + noise)``.
     """
-    vectors, values = select_eigenvectors(eigen, rank, ~observed, largest=False)
+    vectors, values = select_eigenvectors(eigen, rank, ~observed, dtype, largest=False)
     inverse = 1.0 / (values + noise)
     shift = 0.5 * float(np.min(inverse))
     return low_rank_plus_diagonal(vectors, inverse - shift, shift)

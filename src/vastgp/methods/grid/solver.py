@@ -1,12 +1,13 @@
-"""Which system of a grid with gaps is solved, and the solutions that the next one starts from."""
+"""Which system of a grid with gaps is solved, and by how much work before its matrix is factorised."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
@@ -18,6 +19,7 @@ from vastgp.methods.grid.gaps import (
     IgnoreGaps,
     PenaliseGaps,
     solve_gaps,
+    solve_right_side,
 )
 from vastgp.methods.grid.selected_spectrum import (
     LowRankPlusDiagonal,
@@ -29,8 +31,11 @@ from vastgp.methods.grid.selected_spectrum import (
 SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
 MOST_FILLED = 0.8
-# A system of so few unknowns is factorised: its matrix is made by so many operations at most, half a second or so.
+# A system of so few unknowns may be factorised: its matrix is made by so many operations at most.
 _MOST_DIRECT, _DIRECT_FLOPS = 2048, 2e10
+# That takes about as long as half as many iterations (of one right-hand side) as there are unknowns. So many are tried
+# first, so that no solve takes more than twice the time of the better way; and never fewer than these.
+_TRIED_SHARE, _LEAST_TRIED = 0.5, 50
 # A preconditioner of eigenvectors pays from this many points on. Its factorisation may take as long as this many
 # products of the system, and its rank be no more than that.
 _LEAST_PRECONDITIONED, _PRODUCTS_A_FACTOR, _MOST_RANK = 2000, 50, 4096
@@ -45,7 +50,7 @@ def choose_solver(solver: str, gap_share: float) -> str:
 
 @dataclass
 class GridSolver:
-    """Solves ``(K_XX + noise I) alpha_X = y_X`` by one of the three systems; remembers where it ended.
+    """How ``(K_XX + noise I) alpha_X = y_X`` is solved, at any hyperparameters.
 
     Attributes
     ----------
@@ -60,12 +65,12 @@ class GridSolver:
     rank : int or None
         Eigenvectors in the preconditioner, 0 for none. None: for ``"ignore-gaps"`` as many as have eigenvalues above
         the noise, at most 4096 and no more than are factorised in the time of 50 products; none for the others. But
-        where either has few unknowns (at most 2048), their matrix is factorised and no iteration needed.
+        where either has few unknowns (at most 2048) and iterations do not end soon, their matrix is factorised.
     penalty : float
         Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
     deadline : float or None
         Value of ``time.perf_counter()`` at which iterations end.
-    iterations, solves : int
+    iterations, solves, factorisations : int
         Done so far.
     """
 
@@ -79,111 +84,158 @@ class GridSolver:
     deadline: float | None = None
     iterations: int = 0
     solves: int = 0
-    _last: dict[str, jax.Array] = field(default_factory=dict, repr=False)
+    factorisations: int = 0
 
     @property
     def num_observed(self) -> int:
         """Number of observed points."""
         return int(self.observed.sum())
 
-    def system(self, eigen: KroneckerEigen, noise: float, kind: str | None = None) -> GapSystem:
-        """Return the system for a kernel matrix and a noise variance.
+    def at(self, eigen: KroneckerEigen, noise: float) -> GridSystem:
+        """Return the system for a kernel matrix (float64, on the host) and a noise variance."""
+        return GridSystem(self, eigen, noise)
 
-        Parameters
-        ----------
-        eigen : KroneckerEigen
-            In float64, on the host.
-        noise : float
-        kind : str, optional
-            Another system than that of the solver.
-        """
-        kind = self.solver if kind is None else kind
-        cast = eigen.astype(self.dtype)
-        observed, sigma2 = jnp.asarray(self.observed), jnp.asarray(noise, self.dtype)
-        if kind == "fill-gaps":
-            return FillGaps(cast, sigma2, observed, self._preconditioner(kind, eigen, cast, noise))
-        if kind == "ignore-gaps":
-            pre = self._preconditioner(kind, eigen, cast, noise)
-            return IgnoreGaps(cast.factors(), sigma2, observed, pre)
-        penalty = jnp.asarray(self.penalty * float(eigen.scale), self.dtype)
-        return PenaliseGaps(cast.factors(), sigma2, observed, penalty)
 
-    def solve(
-        self, system: GapSystem, targets: jax.Array, remember: str | None = None
-    ) -> GapSolution:
-        """Solve for every row of targets (zero in the gaps).
+@dataclass
+class GridSystem:
+    """The system of one kernel matrix and noise variance. What it is made of is made once, and only when needed.
 
-        Parameters
-        ----------
-        system : GapSystem
-        targets : Array of shape (C, M)
-        remember : str, optional
-            Name of these targets: the solve starts where the last one of that name ended.
-        """
-        start = self._last.get(remember) if remember is not None else None
-        if start is not None and start.shape != targets.shape:
-            start = None
-        found = solve_gaps(
-            system,
-            targets,
-            start,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            deadline=self.deadline,
-        )
-        if remember is not None:
-            self._last[remember] = found.unknown
-        self.iterations += found.iterations
-        self.solves += 1
+    Attributes
+    ----------
+    solver : GridSolver
+    eigen : KroneckerEigen
+        In float64, on the host.
+    noise : float
+    """
+
+    solver: GridSolver
+    eigen: KroneckerEigen
+    noise: float
+    _made: dict[str, GapSystem] = field(default_factory=dict, repr=False)
+
+    def gaps(self, kind: str) -> GapSystem:
+        """Return the system of a kind without a preconditioner, on the device."""
+        if kind not in self._made:
+            self._made[kind] = self._plain(kind)
+        return self._made[kind]
+
+    def solve(self, targets: jax.Array, tol: float | None = None) -> GapSolution:
+        """Solve for every row of targets, zero in the gaps, to a relative residual, the solver's by default."""
+        solver = self.solver
+        system, limit = self._ready(solver.solver, len(targets))
+        run = partial(solve_gaps, tol=tol or solver.tol, deadline=solver.deadline)
+        found = run(system, targets, max_iter=min(limit, solver.max_iter))
+        done = found.iterations
+        if not found.converged and limit <= done < solver.max_iter:
+            system = self._factorised(solver.solver)
+            start, left = found.unknown, solver.max_iter - done
+            found = run(system, targets, start, max_iter=left)
+            found = found._replace(iterations=done + found.iterations)
+        solver.iterations += found.iterations
+        solver.solves += 1
         return found
 
-    def coefficients(
-        self, eigen: KroneckerEigen, system: GapSystem, targets: jax.Array, found: GapSolution
-    ) -> jax.Array:
+    def fill(self, right: jax.Array) -> jax.Array:
+        """Return ``u`` with ``[(K + noise I)^-1]_ZZ u = right``: both zero but in the gaps."""
+        solver = self.solver
+        system, limit = self._ready("fill-gaps", len(right))
+        run = partial(solve_right_side, tol=solver.tol, deadline=solver.deadline)
+        found, done = run(system, right, max_iter=min(limit, solver.max_iter))
+        if limit <= done < solver.max_iter:
+            system, left = self._factorised("fill-gaps"), solver.max_iter - done
+            found, more = run(system, right, max_iter=left)
+            done += more
+        solver.iterations += done
+        return found
+
+    def coefficients(self, targets: jax.Array, found: GapSolution) -> jax.Array:
         """Return ``Q^T alpha`` of a solution.
 
         Predictions are made of these and not of ``alpha``: the parts along the eigenvectors of the largest eigenvalues
         are small, and in single precision they would drown in the rounding of the others.
         """
+        system = self.gaps(self.solver.solver)
         if isinstance(system, FillGaps):
             return _filled_coefficients(system, found.unknown, targets)
-        return _rotated(eigen.astype(self.dtype), found.weights)
+        return _rotated(self.eigen.astype(self.solver.dtype), found.weights)
 
-    def forget(self) -> None:
-        """Let go of the vectors that later solves would start from."""
-        self._last.clear()
+    def misfit_terms(self, targets: jax.Array, found: GapSolution) -> jax.Array:
+        """Return what sums to ``y^T alpha``, to second order in the error where the system gives that."""
+        return _misfit_terms(self.gaps(self.solver.solver), found.unknown, targets)
 
-    def _preconditioner(
-        self, kind: str, eigen: KroneckerEigen, cast: KroneckerEigen, noise: float
-    ) -> LowRankPlusDiagonal | InverseOnMask | None:
-        if self.observed.all():
-            return None
-        fill = kind == "fill-gaps"
-        unknowns = ~self.observed if fill else self.observed
-        flops = 2 * int(unknowns.sum()) * kron_flops(eigen.shape)
-        if self.rank is None and unknowns.sum() <= _MOST_DIRECT and flops <= _DIRECT_FLOPS:
-            shifted = spectrum_of(eigen) + noise
-            return inverse_on_mask(eigen, 1.0 / shifted if fill else shifted, unknowns, self.dtype)
-        rank = self._rank(kind, eigen, noise)
+    # ------------------------------------------------------------ pieces
+
+    def _plain(self, kind: str) -> GapSystem:
+        observed, noise = jax.device_put((self.solver.observed, self._number(self.noise)))
+        if kind == "fill-gaps":
+            return FillGaps(self.eigen.astype(self.solver.dtype), noise, observed)
+        factors = jax.device_put(
+            tuple(np.asarray(factor, self.solver.dtype) for factor in self.eigen.factors())
+        )
+        if kind == "ignore-gaps":
+            return IgnoreGaps(factors, noise, observed)
+        penalty = jax.device_put(self._number(self.solver.penalty * float(self.eigen.scale)))
+        return PenaliseGaps(factors, noise, observed, penalty)
+
+    def _number(self, value: float) -> np.ndarray:
+        return np.asarray(value, self.solver.dtype)
+
+    def _ready(self, kind: str, rows: int) -> tuple[GapSystem, int]:
+        """Return the system to iterate with, and after how many iterations it is to be factorised instead."""
+        never = self.solver.max_iter + 1
+        if self.solver.observed.all() or kind == "penalize-gaps":
+            return self.gaps(kind), never
+        made = self._made.get(f"{kind}, preconditioned")
+        if made is not None:
+            factorised = isinstance(made.preconditioner, InverseOnMask)  # type: ignore[union-attr]
+            return made, never if factorised else self._tried(kind, rows)
+        rank = self._rank(kind)
         if not rank:
-            return None
-        make = fill_preconditioner if fill else ignore_preconditioner
-        return make(cast, noise, jnp.asarray(self.observed), rank)
+            return self.gaps(kind), self._tried(kind, rows)
+        make = fill_preconditioner if kind == "fill-gaps" else ignore_preconditioner
+        pre = make(self.eigen, self.noise, self.solver.observed, rank, self.solver.dtype)
+        return self._keep(kind, pre), self._tried(kind, rows)
 
-    def _rank(self, kind: str, eigen: KroneckerEigen, noise: float) -> int:
-        if self.rank is not None:
-            return min(self.rank, int(self.observed.sum()))
-        if kind == "fill-gaps" or self.observed.size < _LEAST_PRECONDITIONED:
+    def _tried(self, kind: str, rows: int) -> int:
+        unknowns = self._unknowns(kind).sum()
+        flops = 2 * int(unknowns) * kron_flops(self.eigen.shape)
+        if self.solver.rank is not None or unknowns > _MOST_DIRECT or flops > _DIRECT_FLOPS:
+            return self.solver.max_iter + 1
+        return max(_LEAST_TRIED, int(_TRIED_SHARE * unknowns / rows))
+
+    def _factorised(self, kind: str) -> GapSystem:
+        shifted = spectrum_of(self.eigen) + self.noise
+        function = 1.0 / shifted if kind == "fill-gaps" else shifted
+        self.solver.factorisations += 1
+        unknowns, dtype = self._unknowns(kind), self.solver.dtype
+        return self._keep(kind, inverse_on_mask(self.eigen, function, unknowns, dtype))
+
+    def _unknowns(self, kind: str) -> np.ndarray:
+        return ~self.solver.observed if kind == "fill-gaps" else self.solver.observed
+
+    def _keep(self, kind: str, preconditioner: LowRankPlusDiagonal | InverseOnMask) -> GapSystem:
+        system = self.gaps(kind)
+        assert isinstance(system, (FillGaps, IgnoreGaps))
+        made = replace(system, preconditioner=preconditioner)
+        self._made[f"{kind}, preconditioned"] = made
+        return made
+
+    def _rank(self, kind: str) -> int:
+        solver, shape = self.solver, self.eigen.shape
+        if solver.rank is not None:
+            return min(solver.rank, solver.num_observed)
+        if kind == "fill-gaps" or solver.observed.size < _LEAST_PRECONDITIONED:
             return 0
-        share = self.num_observed / self.observed.size
-        above = int(np.count_nonzero(share * spectrum_of(eigen) > noise))
-        # powers of two: hyperparameters change, and compiled programs stay
-        most = (_PRODUCTS_A_FACTOR * kron_flops(eigen.shape)) ** (1 / 3)
+        share = solver.num_observed / solver.observed.size
+        above = int(np.count_nonzero(share * spectrum_of(self.eigen) > self.noise))
+        most = (_PRODUCTS_A_FACTOR * kron_flops(shape)) ** (1 / 3)
         most = min(1 << int(math.log2(most)), _MOST_RANK)
-        return min(1 << max(above - 1, 15).bit_length(), most, self.num_observed)
+        # powers of four: hyperparameters change, and compiled programs stay
+        bits = max(above - 1, 15).bit_length()
+        return min(1 << (bits + bits % 2), most, solver.num_observed)
 
 
-@jax.jit
+@eqx.filter_jit
 def _filled_coefficients(system: FillGaps, unknown: jax.Array, targets: jax.Array) -> jax.Array:
     return system.coefficients(unknown, targets)
 
@@ -191,3 +243,8 @@ def _filled_coefficients(system: FillGaps, unknown: jax.Array, targets: jax.Arra
 @jax.jit
 def _rotated(eigen: KroneckerEigen, vectors: jax.Array) -> jax.Array:
     return eigen.rotate(vectors)
+
+
+@eqx.filter_jit
+def _misfit_terms(system: GapSystem, unknown: jax.Array, targets: jax.Array) -> jax.Array:
+    return system.misfit_terms(unknown, targets)

@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -22,8 +21,7 @@ from vastgp.linalg.kronecker import (
     kron_rows,
     outer_product,
 )
-from vastgp.methods.grid.gaps import GapSystem
-from vastgp.methods.grid.solver import GridSolver
+from vastgp.methods.grid.solver import GridSolver, GridSystem
 
 # Right-hand sides of one solve, and numbers in them together.
 _BATCH, _BATCH_ENTRIES = 32, 1 << 25
@@ -61,7 +59,7 @@ class GridWeights:
     num_samples: int = 64
     seed: int = 0
     _eigen: KroneckerEigen | None = field(default=None, repr=False)
-    _system: GapSystem | None = field(default=None, repr=False)
+    _system: GridSystem | None = field(default=None, repr=False)
 
     # ------------------------------------------------------------ mean
 
@@ -73,25 +71,35 @@ class GridWeights:
     def point_mean(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return the mean at scattered points; ``rows`` has the inputs of every group at each point."""
         with precision(self.dtype):
-            coefficients = jnp.asarray(self.coefficients, self.dtype)
+            tiles = self._row_tiles(rows)
             return np.concatenate(
-                [np.asarray(kron_rows(cross, coefficients)) for cross, _ in self._row_tiles(rows)]
+                [self.row_products(cross, self.coefficients) for cross, _ in tiles]
             )
 
     def shift(self, new_axes: Sequence[np.ndarray], vectors: np.ndarray) -> np.ndarray:
         """Return ``G^T Q v`` on a grid for every row ``v``."""
-        cross = self.cross_eigen(new_axes)
-        return np.asarray(
-            kronecker_product(cross, jnp.asarray(vectors, self.dtype)), dtype=np.float64
+        return self.product(self.cross_eigen(new_axes), vectors)
+
+    def product(self, factors: Sequence[np.ndarray], vectors: np.ndarray) -> np.ndarray:
+        """Return the Kronecker product of matrices times every row."""
+        found = _kronecker_product(*self.on_device((tuple(factors), vectors)))
+        return np.asarray(found, dtype=np.float64)
+
+    def row_products(self, rows: Sequence[np.ndarray], vector: np.ndarray) -> np.ndarray:
+        """Return the product of one row of every factor for each point with a vector."""
+        return np.asarray(_kron_rows(*self.on_device((tuple(rows), vector))), dtype=np.float64)
+
+    def on_device(self, arrays: Any) -> Any:
+        """Return arrays in the precision of vectors, masks as they are."""
+        return jax.device_put(
+            jax.tree.map(lambda a: a if a.dtype == bool else np.asarray(a, self.dtype), arrays)
         )
 
     @property
     def weights(self) -> np.ndarray:
         """Return ``alpha``, zero in the gaps."""
         with precision(self.dtype):
-            weights = self.eigen_cast().rotate_back(
-                jnp.asarray(self.coefficients[None], self.dtype)
-            )
+            weights = self.eigen_cast().rotate_back(self.on_device(self.coefficients[None]))
             return np.where(self.solver.observed, np.asarray(weights[0]), 0.0)
 
     # ------------------------------------------------------------ files
@@ -151,33 +159,27 @@ class GridWeights:
         """Return it in the precision of vectors."""
         return self.eigen().astype(self.dtype)
 
-    def system(self) -> GapSystem:
-        """Return the system that is solved, made once."""
-        if self._system is None:
-            self._system = self.solver.system(self.eigen(), self.noise_variance)
-        return self._system
-
     def solved(self, targets: Array) -> Array:
         """Return ``Q^T alpha`` for other targets, zero in the gaps."""
-        system = self.system()
-        found = self.solver.solve(system, targets)
-        return self.solver.coefficients(self.eigen(), system, targets, found)
+        if self._system is None:
+            self._system = self.solver.at(self.eigen(), self.noise_variance)
+        return self._system.coefficients(targets, self._system.solve(targets))
 
     def cross(self, points: Sequence[np.ndarray]) -> tuple[Array, ...]:
         """Return the covariances between points and the grid, factor by factor, the variance in the first."""
-        with precision("float64"):
-            first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
-            first = np.asarray(first) * float(self.kernel.variance)
-        return tuple(jnp.asarray(np.asarray(G), self.dtype) for G in (first, *rest))
+        return self.on_device(tuple(self._cross(points)))
 
-    def cross_eigen(self, points: Sequence[np.ndarray]) -> tuple[Array, ...]:
-        """Return ``G_l^T Q_l``: covariances between points and the grid's eigenvectors."""
-        vectors = self.eigen().vectors
+    def cross_eigen(self, points: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return ``G_l^T Q_l``: covariances between points and the grid's eigenvectors, float64."""
+        return [
+            G @ np.asarray(Q)
+            for G, Q in zip(self._cross(points), self.eigen().vectors, strict=True)
+        ]
+
+    def _cross(self, points: Sequence[np.ndarray]) -> list[np.ndarray]:
         with precision("float64"):
             first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
-            first = np.asarray(first) * float(self.kernel.variance)
-        each = [np.asarray(G) @ np.asarray(Q) for G, Q in zip((first, *rest), vectors, strict=True)]
-        return tuple(jnp.asarray(part, self.dtype) for part in each)
+        return [np.asarray(first) * float(self.kernel.variance), *map(np.asarray, rest)]
 
     def _prior(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
         with precision("float64"):
@@ -191,7 +193,7 @@ class GridWeights:
 
     def _row_tiles(
         self, rows: Sequence[np.ndarray]
-    ) -> Iterator[tuple[tuple[Array, ...], list[np.ndarray]]]:
+    ) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
         # the first product leaves points times everything but the first group
         size = max(1, _TILE_ENTRIES // max(self.coefficients.size // len(self.axes[0]), 1))
         for start in range(0, len(rows[0]), size):
@@ -208,5 +210,10 @@ def _diagonals(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
 
 
 @jax.jit
-def kronecker_product(factors: tuple[Array, ...], vectors: Array) -> Array:
+def _kronecker_product(factors: tuple[Array, ...], vectors: Array) -> Array:
     return kron_product(factors, vectors)
+
+
+@jax.jit
+def _kron_rows(rows: tuple[Array, ...], vector: Array) -> Array:
+    return kron_rows(rows, vector)
