@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.methods.grid.dense_gaps import InverseOnMask
 from vastgp.methods.grid.selected_spectrum import LowRankPlusDiagonal
-from vastgp.solvers.cg import CGState, cg_start, cg_update
+from vastgp.solvers.cg import CGState, cg_start, run_cg
 
 # Steps between two looks at clock and true residual: at most this many, and as many as take a second or so.
 _CHUNK, _CHUNK_FLOPS = 50, 1e11
@@ -224,7 +224,7 @@ def solve_gaps(
         steps = min(chunk, max_iter - done)
         # arrays: numbers would be compiled in
         limits = jax.device_put((goal.astype(right.dtype), np.asarray(steps)))
-        state, taken = _advance(system, state, *limits)
+        state, taken = run_cg(system, system.precondition, state, *limits)
         done += int(taken)
         out = done >= max_iter or (deadline is not None and time.perf_counter() > deadline)
         if int(taken) == steps and not out:
@@ -255,7 +255,8 @@ def solve_right_side(
     chunk, done = _chunk(system), 0
     while done < max_iter and not (deadline is not None and time.perf_counter() > deadline):
         steps = min(chunk, max_iter - done)
-        state, taken = _advance(system, state, goal, jax.device_put(np.asarray(steps)))
+        limit = jax.device_put(np.asarray(steps))
+        state, taken = run_cg(system, system.precondition, state, goal, limit)
         done += int(taken)
         if int(taken) < steps:
             break
@@ -300,19 +301,6 @@ def _begin(system: GapSystem, targets: Array, start: Array) -> tuple[Array, Arra
 @eqx.filter_jit
 def _again(system: GapSystem, right: Array, start: Array) -> CGState:
     return cg_start(start, right - system.product(start), system.precondition)
-
-
-@eqx.filter_jit
-def _advance(system: GapSystem, state: CGState, goal: Array, steps: Array) -> tuple[CGState, Array]:
-    def going(carry: tuple[CGState, Array]) -> Array:
-        state, done = carry
-        return (done < steps) & jnp.any(_norms(state.residual) > goal)
-
-    def step(carry: tuple[CGState, Array]) -> tuple[CGState, Array]:
-        state, done = carry
-        return cg_update(state, system.product(state.direction), system.precondition), done + 1
-
-    return jax.lax.while_loop(going, step, (state, jnp.asarray(0)))
 
 
 @eqx.filter_jit

@@ -12,12 +12,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
 from vastgp.linalg.kronecker import KroneckerEigen
 from vastgp.methods.grid.selected_spectrum import spectrum_of
 
-# Of Newton's method over a logarithm.
-_MOST_STEPS, _STEP_TOLERANCE = 60, 1e-12
+# Of the logarithm that free compression looks for, and how far a bracket reaches beyond what contains it.
+_LOG_TOLERANCE, _MARGIN = 1e-12, 1e-6
 
 
 class SpectralTerm(NamedTuple):
@@ -90,32 +91,21 @@ def _compression(spectrum: np.ndarray, noise: float, num_observed: int) -> tuple
     """Return ``w`` and ``g`` of `compressed_log_determinant`.
 
     With ``u = 1 / g``, ``E[u / (lambda + noise + (1 - N / M) u)] = 1`` has one solution: the left side grows with
-    ``u``, from 1 or less at ``u = noise M / N`` to ``M / (M - N)``. Newton's method over ``log u``, inside a bracket.
+    ``u``, from 1 or less at ``u = noise M / N`` to ``M / (M - N)``.
     """
     share = num_observed / spectrum.size
     if num_observed == spectrum.size:
         return noise, float(np.mean(1.0 / (spectrum + noise)))
-    # the left side is at least u / (E lambda + noise + (1 - N / M) u), by Jensen's inequality
-    low, high = math.log(noise / share), math.log((float(np.mean(spectrum)) + noise) / share)
-    at = 0.5 * (low + high)
-    for _ in range(_MOST_STEPS):
+
+    def excess(at: float) -> float:
         u = math.exp(at)
-        inverse = 1.0 / (spectrum + (noise + (1.0 - share) * u))
-        mean = float(np.mean(inverse))
-        excess = u * mean - 1.0
-        if excess > 0:
-            high = at
-        else:
-            low = at
-        # d / d log u of u E[1 / (a + b u)] = u E[1 / (a + b u)] - b u^2 E[1 / (a + b u)^2]
-        slope = u * mean - (1.0 - share) * u**2 * float(inverse @ inverse) / spectrum.size
-        step = -excess / slope
-        if abs(step) < _STEP_TOLERANCE or high - low < _STEP_TOLERANCE:
-            break
-        at = at + step if low < at + step < high else 0.5 * (low + high)
-    u = math.exp(at)
-    shift = noise + (1.0 - share) * u
-    return shift, 1.0 / u
+        return u * float(np.mean(1.0 / (spectrum + (noise + (1.0 - share) * u)))) - 1.0
+
+    # the left side is at least u / (E lambda + noise + (1 - N / M) u), by Jensen's inequality; the brackets are equal
+    # to the solution where all eigenvalues are
+    low, high = math.log(noise / share), math.log((float(np.mean(spectrum)) + noise) / share)
+    u = math.exp(brentq(excess, low - _MARGIN, high + _MARGIN, xtol=_LOG_TOLERANCE))
+    return noise + (1.0 - share) * u, 1.0 / u
 
 
 def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
