@@ -28,7 +28,7 @@ METHODS: dict[str, Any] = {
     "QSGP, Poisson": lambda: QSGPRegressor("rbf", 400, likelihood="poisson"),
     "QSGP": lambda: QSGPRegressor("rbf", 400, likelihood=NAME),
     "chains": lambda: ReweightedBasisRegressor(
-        "rbf", 40, basis="interpolation", prior="orthogonal", likelihood=NAME, inference="type-i", sampler="mala"
+        "rbf", 40, basis="interpolation", prior="orthogonal", likelihood=NAME, inference="mala"
     ),
 }  # fmt: skip
 

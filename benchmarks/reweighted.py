@@ -22,6 +22,7 @@ import numpy as np
 from run import load, peak_mb
 from table import RESULTS, put
 from vastgp import GriefRegressor
+from vastgp.options import MALA, Subset, TypeII
 
 OUT = RESULTS / "reweighted.jsonl"
 # RMSE and its deviation over ten splits, GP-GRIEF-II and -I: table 5.1 of the thesis.
@@ -46,15 +47,14 @@ THESIS = {
 
 def make(method: str, n: int, evidence_rows: int, max_seconds: float | None) -> GriefRegressor:
     """Return the estimator of a method for ``n`` training rows."""
-    shared = {"verbose": True, "max_seconds": max_seconds}
+    search = Subset(rows=evidence_rows)
+    shared = {"verbose": True, "max_seconds": max_seconds, "hyperparameters": search}
     if method == "ii":
         count = min(1000, 10 ** int(math.log10(n)))
-        return GriefRegressor("rbf", count, evidence_rows=evidence_rows, max_iter=50, **shared)
+        return GriefRegressor("rbf", count, inference=TypeII(max_iter=50), **shared)
     if method == "i":
         return GriefRegressor("rbf", inference="type-i", prior="orthogonal", **shared)
-    return GriefRegressor(
-        "rbf", inference="type-i", prior="diagonal", sampler="mala", num_chains=1, **shared
-    )
+    return GriefRegressor("rbf", inference=MALA(num_chains=1), prior="diagonal", **shared)
 
 
 def run(data: str, split: int, method: str, arguments: argparse.Namespace) -> dict[str, Any]:

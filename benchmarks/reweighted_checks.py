@@ -26,16 +26,13 @@ from table import RESULTS, put, rows
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.kernels import RBF
+from vastgp.methods.reweighted.chains import CHUNK, ChainSteps, HyperPosterior, run_chains
 from vastgp.methods.reweighted.evidence import EvidenceData, prepare
-from vastgp.methods.reweighted.hyperparameter_chains import (
-    CHUNK,
-    ChainPlan,
-    HyperPosterior,
-    run_chains,
-)
-from vastgp.methods.reweighted.training import draw_hyperparameters
+from vastgp.methods.reweighted.inference import draw_hyperparameters, maximise_hyperparameters
+from vastgp.methods.reweighted.options import MALA, NUTS
 from vastgp.methods.reweighted.weight_priors import DiagonalPrior, OrthogonalPrior, SpectralPrior
 
 OUT = RESULTS / "reweighted_checks.jsonl"
@@ -139,9 +136,9 @@ def mala() -> None:
             scale = target.prior.scale(target.data)
             # the first two compile, the diagnosis of so many draws included
             for steps in (CHUNK, 9 * CHUNK, CHUNK, 9 * CHUNK):
-                plan = ChainPlan("mala", 1, CHUNK, steps, 1)
+                of_chain = ChainSteps(target, MALA(1, CHUNK, steps, 1), 0)
                 began = time.perf_counter()
-                chains = run_chains(target, start, scale, plan, seed=0)
+                chains = run_chains(of_chain, start, scale, Run())
                 seconds.append(time.perf_counter() - began)
         each = (seconds[3] - seconds[2]) / (8 * CHUNK)
         result = {
@@ -170,8 +167,10 @@ def calibration(replications: int = 200) -> None:
         with precision("float64"):
             data = prepare(SufficientStatistics.of(phi, y))
         target = HyperPosterior(prior, data)
-        plan = ChainPlan("nuts", 2, 150, 400, 1)
-        chains = draw_hyperparameters(target, prior.start(), plan, noise_floor=1e-8, seed=number)
+        mode = maximise_hyperparameters(
+            target, prior.start(), noise_floor=1e-8, with_prior=True, max_iter=200, tol=1e-4
+        )
+        chains = draw_hyperparameters(target, mode.params, NUTS(2, 150, 400), Run(seed=number))
         flat = chains.theta.reshape(-1, prior.size)
         some = flat[np.linspace(0, len(flat) - 1, 99).astype(int)]
         ranks.append(np.sum(some < theta, axis=0))

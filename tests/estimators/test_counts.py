@@ -9,6 +9,7 @@ from scipy.stats import norm, poisson
 import vastgp
 from vastgp import QSGPRegressor, ReweightedBasisRegressor, SWSGPRegressor, TSVGPRegressor
 from vastgp.likelihoods import PoissonLogNormal
+from vastgp.options import MALA, OrthogonalWeights
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -31,12 +32,14 @@ def best(y, log_rate):
 
 
 NAME = {"likelihood": "poisson-log-normal"}
-CHAINS = {"inference": "type-i", "sampler": "mala", "basis": "interpolation", "prior": "orthogonal"}
+CHAINS = {"inference": "mala", "basis": "interpolation", "prior": "orthogonal"}
 MODELS = {
     "block": lambda: QSGPRegressor("rbf", 400, num_samples=64, **NAME),
     "sites": lambda: TSVGPRegressor("rbf", 25, **NAME),
     "sparse": lambda: SWSGPRegressor("rbf", 40, 10, **NAME),
-    "chains": lambda: ReweightedBasisRegressor("rbf", 30, num_steps=5000, **NAME, **CHAINS),
+    "chains": lambda: ReweightedBasisRegressor(
+        "rbf", 30, **NAME, **CHAINS | {"inference": MALA(num_steps=5000)}
+    ),
 }
 
 
@@ -103,7 +106,7 @@ def test_a_poisson_law_takes_scatter_for_a_function():
 def test_draws_of_the_spread_are_around_it():
     X, y, _ = counts(400, 0)
     model = MODELS["chains"]().fit(X, y)
-    draws = np.exp(model.draws_["theta"][..., 0])
+    draws = np.exp(model._model.draws["theta"][..., 0])
     assert abs(draws.mean() - SPREAD**2) < 4.0 * draws.std()
     assert draws.std() < 0.02 and model.weights_.shape == (30,)
     assert "noise_variance" in model.posterior_.posterior
@@ -117,12 +120,13 @@ def test_what_chains_cannot_do_is_named():
         ReweightedBasisRegressor("rbf", 10, **NAME).fit(X, y)
     with pytest.raises(ValueError, match=r"likelihood must be one of .*received 'poisson'"):
         ReweightedBasisRegressor("rbf", 10, likelihood="poisson").fit(X, y)
-    with pytest.raises(ValueError, match="prior_mean is of likelihood='gaussian'"):
-        ReweightedBasisRegressor("rbf", 10, prior_mean=np.zeros(10), **NAME, **CHAINS).fit(X, y)
+    prior = OrthogonalWeights(mean=np.zeros(10))
+    with pytest.raises(ValueError, match=r"OrthogonalWeights\(mean=.* has no effect here"):
+        ReweightedBasisRegressor("rbf", 10, **NAME, **CHAINS | {"prior": prior}).fit(X, y)
     with pytest.raises(ValueError, match=r"counts 0, 1, 2, .*the first -1.0"):
         ReweightedBasisRegressor("rbf", 10, **NAME, **CHAINS).fit(X, np.where(y == y[0], -1.0, y))
-    short = {"num_warmup": 50, "num_steps": 50, "num_chains": 2}
-    model = ReweightedBasisRegressor("rbf", 10, **short, **NAME, **CHAINS).fit(X, y)
+    short = CHAINS | {"inference": MALA(2, 50, 50)}
+    model = ReweightedBasisRegressor("rbf", 10, **NAME, **short).fit(X, y)
     for add in (lambda: model.partial_fit(X, y), lambda: model.update(model.statistics_)):
         with pytest.raises(ValueError, match="sums over the rows do not tell of counts"):
             add()

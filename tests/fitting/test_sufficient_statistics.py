@@ -202,10 +202,3 @@ def test_rows_that_are_not_finite_are_named(data):
 
     with pytest.raises(ValueError, match="Input y contains NaN: at row 5"):
         gather_statistics(Rows(data.X, y), scaling, _basis())
-
-
-def test_progress_is_told(data):
-    scaling = Standardizer().fit(data)
-    done = []
-    gather_statistics(data, scaling, _basis(), on_block=done.append)
-    assert sum(done) == data.n and len(done) == 3

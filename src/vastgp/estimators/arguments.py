@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from typing import Annotated, Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def refuse_given(argument: str, options: Any, **instead: str | None) -> None:
         if value is not None:
             do = "leave it out" if other is None else f"set {other} instead"
             raise ValueError(
-                f"{argument}={type(options).__name__}({name}={value!r}) has no effect here: {do}."
+                f"{argument}={type(options).__name__}({name}={reprlib.repr(value)}) has no effect here: {do}."
             )
 
 

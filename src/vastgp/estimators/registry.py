@@ -30,10 +30,18 @@ ESTIMATORS = {
 # Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
 # public in `vastgp.options`. Files hold them by these names.
 OPTIONS = {
+    "DiagonalWeights": "vastgp.methods.reweighted.options",
     "Fixed": "vastgp.estimators.searches",
+    "KernelWeights": "vastgp.methods.reweighted.options",
+    "LaplaceBasis": "vastgp.methods.reweighted.options",
     "Learn": "vastgp.estimators.searches",
+    "MALA": "vastgp.methods.reweighted.options",
+    "NUTS": "vastgp.methods.reweighted.options",
+    "OrthogonalWeights": "vastgp.methods.reweighted.options",
     "SaveTo": "vastgp.estimators.searches",
+    "SpectralWeights": "vastgp.methods.reweighted.options",
     "Subset": "vastgp.estimators.searches",
+    "TypeII": "vastgp.methods.reweighted.options",
 }
 
 

@@ -301,6 +301,70 @@ def fit_evidence(
     )
 
 
+def fit_from_best(
+    starts: Sequence[Params],
+    coarse: Evidence,
+    fine: Callable[[], Evidence],
+    *,
+    noise_floor: float,
+    max_iter: int,
+    tol: float,
+    first_iter: int | None = None,
+    deadline: float | None = None,
+    record: Callable[[str], Evaluations | None] = lambda _: None,
+) -> LbfgsResult:
+    """Maximise an evidence from the best of several starts.
+
+    Parameters
+    ----------
+    starts : sequence of (Kernel, Likelihood)
+    coarse : Evidence
+        Every start is climbed from on this one, roughly: that of few rows.
+    fine : callable
+        Gives the evidence that the best of them is climbed from to the end; called when all others have ended.
+    noise_floor, max_iter, tol
+        See `fit_evidence`; iterations are counted from the start that won.
+    first_iter : int, optional
+        Most iterations from each start. None: ``max_iter``.
+    deadline : float, optional
+        Time of ``time.perf_counter`` at which to end. The starts share half of what is left, if they need it.
+    record : callable, optional
+        Gives the record of the run with a name, see `Run.evaluations`.
+
+    Raises
+    ------
+    FactorizationError
+        When no start has a covariance matrix that can be factorised.
+    """
+
+    def left() -> float | None:
+        return None if deadline is None else max(deadline - time.perf_counter(), 0.0)
+
+    rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, _LOOSE_TOL)}
+    found: list[LbfgsResult] = []
+    for number, start in enumerate(starts):
+        seconds = left()
+        if found and seconds == 0.0:
+            break
+        share = None if seconds is None else seconds / (2 * len(starts) - number)
+        try:
+            found.append(
+                fit_evidence(
+                    coarse, start, noise_floor=noise_floor, max_seconds=share,
+                    record=record(f"start {number + 1}"), **rough,
+                )
+            )  # fmt: skip
+        except FactorizationError:
+            if not found and number == len(starts) - 1:
+                raise
+    best = best_of(found)
+    last = fit_evidence(
+        fine(), best.params, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left(),
+        record=record("evidence"),
+    )  # fmt: skip
+    return replace(last, num_iter=best.num_iter + last.num_iter)
+
+
 def _fit_form(
     starts: Sequence[Params],
     X: np.ndarray,
@@ -315,15 +379,7 @@ def _fit_form(
     gaussian = isinstance(starts[0][1], Gaussian)
     make = ExactEvidence if gaussian else partial(PriorDualEvidence, spread=_SPREAD)
     coarse = make(X[::step], y[::step])
-
-    def run(evidence: Evidence, start: Params, tol: float) -> LbfgsResult:
-        left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
-        return fit_evidence(
-            evidence, start, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left
-        )
-
-    loose = max(tol, _LOOSE_TOL)
-    best = best_of([run(coarse, start, loose) for start in starts])
-    fine = coarse if step == 1 else make(X, y)
-    last = run(fine, best.params, tol)
-    return replace(last, num_iter=best.num_iter + last.num_iter)
+    return fit_from_best(
+        starts, coarse, lambda: coarse if step == 1 else make(X, y),
+        noise_floor=noise_floor, max_iter=max_iter, tol=tol, deadline=deadline,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from vastgp.data import Rows, Standardizer, read_archive, write_archive
 from vastgp.data.padding import repeat_last
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import MomentBlocks, Moments, accumulate, add_to
+from vastgp.fitting.progress import Progress
 
 # Numbers in a block of features: 32 MB, large enough for the matrix product to run at its full rate.
 _BLOCK_ENTRIES = 1 << 22
@@ -217,7 +218,7 @@ def gather_statistics(
     dtype: str = "float64",
     start: int = 0,
     stop: int | None = None,
-    on_block: Callable[[int], None] | None = None,
+    verbose: bool = False,
 ) -> SufficientStatistics:
     """Return the sums over rows that come block by block; at no time is there more than one block of features.
 
@@ -238,8 +239,8 @@ def gather_statistics(
     start, stop : int, optional
         Which rows: the part of one process, say. A part that starts at a multiple of `block_rows_of` is a part of the
         one pass over all rows to the last bit.
-    on_block : callable, optional
-        Called with the number of rows done; what it raises ends the work.
+    verbose : bool, default False
+        Show progress.
 
     Raises
     ------
@@ -251,11 +252,18 @@ def gather_statistics(
     stop = rows.n if stop is None else min(stop, rows.n)
     part = None if start == 0 and stop == rows.n else np.arange(start, stop)
     size = block_rows_of(basis.num_basis)
-    with precision(dtype):
+    done, total = 0, max(stop - start, 1)
+
+    def note(count: int) -> None:
+        nonlocal done
+        done += count
+        progress.update(done / total)
+
+    with precision(dtype), Progress("statistics", verbose) as progress:
         own = jax.tree.map(lambda leaf: _of_precision(leaf, dtype), basis)
         found = accumulate(
             partial(feature_matrix, own), row_tiles(rows, standardizer, size, dtype, part),
-            basis.num_basis, on_tile=on_block,
+            basis.num_basis, on_tile=note,
         )  # fmt: skip
     return SufficientStatistics(
         found.num_rows,

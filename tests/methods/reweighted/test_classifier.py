@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,15 +14,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import vastgp
 from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
 from vastgp import ReweightedBasisClassifier, TSVGPClassifier
+from vastgp.options import MALA, OrthogonalWeights, Subset
 
 # few functions, a draw in ten kept: an answer of a few seconds that has mixed
-QUICK = {"kernel": "rbf", "num_basis": 15, "num_warmup": 500, "num_steps": 8000, "thin": 20}
+CHAINS = MALA(num_warmup=500, num_steps=8000, thin=20)
+QUICK = {"kernel": "rbf", "num_basis": 15, "inference": CHAINS}
 
 
 @parametrize_with_checks(
     [
         ReweightedBasisClassifier(
-            "rbf", 10, num_chains=2, num_warmup=100, num_steps=400, thin=2, start_rows=40
+            "rbf", 10, inference=MALA(2, 100, 400, 2), hyperparameters=Subset(40)
         )
     ],
     expected_failed_checks=lambda _: AVERAGED,
@@ -51,7 +54,7 @@ class TestReweightedClassifier(ClassifierConformance):
 @pytest.mark.parametrize("prior", ["orthogonal", "spectral", "diagonal", "kernel"])
 def test_probabilities_are_near_those_of_the_variational_approximation(prior):
     X, y = small_classes(150)
-    params = QUICK | {"num_basis": 25, "num_steps": 4000, "thin": 10}
+    params = QUICK | {"num_basis": 25, "inference": replace(CHAINS, num_steps=4000, thin=10)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = ReweightedBasisClassifier(**params, prior=prior).fit(X, y)
@@ -66,8 +69,8 @@ def test_probabilities_are_near_those_of_the_variational_approximation(prior):
 def test_draws_come_back_from_a_file_with_their_latent_values(tmp_path):
     X, y = small_classes(80)
     model = ReweightedBasisClassifier(**QUICK, basis="laplace").fit(X, y)
-    assert model._predictor.coordinates.shape == (50, 1, model._target.data.rank)
-    assert np.all(model.draws_["theta"][..., 0] == 0.0)
+    assert model._model.coordinates.shape == (50, 1, model._model.data.rank)
+    assert np.all(model._model.draws["theta"][..., 0] == 0.0)
     model.save(tmp_path / "model.vastgp")
     again = vastgp.load(tmp_path / "model.vastgp")
     np.testing.assert_array_equal(
@@ -80,7 +83,9 @@ def test_draws_come_back_from_a_file_with_their_latent_values(tmp_path):
 def of_three():
     """A model of three classes, and rows it has not seen."""
     X, y = _three_classes(200)
-    model = ReweightedBasisClassifier(**(QUICK | {"num_basis": 25, "num_steps": 4000})).fit(X, y)
+    model = ReweightedBasisClassifier(
+        **(QUICK | {"num_basis": 25, "inference": replace(CHAINS, num_steps=4000)})
+    ).fit(X, y)
     return model, *_three_classes(400, seed=5)
 
 
@@ -146,7 +151,8 @@ def test_three_classes_come_back_from_a_file(of_three, tmp_path):
 
 def test_few_rows_a_step_reach_the_same_posterior():
     X, y = small_classes(200)
-    few = ReweightedBasisClassifier(**(QUICK | {"num_steps": 20_000}), rows_per_step=20).fit(X, y)
+    in_turn = replace(CHAINS, num_steps=20_000, rows_per_step=20)
+    few = ReweightedBasisClassifier(**QUICK | {"inference": in_turn}).fit(X, y)
     every = ReweightedBasisClassifier(**QUICK).fit(X, y)
     new_X, _ = small_classes(100, seed=5)
     assert np.mean(np.abs(few.predict_proba(new_X) - every.predict_proba(new_X))) < 0.02
@@ -155,7 +161,11 @@ def test_few_rows_a_step_reach_the_same_posterior():
 def test_bad_requests_are_named(monkeypatch):
     X, y = small_classes(30)
     with pytest.raises(ValueError, match=r"rows_per_step must be .*received 0"):
-        ReweightedBasisClassifier(rows_per_step=0).fit(X, y)
+        MALA(rows_per_step=0)
+    with pytest.raises(ValueError, match=r"inference must be one of .*received 'type-ii'"):
+        ReweightedBasisClassifier(inference="type-ii").fit(X, y)
+    with pytest.raises(ValueError, match=r"OrthogonalWeights\(mean=.*has no effect here"):
+        ReweightedBasisClassifier(prior=OrthogonalWeights(np.zeros(500))).fit(X, y)
     with pytest.raises(ValueError, match=r"prior='kernel' and basis='relevance'"):
         ReweightedBasisClassifier(basis="relevance", prior="kernel").fit(X, y)
     monkeypatch.setitem(sys.modules, "blackjax", None)

@@ -12,6 +12,8 @@ from scipy.stats import multivariate_normal
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import (
     SufficientStatistics,
     feature_matrix,
@@ -20,16 +22,19 @@ from vastgp.fitting.sufficient_statistics import (
 from vastgp.kernels import RBF
 from vastgp.likelihoods import MultinomialProbit, PoissonLogNormal
 from vastgp.methods.reweighted import latent_chains
+from vastgp.methods.reweighted.chains import CHUNK, run_chains
 from vastgp.methods.reweighted.evidence import prepare
-from vastgp.methods.reweighted.hyperparameter_chains import CHUNK, ChainPlan
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
 from vastgp.methods.reweighted.latent_chains import (
+    LatentPosterior,
     LatentRows,
+    LatentSteps,
     draw_coordinates,
     draw_latent_hyperparameters,
     with_targets,
 )
 from vastgp.methods.reweighted.latent_values import Counts, Largest, Signs
+from vastgp.methods.reweighted.options import MALA, NUTS
 from vastgp.methods.reweighted.weight_priors import (
     DiagonalPrior,
     OrthogonalPrior,
@@ -140,10 +145,8 @@ def test_hyperparameters_of_labels_agree_with_quadrature(rows_per_step):
         log_prior = [float(prior.log_hyper_prior(jnp.asarray([0.0, g]))) for g in log_g]
     exact = _mean_and_deviation(log_g, np.array(likelihood) * np.exp(log_prior))
     latent = LatentRows(rows, scaling, basis, data, "float64")
-    plan = ChainPlan("nuts", 4, 500, 10_000, 1)
-    chains = draw_latent_hyperparameters(
-        prior, data, latent, Signs(), plan, rows_per_step=rows_per_step, seed=0
-    )
+    plan = NUTS(4, 500, 10_000, rows_per_step=rows_per_step)
+    chains = draw_latent_hyperparameters(prior, data, latent, Signs(), plan, Run())
     assert np.max(chains.r_hat) < 1.01 and np.all(chains.theta[..., 0] == 0.0)
     draws = chains.theta[..., 1].ravel()
     error = exact[1] / np.sqrt(chains.ess[0])
@@ -172,9 +175,8 @@ def test_hyperparameters_of_three_classes_agree_with_quadrature():
         log_prior = [float(prior.log_hyper_prior(jnp.asarray([0.0, g]))) for g in log_g]
     exact = _mean_and_deviation(log_g, of_labels * np.exp(log_prior))
     latent = LatentRows(rows, scaling, basis, data, "float64")
-    chains = draw_latent_hyperparameters(
-        prior, data, latent, Largest(3), ChainPlan("nuts", 4, 500, 3000, 1), rows_per_step=4, seed=0
-    )
+    plan = NUTS(4, 500, 3000, rows_per_step=4)
+    chains = draw_latent_hyperparameters(prior, data, latent, Largest(3), plan, Run())
     assert chains.coordinates.shape == (4, 3000, 3, data.rank) and np.max(chains.r_hat) < 1.01
     draws = chains.theta[..., 1].ravel()
     assert abs(draws.mean() - exact[0]) < 4.0 * exact[1] / np.sqrt(chains.ess[0]) + 0.02
@@ -200,15 +202,8 @@ def test_hyperparameters_of_counts_agree_with_quadrature():
         logs = [[float(log_joint(jnp.array([a, b]))) for b in log_g] for a in log_noise]
     weights = np.exp(np.array(logs) - np.max(logs))
     latent = LatentRows(rows, scaling, basis, data, "float64")
-    chains = draw_latent_hyperparameters(
-        prior,
-        data,
-        latent,
-        Counts(rate),
-        ChainPlan("nuts", 4, 500, 5000, 1),
-        rows_per_step=4,
-        seed=0,
-    )
+    plan = NUTS(4, 500, 5000, rows_per_step=4)
+    chains = draw_latent_hyperparameters(prior, data, latent, Counts(rate), plan, Run())
     assert np.max(chains.r_hat) < 1.01
     for number, (values, of) in enumerate(((log_noise, weights.sum(1)), (log_g, weights.sum(0)))):
         mean, deviation = _mean_and_deviation(values, of)
@@ -220,30 +215,58 @@ def test_hyperparameters_of_counts_agree_with_quadrature():
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("kind", [OrthogonalPrior, DiagonalPrior])
-def test_sums_follow_the_latent_values(kind, kept, classes, monkeypatch):
+def test_sums_follow_the_latent_values(kind, kept, classes, tmp_path, monkeypatch):
     if not kept:
         monkeypatch.setattr(latent_chains, "_MOST_KEPT", 0)
     rows, scaling, basis, data = _labelled(60, classes=classes)
     labels = Signs() if classes == 2 else Largest(3)
     latent = LatentRows(rows, scaling, basis, data, "float64")
     count = data.rank if kind is OrthogonalPrior else data.num_basis
+    plan = MALA(2, 100, 50, rows_per_step=7)
     with precision("float64"):
-        runner = latent_chains._LatentRunner(
-            latent_chains.LatentPosterior(kind.make(count, 1.0), data, learns_noise=False),
-            np.zeros((2, count)), np.ones(count), ChainPlan("mala", 2, 100, 100, 1), 0, latent,
-            labels, 7,
-        )  # fmt: skip
-        before = runner.z.copy()
-        for _ in range(3):
-            runner.advance(adapt=True)
-    q, square = map(np.asarray, runner.sums)
+        target = LatentPosterior(kind.make(count, 1.0), data, learns_noise=False)
+        steps = LatentSteps(target, plan, 0, latent, labels)
+        state = steps.start(np.zeros((2, count)), np.ones(count))
+        before = state.latent[0].copy()
+        for first in range(0, 3 * CHUNK, CHUNK):
+            state, _ = steps.warm_up(state, first, CHUNK)
+    z, q, square = map(np.asarray, state.latent)
     U = latent.vectors(np.arange(60))
     np.testing.assert_allclose(U.T @ U, np.eye(data.rank), atol=1e-9)
-    np.testing.assert_allclose(q, runner.z @ U, atol=1e-9)
-    np.testing.assert_allclose(square, np.sum(runner.z**2, axis=2), rtol=1e-12)
+    np.testing.assert_allclose(q, z @ U, atol=1e-9)
+    np.testing.assert_allclose(square, np.sum(z**2, axis=2), rtol=1e-12)
     if classes == 2:
-        assert np.all(np.sign(runner.z[:, 0]) == latent.y)
+        assert np.all(np.sign(z[:, 0]) == latent.y)
     else:
-        assert np.all(np.argmax(runner.z, axis=1) == latent.y)
+        assert np.all(np.argmax(z, axis=1) == latent.y)
     # 3 chunks of steps of 7 rows are eight sweeps and more: every value was renewed
-    assert 3 * CHUNK * 7 > 8 * 60 and np.all(runner.z != before)
+    assert 3 * CHUNK * 7 > 8 * 60 and np.all(z != before)
+    sweep = [steps.renewed_rows(step) for step in range(60 // 7)]
+    assert len(np.unique(sweep)) == 7 * (60 // 7)
+    # where chains begin is told by other numbers than which rows come first
+    assert not np.array_equal(np.random.default_rng(0).permutation(60)[:7], sweep[0])
+    if kept:
+        _resumes(steps, np.zeros((2, count)), tmp_path, monkeypatch)
+
+
+def _resumes(steps, starts, tmp_path, monkeypatch):
+    """Check that draws and latent values are the same to the last bit after a kill among the draws."""
+    scale = np.ones(starts.shape[1])
+    whole = run_chains(steps, starts, scale, Run())
+    writes, write = [], Checkpoint.write
+
+    def dying(self):
+        write(self)
+        writes.append(1)
+        if len(writes) == 6:
+            raise KeyError
+
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+    monkeypatch.setattr(Checkpoint, "write", dying)
+    with pytest.raises(KeyError):
+        run_chains(steps, starts, scale, Run(None, Checkpoint(tmp_path / "fit", fingerprint={})))
+    file = Checkpoint(tmp_path / "fit", fingerprint={})
+    assert list(file.phases) == ["warm-up", "chains"]
+    again = run_chains(steps, starts, scale, Run(None, file))
+    np.testing.assert_array_equal(again.theta, whole.theta)
+    np.testing.assert_array_equal(again.coordinates, whole.coordinates)

@@ -21,14 +21,25 @@ import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, GriefRegressor, Matern32, ReweightedBasisRegressor
 from vastgp._precision import precision
+from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.sufficient_statistics import gather_statistics
-from vastgp.methods.reweighted import base, draws
+from vastgp.methods.reweighted import diagnosis, inference
+from vastgp.options import (
+    MALA,
+    NUTS,
+    DiagonalWeights,
+    KernelWeights,
+    LaplaceBasis,
+    SpectralWeights,
+    Subset,
+    TypeII,
+)
 
 
 @parametrize_with_checks(
     [
-        GriefRegressor("rbf", 5, max_iter=3, tol=1e3),
-        ReweightedBasisRegressor("rbf", 20, basis="interpolation", max_iter=3, tol=1e3),
+        GriefRegressor("rbf", 5, inference=TypeII(3, 1e3)),
+        ReweightedBasisRegressor("rbf", 20, basis="interpolation", inference=TypeII(3, 1e3)),
     ]
 )
 def test_scikit_learn_check(estimator, check):
@@ -39,6 +50,7 @@ def test_scikit_learn_check(estimator, check):
 
 class TestGrief(RegressorConformance):
     units_tolerance = 1e-4
+    lacks = ("max_iter", "tol")  # they are TypeII's
 
     def make(self, **params):
         return GriefRegressor(**({"kernel": "rbf", "num_eigenfunctions": 40} | params))
@@ -57,6 +69,7 @@ class TestGrief(RegressorConformance):
 
 class TestReweighted(RegressorConformance):
     units_tolerance = 1e-4
+    lacks = ("max_iter", "tol")
 
     def make(self, **params):
         return ReweightedBasisRegressor(
@@ -135,13 +148,12 @@ def averaged(waves):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return GriefRegressor(
-            "rbf", 30, inference="type-i", prior="orthogonal", num_chains=2, num_warmup=100,
-            num_steps=100, num_components=20,
+            "rbf", 30, inference=NUTS(2, num_warmup=100, num_steps=100, num_components=20)
         ).fit(*waves)  # fmt: skip
 
 
 def test_predictions_are_the_mixtures(averaged):
-    predictor = averaged._predictor
+    predictor = averaged._model.predictor
     assert predictor.num_components == 20
     X = averaged.standardizer_.transform_X(GRID[:30])
     with precision("float64"):
@@ -209,14 +221,16 @@ def test_what_the_data_do_not_tell_keeps_its_prior_variance():
     """Ten rows, sixty sines: the fit knows ten directions, predictions have all of them."""
     X = np.linspace(-1.0, 1.0, 10)[:, None]
     model = ReweightedBasisRegressor(
-        RBF(0.3), 60, basis="laplace", box_margin=6.0, prior="orthogonal", max_iter=20
+        RBF(0.3), 60, basis=LaplaceBasis(6.0), prior="orthogonal", inference=TypeII(20)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, np.sin(3.0 * X[:, 0]))
-    assert model._target.data.rank <= 10
+    assert model._model.data.rank <= 10
     far = model.predict([[3.0]], return_std="latent")[1][0]
-    prior = float(model._features.kernel.total_variance()) ** 0.5 * model.standardizer_.y_scale
+    prior = (
+        float(model._model.features.kernel.total_variance()) ** 0.5 * model.standardizer_.y_scale
+    )
     assert far == pytest.approx(prior, rel=0.1)
 
 
@@ -227,9 +241,9 @@ def test_arviz_of_both_kinds(monkeypatch):
     new = types.SimpleNamespace(__version__="1.1.0", from_dict=lambda groups: ("new", groups))
     both = {"posterior": posterior, "sample_stats": stats}
     monkeypatch.setitem(sys.modules, "arviz", old)
-    assert draws.inference_data(posterior, stats) == ("old", both)
+    assert diagnosis.inference_data(posterior, stats) == ("old", both)
     monkeypatch.setitem(sys.modules, "arviz", new)
-    assert draws.inference_data(posterior, stats) == ("new", both)
+    assert diagnosis.inference_data(posterior, stats) == ("new", both)
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(
         ImportError, match=r"ArviZ, which is not installed: pip install vastgp\[mcmc\]"
@@ -246,7 +260,7 @@ def test_new_rows_update_a_model_wherever_they_were_summed(waves, tmp_path):
     few = _error(model)
     model.save(tmp_path / "model")
     elsewhere = vastgp.load(tmp_path / "model").statistics(X[100:], y[100:])
-    basis, scaling = model._features.basis, model.standardizer_
+    basis, scaling = model._model.features.basis, model.standardizer_
     model.update(elsewhere)
     assert model.statistics_.num_rows == 150
     whole = gather_statistics(vastgp.data.as_rows(X, y), scaling, basis)
@@ -269,7 +283,7 @@ def test_an_interrupted_update_counts_no_row(waves, monkeypatch):
     def interrupted(*given, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "maximise_hyperparameters", interrupted)
+    monkeypatch.setattr(inference, "maximise_hyperparameters", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(X[90:], y[90:])
     monkeypatch.undo()
@@ -290,20 +304,25 @@ def test_statistics_of_another_model_are_refused(waves):
         model.update(other.statistics_)
 
 
-def test_a_prior_mean_of_the_weights(waves):
+def test_a_prior_mean_of_the_weights(waves, tmp_path):
     X, y = waves
     first = ReweightedBasisRegressor("rbf", 40, basis="laplace").fit(X, y)
-    second = ReweightedBasisRegressor("rbf", 40, basis="laplace", prior_mean=first.weights_).fit(
-        X, y
-    )
+    prior = KernelWeights(mean=first.weights_)
+    second = ReweightedBasisRegressor("rbf", 40, basis="laplace", prior=prior).fit(X, y)
     # a prior that says what the data say: they leave nothing to learn, and are the more probable for it
     assert second.log_evidence_ > first.log_evidence_ + 10.0
     np.testing.assert_allclose(second.predict(X), first.predict(X), atol=0.5)
     _, before = first.predict(GRID, return_std="latent")
     _, after = second.predict(GRID, return_std="latent")
     assert np.mean(after) < 0.5 * np.mean(before)
-    with pytest.raises(ValueError, match=r"prior_mean has shape \(3,\). Expected \(40,\)"):
-        ReweightedBasisRegressor("rbf", 40, basis="laplace", prior_mean=np.ones(3)).fit(X, y)
+    second.save(tmp_path / "model")
+    again = vastgp.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.prior.mean, first.weights_)
+    np.testing.assert_array_equal(again.predict(X), second.predict(X))
+    with pytest.raises(ValueError, match=r"mean of the prior has shape \(3,\). Expected \(40,\)"):
+        ReweightedBasisRegressor("rbf", 40, basis="laplace", prior=KernelWeights(np.ones(3))).fit(
+            X, y
+        )
 
 
 # ---------------------------------------------------------------- refusals
@@ -316,12 +335,21 @@ def test_a_prior_mean_of_the_weights(waves):
         (GriefRegressor("rbf", 101), "num_eigenfunctions=101 is more than the 100 points"),
         (GriefRegressor("matern"), "kernel must be one of"),
         (GriefRegressor(grid_size=1), "grid_size must be an integer of at least 2"),
-        (GriefRegressor(inference="type-iii"), r"inference must be one of \('type-ii', 'type-i'\)"),
-        (GriefRegressor(sampler="gibbs"), "sampler must be one of"),
+        (
+            GriefRegressor(inference="type-iii"),
+            r"inference must be one of \('type-ii', 'type-i', 'nuts'",
+        ),
         (GriefRegressor(prior="flat"), "prior must be one of"),
+        (GriefRegressor(prior="diagonal"), "has no effect with type-II inference"),
+        (
+            GriefRegressor(inference=NUTS(rows_per_step=5)),
+            r"NUTS\(rows_per_step=5\) has no effect here",
+        ),
+        (
+            GriefRegressor(hyperparameters=Subset(isotropic=True)),
+            "isotropic=True. has no effect here",
+        ),
         (GriefRegressor(grid_placement="random"), "grid_placement must be one of"),
-        (GriefRegressor(num_chains=0), "num_chains must be a positive integer"),
-        (GriefRegressor(num_steps=-5), "num_steps must be a positive integer, or None"),
         (ReweightedBasisRegressor(basis="wavelets"), "basis must be one of"),
         (
             ReweightedBasisRegressor(basis="grief", prior="kernel"),
@@ -329,12 +357,78 @@ def test_a_prior_mean_of_the_weights(waves):
         ),
         (ReweightedBasisRegressor("rational-quadratic"), "no spectral density in closed form"),
         (ReweightedBasisRegressor("rbf", 7), "num_basis must be an even number"),
-        (ReweightedBasisRegressor(box_margin=0.0), "box_margin must be a positive number"),
     ],
 )
 def test_bad_arguments_are_named(waves, model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*waves)
+
+
+def test_options_refuse_what_cannot_work_when_they_are_made():
+    for make, message in (
+        (lambda: NUTS(num_chains=0), "num_chains must be a positive integer"),
+        (lambda: MALA(num_steps=-5), "num_steps must be a positive integer"),
+        (lambda: TypeII(max_iter=2.5), "max_iter must be a positive integer"),
+        (lambda: LaplaceBasis(0.0), "box_margin must be a positive number"),
+        (lambda: SpectralWeights(num_reflections=0), "num_reflections must be a positive integer"),
+        (lambda: DiagonalWeights(mean=[1.0, np.nan]), "a finite number for each basis function"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("sampler", r"inference=NUTS\(\.\.\.\) or MALA"),
+        ("num_chains", r"inference=NUTS\(num_chains=\.\.\.\)"),
+        ("max_iter", r"inference=TypeII\(max_iter=\.\.\.\)"),
+        ("start_rows", r"hyperparameters=Subset\(rows=\.\.\.\)"),
+        ("evidence_rows", r"hyperparameters=Subset\(rows=\.\.\.\)"),
+        ("prior_mean", r"prior=OrthogonalWeights\(mean=\.\.\.\)"),
+        ("box_margin", r"basis=LaplaceBasis\(box_margin=\.\.\.\)"),
+    ],
+)
+def test_arguments_that_moved_say_where_to(name, instead):
+    cls = GriefRegressor if name == "evidence_rows" else ReweightedBasisRegressor
+    with pytest.raises(TypeError, match=f"no argument '{name}' any more: write {instead}"):
+        cls(**{name: 1})
+
+
+@pytest.mark.parametrize("inference", [TypeII(2), NUTS(2, 50, 30)])
+def test_a_fit_that_was_killed_at_any_record_goes_on_to_the_same_model(
+    waves, inference, tmp_path, monkeypatch
+):
+    given = {"kernel": "rbf", "num_eigenfunctions": 6, "grid_size": 4, "inference": inference}
+    writes, write = [], Checkpoint.write
+
+    def dying(self):
+        write(self)
+        writes.append(1)
+        if len(writes) == dies_at:
+            raise KeyError
+
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+    monkeypatch.setattr(Checkpoint, "write", dying)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole, dies_at = GriefRegressor(**given).fit(*waves), 0
+        GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
+        (tmp_path / "fit").unlink(missing_ok=True)
+        for each in np.unique(np.linspace(2, len(writes), 3).astype(int)):
+            dies_at = each
+            writes.clear()
+            with pytest.raises(KeyError):
+                GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
+            again = GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
+            (tmp_path / "fit").unlink(missing_ok=True)
+            for mine, theirs in zip(
+                again.predict(GRID, return_std=True),
+                whole.predict(GRID, return_std=True),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(mine, theirs)
+            assert again.history_.objective == whole.history_.objective
 
 
 def test_a_constant_column_is_one_point_of_the_grid(waves):

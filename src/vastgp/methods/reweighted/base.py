@@ -1,126 +1,166 @@
-"""What regressors with a fixed basis share: statistics, inference of two kinds, new rows."""
+"""What estimators with a fixed basis share: answers, draws for ArviZ, files; and of the regressors, new rows."""
 
 from __future__ import annotations
 
-import warnings
+import abc
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.base import Fit, as_answer
-from vastgp.estimators.first_hyperparameters import start_rows
+from vastgp.estimators.base import BaseGP
 from vastgp.estimators.regressor import BaseGPRegressor, _targets
-from vastgp.estimators.statistics import gather_with_progress
-from vastgp.fitting.history import History
-from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
-from vastgp.fitting.start import Start, start_from_exact_gp
-from vastgp.fitting.sufficient_statistics import SufficientStatistics
-from vastgp.likelihoods import Gaussian
-from vastgp.methods.reweighted.fit import Features, ReweightedFits
-from vastgp.methods.reweighted.hyperparameter_chains import HyperPosterior
-from vastgp.methods.reweighted.training import draw_hyperparameters, maximise_hyperparameters
-from vastgp.methods.reweighted.weight_mixture import WeightMixture
+from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.methods.reweighted.diagnosis import import_arviz, import_blackjax, inference_data
+from vastgp.methods.reweighted.inference import Found
+from vastgp.methods.reweighted.mixtures import WeightMixture
+from vastgp.methods.reweighted.model import Features, FixedBasisModel
+from vastgp.methods.reweighted.options import SUBSET, MarkovChains
 
-INFERENCES = ("type-ii", "type-i")
+# Least noise variance of a search, relative to the variance of the target.
+NOISE_FLOOR = 1e-6
+# Rows of the first hyperparameters.
+START_ROWS = 1000
+# Arguments that are fields of other objects now.
+CHAIN_ARGUMENTS: dict[str, str] = {
+    "sampler": "inference=NUTS(...) or MALA(...) of vastgp.options",
+    "start_rows": "hyperparameters=Subset(rows=...)",
+    "noise_floor": "hyperparameters=Subset(noise_floor=...)",
+} | {
+    name: f"inference=NUTS({name}=...) or MALA({name}=...)"
+    for name in ("num_chains", "num_warmup", "num_steps", "thin", "num_components", "rows_per_step")
+}  # fmt: skip
+BASIS_ARGUMENTS = {
+    "box_margin": "basis=LaplaceBasis(box_margin=...)",
+    "num_reflections": "prior=SpectralWeights(num_reflections=...)",
+    "prior_mean": "prior=OrthogonalWeights(mean=...), or another prior's object",
+}
+TYPE_II_ARGUMENTS = {name: f"inference=TypeII({name}=...)" for name in ("max_iter", "tol")}
 
 
-class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
-    """Base of the regressors, see `ReweightedFits`: targets with Gaussian noise enter by sums over the rows alone."""
+class FixedBasisEstimator(BaseGP):
+    """Base of the estimators whose basis stays as it is while hyperparameters of its weights are inferred."""
 
     # constructor arguments of all subclasses
-    inference: Any
-    max_iter: Any
-    tol: Any
-    _predictor: WeightMixture
+    kernel: Any
+    hyperparameters: Any
+    _model: FixedBasisModel
+    statistics_: SufficientStatistics
 
-    # ------------------------------------------------------------ fit
-
-    def _check_params(self) -> None:
-        check_choice("inference", self.inference, INFERENCES)
-        self._check_chains()
-        check_positive("tol", self.tol)
-        check_positive("max_iter", self.max_iter, integer=True)
-        if self.inference == "type-i":
-            self._check_libraries()
-
-    def _start(self, rows: Rows, kernel: Any) -> Start:
-        """Return the hyperparameters of an exact Gaussian process on some rows."""
-        seed = seed_from(self.random_state)
-        return start_from_exact_gp(
-            kernel, *start_rows(self, rows, seed), max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
-            max_seconds=self._seconds_left(self.max_seconds),
-        )  # fmt: skip
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        self._seed = seed_from(self.random_state)
-        features = self._make_features(rows)
-        self._learned = features.learned
-        statistics = gather_with_progress(self, rows, features.basis)
-        return self._infer(features, statistics)
-
-    def _infer(self, features: Features, statistics: SufficientStatistics) -> Fit:
-        """Infer hyperparameters from statistics alone, and remember what new rows will need."""
-        mean = self._prior_mean(statistics.num_basis)
-        target = self._aim(features, statistics, mean)
-        start = target.prior.start()
-        start[0] = np.log(features.noise_variance)
-        self.statistics_ = statistics
-        if self.inference == "type-i":
-            return self._draw(target, start, mean)
-        found = maximise_hyperparameters(
-            target, start, noise_floor=self.noise_floor, with_prior=False, max_iter=self.max_iter,
-            tol=self.tol, max_seconds=self._seconds_left(self.max_seconds),
-        )  # fmt: skip
-        self.draws_ = None
-        found = _both(self._learned, found)
-        if not found.converged and found.message != OUT_OF_TIME:
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {found.message}, after {found.num_iter} iterations. Raise "
-                f"max_iter (now {self.max_iter}) or tol (now {self.tol:g}).",
-                ConvergenceWarning,
-                stacklevel=4,
+    def _search(self, **defaults: Any) -> Any:
+        """Return where the functions' kernel comes from, with the method's own numbers where none are given."""
+        search = SUBSET.resolve("hyperparameters", self.hyperparameters)
+        if search.isotropic:
+            raise ValueError(
+                "hyperparameters=Subset(isotropic=True) has no effect here: leave it out, and give a kernel with one "
+                "lengthscale and inputs in common units."
             )
-        if len(found.history) == 0:  # the start was the optimum
-            found.history.append(1, 0.0, {"objective": found.value})
-        self.log_evidence_ = found.value - statistics.num_rows * float(np.log(statistics.y_scale))
-        posterior = WeightMixture(
-            features.basis, target.prior, target.data, found.params[None], mean
+        return search.given(**defaults)
+
+    def _check_libraries(self, how: Any) -> None:
+        """Refuse chains, before any work, where what they need is not installed."""
+        if isinstance(how, MarkovChains):
+            import_blackjax()
+            import_arviz()
+
+    def _gather(self, rows: Rows, basis: Any) -> SufficientStatistics:
+        return gather_statistics(
+            rows, self.standardizer_, basis, dtype=self.dtype, verbose=bool(self.verbose)
         )
-        self._predictor = posterior
-        return self._as_fit(
-            posterior, posterior, max(found.num_iter, 1), found.converged, found.message, found.history
-        )  # fmt: skip
 
-    def _draw(self, target: HyperPosterior, start: np.ndarray, mean: np.ndarray) -> Fit:
-        plan = self._plan()
-        with Progress("chains", bool(self.verbose)) as progress:
-            chains = draw_hyperparameters(
-                target, start, plan, noise_floor=self.noise_floor, seed=self._seed,
-                max_seconds=self._seconds_left(self.max_seconds), on_chunk=progress.update,
-            )  # fmt: skip
-        mixed = self._use(chains, mean)
-        return self._as_fit(
-            self._predictor, self._inference_data(), chains.num_steps, mixed, chains.reason, chains.history
-        )  # fmt: skip
+    def _answer(
+        self, found: Found, statistics: SufficientStatistics, likelihood: Likelihood
+    ) -> Answer:
+        model = found.model
+        attributes: dict[str, Any] = {"_model": model, "statistics_": statistics}
+        if found.log_evidence is not None:
+            # a density per unit of the target, of n targets
+            scale = statistics.num_rows * float(np.log(statistics.y_scale))
+            attributes["log_evidence_"] = found.log_evidence - scale
+        if model.draws is not None:
+            attributes |= {"r_hat_": model.r_hat, "ess_": model.ess}
+        return Answer(
+            model.kernel,
+            likelihood,
+            lambda: self._posterior(model),
+            found.n_iter,
+            found.reason,
+            found.converged,
+            found.history,
+            advice=found.advice,
+            attributes=attributes,
+        )
 
-    def _as_fit(
-        self, predictor: WeightMixture, posterior: Any, n_iter: int, converged: bool, reason: str, history: History
-    ) -> Fit:  # fmt: skip
-        theta = predictor.theta
-        kernel = self._kernel_of(theta)
-        noise = Gaussian(float(np.mean(predictor.noise_variances)))
-        return Fit(kernel, noise, posterior, n_iter, converged, reason, history)
+    def _posterior(self, model: FixedBasisModel) -> Any:
+        """Return what becomes ``posterior_``: with chains all draws for ArviZ, in the units of inputs and target."""
+        if model.draws is None:
+            return model.predictor
+        named = model.prior.named(model.draws["theta"])
+        scaling = self.standardizer_
+        factors = {"variance": scaling.y_scale**2, "lengthscales": scaling.x_scale}
+        for name in named:
+            if name == "noise_variance":
+                named[name] = named[name] * scaling.y_scale**2
+            elif not name.endswith("variances") and name != "relative_variance":
+                named[name] = named[name] * factors.get(name.rpartition(".")[2], 1.0)
+        stats = {name: value for name, value in model.draws.items() if name != "theta"}
+        return inference_data(named, stats)
+
+    def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        if with_variance:
+            return self._model.predictor.mean_and_latent_variance(X)
+        return self._model.predictor.mean(X), None
+
+    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        return self._model.predictor.samples(X, num_samples, seed)
+
+    # ------------------------------------------------------------ files
+
+    def __getstate__(self) -> dict[str, Any]:
+        # these come back with the posterior
+        state = super().__getstate__()
+        return {
+            name: value for name, value in state.items() if name not in ("_model", "statistics_")
+        }
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        state, arrays = self._model.to_state()
+        state["statistics"], own = self.statistics_.to_state()
+        state["log_evidence"] = getattr(self, "log_evidence_", None)
+        return state, arrays | above("statistics/", own)
+
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self._model = FixedBasisModel.from_state(state, arrays)
+        self.statistics_ = SufficientStatistics.from_state(
+            state["statistics"], below("statistics/", arrays)
+        )
+        if state["log_evidence"] is not None:
+            self.log_evidence_ = state["log_evidence"]
+        if self._model.draws is not None:
+            self.r_hat_, self.ess_ = self._model.r_hat, self._model.ess
+        self.posterior_ = self._posterior(self._model)
+
+
+class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
+    """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
+
+    @abc.abstractmethod
+    def _inferred(
+        self, features: Features, statistics: SufficientStatistics, run: Run
+    ) -> Iterator[Answer]:
+        """Give answers from sums over the rows of some features."""
+
+    def _gaussian(
+        self, found: Iterator[Found], statistics: SufficientStatistics
+    ) -> Iterator[Answer]:
+        for each in found:
+            yield self._answer(each, statistics, Gaussian(each.model.noise_variance))
 
     # ------------------------------------------------------------ new rows
 
@@ -137,7 +177,7 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         """
         check_is_fitted(self, "posterior_")
         self._check_takes_rows()
-        return gather_with_progress(self, self._open(X, y, require_y=True), self._features.basis)
+        return self._gather(self._open(X, y, require_y=True), self._model.features.basis)
 
     def update(self, statistics: SufficientStatistics) -> Any:
         """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
@@ -159,15 +199,9 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
         # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
         return self._fit_whole(
             lambda work: work.statistics_ + statistics,
-            lambda work, total, run: work._answers_again(total, run),
+            lambda work, total, run: work._inferred(work._model.features, total, run),
             keep=True,
         )
-
-    def _answers_again(self, total: SufficientStatistics, run: Run) -> Iterator[Answer]:
-        self._run, self._seed, self._learned = run, run.seed, None
-        fit = self._infer(self._features, total)
-        del self._run
-        yield as_answer(fit)
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
         """Add rows to a fitted model, or fit it to these.
@@ -201,42 +235,14 @@ class BaseReweightedRegressor(BaseGPRegressor, ReweightedFits):
             In nats; a density per unit of the target.
         """
         check_is_fitted(self, "posterior_")
-        if self._predictor.num_components == 1 or not isinstance(self.likelihood_, Gaussian):
+        mixture = self._model.predictor
+        if not isinstance(mixture, WeightMixture) or mixture.num_components == 1:
             return super().log_predictive_density(X, y)
         rows = self._open(X, y, require_y=True)
         target = self.standardizer_.transform_y(_targets(rows))
         parts, start = [], 0
         for tile, _ in self._tiles(rows):
             with precision(self.dtype):
-                parts.append(self._predictor.log_density(tile, target[start : start + len(tile)]))
+                parts.append(mixture.log_density(tile, target[start : start + len(tile)]))
             start += len(tile)
         return np.concatenate(parts) - np.log(self.standardizer_.y_scale)
-
-    # ------------------------------------------------------------ files
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = super()._state()
-        state["statistics"], own = self.statistics_.to_state()
-        state["log_evidence"] = getattr(self, "log_evidence_", None)
-        return state, arrays | above("statistics/", own)
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        super()._restore_state(state, arrays)
-        self.statistics_ = SufficientStatistics.from_state(
-            state["statistics"], below("statistics/", arrays)
-        )
-        if state["log_evidence"] is not None:
-            self.log_evidence_ = state["log_evidence"]
-
-
-def _both(first: LbfgsResult | None, second: LbfgsResult) -> LbfgsResult:
-    """Return the second of two runs with what the first one, of the functions themselves, has to say."""
-    if first is None:
-        return second
-    return replace(
-        second,
-        num_iter=first.num_iter + second.num_iter,
-        converged=first.converged and second.converged,
-        message=second.message if first.converged else first.message,
-        history=first.history,
-    )

@@ -78,6 +78,11 @@ class EvidenceData(eqx.Module):
         return int(self.values.shape[0])
 
     @property
+    def low_rank(self) -> bool:
+        """Whether what is factorised has the size of the rank, rather than of the basis."""
+        return self.rank <= _LOW_RANK * self.num_basis
+
+    @property
     def factor(self) -> Float[Array, "m k"]:
         """``F`` with ``A = F F^T``."""
         return jnp.asarray(self.vectors)[:, : self.rank] * jnp.asarray(self.values)
@@ -149,7 +154,7 @@ def _diagonal(data: EvidenceData, log_variances: Array, log_noise: Array) -> tup
     since ``A P^-1 = I - sigma^2 S P^-1``: the product ``P^-1 A`` is never formed.
     """
     noise, root = jnp.exp(log_noise), jnp.exp(0.5 * log_variances)
-    if data.rank <= _LOW_RANK * data.num_basis:
+    if data.low_rank:
         # B^-1 = I - G M^-1 G^T / sigma^2 with G = gamma^1/2 F and M = I + G^T G / sigma^2
         G = data.factor * root[:, None]
         M = jnp.eye(data.rank) + jnp.matmul(G.T, G, precision="highest") / noise

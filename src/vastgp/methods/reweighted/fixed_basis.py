@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +11,21 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
-from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_positive
+from vastgp.data import Rows, Standardizer
 from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.kernels import Kernel, from_name
 from vastgp.kernels.spectral import log_spectral_density
-from vastgp.methods.reweighted.fit import Features, ReweightedFits
+from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
+from vastgp.methods.reweighted.model import Features
+from vastgp.methods.reweighted.options import (
+    DiagonalWeights,
+    KernelWeights,
+    LaplaceBasis,
+    OrthogonalWeights,
+    SpectralWeights,
+    WeightsPrior,
+)
 from vastgp.methods.reweighted.weight_priors import (
     DiagonalPrior,
     OrthogonalPrior,
@@ -25,107 +33,127 @@ from vastgp.methods.reweighted.weight_priors import (
     WeightPrior,
 )
 
-BASES = ("random-fourier", "laplace", "interpolation", "relevance", "grief")
-PRIORS = ("kernel", "diagonal", "orthogonal", "spectral")
-_DEFAULT_FUNCTIONS = 500
+DEFAULT_FUNCTIONS = 500
+_INPUTS = 4  # purpose of random numbers
 
 
-class FixedBasis(ReweightedFits):
-    """Arguments ``kernel``, ``num_basis``, ``basis``, ``prior`` and what goes with them."""
+class FixedBasis(NamedTuple):
+    """The choice of a basis and of the prior of its weights.
 
-    # constructor arguments
-    num_basis: Any
+    Attributes
+    ----------
+    basis : LaplaceBasis or str
+        As `BASES` resolves it.
+    prior : WeightsPrior
+    num_basis : int or None
+        Functions. None: 500.
+    """
+
     basis: Any
-    prior: Any
-    num_reflections: Any
-    box_margin: Any
+    prior: WeightsPrior
+    num_basis: int | None
 
-    def _check_basis(self) -> None:
-        check_choice("basis", self.basis, BASES)
-        check_choice("prior", self.prior, PRIORS)
-        check_positive(
-            "num_basis", self.num_basis, integer=True, none=f"at most {_DEFAULT_FUNCTIONS}"
-        )
-        check_positive("num_reflections", self.num_reflections, integer=True)
-        check_positive("box_margin", self.box_margin)
-        if self.prior == "kernel" and self.basis in ("relevance", "grief"):
+    @property
+    def name(self) -> str:
+        """Name of the basis."""
+        return "laplace" if isinstance(self.basis, LaplaceBasis) else self.basis
+
+    def check(self, kernel: Any) -> None:
+        """Raise ``ValueError`` where basis, prior and kernel do not go together."""
+        if isinstance(self.prior, KernelWeights) and self.basis in ("relevance", "grief"):
             raise ValueError(
                 f"prior='kernel' and basis={self.basis!r}: other hyperparameters are other functions there, and not "
                 "other weights. Use prior='diagonal' or 'orthogonal', or another basis."
             )
-        if isinstance(self.kernel, str):
-            from_name(self.kernel)
+        if isinstance(kernel, str):
+            from_name(kernel)
+
+    def check_inputs(self, kernel: Any, num_features: int) -> None:
+        """Raise ``ValueError`` for a kernel that the basis cannot have with so many inputs."""
+        check_kernel_of(self.name, kernel, num_features)
 
     # ------------------------------------------------------------ the basis
 
-    def _wanted_kernel(self) -> Any:
-        return "rbf" if self.kernel is None else self.kernel
-
-    def _check_inputs(self, num_features: int) -> None:
-        check_kernel_of(self.basis, self.kernel, num_features)
-
-    def _make_basis(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        """Return the basis, and the kernel that it is of."""
-        if self.basis == "laplace" or (self.basis == "random-fourier" and self.prior == "kernel"):
+    def make(
+        self, kernel: Kernel, noise_variance: float, rows: Rows, scaling: Standardizer, seed: int
+    ) -> Features:
+        """Return the functions for a kernel, in standardised units."""
+        waves = self.basis == "random-fourier" and isinstance(self.prior, KernelWeights)
+        if self.name == "laplace" or waves:
             with precision("float64"):  # refuses kernels without a density
                 log_spectral_density(kernel, jnp.zeros((1, rows.d)))
-        return getattr(self, f"_{self.basis.replace('-', '_')}")(kernel, rows)
-
-    def _count(self) -> int:
-        return int(self.num_basis or _DEFAULT_FUNCTIONS)
-
-    def _random_fourier(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return RandomFourierBasis(kernel, seed_key(self._seed), self._count(), "orthogonal"), kernel
-
-    def _laplace(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        scaling = self.standardizer_
-        low, high = scaling.transform_X(np.stack(scaling.x_range))
-        # a constant input: a box of the width of one standard deviation
-        half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + self.box_margin)
-        basis = LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, self._count())
-        return basis, kernel
-
-    def _interpolation(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return KernelColumnBasis.interpolation(kernel, self._some_inputs(rows)), kernel
-
-    def _relevance(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        return KernelColumnBasis.relevance(kernel, self._some_inputs(rows)), kernel
-
-    def _grief(self, kernel: Kernel, rows: Rows) -> tuple[Any, Kernel]:
-        basis = grid_eigenfunctions(kernel, rows, self.standardizer_, self._count())
-        return basis, basis.kernel
-
-    def _some_inputs(self, rows: Rows) -> np.ndarray:
-        """Return distinct random training inputs, standardised."""
-        count = min(self._count(), rows.n)
-        generator = np.random.default_rng(self._seed)
-        chosen = np.sort(generator.choice(rows.n, count, replace=False))
-        return np.unique(self.standardizer_.transform_X(rows.take(chosen)[0]), axis=0)
+        count = int(self.num_basis or DEFAULT_FUNCTIONS)
+        basis: Any
+        if self.basis == "random-fourier":
+            basis = RandomFourierBasis(kernel, seed_key(seed), count, "orthogonal")
+        elif isinstance(self.basis, LaplaceBasis):
+            low, high = scaling.transform_X(np.stack(scaling.x_range))
+            # a constant input: a box of the width of one standard deviation
+            half = np.where(high > low, 0.5 * (high - low), 0.5) * (1.0 + self.basis.box_margin)
+            basis = LaplaceEigenfunctionBasis.build(kernel, 0.5 * (low + high), half, count)
+        elif self.basis == "grief":
+            basis = grid_eigenfunctions(kernel, rows, scaling, count)
+            kernel = basis.kernel
+        else:
+            kind = getattr(KernelColumnBasis, self.basis)
+            basis = kind(kernel, _some_inputs(rows, scaling, count, seed))
+        self.prior.mean_of(
+            basis.num_basis
+        )  # refuses one of another length before the rows are summed
+        return Features(basis, kernel, noise_variance)
 
     # ------------------------------------------------------------ the prior
 
-    def _make_prior(self, features: Features, data: Any) -> WeightPrior:
-        basis, noise = features.basis, features.noise_variance
-        if self.prior == "kernel":
-            return self._kernel_prior(features)
-        if self.prior == "orthogonal":
-            return OrthogonalPrior.make(data.rank, noise)
-        if self.prior == "spectral":
-            return SpectralPrior.make(data.rank, noise, int(self.num_reflections))
+    def make_prior(
+        self, features: Features, data: EvidenceData, num_inputs: int, dtype: str
+    ) -> WeightPrior:
+        """Return the family of priors of the weights; ``dtype`` is that of the features."""
+        basis = features.basis
+        if isinstance(self.prior, KernelWeights):
+            return _kernel_prior(features, num_inputs, dtype)
         pairs = isinstance(basis, RandomFourierBasis)
         groups = np.arange(basis.num_basis) // 2 if pairs else None
-        return DiagonalPrior.make(basis.num_basis, noise, groups=groups)
+        return weight_prior(self.prior, data, features.noise_variance, groups)
 
-    def _kernel_prior(self, features: Features) -> WeightPrior:
-        basis, kernel, noise = features.basis, features.kernel, features.noise_variance
-        if isinstance(basis, KernelColumnBasis):
-            return KernelPrior.make(kernel, noise, basis.inputs, np.asarray(basis.transform))
-        if isinstance(basis, LaplaceEigenfunctionBasis):
-            return KernelPrior.make(kernel, noise, basis.frequencies)
-        # features are made in `dtype`, and their frequencies are drawn in it
-        with precision(self.dtype):
-            frequencies, _ = basis.spectrum(
-                jnp.arange(basis.num_pairs), self.standardizer_.d, np.dtype(self.dtype)
-            )
-        waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
-        return KernelPrior.make(kernel, noise, waves)
+
+def weight_prior(
+    prior: WeightsPrior, data: EvidenceData, noise: float, groups: np.ndarray | None = None
+) -> WeightPrior:
+    """Return a family of priors with a variance for each function.
+
+    Parameters
+    ----------
+    prior : DiagonalWeights, OrthogonalWeights or SpectralWeights
+    data : EvidenceData
+    noise : float
+        Mode of the noise variance.
+    groups : ndarray of int, shape (m,), optional
+        Of weights that share a variance.
+    """
+    if isinstance(prior, OrthogonalWeights):
+        return OrthogonalPrior.make(data.rank, noise)
+    if isinstance(prior, SpectralWeights):
+        return SpectralPrior.make(data.rank, noise, int(prior.num_reflections))
+    assert isinstance(prior, DiagonalWeights)
+    return DiagonalPrior.make(data.num_basis, noise, groups=groups)
+
+
+def _kernel_prior(features: Features, num_inputs: int, dtype: str) -> WeightPrior:
+    basis, kernel, noise = features.basis, features.kernel, features.noise_variance
+    if isinstance(basis, KernelColumnBasis):
+        return KernelPrior.make(kernel, noise, basis.inputs, np.asarray(basis.transform))
+    if isinstance(basis, LaplaceEigenfunctionBasis):
+        return KernelPrior.make(kernel, noise, basis.frequencies)
+    # features are made in `dtype`, and their frequencies are drawn in it
+    with precision(dtype):
+        pairs = jnp.arange(basis.num_pairs)
+        frequencies, _ = basis.spectrum(pairs, num_inputs, np.dtype(dtype))
+    waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
+    return KernelPrior.make(kernel, noise, waves)
+
+
+def _some_inputs(rows: Rows, scaling: Standardizer, count: int, seed: int) -> np.ndarray:
+    """Return distinct random training inputs, standardised."""
+    generator = np.random.default_rng([seed, _INPUTS])
+    chosen = np.sort(generator.choice(rows.n, min(count, rows.n), replace=False))
+    return np.unique(scaling.transform_X(rows.take(chosen)[0]), axis=0)

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from vastgp._arguments import AtLeast, OneOf, Optional, Positive
 from vastgp.bases.grid_eigenfunctions import (
     GridEigenfunctionBasis,
     check_num_basis,
     most_functions,
 )
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_positive
-from vastgp.estimators.grid_basis import as_product, check_product, grid_points
-from vastgp.fitting.candidates import default_values
-from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.progress import Progress
-from vastgp.fitting.start import fit_evidence
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian
-from vastgp.linalg.cholesky import FactorizationError
-from vastgp.methods.reweighted.base import BaseReweightedRegressor
-from vastgp.methods.reweighted.fit import Features
-from vastgp.methods.reweighted.grief_evidence import GriefEvidence
-from vastgp.methods.reweighted.weight_priors import (
-    DiagonalPrior,
-    OrthogonalPrior,
-    ScalePrior,
-    SpectralPrior,
-    WeightPrior,
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Verbose,
+    refuse_given,
 )
+from vastgp.estimators.grid_basis import as_product, check_product, grid_points
+from vastgp.estimators.searches import Subset
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.run import Answer, Run
+from vastgp.fitting.start import start_from_exact_gp
+from vastgp.fitting.sufficient_statistics import SufficientStatistics
+from vastgp.methods.reweighted.base import (
+    CHAIN_ARGUMENTS,
+    NOISE_FLOOR,
+    TYPE_II_ARGUMENTS,
+    FixedBasisRegressor,
+)
+from vastgp.methods.reweighted.evidence import EvidenceData
+from vastgp.methods.reweighted.fixed_basis import weight_prior
+from vastgp.methods.reweighted.grief_evidence import GriefLearning
+from vastgp.methods.reweighted.inference import infer
+from vastgp.methods.reweighted.model import Features
+from vastgp.methods.reweighted.options import (
+    FEATURE_PRIORS,
+    INFERENCES,
+    SUBSET,
+    MarkovChains,
+    TypeII,
+    WeightsPrior,
+)
+from vastgp.methods.reweighted.weight_priors import ScalePrior, WeightPrior
 
-PLACEMENTS = ("even", "k-means")
-WEIGHT_PRIORS = ("diagonal", "orthogonal", "spectral")
 _MOST_FUNCTIONS = 1000
-# From so many rows on, type-I inference orthogonalises the basis (section 5.4.2).
-_MANY_ROWS = 1_000_000
-# Lengthscales that are tried first, relative to those of an exact process and to equal ones; how many of them type-II
-# learning starts from, and iterations before the best is chosen: on slump, yacht and concrete the first start alone
-# ended up to 600 nats below the best of several. On kegg type-I inference has an RMSE of 0.31 with the process's own,
-# of 0.15 with the best.
-_LENGTHSCALES, _TRIED, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0, 16.0), 4, 10
+# Rows that the kernel is learned on, and of the exact process before; what that may use of the budget.
+_EVIDENCE_ROWS, _START_ROWS, _START_SHARE = 5000, 1000, 0.3
+_ROWS = 5  # purpose of random numbers
 
 
-class GriefRegressor(BaseReweightedRegressor):
+class GriefRegressor(FixedBasisRegressor):
     """Regression with the leading eigenfunctions of a product kernel, found on a grid of inducing points (GP-GRIEF).
 
     The grid has ``grid_size`` points for every input, 10^18 of them for elevators: far too many to store, but for a
@@ -61,46 +73,33 @@ class GriefRegressor(BaseReweightedRegressor):
         ``p``. None: 1000, or as many as the grid has points.
     grid_size : int, default 10
         Inducing points of an input, or its different values where these are fewer.
-    inference : {"type-ii", "type-i"}, default "type-ii"
-        Type II learns the kernel's hyperparameters and the noise by the evidence: of ``evidence_rows`` rows while the
-        functions move, of all rows for amplitude and noise. Type I holds the functions, gives every weight a prior
-        variance of its own, and averages over these and the noise by Markov chains: better where data are few.
-        It needs ``pip install vastgp[mcmc]``.
     grid_placement : {"even", "k-means"}, default "even"
         Evenly spaced from the least to the largest value of an input; or centres of clusters of its values and both
         extremes.
-    prior : {"diagonal", "orthogonal", "spectral"}, optional
-        Of type-I inference: of the weights of the eigenfunctions, O(p^3) an evaluation; of the functions made
-        orthogonal on the data, O(p); or the latter turned by reflections, see `ReweightedBasisRegressor`. None:
-        diagonal up to a million rows, then orthogonal.
-    evidence_rows : int, default 5000
-        Random rows that hyperparameters are learned on in type-II inference; time is O(evidence_rows p^2) a step.
-    sampler : {"nuts", "mala"}, default "nuts"
-        Of type-I inference, as the next five. NUTS needs few steps, each of many gradients; MALA (of the thesis) many
-        steps of one gradient.
-    num_chains : int, default 4
-    num_warmup, num_steps, thin : int, optional
-        Steps of the warm-up, steps after it, and which of these are draws. None: 400, 400, 1 for NUTS and 1000, 10,000,
-        50 for MALA.
-    num_components : int, default 50
-        Draws that predictions average over.
-    num_reflections : int, default 4
-        Of ``prior="spectral"``.
-    start_rows : int, default 1000
-        Rows of the exact Gaussian process whose hyperparameters come first.
-    noise_floor : float, default 1e-6
-        Least noise variance relative to the variance of the target.
-    max_iter : int, default 100
-        Most iterations of L-BFGS.
-    tol : float, default 1e-4
-        Learning has converged when no derivative of the log evidence per row, by the logarithm of a hyperparameter, is
-        larger.
+    inference : {"type-ii", "type-i", "nuts", "mala"} or TypeII, NUTS or MALA, default "type-ii"
+        Type II learns the kernel's hyperparameters and the noise by the evidence: of some rows while the functions
+        move, of all rows for amplitude and noise. Type I holds the functions, gives every weight a prior variance of
+        its own, and averages over these and the noise by Markov chains, those of ``NUTS`` where nothing else is said:
+        better where data are few. It needs ``pip install vastgp[mcmc]``. Iterations, chains and their steps are on the
+        objects, see `vastgp.options`.
+    prior : {"diagonal", "orthogonal", "spectral"} or an object of these, optional
+        Of type-I inference alone: a variance for each eigenfunction's weight, O(p^3) an evaluation (DiagonalWeights);
+        for each function after they were made orthogonal on the data, O(p) (OrthogonalWeights); or the latter turned by
+        reflections (SpectralWeights), see `ReweightedBasisRegressor`. None: orthogonal, which is as good as diagonal
+        (within 0.02 nats a row) in seconds, where that takes an hour with 1000 functions.
+    hyperparameters : {"subset"} or Subset, default "subset"
+        ``rows`` random rows (5000) that the kernel is learned on in type-II inference, or its lengthscales chosen on in
+        type-I inference, after an exact Gaussian process on 1000 of them; time is O(rows p^2) a step. ``noise_floor``:
+        least noise variance relative to the variance of the target (1e-6).
     max_seconds : float, optional
         Wall-clock budget of ``fit``. The one pass over the rows is done in any case.
+    checkpoint : path or SaveTo, optional
+        File to save the fit to while it works, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of features; sums and inference are in float64.
     verbose : bool, default False
+        Show progress when a fit takes more than two seconds at a terminal.
 
     Attributes
     ----------
@@ -135,179 +134,128 @@ class GriefRegressor(BaseReweightedRegressor):
     (10, 10)
     """
 
+    _moved: ClassVar[Mapping[str, str]] = (
+        CHAIN_ARGUMENTS
+        | TYPE_II_ARGUMENTS
+        | {
+            "num_reflections": "prior=SpectralWeights(num_reflections=...)",
+            "evidence_rows": "hyperparameters=Subset(rows=...)",
+        }
+    )
+
     def __init__(
         self,
-        kernel: Any = None,
-        num_eigenfunctions: Any = None,
+        kernel: KernelLike = None,
+        num_eigenfunctions: Annotated[
+            int | None, Positive(integer=True, none="at most 1000")
+        ] = None,
         *,
-        grid_size: Any = 10,
-        inference: Any = "type-ii",
-        grid_placement: Any = "even",
-        prior: Any = None,
-        evidence_rows: Any = 5000,
-        sampler: Any = "nuts",
-        num_chains: Any = 4,
-        num_warmup: Any = None,
-        num_steps: Any = None,
-        thin: Any = None,
-        num_components: Any = 50,
-        num_reflections: Any = 4,
-        start_rows: Any = 1000,
-        noise_floor: Any = 1e-6,
-        max_iter: Any = 100,
-        tol: Any = 1e-4,
-        max_seconds: Any = None,
-        random_state: Any = 0,
-        dtype: Any = "float64",
-        verbose: Any = False,
+        grid_size: Annotated[int, AtLeast(2)] = 10,
+        grid_placement: Annotated[str, OneOf("even", "k-means")] = "even",
+        inference: Annotated[str | TypeII | MarkovChains, INFERENCES] = "type-ii",
+        prior: Annotated[str | WeightsPrior | None, Optional(FEATURE_PRIORS)] = None,
+        hyperparameters: Annotated[str | Subset, SUBSET] = "subset",
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
         self.num_eigenfunctions = num_eigenfunctions
         self.grid_size = grid_size
-        self.inference = inference
         self.grid_placement = grid_placement
+        self.inference = inference
         self.prior = prior
-        self.evidence_rows = evidence_rows
-        self.sampler = sampler
-        self.num_chains = num_chains
-        self.num_warmup = num_warmup
-        self.num_steps = num_steps
-        self.thin = thin
-        self.num_components = num_components
-        self.num_reflections = num_reflections
-        self.start_rows = start_rows
-        self.noise_floor = noise_floor
-        self.max_iter = max_iter
-        self.tol = tol
+        self.hyperparameters = hyperparameters
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        super()._check_params()
-        check_choice("grid_placement", self.grid_placement, PLACEMENTS)
-        if self.prior is not None:
-            check_choice("prior", self.prior, WEIGHT_PRIORS)
-        check_positive(
-            "num_eigenfunctions", self.num_eigenfunctions, integer=True, none="at most 1000"
-        )
-        for name in ("evidence_rows", "num_reflections"):
-            check_positive(name, getattr(self, name), integer=True)
-        whole = isinstance(self.grid_size, (int, np.integer))
-        if not whole or isinstance(self.grid_size, bool) or self.grid_size < 2:
+        how = self._how()
+        self._search()
+        self._check_libraries(how)
+        if isinstance(how, MarkovChains):
+            refuse_given("inference", how, rows_per_step=None)
+        elif self.prior is not None:
             raise ValueError(
-                f"grid_size must be an integer of at least 2, received {self.grid_size!r}."
+                f"prior={self.prior!r} has no effect with type-II inference, which learns the kernel: leave it out, or "
+                "set inference='type-i'."
             )
 
     def _check_inputs(self, num_features: int) -> None:
         check_product(self.kernel, num_features)
 
-    # ------------------------------------------------------------ the basis
+    def _how(self) -> Any:
+        how = INFERENCES.resolve("inference", self.inference)
+        return how.given(max_iter=100, tol=1e-4) if isinstance(how, TypeII) else how
 
-    def _make_features(self, rows: Rows) -> Features:
-        scaling = self.standardizer_
+    def _weights(self) -> Any:
+        return FEATURE_PRIORS.resolve("prior", "orthogonal" if self.prior is None else self.prior)
+
+    # ------------------------------------------------------------ fit
+
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        scaling, how = self.standardizer_, self._how()
+        search = self._search(rows=_EVIDENCE_ROWS, noise_floor=NOISE_FLOOR)
         axes = grid_points(rows, scaling, int(self.grid_size), self.grid_placement)
         if self.num_eigenfunctions is not None:
             sizes = [len(axis) for axis in axes]
             check_num_basis(self.num_eigenfunctions, sizes, "num_eigenfunctions")
         count = most_functions(axes, self.num_eigenfunctions or _MOST_FUNCTIONS)
-        start = self._start(rows, "rbf" if self.kernel is None else self.kernel)
-        chosen = np.sort(
-            np.random.default_rng(self._seed).choice(
-                rows.n, min(rows.n, self.evidence_rows), replace=False
-            )
-        )
-        X, y = rows.take(chosen)
+        # in random order: the first are a sample too
+        generator = np.random.default_rng([run.seed, _ROWS])
+        X, y = rows.take(generator.permutation(rows.n)[: search.rows])
         assert y is not None
-        evidence = GriefEvidence(scaling.transform_X(X), scaling.transform_y(y), axes, count)
-        starts = self._starts(evidence, as_product(start.kernel, rows.d), start.noise_variance)
-        (kernel, noise), found = starts[0], None
-        if self.inference == "type-ii":
-            found = self._maximise(evidence, starts[:_TRIED])
-            kernel, noise = found.params[0], float(found.params[1].noise_variance)
+        X, y = scaling.transform_X(X), scaling.transform_y(y)
+        kernel, noise = run.once(
+            "first hyperparameters",
+            lambda: start_from_exact_gp(
+                "rbf" if self.kernel is None else self.kernel, X, y, max_rows=_START_ROWS, seed=run.seed,
+                noise_floor=search.noise_floor, max_seconds=run.seconds_left(_START_SHARE),
+            )[:2],
+        )  # fmt: skip
+        learning = GriefLearning(X, y, axes, count, search.noise_floor)
+        type_ii = isinstance(how, TypeII)
+        starts = learning.best_lengthscales(
+            as_product(kernel, rows.d), noise, run, refined=not type_ii
+        )
+        learned = None
+        kernel, noise = starts[0]
+        if type_ii:
+            learned = learning.learn(starts, how, run)
+            kernel, noise = learned.params[0], float(learned.params[1].noise_variance)
         basis = GridEigenfunctionBasis.build(kernel, axes, count)
         self._set_grid(basis)
-        return Features(basis, kernel, noise, found)
+        features = Features(basis, kernel, noise)
+        yield from self._inferred(features, self._gather(rows, basis), run, learned)
 
-    def _starts(
-        self, evidence: GriefEvidence, kernel: Kernel, noise: float
-    ) -> list[tuple[Kernel, float]]:
-        """Return kernels of several lengthscales and noise variances, that of highest evidence first.
+    def _inferred(
+        self,
+        features: Features,
+        statistics: SufficientStatistics,
+        run: Run,
+        learned: LbfgsResult | None = None,
+    ) -> Iterator[Answer]:
+        how, weights = self._how(), self._weights()
 
-        A kernel of few functions is smoother than the process with all of them, whose hyperparameters are given.
-        """
-        equal = default_values(kernel, self.n_features_in_)
-        found = [
-            evidence.scaled(start.in_units(factor, 1.0), noise, self.noise_floor)
-            for start in (kernel, equal)
-            for factor in _LENGTHSCALES
-        ]
-        return [each[1:] for each in sorted(found, key=lambda each: -each[0])]
+        def make_prior(data: EvidenceData) -> WeightPrior:
+            if isinstance(how, TypeII):
+                return ScalePrior.make(features.noise_variance)
+            return weight_prior(weights, data, features.noise_variance)
 
-    def _maximise(self, evidence: GriefEvidence, starts: list[tuple[Kernel, float]]) -> LbfgsResult:
-        """Return the hyperparameters of highest evidence: some iterations from each start, the best to its end."""
-        shared: dict[str, Any] = {"noise_floor": self.noise_floor, "tol": self.tol}
-        first = min(_FIRST_ITERATIONS, int(self.max_iter))
-        found: list[LbfgsResult] = []
-        with Progress("hyperparameters", bool(self.verbose)) as progress:
-
-            def told(step: int, value: float) -> None:
-                progress.update(step / self.max_iter, f"log evidence {value:.6g}")
-
-            for number, (kernel, noise) in enumerate(starts):
-                left = self._seconds_left(self.max_seconds)
-                if found and left is not None and left <= 0:
-                    break
-                try:
-                    found.append(
-                        fit_evidence(
-                            evidence, (kernel, Gaussian(noise)), max_iter=first,
-                            # half of the time, if they need it
-                            max_seconds=None if left is None else left / (2 * len(starts) - number), **shared,
-                        )
-                    )  # fmt: skip
-                except FactorizationError:
-                    if not found and number == len(starts) - 1:
-                        raise
-            best = max(found, key=lambda each: each.value)
-            left = self._seconds_left(self.max_seconds)
-            if left is not None and left <= 0:
-                return best
-            return fit_evidence(
-                evidence,
-                best.params,
-                max_iter=int(self.max_iter),
-                max_seconds=left,
-                on_iteration=told,
-                **shared,
-            )
+        found = infer(
+            features, statistics, make_prior, weights.mean_of(statistics.num_basis), how, run,
+            noise_floor=self._search(noise_floor=NOISE_FLOOR).noise_floor, learned=learned,
+        )  # fmt: skip
+        yield from self._gaussian(found, statistics)
 
     def _set_grid(self, basis: GridEigenfunctionBasis) -> None:
         self.num_eigenfunctions_, self.grid_shape_ = basis.num_basis, basis.sizes
 
-    # ------------------------------------------------------------ the prior
-
-    def _make_prior(self, features: Features, data: Any) -> WeightPrior:
-        noise = features.noise_variance
-        if self.inference == "type-ii":
-            return ScalePrior.make(noise)
-        kind = self.prior
-        if kind is None:
-            kind = "diagonal" if float(data.num_rows) <= _MANY_ROWS else "orthogonal"
-        if kind == "diagonal":
-            return DiagonalPrior.make(data.num_basis, noise)
-        if kind == "orthogonal":
-            return OrthogonalPrior.make(data.rank, noise)
-        return SpectralPrior.make(data.rank, noise, int(self.num_reflections))
-
-    def _kernel_of(self, theta: np.ndarray) -> Kernel:
-        kernel = self._features.kernel
-        if isinstance(self._target.prior, ScalePrior):
-            # the amplitude that all rows asked for
-            return kernel.in_units(1.0, float(np.exp(0.5 * theta[0, 1])))
-        return kernel
-
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore_state(state, arrays)
-        self._set_grid(self._features.basis)
+        self._set_grid(self._model.features.basis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,13 +18,26 @@ from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
 from vastgp.data.tiles import array_tiles, tile_size
 from vastgp.fitting.accumulate import Moments, accumulate
+from vastgp.fitting.candidates import default_values
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.run import Run
 from vastgp.fitting.scaled_evidence import ScaledEvidence
+from vastgp.fitting.start import fit_from_best
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import factorize
 
 # Rows whose features are made at a time.
 _BLOCK_ROWS = 2048
+# Rows on which starts are compared; more of them on which the best are, where learning does not go on from there.
+_FEW_ROWS = 1000
+# Lengthscales that are tried first, relative to those of an exact process and to equal ones; how many of them learning
+# starts from, and iterations before the best is chosen: on slump, yacht and concrete the first start alone ended up to
+# 600 nats below the best of several. On kegg type-I inference has an RMSE of 0.31 with the process's own, of 0.15 with
+# the best.
+_LENGTHSCALES, _TRIED, _FIRST_ITERATIONS = (1.0, 2.0, 4.0, 8.0, 16.0), 4, 10
+# Share of what is left of the budget that the comparison may use.
+_COMPARISON = 0.25
 
 
 class GriefEvidence:
@@ -111,6 +124,82 @@ class GriefEvidence:
         left = square - 2.0 * r @ weights + weights @ A @ weights
         by_noise = 0.5 * (left / noise**2 - (n - m + noise * np.trace(inverse)) / noise)
         return float(value), float(by_noise), jnp.asarray(weights), jnp.asarray(inverse)
+
+
+class GriefLearning(NamedTuple):
+    """Some rows, and the grid: what kernel and noise of the eigenfunctions are learned on.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+        Standardised, in random order.
+    y : ndarray of shape (n,)
+    axes : sequence of ndarray
+    num_basis : int
+    noise_floor : float
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    axes: Sequence[np.ndarray]
+    num_basis: int
+    noise_floor: float
+
+    def evidence(self, most: int | None = None) -> GriefEvidence:
+        """Return the evidence of all of the rows, or of ``most``."""
+        return GriefEvidence(self.X[:most], self.y[:most], self.axes, self.num_basis)
+
+    def best_lengthscales(
+        self, kernel: Kernel, noise: float, run: Run, *, refined: bool
+    ) -> list[tuple[Kernel, float]]:
+        """Return kernels of several lengthscales and noise variances, that of highest evidence first.
+
+        A kernel of few functions is smoother than the process with all of them, whose hyperparameters are given.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Of one part for each input.
+        noise : float
+        run : Run
+        refined : bool
+            Whether the best of few rows are compared on all rows again.
+        """
+
+        def compare() -> list[tuple[Kernel, float]]:
+            least = run.seconds_left(1.0 - _COMPARISON)
+            equal = default_values(kernel, self.X.shape[1])
+            tried = [
+                (start.in_units(factor, 1.0), noise)
+                for start in (kernel, equal)
+                for factor in _LENGTHSCALES
+            ]
+            for rows in (_FEW_ROWS, None) if refined and len(self.y) > _FEW_ROWS else (_FEW_ROWS,):
+                evidence = self.evidence(rows)
+                found: list[tuple[float, Kernel, float]] = []
+                for kernel_, noise_ in tried:
+                    if found and least is not None and (run.seconds_left() or 0.0) < least:
+                        break
+                    found.append(evidence.scaled(kernel_, noise_, self.noise_floor))
+                ranked = [each[1:] for each in sorted(found, key=lambda each: -each[0])]
+                tried = ranked[:_TRIED]
+            return ranked
+
+        return run.once("lengthscales", compare)
+
+    def learn(self, starts: Sequence[tuple[Kernel, float]], how: Any, run: Run) -> LbfgsResult:
+        """Return kernel and likelihood of highest evidence: some iterations from each start, the best to its end."""
+        coarse = self.evidence(_FEW_ROWS)
+
+        def fine() -> GriefEvidence:
+            return coarse if len(self.y) <= _FEW_ROWS or run.out_of_time else self.evidence()
+
+        return fit_from_best(
+            [(kernel, Gaussian(noise)) for kernel, noise in starts[:_TRIED]], coarse, fine,
+            noise_floor=self.noise_floor, max_iter=how.max_iter, tol=how.tol,
+            first_iter=min(_FIRST_ITERATIONS, how.max_iter), deadline=run.deadline,
+            record=lambda name: run.evaluations(f"functions, {name}"),
+        )  # fmt: skip
 
 
 @eqx.filter_jit

@@ -20,7 +20,6 @@ Arrays of latent values and their sums have the functions as the first axis, or 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,27 +32,37 @@ from jaxtyping import Array, Bool, Float
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.data.tiles import over_tiles
+from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import feature_matrix
-from vastgp.methods.reweighted.chain_diagnosis import Chains
-from vastgp.methods.reweighted.evidence import EvidenceData
-from vastgp.methods.reweighted.hyperparameter_chains import (
+from vastgp.methods.reweighted.chains import (
     CHUNK,
-    ChainPlan,
+    ChainState,
+    ChainSteps,
+    Draws,
     HyperPosterior,
-    Runner,
     adapted,
     begin,
     on_all_chains,
-    run_steps,
+    run_chains,
+    some_steps,
+    starts_around,
     transition,
 )
+from vastgp.methods.reweighted.diagnosis import Chains
+from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.latent_values import LatentModel
+from vastgp.methods.reweighted.options import MarkovChains
 from vastgp.methods.reweighted.weight_priors import OnData, WeightPrior
 
+# Rows whose latent values a step renews: as many as cost about what the step of the hyperparameters does.
+ROWS_PER_STEP = 500
+# Chains begin at normal distances of so many of the prior's standard deviations.
+_DISPERSED = 0.5
 # Singular vectors at all rows are kept while they are no more numbers than this, 512 MB; else they are made for every
 # chunk of steps anew.
 _MOST_KEPT = 1 << 26
 _TILE = 4096
+_SWEEPS = 3  # purpose of random numbers
 # The axis of the functions in data with the latent values of several: in what depends on targets.
 _EACH = EvidenceData(None, None, 0, 0, None, None, 0, 0)
 
@@ -132,60 +141,81 @@ class LatentRows:
             return np.concatenate([phi.astype(np.float64) @ self.into for phi in tiles])
 
 
-class _LatentRunner(Runner):
-    """Chains with latent values of their own; all renew the same rows in the same order."""
+class LatentSteps(ChainSteps):
+    """Chains with latent values of their own; all renew the same rows in the same order.
+
+    The state has them as ``latent``: values of shape (c, C, n), their ``U^T z`` and their ``z^T z``.
+
+    Parameters
+    ----------
+    target, plan, seed
+        See `ChainSteps`.
+    rows : LatentRows
+    latent : LatentModel
+        What the observations say.
+    """
+
+    target: LatentPosterior
 
     def __init__(
-        self,
-        target: LatentPosterior,
-        starts: np.ndarray,
-        scale: np.ndarray,
-        plan: ChainPlan,
-        seed: int,
-        rows: LatentRows,
-        latent: LatentModel,
-        rows_per_step: int,
-    ) -> None:
-        super().__init__(target, starts, scale, plan, seed)
-        self.rows, self.rows_per_step = rows, min(rows_per_step, rows.n)
+        self, target: LatentPosterior, plan: MarkovChains, seed: int, rows: LatentRows, latent: LatentModel
+    ) -> None:  # fmt: skip
+        super().__init__(target, plan, seed)
+        self.rows, self.seed = rows, seed
+        self.rows_per_step = min(plan.rows_per_step or ROWS_PER_STEP, rows.n)
         # an array is no constant of the compiled program
         self.latent = jax.tree.map(jnp.asarray, latent)
-        z = latent.first(rows.y)
-        first = z, rows.projected(z), np.sum(z**2, axis=1)
-        self.z, *sums = (np.repeat(part[None], len(starts), axis=0) for part in first)
-        self.sums = tuple(map(jnp.asarray, sums))
-        self.sweep = self._sweeps(np.random.default_rng(seed))
+        self._sweep: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
 
-    def _sweeps(self, generator: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield the rows of one step after another; none comes twice in a step."""
-        while True:
-            order = generator.permutation(self.rows.n)
-            for start in range(0, self.rows.n - self.rows_per_step + 1, self.rows_per_step):
-                yield order[start : start + self.rows_per_step]
+    def start(self, theta: np.ndarray, scale: np.ndarray) -> ChainState:
+        z = self.latent.first(self.rows.y)
+        first = z, self.rows.projected(z), np.sum(z**2, axis=1)
+        z, *sums = (np.repeat(part[None], len(theta), axis=0) for part in first)
+        return super().start(theta, scale)._replace(latent=(z, *map(jnp.asarray, sums)))
 
-    def last(self) -> tuple[np.ndarray, ...]:
-        return *super().last(), np.asarray(self.sums[0])
+    def no_draws(self, state: ChainState) -> Draws:
+        draws = super().no_draws(state)
+        q = state.latent[1]
+        room = np.zeros((*draws.log_density.shape, *q.shape[1:]))
+        return draws._replace(coordinates=room)
 
-    def chunk(self, keys: Array, scale: Array, adapt: Array) -> tuple:
-        every = np.stack([next(self.sweep) for _ in range(CHUNK)])
+    def renewed_rows(self, step: int) -> np.ndarray:
+        """Return the rows of a step; none comes twice in it, and all come in turn, in another order every time."""
+        steps = self.rows.n // self.rows_per_step
+        number, place = divmod(step, steps)
+        if self._sweep[0] != number:
+            generator = np.random.default_rng([self.seed, _SWEEPS, number])
+            self._sweep = number, generator.permutation(self.rows.n)
+        return self._sweep[1][place * self.rows_per_step : (place + 1) * self.rows_per_step]
+
+    def _advance(
+        self, state: ChainState, first: int, count: int, *, adapt: bool
+    ) -> tuple[ChainState, Draws]:
+        every = np.stack([self.renewed_rows(first + i) for i in range(count)])
         index, where = np.unique(every, return_inverse=True)
-        size = min(self.rows.n, every.size)
-        missing = size - len(index)
-        U = np.pad(self.rows.vectors(index), ((0, missing), (0, 0)))
+        where = np.pad(where.reshape(every.shape), ((0, CHUNK - count), (0, 0)))
+        # the program is that of a whole call of as many different rows as there can be
+        missing = min(self.rows.n, CHUNK * self.rows_per_step) - len(index)
         block = (
-            jnp.asarray(U),
+            jnp.asarray(np.pad(self.rows.vectors(index), ((0, missing), (0, 0)))),
             jnp.asarray(np.pad(self.rows.y[index], (0, missing))),
-            jnp.asarray(where.reshape(every.shape)),
+            jnp.asarray(where),
         )
-        z = np.pad(self.z[:, :, index], ((0, 0), (0, 0), (0, missing)))
-        own = keys, self.theta, self.steps, self.step_size, (*self.sums, jnp.asarray(z))
-        shared = self.target, self.plan.sampler, adapt, scale, self.latent, block
-        *result, (q, square, z) = on_all_chains(
-            _latent_chain, shared, own, one_by_one=self.target.factorises
+        values, *sums = state.latent
+        z = jnp.asarray(np.pad(values[:, :, index], ((0, 0), (0, 0), (0, missing))))
+        numbers = jnp.asarray(first), jnp.asarray(count)
+        shared = (
+            self.target, self.plan.name, jnp.asarray(adapt), jnp.asarray(state.scale), numbers, self.latent, block,
+        )  # fmt: skip
+        own = self.keys, state.theta, state.adaptation, state.step_size, (*sums, z)
+        theta, adaptation, *found, (q, square, z) = on_all_chains(
+            _latent_chain, shared, own, one_by_one=self.target.prior.factorises
         )
-        self.sums = q, square
-        self.z[:, :, index] = np.asarray(z)[..., : len(index)]
-        return tuple(result)
+        values = values.copy()  # a record of the state before may still be written
+        values[:, :, index] = np.asarray(z)[..., : len(index)]
+        made = Draws(*(np.asarray(array)[:, :count] for array in found))
+        state = state._replace(theta=theta, adaptation=adaptation, latent=(values, q, square))
+        return state, made
 
 
 def draw_latent_hyperparameters(
@@ -193,12 +223,8 @@ def draw_latent_hyperparameters(
     data: EvidenceData,
     rows: LatentRows,
     latent: LatentModel,
-    plan: ChainPlan,
-    *,
-    rows_per_step: int,
-    seed: int,
-    max_seconds: float | None = None,
-    on_chunk: Callable[[float], None] | None = None,
+    plan: MarkovChains,
+    run: Run,
 ) -> Chains:
     """Return draws of the hyperparameters, each with the coordinates ``U^T z`` of the functions' latent values.
 
@@ -211,20 +237,16 @@ def draw_latent_hyperparameters(
     rows : LatentRows
     latent : LatentModel
         What the observations say.
-    plan : ChainPlan
-    rows_per_step : int
-        Rows whose latent values a step renews.
-    seed, max_seconds, on_chunk
-        As in `vastgp.methods.reweighted.hyperparameter_chains.run_chains`.
+    plan : MarkovChains
+    run : Run
     """
     first = 0 if latent.learns_noise else 1
     scale = prior.scale(data)[first:]
-    scatter = np.random.default_rng(seed).normal(size=(plan.num_chains, len(scale)))
-    starts = prior.start()[first:] + 0.5 * scale * scatter
+    starts = starts_around(prior.start()[first:], _DISPERSED * scale, plan.num_chains, run.seed)
     with precision("float64"):
         target = LatentPosterior(prior, data, latent.learns_noise)
-        runner = _LatentRunner(target, starts, scale, plan, seed, rows, latent, rows_per_step)
-        found = run_steps(runner, max_seconds, on_chunk)
+        steps = LatentSteps(target, plan, run.seed, rows, latent)
+    found = run_chains(steps, starts, scale, run)
     theta = np.pad(found.theta, ((0, 0), (0, 0), (first, 0)))
     return dataclasses.replace(found, theta=theta)
 
@@ -234,17 +256,18 @@ def _latent_chain(
     sampler: str,
     adapt: Bool[Array, ""],
     scale: Float[Array, " D"],
+    numbers: tuple[Array, Array],
     latent: LatentModel,
     block: tuple,
     own: tuple,
 ) -> tuple:
-    """Do `CHUNK` steps of one chain."""
+    """Do steps of one chain."""
     U, y, where = block
     key, theta, steps, step_size, values = own
 
-    def step(carry: tuple, inputs: tuple) -> tuple:
+    def step(carry: tuple, key: Array, i: Array) -> tuple[tuple, tuple]:
         position, steps, (q, square, z) = carry
-        key, index = inputs
+        index = where[i]
         of_theta, of_function, of_values, of_turns = jax.random.split(key, 4)
         data = with_targets(target.data, q, square)
         given = LatentPosterior(target.prior, data, target.learns_noise)
@@ -274,10 +297,7 @@ def _latent_chain(
         values = q, square, z.at[:, index].set(some.z)
         return (state.position, after(steps, acceptance), values), seen
 
-    found: tuple
-    carry, found = jax.lax.scan(
-        step, (theta / scale, steps, values), (jax.random.split(key, CHUNK), where)
-    )
+    carry, found = some_steps(step, (theta / scale, steps, values), key, numbers)
     position, steps, values = carry
     return position * scale, steps, *found, values
 

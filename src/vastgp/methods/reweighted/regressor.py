@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from vastgp._arguments import OneOf, Positive
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, seed_from
-from vastgp.estimators.base import Fit
-from vastgp.estimators.first_hyperparameters import check_all_targets
-from vastgp.likelihoods import PoissonLogNormal
-from vastgp.methods.reweighted.base import BaseReweightedRegressor
-from vastgp.methods.reweighted.fit import Features
-from vastgp.methods.reweighted.latent_fits import ROWS_PER_STEP, LatentFits
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Verbose,
+    refuse_given,
+)
+from vastgp.estimators.first_hyperparameters import (
+    Beginning,
+    check_all_targets,
+    find_first,
+    first_counts,
+)
+from vastgp.estimators.searches import Subset
+from vastgp.fitting.run import Answer, Run
+from vastgp.fitting.sufficient_statistics import SufficientStatistics
+from vastgp.likelihoods import Gaussian, PoissonLogNormal
+from vastgp.methods.reweighted.base import (
+    BASIS_ARGUMENTS,
+    CHAIN_ARGUMENTS,
+    NOISE_FLOOR,
+    START_ROWS,
+    TYPE_II_ARGUMENTS,
+    FixedBasisRegressor,
+)
+from vastgp.methods.reweighted.evidence import EvidenceData
+from vastgp.methods.reweighted.fixed_basis import FixedBasis
+from vastgp.methods.reweighted.inference import infer, infer_latent
+from vastgp.methods.reweighted.latent_chains import LatentRows
 from vastgp.methods.reweighted.latent_values import Counts
+from vastgp.methods.reweighted.mixtures import LatentMixture, WeightMixture
+from vastgp.methods.reweighted.model import Features
+from vastgp.methods.reweighted.options import (
+    BASES,
+    INFERENCES,
+    PRIORS,
+    SUBSET,
+    LaplaceBasis,
+    MarkovChains,
+    TypeII,
+    WeightsPrior,
+)
+from vastgp.methods.reweighted.weight_priors import WeightPrior
 
-LIKELIHOODS = ("gaussian", "poisson-log-normal")
 # Mode of the hyper-prior of the logarithmic rates' variance beside the function, at least: functions and latent values
 # hold each other the more, the less of it there is.
 _LEAST_VARIANCE = 0.03
 
 
-class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
+class ReweightedBasisRegressor(FixedBasisRegressor):
     """Regression with a basis that stays fixed while the prior of its weights moves.
 
     With fixed functions, sums over the rows are made once. After that an evaluation of the evidence and of all its
@@ -33,40 +70,35 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
     Parameters
     ----------
     kernel : Kernel, str or None, default None
-        What the basis is made for, at the hyperparameters of an exact Gaussian process on ``start_rows`` rows. None:
-        RBF.
+        What the basis is made for, at the hyperparameters of an exact Gaussian process on some rows. None: RBF.
     num_basis : int, optional
         Functions ``m``. None: 500, or fewer where there are not so many.
-    basis : {"random-fourier", "laplace", "interpolation", "relevance", "grief"}, default "random-fourier"
+    basis : {"random-fourier", "laplace", "interpolation", "relevance", "grief"} or LaplaceBasis, default \
+"random-fourier"
         Waves with frequencies drawn from the kernel's spectrum; sines on a box around the data, eigenfunctions of the
-        Laplace operator (for few inputs); the kernel's interpolant between random training inputs; kernel functions at
-        random training inputs, as in relevance vector machines; eigenfunctions on a grid, see `GriefRegressor`.
-    prior : {"kernel", "diagonal", "orthogonal", "spectral"}, default "kernel"
+        Laplace operator (for few inputs; ``LaplaceBasis(box_margin=...)`` of `vastgp.options` says how wide the box
+        is); the kernel's interpolant between random training inputs; kernel functions at random training inputs, as in
+        relevance vector machines; eigenfunctions on a grid, see `GriefRegressor`.
+    prior : {"kernel", "diagonal", "orthogonal", "spectral"} or an object of these, default "kernel"
         Of the weights. ``"kernel"``: that of a kernel whose few hyperparameters are inferred, by importance weights of
         the waves or the kernel matrix of the interpolation points (the first three bases). ``"diagonal"``: a variance
         for each weight (both waves of a frequency share theirs). ``"orthogonal"``: a variance for each function after
         they were made orthogonal on the data, O(m) an evaluation in place of O(m^3). ``"spectral"``: any covariance of
-        these, by ``num_reflections`` reflections.
-    inference : {"type-ii", "type-i"}, default "type-ii"
-        Highest evidence, or Markov chains (``pip install vastgp[mcmc]``). A variance for each weight is more than the
-        evidence of few rows can tell: use type I there.
+        these, by reflections. The objects, ``KernelWeights``, ``DiagonalWeights``, ``OrthogonalWeights`` and
+        ``SpectralWeights`` of `vastgp.options`, hold a prior mean and the number of reflections.
+    inference : {"type-ii", "type-i", "nuts", "mala"} or TypeII, NUTS or MALA, default "type-ii"
+        Highest evidence, or Markov chains (``pip install vastgp[mcmc]``), by NUTS where nothing else is said. A
+        variance for each weight is more than the evidence of few rows can tell: use type I there. Iterations, chains
+        and their steps are on the objects, see `vastgp.options`.
     likelihood : {"gaussian", "poisson-log-normal"}, default "gaussian"
         The second: counts whose rates are ``exp(f(x) + eps)`` times a constant, ``eps`` normal, of a variance that
-        is inferred. It has ``inference="type-i"`` alone, by chains over hyperparameters and latent values as in
-        `ReweightedBasisClassifier`, best with ``sampler="mala"``; sums over the rows do not tell of counts, so that new
-        ones need another fit.
-    rows_per_step : int, default 500
-        Of counts, see `ReweightedBasisClassifier`.
-    prior_mean : ndarray of shape (m,), optional
-        Prior mean of the weights (section 5.2.5), for example ``weights_`` of an earlier fit with the same basis.
-        None: zero.
-    num_reflections : int, default 4
-        Householder reflections of ``prior="spectral"``.
-    box_margin : float, default 0.5
-        How far the box of ``basis="laplace"`` reaches beyond the data, relative to half their range.
-    sampler, num_chains, num_warmup, num_steps, thin, num_components
-        Of type-I inference, see `GriefRegressor`.
-    start_rows, noise_floor, max_iter, tol, max_seconds, random_state, dtype, verbose
+        is inferred. It has type-I inference alone, by chains over hyperparameters and latent values as in
+        `ReweightedBasisClassifier`, best with ``inference="mala"``; sums over the rows do not tell of counts, so that
+        new ones need another fit.
+    hyperparameters : {"subset"} or Subset, default "subset"
+        ``rows`` random rows (1000) whose exact Gaussian process says which kernel the basis is made for, and the least
+        noise variance, ``noise_floor`` (1e-6), relative to the variance of the target.
+    max_seconds, checkpoint, random_state, dtype, verbose
         See `GriefRegressor`.
 
     Attributes
@@ -95,33 +127,23 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
     200
     """
 
+    _moved: ClassVar[Mapping[str, str]] = CHAIN_ARGUMENTS | TYPE_II_ARGUMENTS | BASIS_ARGUMENTS
+
     def __init__(
         self,
-        kernel: Any = None,
-        num_basis: Any = None,
+        kernel: KernelLike = None,
+        num_basis: Annotated[int | None, Positive(integer=True, none="at most 500")] = None,
         *,
-        basis: Any = "random-fourier",
-        prior: Any = "kernel",
-        inference: Any = "type-ii",
-        likelihood: Any = "gaussian",
-        prior_mean: Any = None,
-        rows_per_step: Any = ROWS_PER_STEP,
-        num_reflections: Any = 4,
-        box_margin: Any = 0.5,
-        sampler: Any = "nuts",
-        num_chains: Any = 4,
-        num_warmup: Any = None,
-        num_steps: Any = None,
-        thin: Any = None,
-        num_components: Any = 50,
-        start_rows: Any = 1000,
-        noise_floor: Any = 1e-6,
-        max_iter: Any = 200,
-        tol: Any = 1e-5,
-        max_seconds: Any = None,
-        random_state: Any = 0,
-        dtype: Any = "float64",
-        verbose: Any = False,
+        basis: Annotated[str | LaplaceBasis, BASES] = "random-fourier",
+        prior: Annotated[str | WeightsPrior, PRIORS] = "kernel",
+        inference: Annotated[str | TypeII | MarkovChains, INFERENCES] = "type-ii",
+        likelihood: Annotated[str, OneOf("gaussian", "poisson-log-normal")] = "gaussian",
+        hyperparameters: Annotated[str | Subset, SUBSET] = "subset",
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
@@ -129,42 +151,42 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
         self.prior = prior
         self.inference = inference
         self.likelihood = likelihood
-        self.prior_mean = prior_mean
-        self.rows_per_step = rows_per_step
-        self.num_reflections = num_reflections
-        self.box_margin = box_margin
-        self.sampler = sampler
-        self.num_chains = num_chains
-        self.num_warmup = num_warmup
-        self.num_steps = num_steps
-        self.thin = thin
-        self.num_components = num_components
-        self.start_rows = start_rows
-        self.noise_floor = noise_floor
-        self.max_iter = max_iter
-        self.tol = tol
+        self.hyperparameters = hyperparameters
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        super()._check_params()
-        self._check_basis()
-        self._check_rows_per_step()
-        check_choice("likelihood", self.likelihood, LIKELIHOODS)
-        if self._counts and self.inference != "type-i":
+        how, fixed = self._how(), self._fixed()
+        self._search()
+        fixed.check(self.kernel)
+        if not self._counts:
+            refuse_given("inference", how, rows_per_step=None)
+        elif isinstance(how, TypeII):
             raise ValueError(
                 f"likelihood={self.likelihood!r} and inference={self.inference!r}: the evidence of counts is not known "
-                "by sums over the rows. Set inference='type-i' (and sampler='mala'), or use QSGPRegressor or "
-                "TSVGPRegressor."
+                "by sums over the rows. Set inference='mala' (or 'type-i'), or use QSGPRegressor or TSVGPRegressor."
             )
-        if self._counts and self.prior_mean is not None:
-            raise ValueError("prior_mean is of likelihood='gaussian'; leave it None for counts.")
+        else:
+            refuse_given("prior", fixed.prior, mean=None)
+        self._check_libraries(how)
+
+    def _check_inputs(self, num_features: int) -> None:
+        self._fixed().check_inputs(self.kernel, num_features)
+
+    def _how(self) -> Any:
+        how = INFERENCES.resolve("inference", self.inference)
+        return how.given(max_iter=200, tol=1e-5) if isinstance(how, TypeII) else how
+
+    def _fixed(self) -> FixedBasis:
+        basis = BASES.resolve("basis", self.basis)
+        return FixedBasis(basis, PRIORS.resolve("prior", self.prior), self.num_basis)
 
     @property
     def _counts(self) -> bool:
-        return bool(self.likelihood != "gaussian")
+        return self.likelihood != "gaussian"
 
     def _scales_target(self) -> bool:
         return not self._counts
@@ -173,21 +195,53 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
         rows = super()._open_training(X, y)
         return check_all_targets(rows, PoissonLogNormal()) if self._counts else rows
 
-    # ------------------------------------------------------------ counts
+    # ------------------------------------------------------------ fit
 
-    def _fit_rows(self, rows: Rows) -> Fit:
-        if not self._counts:
-            return super()._fit_rows(rows)
-        self._seed = seed_from(self.random_state)
-        start = self._latent_start(rows, PoissonLogNormal())
-        first = start.likelihood
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        fixed, scaling = self._fixed(), self.standardizer_
+        search = self._search(rows=START_ROWS, noise_floor=NOISE_FLOOR)
+        beginning = Beginning(
+            search, "rbf" if self.kernel is None else self.kernel, rows, scaling, run
+        )
+        if self._counts:
+            yield from self._of_counts(fixed, beginning, rows, run)
+            return
+        kernel, noise = find_first(beginning, lambda _: Gaussian(1.0))
+        assert isinstance(noise, Gaussian)
+        features = fixed.make(kernel, float(noise.noise_variance), rows, scaling, run.seed)
+        yield from self._inferred(features, self._gather(rows, features.basis), run)
+
+    def _inferred(
+        self, features: Features, statistics: SufficientStatistics, run: Run
+    ) -> Iterator[Answer]:
+        fixed = self._fixed()
+        found = infer(
+            features, statistics, lambda data: self._make_prior(features, data),
+            fixed.prior.mean_of(statistics.num_basis), self._how(), run,
+            noise_floor=self._search(noise_floor=NOISE_FLOOR).noise_floor,
+        )  # fmt: skip
+        yield from self._gaussian(found, statistics)
+
+    def _of_counts(
+        self, fixed: FixedBasis, beginning: Beginning, rows: Rows, run: Run
+    ) -> Iterator[Answer]:
+        scaling = self.standardizer_
+        kernel, first = find_first(beginning, lambda y: first_counts(PoissonLogNormal(), y))
         assert isinstance(first, PoissonLogNormal)
         # the variance's hyper-prior has its mode where the bound is highest
         noise = max(float(first.variance), _LEAST_VARIANCE)
-        features = Features(*self._make_basis(start.kernel, rows), noise)
-        fit, self.statistics_ = self._fit_latent(rows, features, Counts(float(first.rate)), first)
-        variance = float(np.mean(self._predictor.noise_variances))
-        return replace(fit, likelihood=PoissonLogNormal(first.rate, variance))
+        features = fixed.make(kernel, noise, rows, scaling, run.seed)
+        statistics = self._gather(rows, features.basis)
+        for found in infer_latent(
+            features, statistics, lambda data: self._make_prior(features, data),
+            lambda data: LatentRows(rows, scaling, features.basis, data, self.dtype),
+            Counts(float(first.rate)), self._how(), run,
+        ):  # fmt: skip
+            likelihood = PoissonLogNormal(first.rate, found.model.noise_variance)
+            yield self._answer(found, statistics, likelihood)
+
+    def _make_prior(self, features: Features, data: EvidenceData) -> WeightPrior:
+        return self._fixed().make_prior(features, data, self.standardizer_.d, self.dtype)
 
     def _check_takes_rows(self) -> None:
         if self._counts:
@@ -196,30 +250,9 @@ class ReweightedBasisRegressor(BaseReweightedRegressor, LatentFits):
                 "added. Fit again with all rows."
             )
 
-    # ------------------------------------------------------------ the basis
-
-    def _make_features(self, rows: Rows) -> Features:
-        start = self._start(rows, self._wanted_kernel())
-        basis, kernel = self._make_basis(start.kernel, rows)
-        self._check_prior_mean(basis.num_basis)
-        return Features(basis, kernel, start.noise_variance)
-
-    def _check_prior_mean(self, num_basis: int) -> None:
-        if self.prior_mean is None:
-            return
-        mean = np.asarray(self.prior_mean, dtype=np.float64)
-        if mean.shape != (num_basis,) or not np.all(np.isfinite(mean)):
-            raise ValueError(
-                f"prior_mean has shape {mean.shape}. Expected ({num_basis},): a finite number for each of the "
-                f"{num_basis} basis functions."
-            )
-
-    def _prior_mean(self, num_basis: int) -> np.ndarray:
-        if self.prior_mean is None:
-            return np.zeros(num_basis)
-        return np.asarray(self.prior_mean, dtype=np.float64)
-
     @property
     def weights_(self) -> np.ndarray:
         """Posterior mean of the weights."""
-        return np.asarray(self._predictor.mean_weights)
+        predictor = self._model.predictor
+        assert isinstance(predictor, (WeightMixture, LatentMixture))
+        return np.asarray(predictor.mean_weights)

@@ -97,6 +97,16 @@ class WeightPrior(eqx.Module):
         """Number of hyperparameters."""
         return int(self.centre.shape[0])
 
+    @property
+    def factorises(self) -> bool:
+        """Whether an evaluation factorises a matrix; chains then run one by one and not as one batch."""
+        return True
+
+    def work(self, data: EvidenceData) -> float:
+        """Return about how many floating-point operations a value and its gradient take."""
+        m, k = data.num_basis, data.rank
+        return 4.0 * k * k * m if data.low_rank else 3.0 * m**3
+
     @abc.abstractmethod
     def log_evidence(self, data: EvidenceData, theta: Float[Array, " D"]) -> Float[Array, ""]:
         """Return ``log p(y | theta)``."""
@@ -192,7 +202,18 @@ class DiagonalPrior(WeightPrior):
         }
 
 
-class OrthogonalPrior(WeightPrior):
+class _PriorOnData(WeightPrior):
+    """A prior of functions that were made orthogonal on the data: no matrix is factorised."""
+
+    @property
+    def factorises(self) -> bool:
+        return False
+
+    def work(self, data: EvidenceData) -> float:
+        return 50.0 * self.size
+
+
+class OrthogonalPrior(_PriorOnData):
     """Independent weights of the functions that are orthogonal on the data; O(m).
 
     Variance ``s_i^2 g_i`` of the weight of an orthonormal function, ``s_i`` its singular value: with ``g = 1`` that is
@@ -228,7 +249,7 @@ class OrthogonalPrior(WeightPrior):
         }
 
 
-class ScalePrior(WeightPrior):
+class ScalePrior(_PriorOnData):
     """``C = g I``: the basis's own prior up to one amplitude; O(m)."""
 
     @classmethod
@@ -253,7 +274,7 @@ class ScalePrior(WeightPrior):
         return {"noise_variance": np.exp(theta[..., 0]), "relative_variance": np.exp(theta[..., 1])}
 
 
-class SpectralPrior(WeightPrior):
+class SpectralPrior(_PriorOnData):
     """Any covariance of the orthogonal functions' weights: variances, turned by Householder reflections; O(h m).
 
     Attributes

@@ -1,4 +1,4 @@
-"""What Markov chains say of themselves: draws, R-hat, effective sample sizes, and a warning where they did not mix."""
+"""What Markov chains say of themselves: draws, R-hat, effective sample sizes, and what speaks against them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.fitting.history import History
 
@@ -25,6 +24,8 @@ class Chains:
     log_density : ndarray of shape (chains, draws)
     acceptance : ndarray of shape (chains, draws)
     diverging : ndarray of bool, shape (chains, draws)
+    coordinates : ndarray of shape (chains, draws, C, rank), or None
+        ``U^T z`` of latent values ``z``, where these are drawn too.
     r_hat, ess : ndarray of shape (D,)
         Rank-normalised split R-hat and bulk effective sample size (Vehtari et al. 2021).
     step_size : ndarray of shape (chains,)
@@ -32,21 +33,19 @@ class Chains:
         Steps done by every chain after the warm-up.
     reason : str
     history : History
-    coordinates : ndarray of shape (chains, draws, rank), optional
-        ``U^T z`` of latent values ``z``, where these are drawn too.
     """
 
     theta: np.ndarray
     log_density: np.ndarray
     acceptance: np.ndarray
     diverging: np.ndarray
+    coordinates: np.ndarray | None = field(repr=False)
     r_hat: np.ndarray
     ess: np.ndarray
     step_size: np.ndarray
     num_steps: int
     reason: str
     history: History = field(repr=False)
-    coordinates: np.ndarray | None = field(default=None, repr=False)
 
 
 def import_blackjax() -> Any:
@@ -61,7 +60,7 @@ def import_blackjax() -> Any:
         import blackjax
     except ImportError as error:
         raise ImportError(
-            "inference='type-i' draws hyperparameters with blackjax, which is not installed: pip install vastgp[mcmc]"
+            "Markov chains draw hyperparameters with blackjax, which is not installed: pip install vastgp[mcmc]"
         ) from error
     return blackjax
 
@@ -80,7 +79,7 @@ def import_arviz() -> Any:
             import arviz
     except ImportError as error:
         raise ImportError(
-            "inference='type-i' judges and hands out draws by ArviZ, which is not installed: pip install vastgp[mcmc]"
+            "Markov chains are judged and handed out by ArviZ, which is not installed: pip install vastgp[mcmc]"
         ) from error
     return arviz
 
@@ -105,8 +104,8 @@ def diagnose(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return tuple(of(draws)["theta"].values for of in (arviz.rhat, arviz.ess))
 
 
-def warn_of_chains(chains: Chains, estimator: str, most_r_hat: float, least_ess: float) -> bool:
-    """Warn of chains that did not mix, and return whether they did."""
+def problems_of(chains: Chains, most_r_hat: float = 1.05, least_ess: float = 100.0) -> list[str]:
+    """Return what speaks against draws: nothing where chains have mixed."""
     problems = []
     worst, fewest = float(np.max(chains.r_hat)), float(np.min(chains.ess))
     if not worst <= most_r_hat:
@@ -120,11 +119,19 @@ def warn_of_chains(chains: Chains, estimator: str, most_r_hat: float, least_ess:
         problems.append(
             f"{divergent} of {chains.diverging.size} draws ended trajectories that diverged"
         )
-    if problems:
-        warnings.warn(
-            f"{estimator}: the draws of the hyperparameters are not to be relied on: {'; '.join(problems)}. Raise "
-            "num_warmup and num_steps (or max_seconds), use sampler='nuts', or take fewer basis functions.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    return not problems
+    return problems
+
+
+def inference_data(posterior: dict[str, np.ndarray], sample_stats: dict[str, np.ndarray]) -> Any:
+    """Return draws as ``arviz.InferenceData``, or from ArviZ 1 on as the ``xarray.DataTree`` that replaced it.
+
+    Parameters
+    ----------
+    posterior : dict of ndarray of shape (chains, draws, ...)
+    sample_stats : dict of ndarray of shape (chains, draws)
+    """
+    arviz = import_arviz()
+    groups = {"posterior": posterior, "sample_stats": sample_stats}
+    if int(str(arviz.__version__).partition(".")[0]) >= 1:
+        return arviz.from_dict(groups)
+    return arviz.from_dict(**groups)
