@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from vastgp.linalg.cholesky import FactorizationError, _blas, blas_threads, factorize
+from vastgp.linalg.cholesky import (
+    FactorizationError,
+    _blas,
+    blas_threads,
+    factorize,
+    one_blas_thread,
+)
 
 
 def covariance(n=30, seed=0):
@@ -96,3 +102,8 @@ def test_threads_are_given_back():
     assert threads() == before
     with blas_threads(5000):
         assert threads() == before
+    with one_blas_thread() as all_threads:
+        with all_threads():
+            assert threads() == before
+        assert set(threads()) == {1}
+    assert threads() == before

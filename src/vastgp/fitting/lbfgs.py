@@ -15,7 +15,7 @@ from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Evaluations
-from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
 
 # Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
 # optimum of unit curvature a gradient of size g leaves g^2 / 2 to gain.
@@ -162,7 +162,8 @@ def _climb(
         def compute() -> tuple[float, np.ndarray]:
             nonlocal error
             try:
-                value, gradient = value_and_gradient(params_at(point))
+                with all_threads():
+                    value, gradient = value_and_gradient(params_at(point))
             except FactorizationError as caught:
                 error = caught
                 return np.nan, np.zeros_like(point)
@@ -184,7 +185,8 @@ def _climb(
         if max_seconds is not None and seconds > max_seconds:
             raise StopIteration
 
-    with Progress("", False) if record is None else record.progress() as shown:
+    progress = Progress("", False) if record is None else record.progress()
+    with progress as shown, one_blas_thread() as all_threads:
         found = minimize(
             negated,
             start,

@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.stationary import Stationary
+from vastgp.linalg.cholesky import blas_threads
 
 # Numbers of a tile, which stays in a core's cache.
 _TILE_ENTRIES = 1 << 16
@@ -39,8 +40,9 @@ def dense_matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Return ``K(X, Z)`` in float64."""
     K = np.empty((len(X), len(Z)))
     rows = _rows_of_a_tile(len(Z))
-    for start in range(0, len(X), rows):
-        K[start : start + rows] = _matrix(kernel, X[start : start + rows], Z)
+    with blas_threads(len(Z)):
+        for start in range(0, len(X), rows):
+            K[start : start + rows] = _matrix(kernel, X[start : start + rows], Z)
     return K
 
 
@@ -65,13 +67,14 @@ def dense_slope(kernel: Kernel, X: np.ndarray, G: np.ndarray, w: np.ndarray) -> 
     """
     rows = _rows_of_a_tile(len(X))
     total: Any = 0.0
-    for start in range(0, len(X), rows):
-        here = slice(start, start + rows)
-        W = np.outer(w[here], w[start:]) - G[here, start:]
-        # what stands above the diagonal stands for both places, and the diagonal for its half
-        corner = W[:, : len(W)]
-        corner[...] = np.triu(corner, 1) + np.diag(0.5 * np.diagonal(corner))
-        total = total + np.concatenate(_slopes(kernel, X[here], X[start:], W))
+    with blas_threads(len(X)):
+        for start in range(0, len(X), rows):
+            here = slice(start, start + rows)
+            W = np.outer(w[here], w[start:]) - G[here, start:]
+            # what stands above the diagonal stands for both places, and the diagonal for its half
+            corner = W[:, : len(W)]
+            corner[...] = np.triu(corner, 1) + np.diag(0.5 * np.diagonal(corner))
+            total = total + np.concatenate(_slopes(kernel, X[here], X[start:], W))
     leaves, structure = jax.tree.flatten(kernel)
     parts = np.split(total, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
     shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]

@@ -7,8 +7,8 @@ solves JAX offers instead (n = 1000: 21 ms for factor and inverse against 43 ms;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,9 +19,10 @@ from threadpoolctl import ThreadpoolController
 
 # Relative to the mean of the diagonal. In float64 the first is far below every noise level in use.
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-# Up to this many rows one thread is faster than two (n = 300: 1.4 ms against 1.8 ms for factor and inverse), and on a
-# busy machine much faster, as threads of OpenBLAS wait for each other by spinning (n = 300: 1.5 ms against 13 ms).
-_MOST_ROWS_ON_ONE_THREAD = 400
+# Up to this many rows one thread. Two are at most a third faster there (factor and inverse: n = 300: 1.8 ms against 1.4
+# ms of one, n = 1000: 21 ms against 29 ms), and where other programs use the cores, as in a cross-validation, threads
+# of OpenBLAS wait for each other by spinning (n = 300: 13 ms against 1.5 ms, n = 1000: 810 ms against 34 ms).
+_MOST_ROWS_ON_ONE_THREAD = 1000
 
 
 class FactorizationError(np.linalg.LinAlgError):
@@ -36,6 +37,26 @@ def blas_threads(num_rows: int) -> Iterator[None]:
     else:
         with _blas().limit(limits=1, user_api="blas"):
             yield
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Use one BLAS thread inside the block, but as many as before in what the context manager given surrounds.
+
+    For an optimiser of few numbers, whose own work is nothing: a step of L-BFGS over 7 of them took 2.4 ms of two busy
+    cores.
+    """
+    with _blas().limit(limits=1, user_api="blas") as limiter:
+
+        @contextmanager
+        def lifted() -> Iterator[None]:
+            limiter.restore_original_limits()
+            try:
+                yield
+            finally:
+                _blas().limit(limits=1, user_api="blas")
+
+        yield lifted
 
 
 @cache
