@@ -14,16 +14,15 @@ from vastgp.metrics.gaussian import (
     calibration_error,
     coverage,
     crps_gaussian,
-    distribution_report,
     interval_width,
     mae,
     msll,
     nlpd,
     pit_values,
     r2,
-    regression_report,
     rmse,
 )
+from vastgp.metrics.reports import distribution_report, regression_report
 
 __all__ = [
     "ReliabilityCurve",

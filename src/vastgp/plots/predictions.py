@@ -93,16 +93,7 @@ def observed_plot(
         outside = few[np.abs(observed[few] - centre[few]) > spread[few]]
     else:
         outside, bars = shown[:0], []
-    ax.plot(
-        centre[shown],
-        observed[shown],
-        ".",
-        color=DATA,
-        ms=_point_size(shown.size),
-        alpha=_point_alpha(shown.size),
-        mew=0,
-        label="observation",
-    )
+    _cloud(ax, centre[shown], observed[shown], "observation")
     if outside.size:
         ax.plot(
             centre[outside],
@@ -168,16 +159,7 @@ def residual_plot(
         (ax,) = new_axes()
     ax.axhspan(-half, half, color=REFERENCE, alpha=0.18, lw=0, label=f"{percent(level)} interval")
     ax.axhline(0.0, color=REFERENCE, lw=1.2)
-    ax.plot(
-        centre[shown],
-        z[shown],
-        ".",
-        color=DATA,
-        ms=_point_size(shown.size),
-        alpha=_point_alpha(shown.size),
-        mew=0,
-        label="residual",
-    )
+    _cloud(ax, centre[shown], z[shown], "residual")
     where, quantiles = _running_quantiles(centre, z, (0.5 - level / 2, 0.5, 0.5 + level / 2))
     if where.size:
         ax.plot(where, quantiles[:, 1], color=MODEL, lw=2.2, label="running median")
@@ -211,9 +193,8 @@ def _running_quantiles(
     return where, np.array([np.quantile(values[part], quantiles) for part in parts])
 
 
-def _point_size(count: int) -> float:
-    return 7.0 if count <= 300 else 4.5
-
-
-def _point_alpha(count: int) -> float:
-    return 0.8 if count <= 300 else 0.35
+def _cloud(ax: Axes, x: FloatArray, y: FloatArray, label: str) -> None:
+    """Points, fainter where they are many."""
+    few = x.size <= 300
+    size, alpha = (7.0, 0.8) if few else (4.5, 0.35)
+    ax.plot(x, y, ".", color=DATA, ms=size, alpha=alpha, mew=0, label=label)
