@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
 from vastgp.estimators.base import BaseGP
-from vastgp.estimators.regressor import BaseGPRegressor, _targets
+from vastgp.estimators.predictive import Predictive
+from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -221,28 +223,34 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
 
     # ------------------------------------------------------------ predictions
 
-    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
-        """Return ``log p(y | x, training data)`` of each row: with type-I inference the density of the mixture.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), data frame, or path
-        y : array-like of shape (n,) or str
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            In nats; a density per unit of the target.
-        """
-        check_is_fitted(self, "posterior_")
+    def _predictive(self, rows: Rows, with_variance: bool = True) -> Predictive:
+        found = super()._predictive(rows, with_variance)
         mixture = self._model.predictor
         if not isinstance(mixture, WeightMixture) or mixture.num_components == 1:
-            return super().log_predictive_density(X, y)
-        rows = self._open(X, y, require_y=True)
-        target = self.standardizer_.transform_y(_targets(rows))
+            return found
+        parts = (found.likelihood, found.latent_mean, found.latent_variance, found.scaling)
+        return MixturePredictive(*parts, mixture, lambda: self._tiles(rows), self.dtype)
+
+
+@dataclass(frozen=True)
+class MixturePredictive(Predictive):
+    """A mixture over draws: the density is its own, quantiles are those of the normal with its moments."""
+
+    mixture: WeightMixture
+    tiles: Callable[[], Iterator[tuple[np.ndarray, Any]]]
+    dtype: str
+
+    @property
+    def gaussian(self) -> bool:
+        """Return False."""
+        return False
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the mixture's densities at targets."""
+        target = self.scaling.transform_y(y)
         parts, start = [], 0
-        for tile, _ in self._tiles(rows):
+        for tile, _ in self.tiles():
             with precision(self.dtype):
-                parts.append(mixture.log_density(tile, target[start : start + len(tile)]))
+                parts.append(self.mixture.log_density(tile, target[start : start + len(tile)]))
             start += len(tile)
-        return np.concatenate(parts) - np.log(self.standardizer_.y_scale)
+        return np.concatenate(parts) - np.log(self.scaling.y_scale)
