@@ -39,6 +39,7 @@ from vastgp.methods.direct.model import (
     relaxed_normal,
 )
 from vastgp.metrics import classification_report, regression_report
+from vastgp.options import MeanField, Mixture, Support
 
 OUT = RESULTS / "direct.jsonl"
 NAMES = ("part", "dataset", "split", "method")
@@ -57,15 +58,12 @@ THESIS_MIXTURE = {
     "elevators": 0.124, "protein": 0.618, "kegg": 0.205, "houseelectric": 0.557,
 }  # fmt: skip
 METHODS: dict[str, dict[str, Any]] = {
-    "mean-field": {"learn_support": False},
-    "learned spacings": {"learn_support": True},
-    "mixture": {"q": "mixture", "max_iter": 100, "learn_support": False},
+    "mean-field": {"support": Support(learn=False)},
+    "learned spacings": {"support": Support(learn=True)},
+    "mixture": {"support": Support(learn=False), "family": Mixture(max_iter=100)},
     "mixture, unbiased": {
-        "learn_support": False,
-        "q": "mixture",
-        "objective": "unbiased",
-        "draws": 8,
-        "max_iter": 100,
+        "support": Support(learn=False),
+        "family": Mixture(objective="unbiased", draws=8, max_iter=100, max_steps=100),
     },
 }
 
@@ -91,13 +89,11 @@ def fitted(X: Any, y: Any, **params: Any) -> tuple[DirectRegressor, dict[str, fl
     timed = Timed()
     model = DirectRegressor(**({"kernel": "rbf", "num_basis": 2000} | params))
     stages = {
-        "start_from_exact_gp": "start", "gather_with_progress": "statistics", "noise_of_highest_evidence": "noise"
+        "find_first": "start", "gather": "statistics", "noise_of_highest_evidence": "noise"
     }  # fmt: skip
     originals = {name: getattr(direct_module, name) for name in stages}
-    weights = DirectRegressor._fit_weights
     for name, stage in stages.items():
         setattr(direct_module, name, timed(stage, originals[name]))
-    DirectRegressor._fit_weights = timed("weights", weights)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -105,7 +101,7 @@ def fitted(X: Any, y: Any, **params: Any) -> tuple[DirectRegressor, dict[str, fl
     finally:
         for name, function in originals.items():
             setattr(direct_module, name, function)
-        DirectRegressor._fit_weights = weights
+    timed.seconds["weights"] = model.fit_seconds_ - sum(timed.seconds.values())
     return model, {name: round(value, 2) for name, value in timed.seconds.items()}
 
 
@@ -290,7 +286,9 @@ def run_classes(asked: argparse.Namespace) -> None:
                 began = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    model = DirectClassifier("rbf", basis, bound=bound).fit(X, y)
+                    model = DirectClassifier(
+                        "rbf", basis, family=MeanField(logistic_bound=bound)
+                    ).fit(X, y)
                 seconds = time.perf_counter() - began
                 report = classification_report(
                     y_test, model.predict_proba(X_test), classes=model.classes_

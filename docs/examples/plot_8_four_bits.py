@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from vastgp import RBF, DirectRegressor
+from vastgp.options import Fixed
 
 rng = np.random.default_rng(0)
 x = np.sort(rng.uniform(-1.5, 1.5, 20))[:, None]
@@ -25,8 +26,7 @@ y = truth(x) + 0.03 * rng.normal(size=20)
 # %%
 # Kernel and noise are given here, as in Figure 7.4 of the thesis. With few rows they would be little known.
 
-given = {"hyperparameters": "fixed", "noise_std": 0.03}
-model = DirectRegressor(RBF(0.35), 100, **given).fit(x, y)
+model = DirectRegressor(RBF(0.35), 100, hyperparameters=Fixed(noise_std=0.03)).fit(x, y)
 codes = model.posterior_.codes(3, seed=0)
 print("first weights of three samples, as integers:")
 print(codes[:, :16] - 7)

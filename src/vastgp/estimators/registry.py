@@ -32,15 +32,19 @@ ESTIMATORS = {
 OPTIONS = {
     "DiagonalWeights": "vastgp.methods.reweighted.options",
     "Fixed": "vastgp.estimators.searches",
+    "Fourier": "vastgp.estimators.bases",
     "KernelWeights": "vastgp.methods.reweighted.options",
     "LaplaceBasis": "vastgp.methods.reweighted.options",
     "Learn": "vastgp.estimators.searches",
     "MALA": "vastgp.methods.reweighted.options",
+    "MeanField": "vastgp.methods.direct.options",
+    "Mixture": "vastgp.methods.direct.options",
     "NUTS": "vastgp.methods.reweighted.options",
     "OrthogonalWeights": "vastgp.methods.reweighted.options",
     "SaveTo": "vastgp.estimators.searches",
     "SpectralWeights": "vastgp.methods.reweighted.options",
     "Subset": "vastgp.estimators.searches",
+    "Support": "vastgp.methods.direct.options",
     "TypeII": "vastgp.methods.reweighted.options",
 }
 

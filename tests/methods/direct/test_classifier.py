@@ -11,6 +11,7 @@ import vastgp
 from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
 from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
+from vastgp.options import Fixed, MeanField, Mixture, Subset
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -18,7 +19,11 @@ QUICK = {"kernel": "rbf", "num_basis": 60, "tol": 1e-3}
 
 
 @parametrize_with_checks(
-    [DirectClassifier("rbf", num_basis=16, start_rows=40, dtype="float64", tol=1e-2)],
+    [
+        DirectClassifier(
+            "rbf", num_basis=16, hyperparameters=Subset(rows=40), dtype="float64", tol=1e-2
+        )
+    ],
     expected_failed_checks=lambda _: AVERAGED,
 )
 def test_scikit_learn_check(estimator, check):
@@ -28,6 +33,12 @@ def test_scikit_learn_check(estimator, check):
 
 
 class TestDirectClassifier(ClassifierConformance):
+    lacks = ("max_iter",)
+    resumed_with = (
+        {},
+        {"family": MeanField(logistic_bound="exponential", max_iter=5), "num_basis": 20},
+    )
+
     def make(self, **params):
         return DirectClassifier(**(QUICK | params))
 
@@ -36,7 +47,7 @@ def test_eigenfunctions_of_a_grid_separate_classes():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (400, 2))
     y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    given = {"hyperparameters": "fixed", "basis": "grief"}
+    given = {"hyperparameters": Fixed(), "basis": "grief"}
     model = DirectClassifier(RBF([1.0, 1.0], 4.0), 50, **given).fit(X[:300], y[:300])
     assert model.num_basis_ == 50
     assert model.score(X[300:], y[300:]) > 0.9
@@ -53,7 +64,8 @@ def test_both_bounds_classify_and_the_quadratic_one_is_higher():
     """Both are lower bounds of one evidence; labels are wrong here and there."""
     X, y = small_classes()
     quadratic, exponential = (
-        DirectClassifier(**QUICK, bound=bound).fit(X, y) for bound in ("quadratic", "exponential")
+        DirectClassifier(**QUICK, family=MeanField(logistic_bound=bound)).fit(X, y)
+        for bound in ("quadratic", "exponential")
     )
     assert quadratic.elbo_ > exponential.elbo_
     new_X, new_y = small_classes(500, seed=2)
@@ -97,12 +109,16 @@ def test_several_classes(tmp_path):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"bound": "taylor"}, "bound must be one of"),
-        ({"bound": "exponential", "q": "mixture"}, "bound='exponential' is for q='mean-field'"),
+        (
+            {"family": Mixture(logistic_bound="exponential")},
+            "logistic_bound='exponential' is for family=MeanField",
+        ),
+        ({"family": MeanField(learn_noise=True)}, "classes have no noise"),
+        ({"hyperparameters": Fixed(noise_std=1.0), "kernel": RBF()}, "has no use for noise_std"),
         ({"support": 1}, "a weight needs at least two values"),
         ({"num_basis": 3}, "num_basis must be even"),
         (
-            {"bound": "exponential", "num_basis": 600_000},
+            {"family": MeanField(logistic_bound="exponential"), "num_basis": 600_000},
             r"120 rows x 600000 weights x 15 values = 1.1e\+09 exponentials",
         ),
     ],

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp import RBF, DirectRegressor
 from vastgp.methods.direct.integer_header import write_header
 from vastgp.methods.direct.integer_model import IntegerModel, sine_table
+from vastgp.options import Fixed, MeanField, Support
 
 COMPILER = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
@@ -64,21 +65,21 @@ def wave(n, seed=0):
 
 SUPPORTS = {
     "even": {},
-    "learned": {"learn_support": True},
-    "powers": {"support": [-4, -2, -1, -0.5, -0.25, 0, 0.25, 0.5, 1, 2, 4]},
-    "no zero": {"support": 16},
-    "uneven": {"support": [-2.5, -1.1, 0.0, 0.7, 2.2]},
+    "learned": {"learn": True},
+    "powers": {"values": [-4, -2, -1, -0.5, -0.25, 0, 0.25, 0.5, 1, 2, 4]},
+    "no zero": {"values": 16},
+    "uneven": {"values": [-2.5, -1.1, 0.0, 0.7, 2.2]},
 }
 
 
-def make(num_basis=100, **params):
-    given = {
-        "kernel": RBF([0.8, 60.0], 16.0),
-        "hyperparameters": "fixed",
-        "noise_std": 0.4,
-        "learn_support": False,
-    }
-    return DirectRegressor(num_basis=num_basis, **(given | params))
+def make(num_basis=100, kernel=None, noise_std=0.4, max_iter=1000, **support):
+    return DirectRegressor(
+        kernel or RBF([0.8, 60.0], 16.0),
+        num_basis,
+        support=Support(**({"learn": False} | support)),
+        family=MeanField(max_iter=max_iter),
+        hyperparameters=Fixed(noise_std=noise_std),
+    )
 
 
 @pytest.fixture(scope="module", params=SUPPORTS, ids=str)
@@ -152,9 +153,7 @@ def test_a_fit_that_runs_to_its_last_step_exports_what_it_predicts(support):
     Z = rng.normal(size=(60, 3))
     X = Z @ rng.normal(size=(3, 8)) + 0.3 * rng.normal(size=(60, 8))
     y = np.tanh(Z[:, 0]) + 0.5 * Z[:, 1] * Z[:, 2] + 0.1 * rng.normal(size=60)
-    fitted = make(
-        300, kernel=RBF([3.0] * 8, 1.0), noise_std=0.1, learn_support=True, support=support, max_iter=300
-    )  # fmt: skip
+    fitted = make(300, RBF([3.0] * 8, 1.0), 0.1, max_iter=300, learn=True, values=support)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
         fitted.fit(X, y)
     assert not fitted.converged_ and fitted.n_iter_ == 300
@@ -221,7 +220,7 @@ def test_mistakes_are_named(ask, message, tmp_path):
 
 
 def test_more_than_four_bits_are_refused(tmp_path):
-    model = make(20, support=17).fit(*wave(40))
+    model = make(20, values=17).fit(*wave(40))
     with pytest.raises(ValueError, match="support has 17 values, and four bits hold 16"):
         model.export(tmp_path / "model.h")
 

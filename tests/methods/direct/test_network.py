@@ -9,12 +9,14 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
+from estimators.conformance import FitConformance
 from vastgp import DirectNetworkRegressor
+from vastgp.options import Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@parametrize_with_checks([DirectNetworkRegressor(1, restarts=1, max_iter=50)])
+@parametrize_with_checks([DirectNetworkRegressor(1, support=9, restarts=1, max_iter=50)])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -54,6 +56,34 @@ def test_samples_have_the_posterior_moments():
     np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.1)
 
 
+class TestResumed:
+    """As every estimator with a checkpoint."""
+
+    resumed_with = ({},)
+    same = staticmethod(FitConformance.same)
+    test_killed = (
+        FitConformance.test_killed_at_a_record_and_resumed_it_is_the_fit_that_was_left_alone
+    )
+
+    def make(self, **params):
+        return DirectNetworkRegressor(1, restarts=2, max_iter=5, support=5, **params)
+
+    def answers(self, model, X):
+        return model.predict(X, return_std=True)
+
+    @pytest.fixture
+    def data(self):
+        return bowl(50)
+
+    @pytest.fixture
+    def new_X(self):
+        return bowl(5, seed=1)[0]
+
+    @pytest.fixture
+    def model(self, data):
+        return self.make().fit(*data)
+
+
 def test_more_restarts_have_no_lower_bound(model):
     assert DirectNetworkRegressor(2, restarts=1).fit(*bowl()).elbo_ <= model.elbo_ + 1e-6
 
@@ -87,12 +117,12 @@ def test_files_and_pickle_keep_it(model, tmp_path):
         ({"hidden": "deep"}, "hidden must be the number of units"),
         (
             {"hidden": (20, 20)},
-            r"2 inputs and hidden=\(20, 20\) has 481 weights, 145,201 monomials and 10,541,737,801 products",
+            r"2 inputs and hidden=\(20, 20\) has 481 weights, 145,201 monomials and 10,541,737,801 pairs",
         ),
-        ({"max_products": 10}, "more than max_products=10"),
+        ({"max_pairs": 10}, "more than max_pairs=10"),
         ({"support": 1}, "a weight needs at least two values"),
-        ({"support": 3, "prior": [0.5, 0.5, 0.0]}, "prior has the mass 0"),
-        ({"support": 2, "prior": [[0.5, 0.5], [0.4, 0.6]]}, "prior must have one part"),
+        ({"support": Support(2, prior=[[0.5, 0.5], [0.4, 0.6]])}, "prior of one part"),
+        ({"support": Support(learn=True)}, "no learned spacings"),
         ({"dtype": "float32"}, "dtype must be one of"),
         ({"restarts": 0}, "restarts must be a positive integer"),
     ],

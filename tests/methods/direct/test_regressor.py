@@ -10,13 +10,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import vastgp
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, DirectRegressor
+from vastgp.options import Fixed, Learn, MeanField, Mixture, Subset, Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-QUICK = {"kernel": "rbf", "num_basis": 200, "learn_support": False}
+PLAIN = Support(learn=False)
+QUICK = {"kernel": "rbf", "num_basis": 200, "support": PLAIN}
 
 
-@parametrize_with_checks([DirectRegressor("rbf", num_basis=20, learn_support=False)])
+@parametrize_with_checks(
+    [DirectRegressor("rbf", 20, support=PLAIN, hyperparameters=Subset(rows=40))]
+)
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -25,6 +29,14 @@ def test_scikit_learn_check(estimator, check):
 
 class TestDirect(RegressorConformance):
     units_tolerance = 1e-4  # float32
+    lacks = ("max_iter",)
+    resumed_with = (
+        {"num_basis": 20},
+        {
+            "num_basis": 20,
+            "family": Mixture(components=2, objective="unbiased", draws=4, max_steps=60),
+        },
+    )
 
     def make(self, **params):
         return DirectRegressor(**(QUICK | params))
@@ -41,7 +53,7 @@ NEW = wave(200, seed=1)
 
 def made(num_basis, **params):
     """An estimator whose hyperparameters are known, as their search is not what is tested."""
-    given = {"hyperparameters": "fixed", "noise_std": 0.1, "learn_support": False}
+    given = {"hyperparameters": Fixed(noise_std=0.1), "support": PLAIN}
     return DirectRegressor(RBF([0.8, 2.0], 4.0), num_basis, **(given | params))
 
 
@@ -77,7 +89,7 @@ def test_all_eigenfunctions_of_a_grid_are_the_process_on_it():
     # a grid on the data themselves: with every eigenfunction and fine weights the exact process is left
     grid = np.stack(np.meshgrid(np.linspace(-2, 2, 7), np.linspace(-1, 1, 5)), -1).reshape(-1, 2)
     y = np.sin(2.0 * grid[:, 0]) + grid[:, 1]
-    given = {"hyperparameters": "fixed", "noise_std": 0.1}
+    given = {"hyperparameters": Fixed(noise_std=0.1)}
     kernel = RBF([0.8, 2.0], 2.0)
     exact = vastgp.ExactGPRegressor(kernel, **given).fit(grid, y).predict(grid)
     model = DirectRegressor(kernel, 1000, basis="grief", support=255, dtype="float64", **given).fit(
@@ -96,7 +108,7 @@ def test_weights_of_four_bits_tell_the_function(plain):
 
 
 def test_learned_spacings_are_nearer_to_the_function(plain):
-    model = made(200, learn_support=True).fit(*wave())
+    model = made(200, support=15, family=MeanField(max_iter=150)).fit(*wave())
     assert error(model) < error(plain)
     # all values of a weight are multiples of one spacing
     steps = np.diff(model.posterior_.values, axis=1)
@@ -104,16 +116,16 @@ def test_learned_spacings_are_nearer_to_the_function(plain):
 
 
 def test_the_start_of_the_thesis_has_no_higher_bound(plain):
-    model = made(200, start="prior").fit(*wave())
+    model = made(200, family=MeanField(start="prior")).fit(*wave())
     assert model.elbo_ <= plain.elbo_ + 1.0
 
 
 @pytest.mark.parametrize("objective", ["bound", "unbiased"])
 def test_a_mixture_gains_at_most_the_logarithm_of_its_size(plain, objective):
     """Its bound exceeds the best one of its components by no more than their entropy, ``log r``."""
-    model = made(200, q="mixture", components=3, objective=objective, max_iter=200, draws=8).fit(
-        *wave()
-    )
+    limit = {"draws": 8, "max_steps": 200} if objective == "unbiased" else {}
+    mixture = Mixture(components=3, objective=objective, max_iter=200, **limit)
+    model = made(200, family=mixture).fit(*wave())
     assert model.posterior_.mixture.shape == (3,)
     assert model.elbo_ < plain.elbo_ + np.log(3.0) + 3.0
     assert error(model) < 0.5
@@ -127,7 +139,7 @@ def test_a_mixture_gains_at_most_the_logarithm_of_its_size(plain, objective):
 
 
 def test_learned_noise_is_found_where_there_are_many_rows():
-    model = made(100, noise="learned", learn_support=True).fit(*wave(3000))
+    model = made(100, family=MeanField(learn_noise=True)).fit(*wave(3000))
     assert model.noise_probabilities_.sum() == pytest.approx(1.0)
     assert len(model.noise_values_) > 5
     assert 0.08 < model.likelihood_.noise_std < 0.6
@@ -153,6 +165,18 @@ def test_rows_that_come_later_count_as_those_that_were_there(plain):
     np.testing.assert_allclose(model.statistics_.target, whole.target, rtol=1e-9, atol=1e-9)
 
 
+def test_a_budget_that_ends_within_the_rows_leaves_the_model_of_those_that_were_read(monkeypatch):
+    monkeypatch.setattr("vastgp.estimators.statistics.block_rows_of", lambda size: 64)
+    model = made(40, max_seconds=1e-6).fit(*wave(200))
+    assert model.statistics_.num_rows == 64 and not model.converged_
+    assert model.stop_reason_.endswith("max_seconds was used up, by 64 of 200 rows")
+    whole = made(40, family=MeanField(max_iter=5)).fit(*wave(200)).statistics_
+    assert whole.num_rows == 200
+    monkeypatch.undo()
+    at_once = made(40, family=MeanField(max_iter=5)).fit(*wave(200)).statistics_
+    np.testing.assert_allclose(whole.moments, at_once.moments, rtol=1e-12, atol=1e-12)
+
+
 def test_a_loaded_model_takes_more_rows(tmp_path):
     X, y = small_data(120)
     model = DirectRegressor(**QUICK).fit(X[:80], y[:80])
@@ -161,8 +185,9 @@ def test_a_loaded_model_takes_more_rows(tmp_path):
     for each in (model, loaded):
         each.partial_fit(X[80:], y[80:])
     np.testing.assert_array_equal(model.predict(X), loaded.predict(X))
-    compact = DirectRegressor(**QUICK, keep_statistics=False).fit(X, y)
-    with pytest.raises(ValueError, match="sums over the rows of the fit were not kept"):
+    compact = DirectRegressor(**QUICK).fit(X, y)
+    del compact.statistics_
+    with pytest.raises(ValueError, match="sums over the rows of the fit were deleted"):
         compact.partial_fit(X, y)
     compact.save(tmp_path / "compact.vastgp")
     sizes = [(tmp_path / f"{name}.vastgp").stat().st_size for name in ("compact", "model")]
@@ -192,49 +217,70 @@ def test_an_unfactorised_prior_and_one_of_ones_own():
     values = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
     wide, narrow = np.exp(-0.5 * values**2), np.exp(-2.0 * values**2)
     for prior, weights in ((wide, None), (np.stack([wide, narrow]), [0.3, 0.7]), ("uniform", None)):
-        model = made(60, support=values, prior=prior, prior_weights=weights).fit(X, y)
+        support = Support(values, prior=prior, prior_weights=weights)
+        model = made(60, support=support).fit(X, y)
         assert np.all(np.isfinite(model.predict(X)))
         np.testing.assert_allclose(np.unique(model.posterior_.values), values)
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("make", "message"),
     [
-        ({"support": 1}, "support=1: a weight needs at least two values"),
-        ({"support": 1000}, "at most 256"),
-        ({"support": [0.5]}, "support has 1 values of which 1 are distinct"),
-        ({"support": [0.0, 1.0, 1.0]}, "support has 3 values of which 2 are distinct"),
-        ({"support": "many"}, "support must be a number of values, or an array"),
-        ({"support": [0.0, np.nan]}, "support must be a number of values, or an array"),
-        ({"prior": [0.5, 0.5, 0.0], "support": 3}, "prior has the mass 0 at the value 3 of support"),
-        ({"support": [0.0, 1.0, 90.0]}, "prior has the mass 0 at the value 90 of support"),
-        ({"prior": [0.5, 0.5]}, r"prior must be 'gaussian', 'uniform', or masses of the 15 values"),
-        ({"prior": "flat"}, "prior must be one of"),
-        ({"prior_weights": [1.0, 2.0]}, "prior_weights must be 1 positive numbers"),
-        ({"prior": "uniform", "learn_support": True}, "learn_support=True moves the values"),
-        ({"q": "full"}, "q must be one of"),
-        ({"objective": "elbo"}, "objective must be one of"),
-        ({"noise": "auto"}, "noise must be one of"),
-        ({"start": "zero"}, "start must be one of"),
-        ({"num_basis": 7}, "num_basis must be even"),
-        ({"basis": "wavelets"}, "basis must be"),
-        ({"basis": "grief", "frequencies": "qmc"}, "frequencies='qmc' is for basis='fourier'"),
-        ({"basis": "grief", "kernel": RBF(1.0) + RBF(2.0)}, "does not factor over the inputs"),
-        ({"draws": 1}, "draws must be at least 2"),
-        ({"components": 0}, "components must be a positive integer"),
-        ({"learn_support": 1}, "learn_support must be True or False"),
-        ({"keep_statistics": "no"}, "keep_statistics must be True or False"),
-        ({"hyperparameters": "fixed", "kernel": RBF()}, "noise_std must be a positive number"),
+        (lambda: 1, "support=1: a weight needs at least two values"),
+        (lambda: 1000, "at most 256"),
+        (lambda: [0.5], "support has 1 values of which 1 are distinct"),
+        (lambda: [0.0, 1.0, 1.0], "support has 3 values of which 2 are distinct"),
+        (lambda: "many", "support must be a number of values, or an array"),
+        (lambda: [0.0, np.nan], "support must be a number of values, or an array"),
+        (lambda: [0.0, 1.0, 90.0], "prior has the mass 0 at the value 90 of support"),
+        (lambda: Support(3, prior=[0.5, 0.5, 0.0]), "prior has the mass 0 at the value 3 of support"),
+        (lambda: Support(prior=[0.5, 0.5]), "prior must be 'gaussian', 'uniform', or masses of the 15"),
+        (lambda: Support(prior="flat"), "prior must be one of"),
+        (lambda: Support(prior_weights=[1.0, 2.0]), "prior_weights must be 1 positive numbers"),
+        (lambda: Support(prior="uniform", learn=True), "learn=True moves the values"),
+        (lambda: Support(learn=1), "learn must be True or False"),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_named(params, message):
+def test_bad_supports_are_named(make, message):
     with pytest.raises(ValueError, match=message):
-        DirectRegressor(**(QUICK | params)).fit(*wave(30))
+        DirectRegressor(**(QUICK | {"support": make()})).fit(*wave(30))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: {"family": "full"}, r"family must be one of .* or MeanField\(...\), Mixture\(...\)"),
+        (lambda: {"family": MeanField(start="zero")}, "start must be one of"),
+        (lambda: {"family": Mixture(objective="elbo")}, "objective must be one of"),
+        (lambda: {"family": Mixture(draws=8)}, "draws=8 has no effect with objective='bound'"),
+        (lambda: {"family": Mixture(draws=1)}, "draws must be an integer of at least 2"),
+        (lambda: {"family": Mixture(components=0)}, "components must be a positive integer"),
+        (lambda: {"family": MeanField(logistic_bound="quadratic")}, "logistic_bound='quadratic'.*no effect"),
+        (lambda: {"num_basis": 7}, "num_basis must be even"),
+        (lambda: {"basis": "wavelets"}, "basis must be"),
+        (lambda: {"basis": "grief", "kernel": RBF(1.0) + RBF(2.0)}, "does not factor over the inputs"),
+        (lambda: {"hyperparameters": Fixed(), "kernel": RBF()}, "needs noise_std"),
+        (lambda: {"hyperparameters": Learn()}, "hyperparameters must be one of"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        DirectRegressor(**(QUICK | make())).fit(*wave(30))
+
+
+def test_arguments_that_have_moved_say_where_to():
+    for name, message in (
+        ("learn_support", r"write support=Support\(learn=...\)"),
+        ("q", "write family"),
+        ("keep_statistics", "del model.statistics_"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            DirectRegressor(**{name: None})
 
 
 def test_given_hyperparameters_are_used():
     X, y = wave(300)
-    model = made(300, learn_support=True).fit(X, y)
+    model = made(200).fit(X, y)
     np.testing.assert_allclose(model.kernel_.lengthscales, [0.8, 2.0], rtol=1e-6)
     assert model.likelihood_.noise_std >= 0.1 - 1e-9
     assert error(model) < 0.5

@@ -293,7 +293,7 @@ def _prove(
             f"the integers are not this model: at {len(rows)} training rows their means are off by "
             f"{wrong[0].max():.2g} and their standard deviations by {wrong[1].max():.2g}, in deviations of the target. "
             "Inputs beyond 16 standard deviations do not fit into 16 bits: transform skewed ones first; or fit with "
-            "learn_support=False, whose weights are alike."
+            "support=Support(learn=False), whose weights are alike."
         )
 
 

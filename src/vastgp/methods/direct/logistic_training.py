@@ -1,20 +1,32 @@
-"""Classes by discrete weights: quadratic bounds of the logistic likelihood, renewed between fits of the weights."""
+"""Classes by discrete weights: bounds of the logistic likelihood that are renewed between fits of the weights."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
+from vastgp.data.tiles import row_tiles
+from vastgp.fitting.accumulate import Moments
 from vastgp.fitting.lbfgs import maximise_real
-from vastgp.fitting.sufficient_statistics import block_rows_of, features_of_tile
+from vastgp.fitting.loop import Stop
+from vastgp.fitting.run import Run
+from vastgp.fitting.sufficient_statistics import block_rows_of, feature_matrix
 from vastgp.methods.direct.elbo import value_and_slope
+from vastgp.methods.direct.fit import (
+    FittedWeights,
+    Recipe,
+    as_fitted,
+    begin,
+    improve,
+    last_in_time,
+)
 from vastgp.methods.direct.logistic_bound import (
     best_contact,
     exponential_value_and_slope,
@@ -22,16 +34,18 @@ from vastgp.methods.direct.logistic_bound import (
 )
 from vastgp.methods.direct.model import (
     DiscreteLogits,
-    DiscreteModel,
     QuadraticLikelihood,
-    moments_of,
-    values_and_prior,
+    Weights,
+    weights_moments,
 )
-from vastgp.methods.direct.training import DiscreteFit, coordinate_sweep, fit_at_end
+from vastgp.methods.direct.start import normal_weights
+from vastgp.methods.direct.training import DiscreteFit, coordinate_sweep
 
 # Features are kept between passes up to this many numbers, made again beyond.
 _KEPT_ENTRIES = 20_000_000
 _SWEEPS = 5
+# Most passes over the rows that renew the quadratic bound.
+_MOST_PASSES = 60
 
 
 class LabelledFeatures:
@@ -61,23 +75,15 @@ class LabelledFeatures:
         keep = self.num_rows * self.num_basis <= _KEPT_ENTRIES
         kept = []
         size = min(block_rows_of(self.num_basis), self.num_rows)
-        for X, y in self._rows.batches(size):
-            scaled = self._standardizer.transform_X(X, dtype=np.dtype(self._dtype))
+        for tile in row_tiles(self._rows, self._standardizer, size, self._dtype):
             with precision(self._dtype):
-                made = features_of_tile(self._basis, scaled, size)
-            block = (made.astype(np.float64), np.asarray(y, np.float64))
+                made = np.asarray(feature_matrix(self._basis, jnp.asarray(tile.X)), np.float64)
+            block = (made[: tile.num_rows], tile.y[: tile.num_rows])
             if keep:
                 kept.append(block)
             yield block
         if keep:
             self._kept = kept
-
-
-class Weights(NamedTuple):
-    """Mean and variance of the weights of one function."""
-
-    mean: Float[np.ndarray, " b"]
-    variance: Float[np.ndarray, " b"]
 
 
 def labels_of(targets: np.ndarray, which: int | None) -> np.ndarray:
@@ -89,57 +95,111 @@ def quadratic_likelihood(
     features: LabelledFeatures, which: int | None, weights: Weights
 ) -> tuple[QuadraticLikelihood, float]:
     """Return the quadratic bound of all rows that is best at a posterior of the weights, and its constant."""
-    size = features.num_basis
-    target, gram, constant = np.zeros(size), np.zeros((size, size)), 0.0
+    sums, constant = Moments(features.num_basis), 0.0
     for phi, y in features.blocks():
         # E[f^2] = (phi^T s)^2 + sum_j phi_j^2 Var[w_j]
         contact = best_contact(phi @ weights.mean, phi**2 @ weights.variance)
-        sites = quadratic_sites(labels_of(y, which), contact)
-        root = np.sqrt(np.asarray(sites.precision))[:, None] * phi
-        gram += root.T @ root
-        target += phi.T @ np.asarray(sites.linear)
-        constant += float(np.sum(np.asarray(sites.constant)))
-    return QuadraticLikelihood(0.0, 0.0, target, gram), constant
+        linear, bend, constants = map(np.asarray, quadratic_sites(labels_of(y, which), contact))
+        sums.add(phi, linear / bend, bend)
+        constant += float(np.sum(constants))
+    return QuadraticLikelihood(0.0, 0.0, sums.target, sums.gram), constant
 
 
-def weights_moments(logits: DiscreteLogits, model: DiscreteModel) -> Weights:
-    """Return mean and variance of the weights under a mixture of components."""
-    values, _ = values_and_prior(logits, model)
-    means, variances = moments_of(jax.nn.softmax(logits.weights), values)
-    alpha = jax.nn.softmax(logits.mixture)
-    mean = alpha @ means
-    return Weights(np.asarray(mean), np.asarray(alpha @ (variances + (means - mean) ** 2)))
+def fit_quadratic(
+    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run, share: float
+) -> FittedWeights:
+    """Fit one function: weights at a fixed quadratic bound, the bound at fixed weights, and so on; then all weights.
 
+    Parameters
+    ----------
+    features : LabelledFeatures
+    which : int or None
+        The class, of more than two.
+    recipe : Recipe
+    run : Run
+    share : float
+        Of what is left of the budget.
+    """
+    name, least = _name(which), recipe.tol * recipe.rows
+    with precision("float64"):
+        logits, _ = _begin(features, which, recipe, run)
 
-def sweep(logits: DiscreteLogits, model: DiscreteModel) -> tuple[DiscreteLogits, float]:
-    """Return logits after some coordinate sweeps, and the bound without the constant."""
-    for _ in range(_SWEEPS):
-        logits = coordinate_sweep(logits, model)
-    return logits, float(value_and_slope(logits, model)[0])
+        def renew(state: Any, first: int, count: int) -> tuple[Any, dict[str, float]]:
+            logits, before = state
+            for _ in range(count):
+                model, constant = _model_at(features, which, recipe, logits)
+                for _ in range(_SWEEPS):
+                    logits = coordinate_sweep(logits, model)
+                bound = float(value_and_slope(logits, model)[0]) + constant
+                gain, before = bound - float(before), np.float64(bound)
+            return (logits, before), {"objective": bound, "gain": gain}
+
+        (logits, _), passes = run.steps(
+            f"{name}passes",
+            renew,
+            (logits, np.float64(-np.inf)),
+            max_iter=_MOST_PASSES,
+            chunk=1,
+            should_stop=lambda seen, _: (
+                Stop("the bound rose by less than tol per row", True)
+                if seen["gain"] < least
+                else None
+            ),
+            share=share,
+        )
+        model, constant = _model_at(features, which, recipe, logits)
+    found = last_in_time(improve(logits, model, recipe, run, name), run)
+    last, history = found.fit, copy.deepcopy(passes.history)
+    seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
+    history.append(len(history) + 1, seconds, {"objective": last.objective + constant})
+    fit = DiscreteFit(
+        last.logits, last.objective + constant, len(history), passes.reason if last.converged else last.reason,
+        passes.converged and last.converged, history,
+    )  # fmt: skip
+    return found._replace(fit=fit)
 
 
 def fit_exponential(
-    features: LabelledFeatures,
-    which: int | None,
-    model: DiscreteModel,
-    logits: DiscreteLogits,
-    *,
-    max_iter: int,
-    tol: float,
-    max_seconds: float | None,
-) -> DiscreteFit:
-    """Maximise the bound of Theorem 7.2 by L-BFGS over all rows."""
-    blocks = list(features.blocks())
-    phi = jnp.asarray(np.concatenate([block for block, _ in blocks]))
-    labels = jnp.asarray(labels_of(np.concatenate([y for _, y in blocks]), which))
+    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run
+) -> FittedWeights:
+    """Fit one function by Theorem 7.2, all rows at once, from where the quadratic bound under the prior leads."""
+    with precision("float64"):
+        logits, model = _begin(features, which, recipe, run)
+        blocks = list(features.blocks())
+        phi = jnp.asarray(np.concatenate([block for block, _ in blocks]))
+        labels = jnp.asarray(labels_of(np.concatenate([y for _, y in blocks]), which))
 
-    def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
-        value, slope = exponential_value_and_slope(
-            jax.tree.map(jnp.asarray, point), model, phi, labels
-        )
-        return float(value), slope
+        def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
+            value, slope = exponential_value_and_slope(
+                jax.tree.map(jnp.asarray, point), model, phi, labels
+            )
+            return float(value), slope
 
-    found = maximise_real(
-        objective, logits, max_iter=max_iter, tol=0.1 * tol, scale=features.num_rows, max_seconds=max_seconds
-    )  # fmt: skip
-    return fit_at_end(found, found.params)
+        found = maximise_real(
+            objective, logits, max_iter=recipe.family.max_iter, tol=0.1 * recipe.tol, scale=recipe.rows,
+            record=run.evaluations(f"{_name(which)}weights"),
+        )  # fmt: skip
+    return as_fitted(DiscreteFit.of_lbfgs(found, found.params), model)
+
+
+def _name(which: int | None) -> str:
+    return "" if which is None else f"class {which} "
+
+
+def _begin(
+    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run
+) -> tuple[DiscreteLogits, Any]:
+    """Return where weights start at the quadratic bound that is best under the prior, and the model there."""
+    size = features.num_basis
+    likelihood, _ = quadratic_likelihood(features, which, Weights(np.zeros(size), np.ones(size)))
+    model = recipe.model(likelihood)
+    return begin(model, normal_weights(likelihood, 1.0), recipe, run, _name(which))[0], model
+
+
+def _model_at(
+    features: LabelledFeatures, which: int | None, recipe: Recipe, logits: DiscreteLogits
+) -> tuple[Any, float]:
+    """Return the model by the quadratic bound that is best at some logits, and the constant of the bound."""
+    weights = weights_moments(logits, recipe.values(features.num_basis))
+    likelihood, constant = quadratic_likelihood(features, which, weights)
+    return recipe.model(likelihood), constant

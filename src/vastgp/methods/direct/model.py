@@ -69,6 +69,24 @@ class DiscreteModel(eqx.Module):
     log_noise_prior: Float[Any, " s"]
 
 
+def discrete_model(
+    likelihood: QuadraticLikelihood, values: np.ndarray, prior: DiscretePrior, noise: np.ndarray
+) -> DiscreteModel:
+    """Return the model of some weights, as arrays of JAX, with equal prior masses of the noise variances."""
+    return DiscreteModel(
+        QuadraticLikelihood(
+            float(likelihood.count),
+            float(likelihood.square),
+            jnp.asarray(likelihood.target),
+            jnp.asarray(likelihood.gram),
+        ),
+        jnp.asarray(values),
+        DiscretePrior(*(jnp.asarray(part) for part in prior)),
+        jnp.asarray(noise),
+        jnp.full(len(noise), -np.log(len(noise))),
+    )
+
+
 class DiscreteLogits(NamedTuple):
     """Parameters of the approximate posterior: softmax makes probabilities of each, over its last axis.
 
@@ -101,13 +119,20 @@ def relaxed_normal(values: Any) -> Any:
     return jax.nn.log_softmax(-0.5 * jnp.asarray(values) ** 2, axis=-1)
 
 
+def learned_values(logits: DiscreteLogits, values: Float[Any, "b k"]) -> Float[Array, "b k"]:
+    """Return what the weights can be, given what they could be before learning."""
+    if logits.spacing is None:
+        return jnp.asarray(values)
+    return jnp.exp(bounded_spacing(logits.spacing, values))[:, None] * values
+
+
 def values_and_prior(
     logits: DiscreteLogits, model: DiscreteModel
 ) -> tuple[Float[Array, "b k"], DiscretePrior]:
     """Return what the weights can be and their prior, as learned or as given."""
+    values = learned_values(logits, model.values)
     if logits.spacing is None:
-        return jnp.asarray(model.values), model.prior
-    values = jnp.exp(bounded_spacing(logits.spacing, model.values))[:, None] * model.values
+        return values, model.prior
     return values, DiscretePrior(relaxed_normal(values)[None], jnp.zeros(1))
 
 
@@ -123,6 +148,26 @@ def bounded_spacing(spacing: Float[Any, " b"], values: Float[Any, "b k"]) -> Flo
     most = jnp.maximum(jnp.log(_FARTHEST / least), _LEAST_ROOM)
     reach = jnp.where(spacing > 0.0, most, _MOST_FALL)
     return reach * jnp.tanh(spacing / reach)
+
+
+class Weights(NamedTuple):
+    """Mean and variance of the weights of one function."""
+
+    mean: Float[np.ndarray, " b"]
+    variance: Float[np.ndarray, " b"]
+
+
+def weights_moments(logits: DiscreteLogits, values: Float[Any, "b k"]) -> Weights:
+    """Return mean and variance of the weights under a mixture of components, given what they can be before learning."""
+    return Weights(*(np.asarray(part) for part in _mixture_moments(logits, values)))
+
+
+@jax.jit
+def _mixture_moments(logits: DiscreteLogits, values: Float[Any, "b k"]) -> tuple[Array, Array]:
+    means, variances = moments_of(jax.nn.softmax(logits.weights), learned_values(logits, values))
+    alpha = jax.nn.softmax(logits.mixture)
+    mean = alpha @ means
+    return mean, alpha @ (variances + (means - mean) ** 2)
 
 
 def moments_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -22,6 +24,7 @@ def descend(
     log_mass: Float[np.ndarray, "b k"],
     least_variance: float,
     seed: int,
+    deadline: float | None = None,
 ) -> tuple[Int[np.ndarray, "S b"], Float[np.ndarray, " S"]]:
     """Return hypotheses, the most probable first, and the noise variance that each leaves.
 
@@ -39,6 +42,8 @@ def descend(
     least_variance : float
         Of the noise.
     seed : int
+    deadline : float, optional
+        Time of ``time.perf_counter`` at which to end with what there is.
     """
     generator = np.random.default_rng(seed)
     size, num_values = values.shape
@@ -60,6 +65,8 @@ def descend(
     for _ in range(_MOST_SWEEPS):
         before = codes.copy()
         for j in generator.permutation(size):
+            if deadline is not None and time.perf_counter() > deadline:
+                break
             weights = np.repeat(values[index, codes][:, None, :], num_values, axis=1)
             weights[:, :, j] = values[j]
             codes[:, j] = np.argmin(loss(weights)[0] - log_mass[j], axis=1)

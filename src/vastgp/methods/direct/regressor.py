@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vastgp._arguments import Positive
 from vastgp._precision import precision
 from vastgp.data import Rows
-from vastgp.estimators.arguments import fixed_noise_variance, seed_from
-from vastgp.estimators.base import Fit
-from vastgp.estimators.first_hyperparameters import start_rows
+from vastgp.data.archive import above, below
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Tolerance,
+    Verbose,
+    check_fixed_model,
+    fixed_noise_variance,
+    refuse_given,
+)
+from vastgp.estimators.bases import Fourier
+from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.estimators.statistics import gather_with_progress
-from vastgp.fitting.start import start_from_exact_gp
-from vastgp.fitting.sufficient_statistics import SufficientStatistics
+from vastgp.estimators.searches import Fixed, Subset
+from vastgp.estimators.statistics import gather
+from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.run import Answer, Run
+from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.direct.arguments import check_direct, check_noise
-from vastgp.methods.direct.fit import DirectFits, FittedWeights
+from vastgp.methods.direct.base import BASES, NOISE_FLOOR, SEARCHES, DirectBase
+from vastgp.methods.direct.fit import FittedWeights, fit_weights, noise_values
 from vastgp.methods.direct.model import QuadraticLikelihood
+from vastgp.methods.direct.options import (
+    FAMILIES,
+    MeanField,
+    Mixture,
+    SupportArgument,
+    resolved_family,
+)
 from vastgp.methods.direct.posterior import DiscretePosterior
 from vastgp.methods.direct.start import noise_of_highest_evidence
 
+# Of what is left of the budget: the sums over the rows.
+_SUMS = 0.7
 
-class DirectRegressor(BaseGPRegressor, DirectFits):
+
+class DirectRegressor(DirectBase, BaseGPRegressor):
     """Regression with random Fourier features whose weights take a few values each.
 
     The prior of every weight is a discrete relaxation of its normal one, the posterior approximation a product of
@@ -44,56 +70,27 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     num_basis : int, optional
         Basis functions; of random Fourier features an even number. None: 2000 as in the thesis, or four per row where
         that is less.
-    basis : {"fourier", "grief"}, default "fourier"
-        ``"grief"``: the leading eigenfunctions of the kernel on a grid of ten points for each input, as in
-        `GriefRegressor`; the kernel must be a product over the inputs (RBF by default). They are fewer for the same
-        error where there are few inputs, and cannot be exported as integers.
-    support : int or array-like, default 15
+    basis : {"fourier", "grief"} or Fourier, default "fourier"
+        Random Fourier features, see `vastgp.options.Fourier`. ``"grief"``: the leading eigenfunctions of the kernel on
+        a grid of ten points for each input, as in `GriefRegressor`; the kernel must be a product over the inputs (RBF
+        by default). They are fewer for the same error where there are few inputs, and cannot be exported as integers.
+    support : int, array-like or Support, default 15
         What a weight can be: so many values evenly spaced over three standard deviations of its prior to either side,
-        or the values themselves in these units (powers of two, for example). Up to 16 can be exported.
-    learn_support : bool, optional
-        Learn one spacing for each weight: all its values are multiplied by it, and samples stay four-bit integers. It
-        recovers most of what rounding costs. None: with the normal prior; False: values as in the thesis.
-    prior : {"gaussian", "uniform"} or array-like, default "gaussian"
-        Masses of the values, ``(k,)``, or ``(p, k)`` for a mixture of ``p`` factorised priors (Theorem 7.4). The
-        normal density at the values, by default.
-    prior_weights : array-like of shape (p,), optional
-        Weights of the parts of a mixture.
-    q : {"mean-field", "mixture"}, default "mean-field"
-        Approximate posterior: independent weights, or ``components`` of these.
-    components : int, default 5
-    noise : {"fixed", "learned"}, default "fixed"
-        ``"fixed"``: weights are fitted at the noise variance of highest evidence of normal weights on all rows; that
-        of predictions has the error added that their rounding makes at the training rows. ``"learned"``: a discrete
-        prior over the noise variance (15 values, a factor of ten to either side of it) as in Theorem 7.1. Mean-field
-        bounds prefer too much noise where there are more basis functions than rows.
-    objective : {"bound", "unbiased"}, default "bound"
-        Of mixtures, whose entropy has no closed form: the bound of Theorem 7.3, or stochastic gradients with unbiased
-        estimates of its slope (7.27), ``draws`` of each component a step.
-    draws : int, default 64
-    start : {"posterior", "prior"}, default "posterior"
-        Where the weights start: the posterior of normal weights, rounded with its correlations and improved weight by
-        weight; or the prior, as in the thesis, from where many rows lead to poor local maxima.
-    isotropic : bool, default False
-        As in `QSGPRegressor`.
-    hyperparameters : {"subset", "fixed"}, default "subset"
-        ``"subset"``: kernel of highest evidence on ``start_rows`` rows, noise as above. ``"fixed"``: those given, in
-        the units of inputs and target.
-    noise_std : float, optional
-        Needed with ``hyperparameters="fixed"``, refused otherwise.
-    noise_floor : float, default 1e-4
-        Least noise variance relative to that of the target.
-    start_rows : int, default 1000
-        As in the thesis.
-    frequencies : {"plain", "orthogonal", "qmc"}, default "plain"
-    keep_statistics : bool, default True
-        Keep the sums over the rows, ``8 m^2`` bytes twice, for `partial_fit`. They are part of a saved model.
-    max_iter : int, default 1000
-        Most iterations of L-BFGS, or steps of stochastic gradients.
+        or the values themselves in these units; with their prior masses, and whether spacings are learned (as they are
+        with the normal prior), a `vastgp.options.Support`.
+    family : {"mean-field", "mixture"} or MeanField or Mixture, default "mean-field"
+        The approximate posterior: independent weights, or several components of these; `vastgp.options.MeanField` and
+        `vastgp.options.Mixture` say how it is fitted.
+    hyperparameters : {"subset", "fixed"} or Subset or Fixed, default "subset"
+        ``"subset"``: kernel of highest evidence on 1000 rows as in the thesis (``Subset(rows=...)``), then the noise of
+        highest evidence of normal weights on all rows, at least 1e-4 of the target's variance
+        (``Subset(noise_floor=...)``). ``Fixed(noise_std=...)``: as given, in the units of inputs and target.
     tol : float, default 1e-5
         Converged when an iteration raises the bound by less than so many nats per row (or that share of it).
     max_seconds : float, optional
-        Wall-clock budget of ``fit``; the pass over the rows is not cut short.
+        Wall-clock budget of ``fit``. Where it ends within the pass over the rows, the model is of those that were read.
+    checkpoint : path or SaveTo, optional
+        File to save the fit to while it works, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
     dtype : {"float32", "float64"}, default "float32"
         Of the features; sums and bounds are in float64.
@@ -107,7 +104,8 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     noise_values_, noise_probabilities_ : ndarray of shape (s,)
         What the noise variance can be, in squared units of the target, and the posterior probability of each.
     statistics_ : SufficientStatistics
-        With ``keep_statistics``.
+        Sums over the rows, ``8 m^2`` bytes twice, for `partial_fit`. They are part of a saved model; ``del
+        model.statistics_`` before `save` makes a small file.
 
     References
     ----------
@@ -126,129 +124,107 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
     (dtype('int8'), (4, 50))
     """
 
+    _learns = True
+
     def __init__(
         self,
-        kernel: Any = None,
-        num_basis: Any = None,
+        kernel: KernelLike = None,
+        num_basis: Annotated[
+            int | None, Positive(integer=True, none="chosen by the number of rows")
+        ] = None,
         *,
-        basis: Any = "fourier",
-        support: Any = 15,
-        learn_support: Any = None,
-        prior: Any = "gaussian",
-        prior_weights: Any = None,
-        q: Any = "mean-field",
-        components: Any = 5,
-        noise: Any = "fixed",
-        objective: Any = "bound",
-        draws: Any = 64,
-        start: Any = "posterior",
-        isotropic: Any = False,
-        hyperparameters: Any = "subset",
-        noise_std: Any = None,
-        noise_floor: Any = 1e-4,
-        start_rows: Any = 1000,
-        frequencies: Any = "plain",
-        keep_statistics: Any = True,
-        max_iter: Any = 1000,
-        tol: Any = 1e-5,
-        max_seconds: Any = None,
-        random_state: Any = 0,
-        dtype: Any = "float32",
-        verbose: Any = False,
+        basis: Annotated[str | Fourier, BASES] = "fourier",
+        support: SupportArgument = 15,
+        family: Annotated[str | MeanField | Mixture, FAMILIES] = "mean-field",
+        hyperparameters: Annotated[str | Subset | Fixed, SEARCHES] = "subset",
+        tol: Tolerance = 1e-5,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float32",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
         self.basis = basis
         self.support = support
-        self.learn_support = learn_support
-        self.prior = prior
-        self.prior_weights = prior_weights
-        self.q = q
-        self.components = components
-        self.noise = noise
-        self.objective = objective
-        self.draws = draws
-        self.start = start
-        self.isotropic = isotropic
+        self.family = family
         self.hyperparameters = hyperparameters
-        self.noise_std = noise_std
-        self.noise_floor = noise_floor
-        self.start_rows = start_rows
-        self.frequencies = frequencies
-        self.keep_statistics = keep_statistics
-        self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_direct(self)
-        check_noise(self)
+        super()._check_params()
+        check_fixed_model(self._search(), self.kernel)
+        refuse_given("family", resolved_family(self.family), logistic_bound=None)
 
     # ------------------------------------------------------------ fit
 
-    def _fit_rows(self, rows: Rows) -> Fit:
-        seed = seed_from(self.random_state)
-        kernel, noise_variance = self._first_hyperparameters(rows, seed)
-        basis, kernel = self._make_basis(kernel, rows, seed)
-        statistics = gather_with_progress(self, rows, basis)
-        likelihood = _quadratic(statistics)
-        if self.hyperparameters == "subset":
-            noise_variance = noise_of_highest_evidence(likelihood, noise_variance, self.noise_floor)
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        search, scaling = self._search(), self.standardizer_
+        given = search.noise_std if isinstance(search, Fixed) else None
+        first = Gaussian(1.0 if given is None else fixed_noise_variance(given, scaling))
+        kernel, likelihood = find_first(self._beginning(rows, run), lambda _: first)
+        assert isinstance(likelihood, Gaussian)
+        noise_variance = float(likelihood.noise_variance)
+        basis, kernel = self._make_basis(kernel, rows, run.seed)
+        statistics = gather(rows, scaling, basis, self.dtype, run, share=_SUMS)
+        if given is None:
+            noise_variance = run.once(
+                "noise",
+                lambda: noise_of_highest_evidence(
+                    _quadratic(statistics), noise_variance, search.noise_floor, run.deadline
+                ),
+            )
         noise = np.array([noise_variance])
-        if self.noise == "learned":
-            noise = self._noise_values(noise_variance)
-        weights = self._fit_weights(likelihood, rows.n, noise_variance, seed, noise=noise)
-        proof = self._proof_rows(rows, seed)
-        return self._of_weights(weights, basis, kernel, noise, statistics, proof)
+        if resolved_family(self.family).learn_noise:
+            noise = noise_values(noise_variance, getattr(search, "noise_floor", NOISE_FLOOR))
+        proof = self._proof_rows(rows, run.seed)
+        late = None
+        if statistics.num_rows < rows.n:
+            late = f"{OUT_OF_TIME}, by {statistics.num_rows} of {rows.n} rows"
+        for weights in self._weights(statistics, noise, noise_variance, run):
+            yield self._answer(weights, (basis, kernel, noise, statistics, proof), late)
 
-    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, float]:
-        """Return kernel and noise variance in standardised units."""
-        if self.hyperparameters == "fixed":
-            noise_variance = fixed_noise_variance(self.noise_std, self.standardizer_)
-            return self._given_kernel(), noise_variance
-        X, y = start_rows(self, rows, seed)
-        start = start_from_exact_gp(
-            self._wanted_kernel(), X, y, max_rows=self.start_rows, seed=seed, noise_floor=self.noise_floor,
-            isotropic=bool(self.isotropic), max_seconds=self._seconds_left(self.max_seconds),
-        )  # fmt: skip
-        return start.kernel, start.noise_variance
+    def _weights(
+        self, statistics: SufficientStatistics, noise: np.ndarray, noise_variance: float, run: Run
+    ) -> Iterator[FittedWeights]:
+        likelihood, recipe = _quadratic(statistics), self._recipe(statistics.num_rows)
+        return fit_weights(likelihood, noise, noise_variance, recipe, run)
 
-    def _of_weights(
+    def _answer(
         self,
         weights: FittedWeights,
-        basis: Any,
-        kernel: Kernel,
-        noise: np.ndarray,
-        statistics: SufficientStatistics,
-        proof: np.ndarray,
-    ) -> Fit:
-        self._warn_unless_converged([weights.fit])
-        y_scale = self.standardizer_.y_scale
-        self.noise_values_ = noise * y_scale**2
-        self.noise_probabilities_ = weights.noise_probabilities
-        self.elbo_ = float(weights.fit.objective)
-        if self.keep_statistics:
-            self.statistics_ = statistics
-        elif hasattr(self, "statistics_"):
-            del self.statistics_
-        posterior = DiscretePosterior(
-            basis, weights.values, weights.probabilities, weights.mixture, proof
-        )
+        known: tuple[Any, Kernel, np.ndarray, SufficientStatistics, np.ndarray],
+        late: str | None = None,
+    ) -> Answer:
+        basis, kernel, noise, statistics, proof = known
         fit = weights.fit
         noise_variance = float(weights.noise_probabilities @ noise)
-        if self.noise == "fixed":  # a learned one has seen it
+        if len(noise) == 1:  # a learned one has seen it
             noise_variance += weights.rounding
-        return Fit(
+        return Answer(
             kernel,
             Gaussian(noise_variance),
-            posterior,
+            lambda: DiscretePosterior(
+                basis, weights.values, weights.probabilities, weights.mixture, proof
+            ),
             fit.num_iter,
-            fit.converged,
-            fit.reason,
+            late or fit.reason,
+            fit.converged and late is None,
             fit.history,
+            self._advice,
+            {
+                "num_basis_": basis.num_basis,
+                "noise_values_": noise * self.standardizer_.y_scale**2,
+                "noise_probabilities_": weights.noise_probabilities,
+                "elbo_": float(fit.objective),
+                "statistics_": statistics,
+            },
         )
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -269,44 +245,57 @@ class DirectRegressor(BaseGPRegressor, DirectFits):
         Raises
         ------
         ValueError
-            When the sums were not kept (``keep_statistics``), or for data that do not match those of the fit.
+            When the sums were deleted, or for data that do not match those of the fit.
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y)
-        self._check_params()
-        statistics = getattr(self, "statistics_", None)
-        if statistics is None:
+        if not hasattr(self, "statistics_"):
             raise ValueError(
-                "the sums over the rows of the fit were not kept, so no rows can be added to them. Set "
-                "keep_statistics=True and fit again."
+                "the sums over the rows of the fit were deleted, so no rows can be added to them. Fit again, and keep "
+                "statistics_."
             )
-        rows = self._open(X, y, require_y=True)
+        return self._fit_whole(
+            lambda work: work._open(X, y, require_y=True), type(self)._more_answers, keep=True
+        )
+
+    def _more_answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        """Give answers by the sums of the fit and those over new rows."""
         posterior = self.posterior_
-        with precision(self.dtype):
-            statistics = statistics + gather_with_progress(self, rows, posterior.basis)
-            noise = self.noise_values_ / self.standardizer_.y_scale**2
-            variance = float(self.noise_probabilities_ @ noise)
-            weights = self._fit_weights(
-                _quadratic(statistics), statistics.num_rows, variance, seed_from(self.random_state),
-                noise=noise,
-            )  # fmt: skip
-            kernel = posterior.basis.kernel
-            fit = self._of_weights(
-                weights, posterior.basis, kernel, noise, statistics, posterior.rows
-            )
-        self._take_fit(fit)
-        return self
+        statistics = self.statistics_ + gather_statistics(
+            rows, self.standardizer_, posterior.basis, dtype=self.dtype
+        )
+        noise = self.noise_values_ / self.standardizer_.y_scale**2
+        noise_variance = float(self.noise_probabilities_ @ noise)
+        known = (posterior.basis, posterior.basis.kernel, noise, statistics, posterior.rows)
+        for weights in self._weights(statistics, noise, noise_variance, run):
+            yield self._answer(weights, known)
+
+    # ------------------------------------------------------------ files
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if "posterior_" in state:  # which holds them, too
+            state.pop("statistics_", None)
+        return state
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         state, arrays = super()._state()
         arrays |= {"noise": self.noise_values_, "noise_probabilities": self.noise_probabilities_}
-        return state | {"elbo": self.elbo_}, arrays
+        statistics = getattr(self, "statistics_", None)
+        if statistics is not None:
+            state["statistics"], own = statistics.to_state()
+            arrays |= above("statistics/", own)
+        return state, arrays
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore_state(state, arrays)
-        self.elbo_ = state["elbo"]
         self.noise_values_ = arrays["noise"]
         self.noise_probabilities_ = arrays["noise_probabilities"]
+        if "statistics" in state:
+            own = below("statistics/", arrays)
+            self.statistics_ = SufficientStatistics.from_state(state["statistics"], own)
+
+    # ------------------------------------------------------------ what a fit knows
 
     def moments(self, X: Any, order: int = 4) -> np.ndarray:
         """Return central moments of the function, exact: ``E[(f - E f)^p]`` for ``p = 1 ... order``.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -78,23 +80,35 @@ def residual_of(likelihood: QuadraticLikelihood, mean: Float[np.ndarray, " b"]) 
 
 
 def noise_of_highest_evidence(
-    likelihood: QuadraticLikelihood, noise_variance: float, noise_floor: float
+    likelihood: QuadraticLikelihood,
+    noise_variance: float,
+    noise_floor: float,
+    deadline: float | None = None,
 ) -> float:
     """Return the noise variance of highest evidence of the model with normal weights, on all rows.
 
     The first one comes from few rows and the exact kernel. Few basis functions explain all rows less well, and what
-    they miss is noise to them.
+    they miss is noise to them. At ``deadline``, a time of ``time.perf_counter``, the best one so far is it.
     """
+    best, highest = noise_variance, -np.inf
     low = np.log(noise_floor)
     high = max(np.log(_MOST_NOISE), low + 1.0)
 
     def negated(log_noise: float) -> float:
-        return -normal_weights(likelihood, float(np.exp(log_noise))).log_evidence
+        nonlocal best, highest
+        noise = float(np.exp(log_noise))
+        value = normal_weights(likelihood, noise).log_evidence
+        if value > highest:
+            best, highest = noise, value
+        if deadline is not None and time.perf_counter() > deadline:
+            raise StopIteration
+        return -value
 
     centre = float(np.clip(np.log(noise_variance), low, high))
     around = (max(low, centre - _SEARCH), min(high, centre + _SEARCH))
-    found = minimize_scalar(negated, bounds=around, method="bounded", options={"xatol": 0.03})
-    return float(np.exp(found.x))
+    with contextlib.suppress(StopIteration):
+        minimize_scalar(negated, bounds=around, method="bounded", options={"xatol": 0.03})
+    return best
 
 
 def start_logits(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,10 +13,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from vastgp.bases import seed_key
+from vastgp.bases.draws import purpose_key
+from vastgp.data.minibatch import generator
 from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
-from vastgp.fitting.loop import run_chunks
+from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
+from vastgp.fitting.run import Evaluations, Run
 from vastgp.methods.direct.elbo import (
     bound_and_slope,
     mean_field_elbo,
@@ -42,6 +45,8 @@ _LEAST_LOGIT = -40.0
 _PERTURBATION = 0.5
 # Steps of the stochastic objective: Adam with a rate that falls to zero, records of so many steps.
 _RATE, _RECORD, _PATIENCE = 0.05, 25, 20
+_MOMENTS = optax.scale_by_adam()
+_SPREAD = 21  # purpose of random numbers, see vastgp.data.minibatch
 
 
 @dataclass(frozen=True)
@@ -54,25 +59,25 @@ class DiscreteFit:
     objective : float
         The bound, in nats.
     num_iter : int
-    converged : bool
     reason : str
+    converged : bool
     history : History
     """
 
     logits: DiscreteLogits
     objective: float
     num_iter: int
-    converged: bool
     reason: str
-    history: History
+    converged: bool = False
+    history: History = field(default_factory=History)
 
-
-def fit_at_end(found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
-    """Return where L-BFGS ended, with the logits among its parameters."""
-    return DiscreteFit(
-        jax.tree.map(jnp.asarray, logits), found.value, max(found.num_iter, 1), found.converged,
-        found.message, found.history,
-    )  # fmt: skip
+    @classmethod
+    def of_lbfgs(cls, found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
+        """Return where L-BFGS ended, with the logits among its parameters."""
+        return cls(
+            jax.tree.map(jnp.asarray, logits), found.value, max(found.num_iter, 1), found.message,
+            found.converged, found.history,
+        )  # fmt: skip
 
 
 # ---------------------------------------------------------------- coordinate sweeps
@@ -160,8 +165,8 @@ def start_mean_field(
     learn_spacing: bool = False,
     tol: float,
     deadline: float | None = None,
-) -> tuple[DiscreteLogits, int]:
-    """Return logits to start from, and the sweeps that were done.
+) -> tuple[DiscreteLogits, float, int]:
+    """Return logits to start from, the bound there, and the sweeps that were done.
 
     Without ``normal`` it is the prior, the start of the thesis; where the data determine the weights far more finely
     than their values are apart, that leads to local maxima of few weights that are not zero. Otherwise it is the better
@@ -175,7 +180,7 @@ def start_mean_field(
         jnp.maximum(prior, _LEAST_LOGIT)[None], jnp.zeros(1), jnp.asarray(model.log_noise_prior), spacing
     )  # fmt: skip
     if normal is None:
-        return flat, 0
+        return flat, float(value_and_slope(flat, model)[0]), 0
     best, best_bound, sweeps = flat, -np.inf, 0
     for weights in start_logits(normal, np.asarray(model.values)):
         logits = flat._replace(
@@ -186,8 +191,8 @@ def start_mean_field(
         sweeps += done
         if bound > best_bound:
             best, best_bound = logits, bound
-    best, _, done = sweep_to_rest(best, model, tol, deadline)
-    return best, sweeps + done
+    best, best_bound, done = sweep_to_rest(best, model, tol, deadline)
+    return best, best_bound, sweeps + done
 
 
 def fit_mean_field(
@@ -197,8 +202,7 @@ def fit_mean_field(
     rows: float,
     max_iter: int,
     tol: float,
-    max_seconds: float | None = None,
-    on_iteration: Any = None,
+    record: Evaluations | None = None,
 ) -> DiscreteFit:
     """Maximise Theorem 7.1 by L-BFGS on the logits, ``tol`` in nats per row."""
 
@@ -207,10 +211,9 @@ def fit_mean_field(
         return float(value), slope
 
     found = maximise_real(
-        objective, logits, max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
-        on_iteration=on_iteration,
-    )  # fmt: skip
-    return fit_at_end(found, found.params)
+        objective, logits, max_iter=max_iter, tol=_STEP * tol, scale=rows, record=record
+    )
+    return DiscreteFit.of_lbfgs(found, found.params)
 
 
 # ---------------------------------------------------------------- mixtures
@@ -219,7 +222,7 @@ def fit_mean_field(
 def spread_out(logits: DiscreteLogits, components: int, seed: int) -> DiscreteLogits:
     """Return a mixture whose components are random perturbations of one, the first as it is."""
     shape = (components, *logits.weights.shape[1:])
-    moved = _PERTURBATION * np.random.default_rng(seed).standard_normal(shape)
+    moved = _PERTURBATION * generator(seed, 0, _SPREAD).standard_normal(shape)
     moved[0] = 0.0
     return logits._replace(
         weights=jnp.maximum(logits.weights + jnp.asarray(moved), _LEAST_LOGIT),
@@ -235,77 +238,76 @@ def fit_mixture_bound(
     rows: float,
     max_iter: int,
     tol: float,
-    max_seconds: float | None = None,
-    logarithmic: bool = True,
-    on_iteration: Any = None,
+    record: Evaluations | None = None,
 ) -> DiscreteFit:
     """Maximise the bound of Theorem 7.3 by L-BFGS, over the logits and the expansion point together."""
 
     def objective(point: Any) -> tuple[float, Any]:
-        value, slope = bound_and_slope(
-            *jax.tree.map(jnp.asarray, point), model, logarithmic=logarithmic
-        )
+        value, slope = bound_and_slope(*jax.tree.map(jnp.asarray, point), model, logarithmic=True)
         return float(value), slope
 
     found = maximise_real(
-        objective, (logits, center), max_iter=max_iter, tol=_STEP * tol, scale=rows, max_seconds=max_seconds,
-        on_iteration=on_iteration,
-    )  # fmt: skip
-    return fit_at_end(found, found.params[0])
+        objective, (logits, center), max_iter=max_iter, tol=_STEP * tol, scale=rows, record=record
+    )
+    return DiscreteFit.of_lbfgs(found, found.params[0])
+
+
+class _Ascent(NamedTuple):
+    """What the steps of `fit_mixture_sampled` have in common."""
+
+    model: DiscreteModel
+    key: Any
+    rows: float
+    max_steps: float
 
 
 def fit_mixture_sampled(
     model: DiscreteModel,
     logits: DiscreteLogits,
+    run: Run,
+    name: str,
     *,
-    rows: float,
     draws: int,
-    max_iter: int,
+    max_steps: int,
+    rows: float,
     tol: float,
-    seed: int,
-    max_seconds: float | None = None,
-    verbose: bool = False,
 ) -> DiscreteFit:
     """Maximise the mixture's bound by stochastic gradients that are exact but for the entropy's (7.27)."""
-    rate = optax.cosine_decay_schedule(_RATE, max_iter)
-    optimiser = optax.adam(rate)
-    key = jax.random.PRNGKey(seed)
-
-    @partial(jax.jit, static_argnames="count")
-    def chunk(state: Any, first: Any, model: Any, count: int) -> tuple[Any, Any]:
-        def step(state: Any, number: Array) -> tuple[Any, Array]:
-            point, moments = state
-            (_, value), slope = sampled_value_and_slope(
-                point, model, jax.random.fold_in(key, number), draws
-            )
-            descent = jax.tree.map(lambda g: -g / rows, slope)
-            update, moments = optimiser.update(descent, moments, point)
-            return (optax.apply_updates(point, update), moments), value
-
-        return jax.lax.scan(step, state, first + jnp.arange(count))
-
-    def step_chunk(state: Any, first: int, count: int) -> tuple[Any, dict[str, Any]]:
-        state, values = chunk(state, first, model, count)
-        return state, {
-            "objective": jnp.mean(values),
-            "objective_se": jnp.std(values) / max(count - 1, 1) ** 0.5,
-        }
-
-    (logits, _), loop = run_chunks(
-        step_chunk,
-        (logits, optimiser.init(logits)),
-        max_iter=max_iter,
-        chunk=_RECORD,
-        max_seconds=max_seconds,
-        should_stop=no_progress(
-            "objective", patience=_PATIENCE, min_change=tol * rows, larger_is_better=True
-        ),
-        label="discrete mixture",
-        verbose=verbose,
-    )
-    # the rate has fallen to zero where all steps are done: that is an end of its own
-    done = loop.num_iter >= max_iter
-    reason = f"the step size fell to zero after {max_iter} steps" if done else loop.reason
+    constants = _Ascent(model, purpose_key(seed_key(run.seed), name), rows, max_steps)
+    with MinibatchRunner(
+        _mixture_step, draws, constants, chunk=_RECORD,
+        summarise=lambda state, records, done: mean_and_error(records),
+    ) as runner:  # fmt: skip
+        (logits, _), loop = run.steps(
+            name,
+            runner,
+            (logits, _MOMENTS.init(logits)),
+            max_iter=max_steps,
+            chunk=_RECORD,
+            should_stop=no_progress(
+                "objective", patience=_PATIENCE, min_change=tol * rows, larger_is_better=True
+            ),
+        )
     return DiscreteFit(
-        logits, loop.history.last("objective"), loop.num_iter, loop.converged or done, reason, loop.history
+        logits, loop.history.last("objective"), loop.num_iter, loop.reason, loop.converged, loop.history
     )  # fmt: skip
+
+
+def _mixture_step(
+    draws: int, constants: _Ascent, state: Any, batch: None, number: Array
+) -> tuple[Any, Array]:
+    """Take a step of Adam, whose rate falls to zero by a cosine."""
+    point, moments = state
+    key = jax.random.fold_in(constants.key, number)
+    (_, value), slope = sampled_value_and_slope(point, constants.model, key, draws)
+    descent = jax.tree.map(lambda g: -g / constants.rows, slope)
+    update, moments = _MOMENTS.update(descent, moments)
+    rate = 0.5 * _RATE * (1.0 + jnp.cos(jnp.pi * number / constants.max_steps))
+    return (jax.tree.map(lambda p, u: p - rate * u, point, update), moments), value
+
+
+def softmax(logits: Any) -> np.ndarray:
+    """Return probabilities that sum to one to the last digits, over the last axis."""
+    values = np.asarray(logits, np.float64)
+    exponent = np.exp(values - values.max(axis=-1, keepdims=True))
+    return exponent / exponent.sum(axis=-1, keepdims=True)
