@@ -232,6 +232,15 @@ def test_fit_passes_any_other_argument_on(run, files, tmp_path):
     params = vastgp.load(out).get_params()
     assert params["max_iter"] == 7 and params["random_state"] == 3
     assert params["hyperparameters__noise_floor"] == 1e-3
+    # a model that is given, not learned
+    given = ("kernel.lengthscales=[150,3,1]", "kernel.variance=60", "hyperparameters.noise_std=0.8")
+    given = [part for entry in given for part in ("--set", entry)]
+    fit_exact(run, files / "train.npz", out, "--hyperparameters", "fixed", *given, "--force")
+    kernel = RBF([150.0, 3.0, 1.0], 60.0)
+    fixed = vastgp.ExactGPRegressor(kernel, hyperparameters=vastgp.options.Fixed(0.8))
+    X = np.load(files / "test.npz")["X"]
+    expected = fixed.fit(files / "train.npz").predict(X)
+    np.testing.assert_allclose(vastgp.load(out).predict(X), expected, rtol=1e-9)
 
 
 def test_every_estimator_of_rows_is_a_method():

@@ -75,7 +75,14 @@ def _resolved(model: Any, key: str) -> Any:
     cls: Any = type(model)
     value = getattr(model, key)
     named = [check for check in declared(cls)[key] if isinstance(check, Named)]
-    found = named[0].resolve(key, value) if named else value
+    if named:
+        found = named[0].resolve(key, value)
+    elif isinstance(value, str) and key in ("kernel", "likelihood"):
+        from vastgp import kernels, likelihoods
+
+        found = {"kernel": kernels, "likelihood": likelihoods}[key].from_name(value)
+    else:
+        found = value
     if not hasattr(found, "set_params"):
         kinds = [kind for check in named for kind, made in check.kinds.items() if made is not None]
         which = f"Choose one that has some: --set {key}={' or '.join(kinds)}." if kinds else ""
