@@ -21,8 +21,10 @@ from table import RESULTS, put, rows
 from vastgp import QSGPRegressor
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.metrics import regression_report
 from vastgp.solvers.block import build_system, fit_block
@@ -110,18 +112,18 @@ def run_block(start: dict[str, Any], seed: int, seconds: float, trace: Trace) ->
 
 
 def run_stochastic(
-    start: dict[str, Any], seed: int, seconds: float, trace: Trace, options: StochasticOptions
+    start: dict[str, Any], seed: int, seconds: float, trace: Trace, options: Stochastic
 ) -> tuple[Any, float]:
     """Return the posterior and the noise variance of the stochastic solver."""
     new = jnp.asarray(start["new"], jnp.float32)
 
-    def look(state: Any, problem: Any) -> dict[str, float]:
+    def look(state: Any, problem: Any, done: int) -> dict[str, float]:
         def measure() -> dict[str, float]:
             blocks = BlockedBasis.cut(problem.basis)
             both = blocks.pad(jnp.concatenate([state.mean, state.mean_average]))
             last, average = evaluate(blocks, new, both)
             return {
-                "steps": int(state.iteration),
+                "steps": done,
                 "last": rmse(last, start["target"]),
                 "rmse": rmse(average, start["target"]),
             }
@@ -130,7 +132,7 @@ def run_stochastic(
 
     fit = fit_stochastic(
         start["rows"], start["standardizer"], start["basis"], Gaussian(start["noise_variance"]), options,
-        max_iter=None, max_seconds=seconds, on_chunk=look, seed=seed,
+        Run(seconds, seed=seed), on_chunk=look,
     )  # fmt: skip
     return ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal), float(
         fit.likelihood.noise_variance
@@ -151,7 +153,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     if options is None:
         posterior, noise_variance = run_block(start, asked.split, left, trace)
     else:
-        chosen = StochasticOptions(**(options | json.loads(asked.set)))
+        chosen = Stochastic(**({"max_steps": 10**9} | options | json.loads(asked.set)))
         posterior, noise_variance = run_stochastic(start, asked.split, left, trace, chosen)
     mean, variance = posterior.mean_and_latent_variance(start["new"])
     std = np.sqrt(variance + noise_variance)

@@ -31,7 +31,8 @@ from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.fitting.minibatch_runner import MinibatchRunner
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
 from vastgp.methods.qsgp.stochastic.step import step
@@ -57,7 +58,7 @@ def make_basis(m: int) -> RandomFourierBasis:
 class Runner:
     """Takes chunks of steps of one problem and notes how long they take."""
 
-    def __init__(self, n: int, m: int, options: StochasticOptions) -> None:
+    def __init__(self, n: int, m: int, options: Stochastic) -> None:
         self.rows, self.standardizer = make_rows(n)
         basis = make_basis(m)
         self.plan = make_plan(options, n, basis, Gaussian(NOISE))
@@ -82,7 +83,7 @@ class Runner:
             self.seconds.append((time.perf_counter() - began) / CHUNK)
 
 
-def measure_time(rounds: int, options: StochasticOptions) -> dict[str, Any]:
+def measure_time(rounds: int, options: Stochastic) -> dict[str, Any]:
     """Return milliseconds a step of each problem and the ratios of their medians to the first."""
     with precision("float32"):
         runners = {name: Runner(n, m, options) for name, (n, m) in SIZES.items()}
@@ -114,7 +115,8 @@ def measure_memory(m: int, steps: int) -> dict[str, float]:
     rows, standardizer = make_rows(40_000)
     jax.block_until_ready(jnp.zeros(1) + 1)
     before = resident_mb()
-    fit = fit_stochastic(rows, standardizer, make_basis(m), Gaussian(NOISE), max_iter=steps)
+    options = Stochastic(max_steps=steps)
+    fit = fit_stochastic(rows, standardizer, make_basis(m), Gaussian(NOISE), options)
     after_fit = peak_mb()
     posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
     posterior.mean_and_latent_variance(standardizer.transform_X(rows.X[:1000]))
@@ -138,7 +140,7 @@ def main() -> None:
     if asked.memory:
         print(json.dumps(measure_memory(asked.memory, 100)))
         return
-    times = measure_time(asked.rounds, StochasticOptions())
+    times = measure_time(asked.rounds, Stochastic())
     memory = [
         json.loads(subprocess.run(
             [sys.executable, __file__, "--memory", str(m)], check=True, capture_output=True, text=True
@@ -147,7 +149,7 @@ def main() -> None:
     ]  # fmt: skip
     line = json.dumps(
         {
-            "options": vars(StochasticOptions()),
+            "options": vars(Stochastic()),
             "rounds": asked.rounds,
             "time": times,
             "memory": memory,

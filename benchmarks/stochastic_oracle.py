@@ -19,7 +19,8 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 
 RESULTS = Path(__file__).parent / "results"
@@ -77,16 +78,15 @@ def main() -> None:
     mean, std = closed_form(rows, standardizer, basis, noise, new)
     found, lines = {}, []
     for q in asked.columns:
-        options = StochasticOptions(
+        options = Stochastic(
             dense_columns=q,
             row_batch=asked.row_batch,
             basis_batch=asked.basis_batch,
             decay=asked.decay,
+            max_steps=asked.iterations,
         )
         began = time.perf_counter()
-        fit = fit_stochastic(
-            rows, standardizer, basis, Gaussian(noise), options, max_iter=asked.iterations
-        )
+        fit = fit_stochastic(rows, standardizer, basis, Gaussian(noise), options)
         seconds = time.perf_counter() - began
         posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
         mine, variance = posterior.mean_and_latent_variance(new)

@@ -12,12 +12,11 @@ from scipy.optimize import minimize_scalar
 from vastgp._precision import precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Standardizer, as_rows
-from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.exact.posterior import ExactPosterior
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
-from vastgp.methods.qsgp.inducing.state import InducingOptions
 
 NOISE = 0.05
 KERNEL = Matern32([0.8, 1.1], 1.4)
@@ -38,11 +37,9 @@ def standardised(data):
     return standardizer.transform_X(X), standardizer.transform_y(y)
 
 
-def fitted(data, inputs=None, kernel=KERNEL, max_iter=2000, tol=1e-6, dtype="float64", **options):
-    options = InducingOptions(**({"row_batch": 40, "control_rank": 60} | options))
-    return fit_inducing(
-        *data, kernel, inputs, NOISE, options, tol=tol, max_iter=max_iter, dtype=dtype
-    )
+def fitted(data, inputs=None, kernel=KERNEL, tol=1e-6, dtype="float64", **options):
+    options = Inducing(**({"row_batch": 40, "control_rank": 60} | options))
+    return fit_inducing(*data, kernel, inputs, NOISE, options, tol=tol, dtype=dtype)
 
 
 def posterior_of(fit, n, augment=True, **extra):
@@ -82,7 +79,7 @@ def test_the_stopping_residual_bounds_the_error_of_the_function(data, standardis
 def test_sampled_basis_functions_reach_the_same_mean(data, standardised):
     """Two fifths of the functions in a set: the average of noisy iterates."""
     X, y = standardised
-    fit = fitted(data, basis_batch=150, max_iter=4000, dtype="float32")
+    fit = fitted(data, basis_batch=150, max_steps=4000, dtype="float32")
     exact, _ = ExactPosterior.condition(KERNEL, NOISE, X, y)
     gap = mean_of(fit, X) - exact.mean(X)
     assert np.mean(gap**2) ** 0.5 < 0.5 * NOISE**0.5
@@ -127,7 +124,7 @@ def test_stochastic_gradients_of_the_weights_find_the_same(
     data, standardised, few_inputs, basis_batch
 ):
     fit = fitted(
-        data, few_inputs, most_direct=0, basis_batch=basis_batch, row_batch=100, max_iter=4000, dtype="float32"
+        data, few_inputs, max_direct=0, basis_batch=basis_batch, row_batch=100, max_steps=4000, dtype="float32"
     )  # fmt: skip
     phi, _, mean = dense(standardised, few_inputs)
     gap = phi @ np.asarray(fit.mean, np.float64) - phi @ mean
@@ -190,37 +187,6 @@ def test_samples_have_the_predicted_moments_and_are_continuous(by_rows):
     assert np.all(np.abs(drawn.mean(axis=1) - mean) < 5 * (variance / 400) ** 0.5)
     assert np.all(np.abs(drawn.var(axis=1) / variance - 1) < 5 * (2 / 400) ** 0.5)
     assert np.std(drawn[1] - drawn[2]) < 0.05 * np.std(drawn[1])
-
-
-@pytest.mark.parametrize("inputs", [None, "few"])
-def test_a_resumed_fit_is_the_uninterrupted_one_to_the_last_bit(data, few_inputs, tmp_path, inputs):
-    Z = None if inputs is None else few_inputs
-    options = InducingOptions(40, 15 if Z is not None else 150, 60, most_direct=0)
-    fingerprint = {"fit": 1}
-
-    def run(max_iter, stop=None):
-        return fit_inducing(
-            *data, KERNEL, Z, NOISE, options, tol=1e-9, max_iter=max_iter, seed=3,
-            should_stop=stop,
-            checkpoint=Checkpoint(tmp_path / "state", 0.0, fingerprint=fingerprint).phase("fit"),
-        )  # fmt: skip
-
-    whole = run(80)
-
-    class Halt(Exception):
-        pass
-
-    def halt(diagnostics, history):
-        if len(history) >= 2:
-            raise Halt
-        return None
-
-    with pytest.raises(Halt):
-        run(80, halt)
-    assert (tmp_path / "state").exists()
-    resumed = run(80)
-    assert resumed.loop.resumed_at > 0
-    np.testing.assert_array_equal(resumed.mean, whole.mean)
 
 
 def test_repeated_rows_and_two_rows_are_no_trouble():

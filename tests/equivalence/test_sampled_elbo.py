@@ -12,7 +12,6 @@ from support_control import support_control, support_expectation
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
-from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.qsgp.stochastic.control_variates import (
@@ -20,8 +19,10 @@ from vastgp.methods.qsgp.stochastic.control_variates import (
     running_product,
     target_control,
 )
-from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, diagonal_columns, fit_stochastic
+from vastgp.methods.qsgp.stochastic.finish import diagonal_columns
+from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     DensePrior,
@@ -166,13 +167,11 @@ def closed_form(rows, standardizer, basis, X):
 @pytest.mark.parametrize("optimizer", ["preconditioned", "adagrad"])
 def test_full_batch_finds_the_exact_mean(optimizer, dense_columns):
     rows, standardizer, basis = problem(200, 60)
-    options = StochasticOptions(
-        row_batch=200, basis_batch=60, control_rank=200, optimizer=optimizer, dense_columns=dense_columns
+    options = Stochastic(
+        row_batch=200, basis_batch=60, control_rank=200, optimizer=optimizer, dense_columns=dense_columns,
+        max_steps=300 if optimizer == "preconditioned" else 3000,
     )  # fmt: skip
-    iterations = 300 if optimizer == "preconditioned" else 3000
-    fit = fit_stochastic(
-        rows, standardizer, basis, Gaussian(NOISE), options, max_iter=iterations, dtype="float64"
-    )
+    fit = fit_stochastic(rows, standardizer, basis, Gaussian(NOISE), options, dtype="float64")
     X = np.random.default_rng(2).uniform(-1.5, 1.5, (50, 3))
     mean, *_ = closed_form(rows, standardizer, basis, X)
     with precision("float64"):
@@ -185,12 +184,10 @@ def test_full_batch_finds_the_exact_dense_columns():
     """c_r minimises 1/2 c^T H c - log c_rr below the diagonal: c_r = h / sqrt(h_r), h = (H_>=r)^-1 e_r."""
     dense_columns = 5
     rows, standardizer, basis = problem(200, 60)
-    options = StochasticOptions(
-        row_batch=200, basis_batch=60, control_rank=200, dense_columns=dense_columns
+    options = Stochastic(
+        row_batch=200, basis_batch=60, control_rank=200, dense_columns=dense_columns, max_steps=300
     )
-    fit = fit_stochastic(
-        rows, standardizer, basis, Gaussian(NOISE), options, max_iter=300, dtype="float64"
-    )
+    fit = fit_stochastic(rows, standardizer, basis, Gaussian(NOISE), options, dtype="float64")
     *_, H = closed_form(rows, standardizer, basis, np.zeros((1, 3)))
     flat = np.asarray(fit.columns).transpose(0, 2, 1).reshape(dense_columns, -1)
     order = np.concatenate([np.arange(0, 60, 2), np.arange(1, 60, 2)])
@@ -235,41 +232,3 @@ def test_chevron_posterior_equals_dense_algebra():
     # covariance of 1000 joint draws: 5 standard errors of a Gaussian's second moments
     spread = np.sqrt(np.outer(found_variance, found_variance) + covariance**2) / 1000**0.5
     assert np.all(np.abs(np.cov(samples) - covariance) < 5 * spread)
-
-
-@pytest.mark.parametrize(
-    "extra", [{}, {"dense_columns": 4, "learn_hyperparameters": True, "freeze_iterations": 20}]
-)
-def test_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, extra):
-    rows, standardizer, basis = problem(300, 400)
-    options = StochasticOptions(row_batch=50, basis_batch=100, control_rank=40, **extra)
-
-    def run(**kwargs):
-        return fit_stochastic(rows, standardizer, basis, Gaussian(NOISE), options, **kwargs)
-
-    whole = run(max_iter=150)
-
-    def phase():
-        return Checkpoint(tmp_path / "fit.ckpt", 0.0, fingerprint={"of": "this"}).phase("fit")
-
-    class Killed(Exception):
-        pass
-
-    calls = []
-
-    def die(state, _):
-        calls.append(state.mean.shape)
-        if len(calls) == 3:
-            raise Killed
-        return {}
-
-    with pytest.raises(Killed):
-        run(max_iter=150, checkpoint=phase(), on_chunk=die)
-    resumed = run(max_iter=150, checkpoint=phase())
-    assert resumed.loop.resumed_at > 0
-    for name in ("mean", "columns", "diagonal"):
-        assert np.array_equal(
-            np.asarray(getattr(whole, name)), np.asarray(getattr(resumed, name))
-        ), name
-    assert float(whole.likelihood.noise_variance) == float(resumed.likelihood.noise_variance)
-    assert whole.loop.history["objective"] == resumed.loop.history["objective"]

@@ -13,9 +13,10 @@ from support_control import nystrom_prior_control
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.rows import _objective, draw_rows
 from vastgp.methods.qsgp.inducing.setup import make_plan, rows_problem, weights_problem
-from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingState
+from vastgp.methods.qsgp.inducing.state import InducingState
 from vastgp.methods.qsgp.inducing.weights import _objective as weights_objective
 from vastgp.methods.qsgp.inducing.weights import draw_weights, half_gradient
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
@@ -39,7 +40,7 @@ def problem_of(inputs, seed=0, control=True):
     rows = as_rows(X, np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=N))
     standardizer = Standardizer().fit(rows)
     Z = None if inputs is None else rng.normal(size=(inputs, 2))
-    options = InducingOptions(15, SET, P)
+    options = Inducing(row_batch=15, basis_batch=SET, control_rank=P)
     plan = make_plan(options, N, Z)
     common = (plan, options, rows, standardizer, RBF([0.8, 1.2], 1.3), NOISE, 0, "float64")
     problem = rows_problem(*common) if Z is None else weights_problem(*common, Z)

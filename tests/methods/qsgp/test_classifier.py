@@ -169,7 +169,7 @@ def test_dense_columns_come_near_the_exact_covariance():
         ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, received -1"),
         (
             {"dense_columns": 4, "bound": "strict", "solver": "stochastic"},
-            "dense_columns = 4 needs bound='plug-in'",
+            "dense_columns=4 needs bound='plug-in'",
         ),
     ],
 )

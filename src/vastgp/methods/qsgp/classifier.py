@@ -9,7 +9,6 @@ from vastgp.estimators.likelihood_arguments import check_arguments, check_count,
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.likelihoods import Bernoulli
 from vastgp.methods.qsgp.fit import QSGPFits
-from vastgp.methods.qsgp.stochastic.setup import BOUNDS
 
 
 class QSGPClassifier(WeightedClassifier, QSGPFits):
@@ -143,7 +142,7 @@ class QSGPClassifier(WeightedClassifier, QSGPFits):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_choice("bound", self.bound, BOUNDS)
+        check_choice("bound", self.bound, ("plug-in", "strict"))
         check_arguments(self)
         check_count("dense_columns", self.dense_columns)
         self._check_classes()

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import abc
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._precision import as_dtype
 from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
 from vastgp.data import Rows
-from vastgp.data.split import held_out_indices, without
 from vastgp.estimators.arguments import check_constant_variance, seed_from
 from vastgp.estimators.base import BaseGP, Fit
 from vastgp.estimators.checkpoints import checkpoint_of
 from vastgp.estimators.first_hyperparameters import first_hyperparameters
 from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.fitting.candidates import candidate_kernels
-from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.run import Answer
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.block_learning import learn_block
-from vastgp.methods.qsgp.inducing.estimator import fit_inducing_basis, is_inducing
+from vastgp.methods.qsgp.inducing.answers import fit_inducing_answers
+from vastgp.methods.qsgp.inducing.estimator import is_inducing
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
-from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import RATE, fit_stochastic_answers
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
-from vastgp.methods.qsgp.stochastic.setup import StochasticOptions
 from vastgp.solvers.basis_evidence import BasisEvidence
 from vastgp.solvers.block import BlockFit, build_system, fit_block, standardised
 from vastgp.solvers.plan import Plan, plan_rows
@@ -49,9 +49,6 @@ _TILE_ROWS = 4096
 # With this many basis functions per row the model's evidence is the exact one but for an eighth of the kernel's
 # short-range part, and takes longer.
 _NEAR_EXACT = 8.0
-# Stochastic solver: steps as in the paper; records (of 50 steps) without progress before it stops, where progress
-# is this share of `tol` noise standard deviations; rows held out at most.
-_MOST_STEPS, _PATIENCE, _LEAST_PROGRESS, _MOST_JUDGES = 100_000, 40, 0.01, 1000
 # Most updates of the sites of other likelihoods than the Gaussian.
 _MOST_SITE_UPDATES = 50
 
@@ -103,7 +100,16 @@ class QSGPFits(BaseGP):
         )  # fmt: skip
         if inducing:
             assert isinstance(likelihood, Gaussian)
-            return fit_inducing_basis(self, rows, kernel, likelihood, seed)
+            options = Inducing(
+                self.inducing_inputs, bool(self.augment), self.row_batch, self.basis_batch,
+                max(self.control_rank, 1), self.max_iter or Inducing.max_steps,
+            )  # fmt: skip
+            return self._of_answers(
+                fit_inducing_answers(
+                    rows, self.standardizer_, kernel, likelihood, options, self._run,
+                    num_basis=self.num_basis, tol=self.tol, dtype=self.dtype,
+                )
+            )  # fmt: skip
         if self.basis == "grief":
             eigenfunctions = grid_eigenfunctions(kernel, rows, self.standardizer_, self.num_basis_)
             eigenfunctions = eigenfunctions.in_pairs()
@@ -244,79 +250,33 @@ class QSGPFits(BaseGP):
     def _fit_stochastic(
         self, rows: Rows, basis: RandomFourierBasis, likelihood: Likelihood, seed: int
     ) -> Fit:
-        if not np.isfinite(likelihood.most_curvature()):
-            raise ValueError(
-                f"X has {rows.n} rows, whose vectors would exceed {_BLOCK_BYTES / 1e9:.0f} GB, and the stochastic "
-                f"solver needs a likelihood of bounded curvature, which the {likelihood.name} one is not. Give fewer "
-                "rows or num_samples, or set solver='block' to try."
-            )
-        options = StochasticOptions(
+        options = Stochastic(
             dense_columns=self.dense_columns,
             row_batch=self.row_batch,
-            basis_batch=self.basis_batch or StochasticOptions.basis_batch,
+            basis_batch=self.basis_batch or Stochastic.basis_batch,
             control_rank=self.control_rank,
-            learn_hyperparameters=self.hyperparameters == "learn",
+            validation_fraction=self.validation_fraction,
             bound=self.bound,
+            max_steps=self.max_iter or Stochastic.max_steps,
         )
-        training, judge, watched = self._hold_out(rows, seed)
-        least = _LEAST_PROGRESS * self.tol * likelihood.most_curvature() ** -0.5
-        fit = fit_stochastic(
-            training,
-            self.standardizer_,
-            basis,
-            likelihood,
-            options,
-            max_iter=self.max_iter or _MOST_STEPS,
-            max_seconds=self._seconds_left(self.max_seconds),
-            should_stop=no_progress(
-                watched, patience=_PATIENCE, min_change=least, held_out=judge is not None
-            ),
-            checkpoint=checkpoint_of(self, rows, seed),
-            seed=seed,
-            dtype=self.dtype,
-            verbose=bool(self.verbose),
-            on_chunk=judge,
-        )
-        posterior = ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal)
-        history = fit.loop.history
-        self.diagnosis_ = {
-            name: history.last(name)
-            for name in ("objective", "objective_se", "residual", watched, "sampling_error")
-        } | {"averaged": fit.averaged, "dense_columns": posterior.dense_columns}
-        if fit.sampling is not None:
-            self.diagnosis_ |= {
-                "sampling_gap": fit.sampling.relative,
-                "sampling_gap_se": fit.sampling.standard_error / abs(fit.sampling.full),
-            }
-        self._warn_unless_converged(fit.loop.converged, fit.loop.reason)
+        rate = RATE if self.hyperparameters == "learn" else None
+        return self._of_answers(
+            fit_stochastic_answers(
+                rows, self.standardizer_, basis, likelihood, options, self._run,
+                rate=rate, tol=self.tol, dtype=self.dtype,
+            )
+        )  # fmt: skip
+
+    def _of_answers(self, answers: Iterator[Answer]) -> Fit:
+        """Return the last answer as estimators give it that have not been ported."""
+        *_, answer = answers
+        for name, value in answer.attributes.items():
+            setattr(self, name, value)
+        self._warn_unless_converged(answer.converged, answer.reason)
         return Fit(
-            fit.basis.kernel,
-            fit.likelihood,
-            posterior,
-            fit.loop.num_iter,
-            fit.loop.converged,
-            fit.loop.reason,
-            history,
-        )
-
-    def _hold_out(self, rows: Rows, seed: int) -> tuple[Rows, Any, str]:
-        """Return the rows to train on, what to record after each chunk, and the record that decides."""
-        if not self.validation_fraction:
-            watched = "support_residual" if self.control_rank else "residual"
-            return rows, None, watched
-        chosen = held_out_indices(rows.n, self.validation_fraction, seed, _MOST_JUDGES)
-        X, y = rows.take(chosen)
-        assert y is not None
-        inputs = self.standardizer_.transform_X(X, np.dtype(self.dtype))
-        target = self.standardizer_.transform_y(y)
-
-        def judge(state: Any, problem: Any) -> dict[str, float]:
-            basis = problem.basis.with_kernel(jax.tree.map(jnp.exp, state.hyper[0]))
-            weights = state.mean_average[0]
-            mean = ChevronPosterior(basis, weights, None, jnp.zeros_like(weights)).mean(inputs)
-            return {"held_out_rmse": float(np.sqrt(np.mean((target - mean) ** 2)))}
-
-        return without(rows, chosen), judge, "held_out_rmse"
+            answer.kernel, answer.likelihood, answer.posterior(), answer.n_iter, answer.converged,
+            answer.reason, answer.history,
+        )  # fmt: skip
 
     def _warn_unless_converged(self, converged: bool, reason: str) -> None:
         if converged:

@@ -7,12 +7,14 @@ import pytest
 from compiled_programs import programs_made
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.methods.qsgp.inducing.fit import _diagnostics, fit_inducing
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.setup import make_plan, rows_problem, weights_problem
-from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingState, renewed
+from vastgp.methods.qsgp.inducing.state import InducingState, renewed
 
-OPTIONS = InducingOptions(row_batch=20, basis_batch=30, control_rank=10, most_direct=0)
+OPTIONS = Inducing(row_batch=20, basis_batch=30, control_rank=10, max_direct=0, max_steps=30)
 
 
 def rows_of(n, seed=0):
@@ -54,6 +56,6 @@ def test_other_rows_seeds_and_noise_are_no_other_program():
     for n, seed, noise in ((80, 0, 0.01), (110, 3, 0.02)):
         given = rows_of(n, seed)
         with programs_made() as programs:
-            fit_inducing(*given, Z, noise, OPTIONS, max_iter=30 + seed, seed=seed)
+            fit_inducing(*given, Z, noise, OPTIONS, Run(seed=seed))
         made.append(len(programs))
     assert 3 <= made[0] <= 12 and made[1] == 0

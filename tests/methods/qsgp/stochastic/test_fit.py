@@ -10,9 +10,11 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import purpose_key
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.stochastic.fit import StochasticOptions, fit_stochastic
+from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.sample import draw_samples, function_order
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
 from vastgp.methods.qsgp.stochastic.step import _precondition, _renewed, step, step_keys
@@ -43,8 +45,8 @@ def test_few_rows_far_from_all_others_do_not_make_it_diverge():
     standardizer = Standardizer().fit(rows)
     kernel = Matern32(3.0 / np.std(X, axis=0), 20.0)
     basis = RandomFourierBasis(kernel, jnp.asarray(seed_key(0)), 4000)
-    options = StochasticOptions(row_batch=50, basis_batch=400, control_rank=100)
-    fit = fit_stochastic(rows, standardizer, basis, Gaussian(0.01), options, max_iter=600)
+    options = Stochastic(row_batch=50, basis_batch=400, control_rank=100, max_steps=600)
+    fit = fit_stochastic(rows, standardizer, basis, Gaussian(0.01), options)
     residual = np.array(fit.loop.history.values["residual"])
     assert residual[-4:].mean() < 1.02 * residual[2:].min() + 0.01
 
@@ -59,7 +61,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
 ):
     """``(d I + G^T G / p)^-1`` over the functions that a column has; the deflator put to what it stands for."""
     rows, standardizer, basis = few_rows(600, noise=0.1)
-    options = StochasticOptions(
+    options = Stochastic(
         dense_columns=7, column_batch=3, row_batch=50, basis_batch=basis_batch, control_rank=support
     )
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
@@ -98,7 +100,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
 def test_steps_with_dense_columns_hold_no_batch_of_factorisations(support):
     """With fewer functions in a set than support rows they did, and a fit on two cores hung."""
     rows, standardizer, basis = few_rows(600, noise=0.1)
-    options = StochasticOptions(
+    options = Stochastic(
         dense_columns=7, column_batch=3, row_batch=50, basis_batch=200, control_rank=support
     )
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
@@ -119,9 +121,7 @@ def test_steps_with_dense_columns_hold_no_batch_of_factorisations(support):
 def test_expected_matrix_counts_the_functions_that_are_in_every_set():
     """Mean of ``G G^T`` over sets is what the deflator inverts."""
     rows, standardizer, basis = few_rows(20_000)
-    options = StochasticOptions(
-        dense_columns=1000, row_batch=50, basis_batch=4000, control_rank=300
-    )
+    options = Stochastic(dense_columns=1000, row_batch=50, basis_batch=4000, control_rank=300)
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     with precision("float64"):
         problem = make_problem(
@@ -141,7 +141,7 @@ def test_expected_matrix_counts_the_functions_that_are_in_every_set():
 def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
     """Random draws of the two precisions differ."""
     rows, standardizer, basis = few_rows(2000)
-    options = StochasticOptions(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300)
+    options = Stochastic(dense_columns=4, row_batch=50, basis_batch=400, control_rank=300)
     plan = make_plan(options, 400, basis, Gaussian(0.01))
     with precision(dtype):
         problem = make_problem(plan, options, rows, standardizer, basis, Gaussian(0.01), 0, dtype)
@@ -153,7 +153,7 @@ def test_functions_of_every_set_are_those_of_the_solvers_precision(dtype):
 def small_problem():
     """Plan and problem of 400 rows and 120 basis functions, in the precision at hand."""
     rows, standardizer, basis = few_rows(120, noise=0.1)
-    options = StochasticOptions(row_batch=20, basis_batch=40, control_rank=30)
+    options = Stochastic(row_batch=20, basis_batch=40, control_rank=30)
     plan = make_plan(options, rows.n, basis, Gaussian(0.01))
     given = (plan, options, rows, standardizer, basis, Gaussian(0.01), 0, "float64")
     return plan, make_problem(*given)
@@ -215,12 +215,12 @@ def test_other_rows_seeds_rates_and_noise_are_no_other_program():
         X = rng.uniform(-1, 1, (n, 2))
         rows = as_rows(X, np.sin(3 * X[:, 0]))
         basis = RandomFourierBasis(RBF(np.full(2, 0.7), 1.0), seed_key(seed), 120)
-        options = StochasticOptions(
+        options = Stochastic(
             row_batch=20, basis_batch=40, control_rank=30, learning_rate=rate, decay=rate / 100,
-            averaging=4 * rate,
+            averaging=4 * rate, max_steps=60 + seed,
         )  # fmt: skip
         given = (rows, Standardizer().fit(rows), basis, Gaussian(noise), options)
         with programs_made() as programs:
-            fit_stochastic(*given, max_iter=60 + seed, seed=seed)
+            fit_stochastic(*given, Run(seed=seed))
         made.append(len(programs))
     assert 3 <= made[0] <= 10 and made[1] == 0

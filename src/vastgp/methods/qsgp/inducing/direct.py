@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
@@ -13,6 +11,7 @@ from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import accumulate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cholesky import factorize
@@ -29,6 +28,7 @@ def solve_directly(
     kernel: Kernel,
     inputs: np.ndarray,
     noise_variance: float,
+    run: Run,
 ) -> tuple[np.ndarray, LoopResult]:
     """Return the minimiser of ``L_mu``, ``(Phi^T Phi + sigma^2 S)^-1 Phi^T y``, in float64.
 
@@ -41,26 +41,31 @@ def solve_directly(
         As in `fit_inducing`.
     inputs : ndarray of shape (m, d)
         Standardised inducing inputs.
+    run : Run
+        Keeps the weights in its file.
     """
-    began = time.perf_counter()
-    m = len(inputs)
-    what = "the kernel matrix of the inducing inputs"
-    variance = float(kernel.total_variance())
-    root = factorize(_kernel(kernel, inputs, inputs), _JITTER * variance, what=what).lower
-    root = np.tril(root)
+    began, m = run.elapsed(), len(inputs)
 
-    def whitened_features(X: np.ndarray) -> np.ndarray:
-        half = solve_triangular(root, _kernel(kernel, inputs, X), lower=True, check_finite=False)
-        return np.asarray(half).T
+    def solve() -> tuple[np.ndarray, float]:
+        what = "the kernel matrix of the inducing inputs"
+        variance = float(kernel.total_variance())
+        root = factorize(_kernel(kernel, inputs, inputs), _JITTER * variance, what=what).lower
+        root = np.tril(root)
 
-    sums = accumulate(whitened_features, row_tiles(rows, standardizer, _TILE), m)
-    system = factorize(sums.gram, noise_variance, what="the system of the weights")
-    whitened = cho_solve((system.lower, True), sums.target)
-    mean = solve_triangular(root, whitened, lower=True, trans=1)
-    # at the optimum L_mu = -y^T Phi mu / sigma^2
-    fit = (sums.square - float(sums.target @ whitened)) / noise_variance
-    history, seconds = History(), time.perf_counter() - began
-    objective = -0.5 * (fit + rows.n * np.log(2.0 * np.pi * noise_variance))
+        def whitened_features(X: np.ndarray) -> np.ndarray:
+            phi = _kernel(kernel, inputs, X)
+            return np.asarray(solve_triangular(root, phi, lower=True, check_finite=False)).T
+
+        sums = accumulate(whitened_features, row_tiles(rows, standardizer, _TILE), m)
+        system = factorize(sums.gram, noise_variance, what="the system of the weights")
+        whitened = cho_solve((system.lower, True), sums.target)
+        mean = solve_triangular(root, whitened, lower=True, trans=1)
+        # at the optimum L_mu = -y^T Phi mu / sigma^2
+        fit = (sums.square - float(sums.target @ whitened)) / noise_variance
+        return mean, -0.5 * (fit + rows.n * float(np.log(2.0 * np.pi * noise_variance)))
+
+    mean, objective = run.once("weights", solve)
+    history, seconds = History(), run.elapsed() - began
     history.append(1, seconds, {"objective": objective, "objective_se": 0.0, "residual": 0.0})
     return mean, LoopResult(1, seconds, True, "solved directly", history)
 

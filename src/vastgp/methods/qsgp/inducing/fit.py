@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -24,14 +23,15 @@ from vastgp.bases import InducingBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches, fixed_indices
 from vastgp.data.tiles import over_tiles, row_tiles
-from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, ShouldStop, Stop, run_chunks
+from vastgp.fitting.loop import LoopResult, ShouldStop, Stop
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.methods.qsgp.inducing.direct import solve_directly
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, function_values, squared_norms
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.rows import step_rows
 from vastgp.methods.qsgp.inducing.setup import (
     JUDGES,
@@ -41,7 +41,6 @@ from vastgp.methods.qsgp.inducing.setup import (
     weights_problem,
 )
 from vastgp.methods.qsgp.inducing.state import (
-    InducingOptions,
     InducingProblem,
     InducingState,
 )
@@ -86,16 +85,11 @@ def fit_inducing(
     kernel: Kernel,
     inputs: np.ndarray | None,
     noise_variance: float,
-    options: InducingOptions | None = None,
+    options: Inducing | None = None,
+    run: Run | None = None,
     *,
     tol: float = 0.1,
-    max_iter: int | None = 2000,
-    max_seconds: float | None = None,
-    should_stop: ShouldStop | None = None,
-    checkpoint: Phase | None = None,
-    seed: int = 0,
     dtype: str = "float32",
-    verbose: bool = False,
 ) -> InducingFit:
     """Find mean and diagonal covariance of the weights of an inducing basis.
 
@@ -111,14 +105,14 @@ def fit_inducing(
         Standardised inducing inputs; None: the training rows.
     noise_variance : float
         In standardised units.
-    options : InducingOptions, optional
+    options : Inducing, optional
+        Its ``inputs`` and ``augment`` are not read here.
+    run : Run, optional
+        Budget, file and seed.
     tol : float, default 0.1
         Where steps see every basis function at the rows: converged when ``(K + sigma^2 I) mu - y``, which is at least
         the error of the function (root mean square over rows), is below this many standard deviations of the noise.
         Otherwise: converged when the residual no longer falls by a hundredth of it, or by more than its noise.
-    max_iter, max_seconds, should_stop, checkpoint, verbose
-        As in `vastgp.fitting.loop.run_chunks`.
-    seed : int, default 0
     dtype : {"float32", "float64"}
 
     Returns
@@ -132,18 +126,18 @@ def fit_inducing(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
-    options = options or InducingOptions()
-    if inputs is not None and len(inputs) <= options.most_direct:
-        mean, loop = solve_directly(rows, standardizer, kernel, inputs, noise_variance)
+    options, run = options or Inducing(), run or Run()
+    if inputs is not None and len(inputs) <= options.max_direct:
+        mean, loop = solve_directly(rows, standardizer, kernel, inputs, noise_variance, run)
         with precision(dtype):
-            basis = InducingBasis(as_dtype(kernel, dtype), jnp.asarray(inputs, dtype))
-            diagonal = inducing_diagonal(basis, rows, standardizer, noise_variance, seed)
-            return InducingFit(basis, jnp.asarray(mean, dtype), diagonal, False, loop)
+            basis = InducingBasis(as_dtype(kernel, dtype), as_dtype(inputs, dtype))
+            diagonal = inducing_diagonal(basis, rows, standardizer, noise_variance, run.seed)
+            return InducingFit(basis, as_dtype(mean, dtype), diagonal, False, loop)
     plan = make_plan(options, rows.n, inputs)
-    given = (rows, standardizer, kernel, noise_variance, seed, dtype)
+    given = (rows, standardizer, kernel, noise_variance, run.seed, dtype)
     step: Any = step_weights
     draw: Any = functools.partial(
-        chunk_of_minibatches, rows, standardizer, seed, batch=plan.row_batch, dtype=dtype
+        chunk_of_minibatches, rows, standardizer, run.seed, batch=plan.row_batch, dtype=dtype
     )
     with precision(dtype):
         if inputs is None:
@@ -160,27 +154,31 @@ def fit_inducing(
         if exact:
             rules.append(_below(least))
         with MinibatchRunner(
-            step, plan, problem, chunk=_CHUNK, draw=draw, summarise=_diagnostics, last=max_iter
+            step,
+            plan,
+            problem,
+            chunk=_CHUNK,
+            draw=draw,
+            summarise=_diagnostics,
+            last=options.max_steps,
         ) as runner:
-            state, loop = run_chunks(
+            state, loop = run.steps(
+                "inducing",
                 runner,
                 state,
-                max_iter=max_iter,
+                max_iter=options.max_steps,
                 chunk=_CHUNK,
-                max_seconds=max_seconds,
-                checkpoint=checkpoint,
-                should_stop=first_of(*rules, *([should_stop] if should_stop else [])),
+                should_stop=first_of(*rules),
                 label="QSGP inducing",
-                verbose=verbose,
             )
         return_freed_memory()
         averaged = not exact and _average_is_better(
-            problem, state, rows, standardizer, noise_variance, seed, dtype
+            problem, state, rows, standardizer, noise_variance, run.seed, dtype
         )
         return InducingFit(
             problem.basis,
             state.average if averaged else state.mean,
-            inducing_diagonal(problem.basis, rows, standardizer, noise_variance, seed),
+            inducing_diagonal(problem.basis, rows, standardizer, noise_variance, run.seed),
             averaged,
             loop,
         )

@@ -17,8 +17,9 @@ from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.linalg.cholesky import factorize
+from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.rows import sampling_damping
-from vastgp.methods.qsgp.inducing.state import InducingOptions, InducingPlan, InducingProblem
+from vastgp.methods.qsgp.inducing.state import InducingPlan, InducingProblem
 from vastgp.methods.qsgp.stochastic.nystrom import support_operators
 
 _TILE = 2048
@@ -34,7 +35,7 @@ _RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
 SUPPORT, JUDGES, OF_DIAGONAL, SEEN, INPUTS, AUGMENTING = range(6)
 
 
-def make_plan(options: InducingOptions, n: int, inputs: np.ndarray | None) -> InducingPlan:
+def make_plan(options: Inducing, n: int, inputs: np.ndarray | None) -> InducingPlan:
     """Return the sizes of a step for this many rows and inducing inputs."""
     m = n if inputs is None else len(inputs)
     batch = options.basis_batch or (_ROWS_BATCH if inputs is None else _WEIGHTS_BATCH)
@@ -47,7 +48,7 @@ def make_plan(options: InducingOptions, n: int, inputs: np.ndarray | None) -> In
     return InducingPlan(m, row_batch, min(batch, m), support)
 
 
-def _numbers(plan: InducingPlan, options: InducingOptions, num_rows: int) -> dict[str, Any]:
+def _numbers(plan: InducingPlan, options: Inducing, num_rows: int) -> dict[str, Any]:
     """Return what a step takes as it comes."""
     # kernel values of a pass over the support rows, in those of a step
     a_pass = plan.support * plan.num_basis / (plan.basis_batch * (plan.row_batch + plan.support))
@@ -61,7 +62,7 @@ def _numbers(plan: InducingPlan, options: InducingOptions, num_rows: int) -> dic
 
 def rows_problem(
     plan: InducingPlan,
-    options: InducingOptions,
+    options: Inducing,
     rows: Rows,
     standardizer: Standardizer,
     kernel: Kernel,
@@ -102,7 +103,7 @@ def rows_problem(
 
 def weights_problem(
     plan: InducingPlan,
-    options: InducingOptions,
+    options: Inducing,
     rows: Rows,
     standardizer: Standardizer,
     kernel: Kernel,

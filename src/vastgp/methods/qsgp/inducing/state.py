@@ -13,33 +13,6 @@ from vastgp.methods.qsgp.inducing.objective import BlockedInputs, blocked_produc
 
 
 @dataclass(frozen=True)
-class InducingOptions:
-    """Sizes of a step with an inducing basis.
-
-    Parameters
-    ----------
-    row_batch : int, default 500
-        Rows in a step.
-    basis_batch : int, optional
-        Basis functions in each random set. None: 100,000 where the inducing inputs are the training rows, else 3000,
-        as in the paper (I.2). As many as there are, or more, means all of them: then no error of sampling them is left.
-    control_rank : int, default 1000
-        Rows whose functions are known exactly at any time: support of control variates and of the preconditioner.
-    averaging : float, default 2.0
-        Exponent of the average of iterates, see `vastgp.methods.qsgp.stochastic.setup.StochasticOptions`.
-    most_direct : int, default 4000
-        Up to so many inducing inputs other than the training rows, the weights are solved for directly, from one pass
-        over the rows, which reaches the same error in less time than stochastic gradients.
-    """
-
-    row_batch: int = 500
-    basis_batch: int | None = None
-    control_rank: int = 1000
-    averaging: float = 2.0
-    most_direct: int = 4000
-
-
-@dataclass(frozen=True)
 class InducingPlan:
     """What a step is compiled for: sizes."""
 

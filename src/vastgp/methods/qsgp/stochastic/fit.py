@@ -12,39 +12,36 @@ the size of a step, and the iterates are averaged. ``optimizer="adagrad", contro
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from vastgp._memory import return_freed_memory
-from vastgp._precision import as_dtype, precision
+from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
-from vastgp.data.padding import repeat_last
-from vastgp.fitting.checkpoint import Phase
-from vastgp.fitting.loop import LoopResult, ShouldStop, run_chunks
+from vastgp.data.split import held_out_indices, without
+from vastgp.fitting.early_stopping import no_progress
+from vastgp.fitting.loop import ShouldStop
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.fitting.run import Answer, Run
+from vastgp.likelihoods import Likelihood
+from vastgp.methods.qsgp.stochastic.finish import StochasticFit, finish
 from vastgp.methods.qsgp.stochastic.likelihood import (
     add_dense,
     isotropic_covariance,
-    latent_values,
     likelihood_residual,
-    sampling_report,
 )
+from vastgp.methods.qsgp.stochastic.options import Stochastic
+from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.sample import current_basis, products
-from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
-from vastgp.methods.qsgp.stochastic.sampled_likelihood import SamplingGap
 from vastgp.methods.qsgp.stochastic.setup import (
-    StochasticOptions,
-    fixed_rows,
+    check_stochastic,
     make_plan,
     make_problem,
     start_state,
@@ -54,44 +51,16 @@ from vastgp.methods.qsgp.stochastic.step import OBJECTIVE_EVERY, step
 from vastgp.solvers.least_squares import BlockedBasis
 
 _CHUNK = 50
-_JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
-_DIAGONAL_ROWS = 2048  # rows behind the diagonal columns
-_REPORT_ROWS = 256  # rows of the report on sampling
+_MOST_JUDGES = 1000  # rows held out
+# Records before they may say that there is no progress, which is this share of `tol` noise standard deviations.
+_PATIENCE, _LEAST_PROGRESS = 40, 0.01
+RATE = 1e-3  # of Adam on logarithms of hyperparameters, where nobody chooses another
+# Records whose last value is part of the diagnosis, where they are kept.
+_REPORTED = (
+    "objective", "objective_se", "residual", "support_residual", "held_out_rmse", "sampling_error",
+)  # fmt: skip
 
-
-@dataclass(frozen=True)
-class StochasticFit:
-    """What the stochastic solver found.
-
-    Attributes
-    ----------
-    basis : RandomFourierBasis
-        With the final hyperparameters.
-    likelihood : Likelihood
-        With the final hyperparameters, standardised units.
-    mean : Array of shape (2, P), or (C, 2, P)
-        Posterior mean of the weights, of each of C functions where there are several.
-    columns : Array of shape (q, 2, P), or None
-        Dense columns of the covariance's Cholesky factor.
-    diagonal : Array of shape (2, P)
-        Entries of its diagonal columns; zero where the column is dense.
-    averaged : bool
-        Whether ``mean`` is the average of iterates or the last one.
-    loop : LoopResult
-        How training went: bound with standard error, residuals.
-    sampling : SamplingGap, or None
-        What sampling basis functions does to the fit of some rows, see `sampling_report`; None with Gaussian noise,
-        where it is unbiased.
-    """
-
-    basis: RandomFourierBasis
-    likelihood: Likelihood
-    mean: Float[Array, "*C 2 P"]
-    columns: Float[Array, "q 2 P"] | None
-    diagonal: Float[Array, "2 P"]
-    averaged: bool
-    loop: LoopResult
-    sampling: SamplingGap | None = None
+OnChunk = Callable[[StochasticState, StochasticProblem, int], Mapping[str, float]]
 
 
 def fit_stochastic(
@@ -99,16 +68,13 @@ def fit_stochastic(
     standardizer: Standardizer,
     basis: RandomFourierBasis,
     likelihood: Likelihood,
-    options: StochasticOptions | None = None,
+    options: Stochastic | None = None,
+    run: Run | None = None,
     *,
-    max_iter: int | None = 20_000,
-    max_seconds: float | None = None,
-    should_stop: ShouldStop | None = None,
-    checkpoint: Phase | None = None,
-    seed: int = 0,
+    rate: float | None = None,
+    tol: float | None = None,
     dtype: str = "float32",
-    verbose: bool = False,
-    on_chunk: Callable[[StochasticState, StochasticProblem], Mapping[str, float]] | None = None,
+    on_chunk: OnChunk | None = None,
 ) -> StochasticFit:
     """Find mean, chevron covariance and, if wanted, hyperparameters by stochastic gradients.
 
@@ -122,16 +88,19 @@ def fit_stochastic(
         With its kernel in standardised units: the hyperparameters to start from.
     likelihood : Likelihood
         In standardised units: Gaussian, where learning starts from its noise, or one of bounded curvature.
-    options : StochasticOptions, optional
+    options : Stochastic, optional
         Sizes, control variates, optimiser.
-    max_iter, max_seconds, should_stop, checkpoint, verbose
-        As in `vastgp.fitting.loop.run_chunks`.
-    seed : int, default 0
-        Of rows, support rows and index sets.
+    run : Run, optional
+        Budget, file and seed: of rows, support rows and index sets.
+    rate : float, optional
+        Learn lengthscales, variance and noise (empirical Bayes) by Adam with this rate, on logarithms. None: held.
+    tol : float, optional
+        Converged when the residual, or the error of rows held out, no longer falls by a hundredth of so many standard
+        deviations of the noise, see `no_progress`. None: all steps, or all of the budget.
     dtype : {"float32", "float64"}
     on_chunk : callable, optional
-        Called with the state and the problem after every chunk; what it returns joins the record. It must not keep
-        the arrays: the next chunk takes their memory.
+        Called with the state, the problem and the steps done after every chunk; what it returns joins the record. It
+        must not keep the arrays: the next chunk takes their memory.
 
     Returns
     -------
@@ -144,32 +113,36 @@ def fit_stochastic(
     """
     if rows.y is None:
         raise ValueError("rows have no targets. Give y to as_rows: training needs it.")
-    options = options or StochasticOptions()
-    plan = make_plan(options, rows.n, basis, likelihood)
+    options, run = options or Stochastic(), run or Run()
+    check_stochastic(options, likelihood, basis.num_basis)
+    rows, judges = _hold_out(rows, standardizer, options, run.seed, dtype)
+    watched = (
+        "held_out_rmse" if judges else "support_residual" if options.control_rank else "residual"
+    )
+    plan = make_plan(options, rows.n, basis, likelihood, rate is not None)
     noise_variance = 1.0 / likelihood.most_curvature()
-    if plan.dense_columns and (plan.functions > 1 or plan.strict):
-        reason = "bound='plug-in'" if plan.strict else "two classes"
-        raise ValueError(
-            f"dense_columns = {plan.dense_columns} needs {reason} where the likelihood is the {likelihood.name} one. "
-            "Set dense_columns=0, or use solver='block', whose samples have all correlations."
-        )
-    if plan.strict and not likelihood.log_concave:
-        raise ValueError(
-            f"bound='strict' needs a log-concave likelihood, which the {likelihood.name} one is not: set "
-            "bound='plug-in'."
-        )
     with precision(dtype):
-        problem = make_problem(plan, options, rows, standardizer, basis, likelihood, seed, dtype)
+        problem = make_problem(
+            plan, options, rows, standardizer, basis, likelihood, run.seed, dtype, rate or 0.0
+        )
 
         def summarise(state: StochasticState, records: Any, done: int) -> dict[str, float]:
             found = _diagnostics(plan, problem, state, records, done)
-            return found | dict(on_chunk(state, problem) if on_chunk else {})
+            if judges:
+                found["held_out_rmse"] = float(_error(plan, problem, state, *judges))
+            return found | dict(on_chunk(state, problem, done) if on_chunk else {})
 
         draw = functools.partial(
-            chunk_of_minibatches, rows, standardizer, seed, batch=plan.row_batch, dtype=dtype
+            chunk_of_minibatches, rows, standardizer, run.seed, batch=plan.row_batch, dtype=dtype
         )
         with MinibatchRunner(
-            step, plan, problem, chunk=_CHUNK, draw=draw, summarise=summarise, last=max_iter
+            step,
+            plan,
+            problem,
+            chunk=_CHUNK,
+            draw=draw,
+            summarise=summarise,
+            last=options.max_steps,
         ) as runner:
             # before there are arrays of the basis's length: the compiler needs 200 MB itself
             return_freed_memory()
@@ -177,19 +150,87 @@ def fit_stochastic(
             row = np.zeros((plan.row_batch, rows.d), dtype)
             runner.compile(shapes, (row, row[:, 0]))
             return_freed_memory()
-            state, loop = run_chunks(
+            state, loop = run.steps(
+                "stochastic",
                 runner,
                 start_state(plan, problem, noise_variance, dtype),
-                max_iter=max_iter,
+                max_iter=options.max_steps,
                 chunk=_CHUNK,
-                max_seconds=max_seconds,
-                checkpoint=checkpoint,
-                should_stop=should_stop,
+                should_stop=_ended(watched, tol, noise_variance, bool(judges)),
                 label="QSGP stochastic",
-                verbose=verbose,
             )
         return_freed_memory()
-        return _finish(plan, problem, state, rows, standardizer, loop, seed, dtype)
+        return finish(plan, problem, state, rows, standardizer, loop, run.seed, dtype)
+
+
+def fit_stochastic_answers(
+    rows: Rows,
+    standardizer: Standardizer,
+    basis: RandomFourierBasis,
+    likelihood: Likelihood,
+    options: Stochastic,
+    run: Run,
+    *,
+    rate: float | None,
+    tol: float,
+    dtype: str,
+) -> Iterator[Answer]:
+    """Give the answer of `fit_stochastic`."""
+    fit = fit_stochastic(
+        rows, standardizer, basis, likelihood, options, run, rate=rate, tol=tol, dtype=dtype
+    )
+    history = fit.loop.history
+    diagnosis = {name: history.last(name) for name in _REPORTED if name in history.values}
+    diagnosis |= {"averaged": fit.averaged, "dense_columns": options.dense_columns}
+    if fit.sampling is not None:
+        diagnosis |= {
+            "sampling_gap": fit.sampling.relative,
+            "sampling_gap_se": fit.sampling.standard_error / abs(fit.sampling.full),
+        }
+    yield Answer(
+        fit.basis.kernel,
+        fit.likelihood,
+        lambda: ChevronPosterior(fit.basis, fit.mean, fit.columns, fit.diagonal),
+        fit.loop.num_iter,
+        fit.loop.reason,
+        fit.loop.converged,
+        history,
+        advice="the mean may still move, see history_, and standard deviations do not include what is left undone: "
+        "give more time (max_seconds, Stochastic(max_steps=...)), or use solver='block' where it fits",
+        attributes={"diagnosis_": diagnosis},
+    )
+
+
+def _ended(
+    watched: str, tol: float | None, noise_variance: float, held_out: bool
+) -> ShouldStop | None:
+    if tol is None:
+        return None
+    least = _LEAST_PROGRESS * tol * noise_variance**0.5
+    return no_progress(watched, patience=_PATIENCE, min_change=least, held_out=held_out)
+
+
+def _hold_out(
+    rows: Rows, standardizer: Standardizer, options: Stochastic, seed: int, dtype: str
+) -> tuple[Rows, tuple[np.ndarray, np.ndarray] | None]:
+    """Return the rows to train on, and standardised ones that decide when to stop."""
+    if not options.validation_fraction:
+        return rows, None
+    chosen = held_out_indices(rows.n, options.validation_fraction, seed, _MOST_JUDGES)
+    X, y = rows.take(chosen)
+    assert y is not None
+    judges = standardizer.transform_X(X).astype(dtype), standardizer.transform_y(y).astype(dtype)
+    return without(rows, chosen), judges
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _error(
+    plan: StochasticPlan, problem: StochasticProblem, state: StochasticState, X: Array, y: Array
+) -> Array:
+    """Return the root mean square error of the average of iterates."""
+    basis, _ = current_basis(problem, state.hyper, plan)
+    mean = products(BlockedBasis.cut(basis), X, state.mean_average)[:, 0]
+    return jnp.mean((y - mean) ** 2) ** 0.5
 
 
 def _diagnostics(
@@ -237,98 +278,3 @@ def _report(
         "control_coefficient": state.coefficient.value,
         "noise_variance": noise_variance,
     }
-
-
-def _finish(
-    plan: StochasticPlan,
-    problem: StochasticProblem,
-    state: StochasticState,
-    rows: Rows,
-    standardizer: Standardizer,
-    loop: LoopResult,
-    seed: int,
-    dtype: str,
-) -> StochasticFit:
-    """Choose the mean and compute the diagonal columns."""
-    X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS))
-    given = (np.arange(_DIAGONAL_ROWS) < len(X)).astype(dtype)
-    # one shape for any number of rows
-    whole = (repeat_last(part, _DIAGONAL_ROWS) for part in (X, y))
-    mean, diagonal, averaged, kernel, noise = _closed(plan, problem, state, *whole, given)
-    few = as_dtype((X[:_REPORT_ROWS], y[:_REPORT_ROWS]), dtype)
-    return StochasticFit(
-        basis=problem.basis.with_kernel(kernel),
-        likelihood=Gaussian(float(noise)) if plan.gaussian else problem.likelihood,
-        mean=mean,
-        columns=state.columns_average if plan.dense_columns else None,
-        diagonal=diagonal,
-        averaged=bool(averaged),
-        loop=loop,
-        sampling=None if plan.gaussian else sampling_report(plan, problem, state, *few),
-    )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _closed(
-    plan: StochasticPlan,
-    problem: StochasticProblem,
-    state: StochasticState,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    given: Float[Array, " n"],
-) -> tuple[Array, Array, Array, Kernel, Array]:
-    """Return the mean, the diagonal columns, whether the mean is the average, kernel and noise variance.
-
-    The better mean is the one that takes less from the bound (eq. (2)), per row, by some rows; ``given`` is zero for
-    those that fill up.
-    """
-    basis, noise_variance = current_basis(problem, state.hyper, plan)
-    likelihood: Likelihood = Gaussian(noise_variance) if plan.gaussian else problem.likelihood
-    blocks, few = BlockedBasis.cut(basis), slice(_JUDGE_ROWS)
-    variance = isotropic_covariance(plan, problem, basis, state.curvature)[1]
-    columns = (state.columns_average,) if plan.dense_columns and not plan.gaussian else ()
-    values = products(blocks, X[few], state.mean, state.mean_average, *columns)
-    F = plan.functions
-    if columns:
-        variance = add_dense(plan, variance, values[:, 2 * F :] ** 2)
-
-    def loss(mean: Array, values: Array) -> Array:
-        log_prob = likelihood.expected_log_prob(y[few], latent_values(plan, values), variance)
-        penalty = 0.5 * jnp.vdot(mean, mean) / problem.numbers.num_rows
-        return penalty - jnp.sum(given[few] * log_prob) / jnp.sum(given[few])
-
-    average_is_better = loss(state.mean_average, values[:, F:]) <= loss(state.mean, values)
-    mean = jnp.where(average_is_better, state.mean_average, state.mean)
-    noise = noise_variance if plan.gaussian else 1.0 / state.curvature
-    num_rows, q = problem.numbers.num_rows, plan.dense_columns
-    diagonal = diagonal_columns(basis, noise, X, num_rows, q, given)
-    return mean[0] if F == 1 else mean, diagonal, average_is_better, basis.kernel, noise_variance
-
-
-def diagonal_columns(
-    basis: RandomFourierBasis,
-    noise_variance: Any,
-    X: Float[Array, "s d"],
-    num_rows: Any,
-    dense_columns: int,
-    given: Float[Array, " s"] | None = None,
-) -> Float[Array, "2 P"]:
-    """Return the diagonal columns' entries by Proposition 1, zero for the dense ones.
-
-    ``phi_r^T phi_r`` is ``n / s`` times the sum over the ``s`` rows given. As
-    ``phi^2 = s0^2 / m (1 +- cos(2 omega^T x))``, its relative standard error is
-    ``sqrt(Var cos(2 omega^T x) / s) <= sqrt(1 / (2 s))``, 1.6 % for 2048 rows, and half of it in ``c_rr``. It is nearly
-    independent between frequencies, so that a predictive variance, a sum over thousands of them, has no error to
-    speak of. With all rows it is exact. ``given`` is zero for rows that fill up.
-    """
-    blocks = BlockedBasis.cut(basis)
-    weights = jnp.full(len(X), 1.0 / len(X), X.dtype) if given is None else given / jnp.sum(given)
-
-    def body(which: Any, diagonal: Array) -> Array:
-        gram = num_rows * (blocks.features(X, which) ** 2 @ weights)
-        return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
-
-    start = blocks.zeros(1, X.dtype)
-    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : basis.num_pairs]
-    order = np.arange(dense_columns)
-    return diagonal.at[order % 2, order // 2].set(0.0) if dense_columns else diagonal

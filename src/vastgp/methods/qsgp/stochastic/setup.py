@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
 from vastgp.methods.qsgp.stochastic.nystrom import SupportOperators, support_operators
+from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.state import (
     Numbers,
@@ -31,10 +31,6 @@ from vastgp.methods.qsgp.stochastic.state import (
 from vastgp.methods.qsgp.stochastic.step import ADAM
 from vastgp.solvers.least_squares import BlockedBasis, project
 
-CONTROLS = ("interpolation", "rows", "none")
-OPTIMIZERS = ("preconditioned", "adagrad")
-BOUNDS = ("plug-in", "strict")
-
 _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
@@ -44,91 +40,47 @@ _TILE = 4096
 _RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
 
 
-@dataclass(frozen=True)
-class StochasticOptions:
-    """How the stochastic solver works; the defaults are for any data.
-
-    Parameters
-    ----------
-    dense_columns : int, default 0
-        Dense columns ``q`` of the chevron; 0 is mean-field. Each takes two vectors of length m.
-    column_batch : int, default 10
-        Dense columns in a step (the set ``r`` of Theorem 2).
-    row_batch, basis_batch : int, default 500 and 10,000
-        Rows, and basis functions in each of the two sets, as in the paper (I.1).
-    control_rank : int, default 1000
-        Support rows of the control variate and of the preconditioner; 0: neither.
-    control : {"interpolation", "rows", "none"}, default "interpolation"
-        ``"rows"`` is eq. (3), ``"interpolation"`` the kernel interpolation of the observed error.
-    target_control : bool, default False
-        The control variate of the term in y (F.2): one pass over all rows and basis functions beforehand and a lower
-        variance of the recorded bound; it has no effect on gradients.
-    optimizer : {"preconditioned", "adagrad"}, default "preconditioned"
-        AdaGrad is the paper's.
-    learning_rate : float, optional
-        None: 0.5 preconditioned (each of the two sets takes half of the step that the damping is for), 0.1 for AdaGrad.
-    decay : float, default 0.0
-        The learning rate at step t is ``learning_rate / (1 + decay t)``.
-    averaging : float, default 2.0
-        Exponent of the average of iterates: about the last ``1 / (1 + averaging)`` of the visits count.
-    learn_hyperparameters : bool, default False
-        Learn lengthscales, variance and noise (empirical Bayes) by Adam after the freeze.
-    freeze_iterations, learn_every : int, default 1000 and 5
-        Steps before hyperparameters move, and between two of their steps.
-    learning_rate_hyper : float, default 1e-3
-        Adam's, on logarithms.
-    bound : {"plug-in", "strict"}, default "plug-in"
-        Estimate of the fit to the data where the likelihood is not Gaussian, see
-        `sampled_likelihood`. The strict one is a lower bound, and far from tight with few sampled
-        basis functions.
-    """
-
-    dense_columns: int = 0
-    column_batch: int = 10
-    row_batch: int = 500
-    basis_batch: int = 10_000
-    control_rank: int = 1000
-    control: str = "interpolation"
-    target_control: bool = False
-    optimizer: str = "preconditioned"
-    learning_rate: float | None = None
-    decay: float = 0.0
-    averaging: float = 2.0
-    learn_hyperparameters: bool = False
-    freeze_iterations: int = 1000
-    learn_every: int = 5
-    learning_rate_hyper: float = 1e-3
-    bound: str = "plug-in"
-
-    def __post_init__(self) -> None:
-        for name, choices in (
-            ("control", CONTROLS),
-            ("optimizer", OPTIMIZERS),
-            ("bound", BOUNDS),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} must be one of {choices}, received {getattr(self, name)!r}."
-                )
+def check_stochastic(options: Stochastic, likelihood: Likelihood, num_basis: int) -> None:
+    """Raise ValueError for what the solver cannot do with a likelihood or a number of basis functions."""
+    what = f"where the likelihood is the {likelihood.name} one"
+    if not np.isfinite(likelihood.most_curvature()):
+        raise ValueError(
+            f"the stochastic solver needs a likelihood of bounded curvature, which the {likelihood.name} one is not: "
+            "set solver='block'."
+        )
+    gaussian, q = isinstance(likelihood, Gaussian), options.dense_columns
+    strict = options.bound == "strict"
+    if strict and (gaussian or not likelihood.log_concave):
+        reason = "has no use" if gaussian else "needs a log-concave likelihood"
+        raise ValueError(f"bound='strict' {reason} {what}: set bound='plug-in'.")
+    if q and (likelihood.num_latent > 1 or strict):
+        reason = "bound='plug-in'" if strict else "two classes"
+        raise ValueError(
+            f"dense_columns={q} needs {reason} {what}. Set dense_columns=0, or use solver='block', whose samples have "
+            "all correlations."
+        )
+    if (q + 1) // 2 >= num_basis // 2:
+        raise ValueError(
+            f"dense_columns={q} leaves no diagonal column of num_basis={num_basis}. Give fewer dense columns, or use "
+            "solver='block', whose posterior is exact."
+        )
+    if options.validation_fraction and not likelihood.scales_target:
+        raise ValueError(
+            f"validation_fraction={options.validation_fraction} compares targets with the function, which differ "
+            f"{what}: set validation_fraction=0."
+        )
 
 
 def make_plan(
-    options: StochasticOptions, num_rows: int, basis: RandomFourierBasis, likelihood: Likelihood
+    options: Stochastic,
+    num_rows: int,
+    basis: RandomFourierBasis,
+    likelihood: Likelihood,
+    learn: bool = False,
 ) -> StochasticPlan:
-    """Return the sizes of a step for this many rows and basis functions.
-
-    Raises
-    ------
-    ValueError
-        When no diagonal column is left.
-    """
+    """Return the sizes of a step for this many rows and basis functions."""
     q, gaussian = options.dense_columns, isinstance(likelihood, Gaussian)
     head = (q + 1) // 2
-    if head >= basis.num_pairs:
-        raise ValueError(
-            f"dense_columns = {q} leaves no diagonal column of num_basis = {basis.num_basis}. Give fewer dense "
-            "columns, or use solver='block', whose posterior is exact."
-        )
     support = min(options.control_rank, num_rows)
     return StochasticPlan(
         num_pairs=basis.num_pairs,
@@ -139,7 +91,7 @@ def make_plan(
         column_batch=min(options.column_batch, q),
         control=options.control if support else "none",
         optimizer=options.optimizer,
-        learn=options.learn_hyperparameters,
+        learn=learn,
         target_control=options.target_control,
         gaussian=gaussian,
         strict=options.bound == "strict" and not gaussian,
@@ -148,7 +100,7 @@ def make_plan(
 
 
 def make_numbers(
-    plan: StochasticPlan, options: StochasticOptions, num_rows: int, dtype: str
+    plan: StochasticPlan, options: Stochastic, num_rows: int, dtype: str, rate_hyper: float = 0.0
 ) -> Numbers:
     """Return what a step takes as it comes."""
     rate = options.learning_rate
@@ -164,9 +116,9 @@ def make_numbers(
             learning_rate=float(rate),
             decay=float(options.decay),
             averaging=float(options.averaging),
-            freeze=np.int32(options.freeze_iterations),
+            freeze=np.int32(options.freeze_steps),
             learn_every=np.int32(options.learn_every),
-            learning_rate_hyper=float(options.learning_rate_hyper),
+            learning_rate_hyper=float(rate_hyper),
             renew=np.int32(renew),
         ),
         dtype,
@@ -185,13 +137,14 @@ def fixed_rows(
 
 def make_problem(
     plan: StochasticPlan,
-    options: StochasticOptions,
+    options: Stochastic,
     rows: Rows,
     standardizer: Standardizer,
     basis: RandomFourierBasis,
     likelihood: Likelihood,
     seed: int,
     dtype: str,
+    rate_hyper: float = 0.0,
 ) -> StochasticProblem:
     """Choose the fixed rows and make what depends on them."""
     p, noise_variance = plan.support_rows, 1.0 / likelihood.most_curvature()
@@ -205,7 +158,7 @@ def make_problem(
     basis = RandomFourierBasis(kernel, cast(basis.key_data), basis.num_basis, basis.frequencies)
     support_X = cast(X[:p])
     head = _head_features(plan, basis, support_X)
-    numbers = make_numbers(plan, options, rows.n, dtype)
+    numbers = make_numbers(plan, options, rows.n, dtype, rate_hyper)
     operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, dtype)
     target, target_support = None, None
     if plan.target_control:

@@ -1,0 +1,166 @@
+"""After the last step of the stochastic solver: the better mean, the diagonal columns, a report on sampling."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import as_dtype
+from vastgp.bases import RandomFourierBasis
+from vastgp.data import Rows, Standardizer
+from vastgp.data.padding import repeat_last
+from vastgp.fitting.loop import LoopResult
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.methods.qsgp.stochastic.likelihood import (
+    add_dense,
+    isotropic_covariance,
+    latent_values,
+    sampling_report,
+)
+from vastgp.methods.qsgp.stochastic.sample import current_basis, products
+from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
+from vastgp.methods.qsgp.stochastic.sampled_likelihood import SamplingGap
+from vastgp.methods.qsgp.stochastic.setup import fixed_rows
+from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.solvers.least_squares import BlockedBasis
+
+_JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
+_DIAGONAL_ROWS = 2048  # rows behind the diagonal columns
+_REPORT_ROWS = 256  # rows of the report on sampling
+
+
+@dataclass(frozen=True)
+class StochasticFit:
+    """What the stochastic solver found.
+
+    Attributes
+    ----------
+    basis : RandomFourierBasis
+        With the final hyperparameters.
+    likelihood : Likelihood
+        With the final hyperparameters, standardised units.
+    mean : Array of shape (2, P), or (C, 2, P)
+        Posterior mean of the weights, of each of C functions where there are several.
+    columns : Array of shape (q, 2, P), or None
+        Dense columns of the covariance's Cholesky factor.
+    diagonal : Array of shape (2, P)
+        Entries of its diagonal columns; zero where the column is dense.
+    averaged : bool
+        Whether ``mean`` is the average of iterates or the last one.
+    loop : LoopResult
+        How training went: bound with standard error, residuals.
+    sampling : SamplingGap, or None
+        What sampling basis functions does to the fit of some rows, see `sampling_report`; None with Gaussian noise,
+        where it is unbiased.
+    """
+
+    basis: RandomFourierBasis
+    likelihood: Likelihood
+    mean: Float[Array, "*C 2 P"]
+    columns: Float[Array, "q 2 P"] | None
+    diagonal: Float[Array, "2 P"]
+    averaged: bool
+    loop: LoopResult
+    sampling: SamplingGap | None = None
+
+
+def finish(
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    rows: Rows,
+    standardizer: Standardizer,
+    loop: LoopResult,
+    seed: int,
+    dtype: str,
+) -> StochasticFit:
+    """Choose the mean and compute the diagonal columns."""
+    X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS))
+    given = (np.arange(_DIAGONAL_ROWS) < len(X)).astype(dtype)
+    # one shape for any number of rows
+    whole = (repeat_last(part, _DIAGONAL_ROWS) for part in (X, y))
+    mean, diagonal, averaged, kernel, noise = _closed(plan, problem, state, *whole, given)
+    few = as_dtype((X[:_REPORT_ROWS], y[:_REPORT_ROWS]), dtype)
+    return StochasticFit(
+        basis=problem.basis.with_kernel(kernel),
+        likelihood=Gaussian(float(noise)) if plan.gaussian else problem.likelihood,
+        mean=mean,
+        columns=state.columns_average if plan.dense_columns else None,
+        diagonal=diagonal,
+        averaged=bool(averaged),
+        loop=loop,
+        sampling=None if plan.gaussian else sampling_report(plan, problem, state, *few),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _closed(
+    plan: StochasticPlan,
+    problem: StochasticProblem,
+    state: StochasticState,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    given: Float[Array, " n"],
+) -> tuple[Array, Array, Array, Kernel, Array]:
+    """Return the mean, the diagonal columns, whether the mean is the average, kernel and noise variance.
+
+    The better mean is the one that takes less from the bound (eq. (2)), per row, by some rows; ``given`` is zero for
+    those that fill up.
+    """
+    basis, noise_variance = current_basis(problem, state.hyper, plan)
+    likelihood: Likelihood = Gaussian(noise_variance) if plan.gaussian else problem.likelihood
+    blocks, few = BlockedBasis.cut(basis), slice(_JUDGE_ROWS)
+    variance = isotropic_covariance(plan, problem, basis, state.curvature)[1]
+    columns = (state.columns_average,) if plan.dense_columns and not plan.gaussian else ()
+    values = products(blocks, X[few], state.mean, state.mean_average, *columns)
+    F = plan.functions
+    if columns:
+        variance = add_dense(plan, variance, values[:, 2 * F :] ** 2)
+
+    def loss(mean: Array, values: Array) -> Array:
+        log_prob = likelihood.expected_log_prob(y[few], latent_values(plan, values), variance)
+        penalty = 0.5 * jnp.vdot(mean, mean) / problem.numbers.num_rows
+        return penalty - jnp.sum(given[few] * log_prob) / jnp.sum(given[few])
+
+    average_is_better = loss(state.mean_average, values[:, F:]) <= loss(state.mean, values)
+    mean = jnp.where(average_is_better, state.mean_average, state.mean)
+    noise = noise_variance if plan.gaussian else 1.0 / state.curvature
+    num_rows, q = problem.numbers.num_rows, plan.dense_columns
+    diagonal = diagonal_columns(basis, noise, X, num_rows, q, given)
+    return mean[0] if F == 1 else mean, diagonal, average_is_better, basis.kernel, noise_variance
+
+
+def diagonal_columns(
+    basis: RandomFourierBasis,
+    noise_variance: Any,
+    X: Float[Array, "s d"],
+    num_rows: Any,
+    dense_columns: int,
+    given: Float[Array, " s"] | None = None,
+) -> Float[Array, "2 P"]:
+    """Return the diagonal columns' entries by Proposition 1, zero for the dense ones.
+
+    ``phi_r^T phi_r`` is ``n / s`` times the sum over the ``s`` rows given. As
+    ``phi^2 = s0^2 / m (1 +- cos(2 omega^T x))``, its relative standard error is
+    ``sqrt(Var cos(2 omega^T x) / s) <= sqrt(1 / (2 s))``, 1.6 % for 2048 rows, and half of it in ``c_rr``. It is nearly
+    independent between frequencies, so that a predictive variance, a sum over thousands of them, has no error to
+    speak of. With all rows it is exact. ``given`` is zero for rows that fill up.
+    """
+    blocks = BlockedBasis.cut(basis)
+    weights = jnp.full(len(X), 1.0 / len(X), X.dtype) if given is None else given / jnp.sum(given)
+
+    def body(which: Any, diagonal: Array) -> Array:
+        gram = num_rows * (blocks.features(X, which) ** 2 @ weights)
+        return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
+
+    start = blocks.zeros(1, X.dtype)
+    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : basis.num_pairs]
+    order = np.arange(dense_columns)
+    return diagonal.at[order % 2, order // 2].set(0.0) if dense_columns else diagonal
