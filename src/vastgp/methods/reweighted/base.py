@@ -14,16 +14,20 @@ from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
 from vastgp.estimators.base import BaseGP
+from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.reweighted.diagnosis import import_arviz, import_blackjax, inference_data
+from vastgp.methods.reweighted.evidence import EvidenceData
+from vastgp.methods.reweighted.fixed_basis import FixedBasis
 from vastgp.methods.reweighted.inference import Found
 from vastgp.methods.reweighted.mixtures import WeightMixture
 from vastgp.methods.reweighted.model import Features, FixedBasisModel
-from vastgp.methods.reweighted.options import SUBSET, MarkovChains
+from vastgp.methods.reweighted.options import BASES, PRIORS, SUBSET, MarkovChains
+from vastgp.methods.reweighted.weight_priors import WeightPrior
 
 # Least noise variance of a search, relative to the variance of the target.
 NOISE_FLOOR = 1e-6
@@ -147,6 +151,30 @@ class FixedBasisEstimator(BaseGP):
         if self._model.draws is not None:
             self.r_hat_, self.ess_ = self._model.r_hat, self._model.ess
         self.posterior_ = self._posterior(self._model)
+
+
+class ChosenBasis(FixedBasisEstimator):
+    """With the arguments that choose a basis and the prior of its weights."""
+
+    num_basis: Any
+    basis: Any
+    prior: Any
+
+    def _check_inputs(self, num_features: int) -> None:
+        self._fixed().check_inputs(self.kernel, num_features)
+
+    def _fixed(self) -> FixedBasis:
+        basis = BASES.resolve("basis", self.basis)
+        return FixedBasis(basis, PRIORS.resolve("prior", self.prior), self.num_basis)
+
+    def _beginning(self, rows: Rows, run: Run, noise_floor: float) -> Beginning:
+        """Return what the first hyperparameters are looked for with."""
+        search = self._search(rows=START_ROWS, noise_floor=noise_floor)
+        kernel = "rbf" if self.kernel is None else self.kernel
+        return Beginning(search, kernel, rows, self.standardizer_, run)
+
+    def _make_prior(self, features: Features, data: EvidenceData) -> WeightPrior:
+        return self._fixed().make_prior(features, data, self.standardizer_.d, self.dtype)
 
 
 class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):

@@ -21,7 +21,7 @@ from vastgp.estimators.arguments import (
     refuse_given,
 )
 from vastgp.estimators.classifier import BaseGPClassifier
-from vastgp.estimators.first_hyperparameters import Beginning, find_first
+from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Bernoulli, MultinomialProbit, Softmax
@@ -29,10 +29,8 @@ from vastgp.likelihoods.rowwise import by_rows
 from vastgp.methods.reweighted.base import (
     BASIS_ARGUMENTS,
     CHAIN_ARGUMENTS,
-    START_ROWS,
-    FixedBasisEstimator,
+    ChosenBasis,
 )
-from vastgp.methods.reweighted.fixed_basis import FixedBasis
 from vastgp.methods.reweighted.inference import infer_latent
 from vastgp.methods.reweighted.latent_chains import LatentRows
 from vastgp.methods.reweighted.latent_values import Largest, Signs
@@ -50,7 +48,7 @@ from vastgp.methods.reweighted.options import (
 _NOISE_FLOOR = 1e-4
 
 
-class ReweightedBasisClassifier(BaseGPClassifier, FixedBasisEstimator):
+class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
     """Classification with a basis that stays fixed, averaged over hyperparameters.
 
     With two classes ``P(second class | x) = Phi(f(x))``, with the normal distribution function: a label is the sign of
@@ -141,32 +139,23 @@ class ReweightedBasisClassifier(BaseGPClassifier, FixedBasisEstimator):
         refuse_given("prior", fixed.prior, mean=None)
         self._check_libraries(self._how())
 
-    def _check_inputs(self, num_features: int) -> None:
-        self._fixed().check_inputs(self.kernel, num_features)
-
     def _how(self) -> Any:
         return SAMPLERS.resolve("inference", self.inference)
-
-    def _fixed(self) -> FixedBasis:
-        basis = BASES.resolve("basis", self.basis)
-        return FixedBasis(basis, PRIORS.resolve("prior", self.prior), self.num_basis)
 
     # ------------------------------------------------------------ fit
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         fixed, scaling, count = self._fixed(), self.standardizer_, len(self.classes_)
         two = count == 2
-        search = self._search(rows=START_ROWS, noise_floor=_NOISE_FLOOR)
-        kernel = "rbf" if self.kernel is None else self.kernel
         # functions of the size that ours are of
         like = Bernoulli("probit") if two else Softmax(count)
-        kernel, _ = find_first(Beginning(search, kernel, rows, scaling, run), lambda _: like)
+        kernel, _ = find_first(self._beginning(rows, run, _NOISE_FLOOR), lambda _: like)
         features = fixed.make(
             kernel, 1.0, rows, scaling, run.seed
         )  # the noise of the latent values
         statistics = self._gather(rows, features.basis)
         for found in infer_latent(
-            features, statistics, lambda data: fixed.make_prior(features, data, rows.d, self.dtype),
+            features, statistics, lambda data: self._make_prior(features, data),
             lambda data: LatentRows(rows, scaling, features.basis, data, self.dtype),
             Signs() if two else Largest(count), self._how(), run,
         ):  # fmt: skip

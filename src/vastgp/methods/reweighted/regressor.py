@@ -32,11 +32,10 @@ from vastgp.methods.reweighted.base import (
     BASIS_ARGUMENTS,
     CHAIN_ARGUMENTS,
     NOISE_FLOOR,
-    START_ROWS,
     TYPE_II_ARGUMENTS,
+    ChosenBasis,
     FixedBasisRegressor,
 )
-from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.fixed_basis import FixedBasis
 from vastgp.methods.reweighted.inference import infer, infer_latent
 from vastgp.methods.reweighted.latent_chains import LatentRows
@@ -53,14 +52,13 @@ from vastgp.methods.reweighted.options import (
     TypeII,
     WeightsPrior,
 )
-from vastgp.methods.reweighted.weight_priors import WeightPrior
 
 # Mode of the hyper-prior of the logarithmic rates' variance beside the function, at least: functions and latent values
 # hold each other the more, the less of it there is.
 _LEAST_VARIANCE = 0.03
 
 
-class ReweightedBasisRegressor(FixedBasisRegressor):
+class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
     """Regression with a basis that stays fixed while the prior of its weights moves.
 
     With fixed functions, sums over the rows are made once. After that an evaluation of the evidence and of all its
@@ -173,16 +171,9 @@ class ReweightedBasisRegressor(FixedBasisRegressor):
             refuse_given("prior", fixed.prior, mean=None)
         self._check_libraries(how)
 
-    def _check_inputs(self, num_features: int) -> None:
-        self._fixed().check_inputs(self.kernel, num_features)
-
     def _how(self) -> Any:
         how = INFERENCES.resolve("inference", self.inference)
         return how.given(max_iter=200, tol=1e-5) if isinstance(how, TypeII) else how
-
-    def _fixed(self) -> FixedBasis:
-        basis = BASES.resolve("basis", self.basis)
-        return FixedBasis(basis, PRIORS.resolve("prior", self.prior), self.num_basis)
 
     @property
     def _counts(self) -> bool:
@@ -199,10 +190,7 @@ class ReweightedBasisRegressor(FixedBasisRegressor):
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         fixed, scaling = self._fixed(), self.standardizer_
-        search = self._search(rows=START_ROWS, noise_floor=NOISE_FLOOR)
-        beginning = Beginning(
-            search, "rbf" if self.kernel is None else self.kernel, rows, scaling, run
-        )
+        beginning = self._beginning(rows, run, NOISE_FLOOR)
         if self._counts:
             yield from self._of_counts(fixed, beginning, rows, run)
             return
@@ -239,9 +227,6 @@ class ReweightedBasisRegressor(FixedBasisRegressor):
         ):  # fmt: skip
             likelihood = PoissonLogNormal(first.rate, found.model.noise_variance)
             yield self._answer(found, statistics, likelihood)
-
-    def _make_prior(self, features: Features, data: EvidenceData) -> WeightPrior:
-        return self._fixed().make_prior(features, data, self.standardizer_.d, self.dtype)
 
     def _check_takes_rows(self) -> None:
         if self._counts:
