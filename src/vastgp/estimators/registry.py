@@ -42,6 +42,7 @@ OPTIONS = {
     "Mixture": "vastgp.methods.direct.options",
     "NUTS": "vastgp.methods.reweighted.options",
     "OrthogonalWeights": "vastgp.methods.reweighted.options",
+    "Pruning": "vastgp.methods.relevance.options",
     "SaveTo": "vastgp.estimators.searches",
     "SpectralWeights": "vastgp.methods.reweighted.options",
     "Stochastic": "vastgp.methods.qsgp.stochastic.options",

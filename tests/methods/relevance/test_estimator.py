@@ -13,9 +13,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, RelevanceVectorRegressor
+from vastgp.options import Fixed, Pruning
 
 
-@parametrize_with_checks([RelevanceVectorRegressor()])
+@parametrize_with_checks([RelevanceVectorRegressor("rbf")])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -24,6 +25,8 @@ def test_scikit_learn_check(estimator, check):
 
 class TestRelevanceVector(RegressorConformance):
     units_tolerance = 1e-4
+    lacks = ("max_iter",)
+    resumed_with = ({}, {"solver": Pruning(basis_batch=20, row_batch=30)})
 
     def make(self, **params):
         return RelevanceVectorRegressor(**({"kernel": "rbf"} | params))
@@ -33,8 +36,9 @@ class TestRelevanceVector(RegressorConformance):
         X, y = data
         scores = cross_val_score(make_pipeline(StandardScaler(), self.make()), X, y, cv=2)
         assert np.all(scores > 0.6)
-        search = GridSearchCV(self.make(), {"max_precision": [1e-3, 1e4]}, cv=2).fit(X, y)
-        assert search.best_params_["max_precision"] == 1e4
+        grid = {"solver__max_precision": [1e-3, 1e4]}
+        search = GridSearchCV(self.make(solver=Pruning()), grid, cv=2).fit(X, y)
+        assert search.best_params_["solver__max_precision"] == 1e4
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +72,16 @@ def test_few_vectors_tell_a_noisy_sinc(sinc, whole):
 
 
 def test_a_chevron_of_ten_columns_is_as_sparse_and_has_a_lower_bound(sinc, whole):
-    model = RelevanceVectorRegressor("rbf", dense_columns=10).fit(*sinc)
+    model = RelevanceVectorRegressor("rbf", solver=Pruning(dense_columns=10)).fit(*sinc)
     assert len(model.relevance_) <= 15
     assert model.history_.last("objective") <= whole.history_.last("objective")
     assert error(model) < 0.03
 
 
 def test_candidates_in_sets_of_sampled_rows_find_a_model_as_good(sinc):
-    model = RelevanceVectorRegressor("rbf", basis_batch=100, row_batch=250).fit(*sinc)
+    model = RelevanceVectorRegressor("rbf", solver=Pruning(basis_batch=100, row_batch=250)).fit(
+        *sinc
+    )
     assert model.converged_
     assert len(model.relevance_) <= 20
     assert error(model) < 0.03
@@ -96,7 +102,7 @@ def test_candidates_of_ones_own(sinc, tmp_path):
 
 
 def test_a_smaller_limit_leaves_fewer_vectors(sinc, whole):
-    model = RelevanceVectorRegressor("rbf", max_precision=1.0).fit(*sinc)
+    model = RelevanceVectorRegressor("rbf", solver=Pruning(max_precision=1.0)).fit(*sinc)
     assert np.all(model.relevance_ <= 1.0) and len(model.relevance_) < len(whole.relevance_)
 
 
@@ -112,13 +118,27 @@ def test_noise_alone_leaves_nothing_or_little():
     [
         ({"inducing_inputs": np.zeros((4, 3))}, r"inducing_inputs must have shape \(m, 1\).*\(4, 3\)"),
         ({"inducing_inputs": np.zeros((4, 1)), "num_basis": 3}, "num_basis=3 and inducing_inputs were both given"),
-        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, or None"),
-        ({"dense_columns": 1.5}, "dense_columns must be an integer of at least 0, or None"),
-        ({"max_precision": 0}, "max_precision must be a positive number"),
-        ({"basis_batch": 0}, "basis_batch must be a positive integer"),
-        ({"isotropic": 1}, "isotropic must be True or False"),
+        ({"solver": "pruned"}, r"solver must be one of \('pruning',\) or Pruning\(...\)"),
+        ({"hyperparameters": Fixed()}, r"hyperparameters must be one of \('subset',\)"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(sinc, params, message):
     with pytest.raises(ValueError, match=message):
         RelevanceVectorRegressor(**params).fit(*sinc)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, or None"),
+        ({"dense_columns": 1.5}, "dense_columns must be an integer of at least 0, or None"),
+        ({"max_precision": 0}, "max_precision must be a positive number"),
+        ({"basis_batch": 0}, "basis_batch must be a positive integer"),
+    ],
+)
+def test_bad_options_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        Pruning(**params)
+    # where the estimator had the argument before
+    with pytest.raises(TypeError, match=r"write solver=Pruning\("):
+        RelevanceVectorRegressor(**params)

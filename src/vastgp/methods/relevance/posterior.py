@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.data.archive import above, below
-from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import over_tiles
 from vastgp.kernels import Kernel, from_spec, to_spec
 
 _TILE = 2048
@@ -61,18 +62,11 @@ class RelevancePosterior:
 
     def _values(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the functions of some weights, float64, by tiles of one size."""
-        found = np.zeros((len(X), weights.shape[1]))
-        if len(weights) == 0:
-            return found
-        dtype = X.dtype
-        Z, W = jnp.asarray(self.inputs, dtype), jnp.asarray(weights, dtype)
-        size = min(_TILE, 1 << max(len(X) - 1, 0).bit_length())
-        for start in range(0, len(X), size):
-            tile = X[start : start + size]
-            padded = jnp.asarray(repeat_last(tile, size))
-            values = np.asarray(_evaluate(self.kernel, Z, W, padded), np.float64)
-            found[start : start + size] = values[: len(tile)]
-        return found
+        if len(weights) == 0 or len(X) == 0:
+            return np.zeros((len(X), weights.shape[1]))
+        Z, W = (jnp.asarray(part, X.dtype) for part in (self.inputs, weights))
+        values = partial(_evaluate, self.kernel, Z, W)
+        return np.concatenate(list(over_tiles(values, X, most=_TILE))).astype(np.float64)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""

@@ -23,15 +23,19 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import blas
 
 from vastgp._precision import precision as in_precision
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import generator, minibatch_indices
-from vastgp.fitting.loop import LoopResult, Stop, run_chunks
+from vastgp.data.padding import pad_rows
+from vastgp.data.tiles import row_tiles, tile_size
+from vastgp.fitting.accumulate import accumulate
+from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.methods.relevance.evidence import BestPosterior, Statistics, best_posterior
+from vastgp.methods.relevance.options import Pruning
 
 _TILE = 2048
 _CHUNK = 10
@@ -50,31 +54,6 @@ _LEAST_MOVE = 0.5
 _UNTOUCHED = 10
 # Pairs that are tried for merging in an iteration, and the least correlation of their functions at the rows.
 _PAIRS, _CLOSE = 3, 0.9
-
-
-@dataclass(frozen=True)
-class RelevanceOptions:
-    """How relevance vectors are found.
-
-    Parameters
-    ----------
-    dense_columns : int, optional
-        Full columns of the covariance's factor. None: all, the exact posterior; 0: mean-field.
-    max_precision : float, default 1e4
-        A function with a larger prior precision is taken out (standardised target).
-    noise_floor : float, default 1e-6
-        Least noise variance, in variances of the target.
-    row_batch : int, default 10,000
-        Rows that a set of basis functions is judged by.
-    basis_batch : int, default 1000
-        Basis functions in a set.
-    """
-
-    dense_columns: int | None = None
-    max_precision: float = 1e4
-    noise_floor: float = 1e-6
-    row_batch: int = 10_000
-    basis_batch: int = 1000
 
 
 @dataclass(frozen=True)
@@ -100,13 +79,14 @@ class RelevanceFit:
 
 
 class _State(NamedTuple):
-    """What decides the next iteration."""
+    """What decides the next iteration, by candidate."""
 
-    active: np.ndarray  # functions in the present set
-    log_precision: np.ndarray  # theirs
-    log_noise: float
-    seen: int  # functions that have been in a set
-    rough: int  # iterations on this set
+    members: np.ndarray  # whether it was in the present set at its beginning
+    active: np.ndarray  # whether it still is
+    log_precision: np.ndarray
+    log_noise: np.float64
+    seen: np.int64  # functions that have been in a set
+    rough: np.int64  # iterations on this set
 
 
 def fit_relevance(
@@ -115,13 +95,11 @@ def fit_relevance(
     kernel: Kernel,
     inputs: np.ndarray,
     noise_variance: float,
-    options: RelevanceOptions | None = None,
+    options: Pruning,
+    run: Run,
     *,
-    tol: float = 0.01,
-    max_iter: int | None = 2000,
-    max_seconds: float | None = None,
-    seed: int = 0,
-    verbose: bool = False,
+    noise_floor: float,
+    tol: float,
 ) -> RelevanceFit:
     """Find the relevant ones of some basis functions, their precisions and the noise.
 
@@ -137,35 +115,35 @@ def fit_relevance(
         ``z_j``, standardised.
     noise_variance : float
         Where learning starts.
-    options : RelevanceOptions, optional
-    tol : float, default 0.01
+    options : Pruning
+    run : Run
+    noise_floor : float
+        Least noise variance, in variances of the target.
+    tol : float
         Converged when all functions have been seen and the bound moves by less than so many nats in ten iterations that
         take none out. With the exact posterior a function that adds less to it is taken out. Precisions of neighbours
         can go on trading long after.
-    max_iter, max_seconds, verbose
-        As in `vastgp.fitting.loop.run_chunks`.
-    seed : int, default 0
 
     Returns
     -------
     RelevanceFit
     """
-    options = options or RelevanceOptions()
-    search = _Search(rows, standardizer, kernel, inputs, options, seed, tol)
-    state, loop = run_chunks(
+    search = _Search(rows, standardizer, kernel, inputs, options, run.seed, (noise_floor, tol))
+    state, loop = run.steps(
+        "relevance vectors",
         search.chunk,
         search.start(noise_variance),
-        max_iter=max_iter,
+        max_iter=options.max_steps,
         chunk=_CHUNK,
-        max_seconds=max_seconds,
         should_stop=lambda diagnostics, _: search.stop(diagnostics),
-        label="relevance vectors",
-        verbose=verbose,
     )
-    data = search.statistics_of_all(state.active)
-    noise, precision = float(np.exp(state.log_noise)), np.exp(state.log_precision)
+    active = np.flatnonzero(state.active)
+    data = search.sums(state)
+    if data.num_rows < rows.n:
+        data = search.sums_of(active)
+    noise, precision = float(np.exp(state.log_noise)), np.exp(state.log_precision[active])
     posterior = best_posterior(data, precision, noise, options.dense_columns)
-    return RelevanceFit(state.active, precision, noise, posterior, loop)
+    return RelevanceFit(active, precision, noise, posterior, loop)
 
 
 class _Search:
@@ -177,27 +155,29 @@ class _Search:
         standardizer: Standardizer,
         kernel: Kernel,
         inputs: np.ndarray,
-        options: RelevanceOptions,
+        options: Pruning,
         seed: int,
-        tol: float,
+        limits: tuple[float, float],
     ) -> None:
         self.rows, self.standardizer, self.kernel = rows, standardizer, kernel
-        self.inputs, self.options, self.seed, self.tol = inputs, options, seed, tol
+        self.inputs, self.options, self.seed = inputs, options, seed
+        self.noise_floor, self.tol = limits
         self.order = generator(seed, 0, _ORDER).permutation(len(inputs))
-        self.data: Statistics | None = None
-        self.columns = np.zeros(0, np.int64)
+        self._kept: tuple[int, Statistics] | None = None
 
     def start(self, noise_variance: float) -> _State:
         """Return the state before the first iteration: the first set, all functions equally relevant."""
-        nothing = np.zeros(0)
-        log_noise = float(np.log(max(noise_variance, self.options.noise_floor)))
-        return self._next_set(_State(np.zeros(0, np.int64), nothing, log_noise, 0, 0))
+        nobody = np.zeros(len(self.inputs), bool)
+        log_noise = np.log(max(noise_variance, self.noise_floor))
+        zero = np.int64(0)
+        state = _State(nobody, nobody, np.zeros(len(nobody)), np.float64(log_noise), zero, zero)
+        return self._next_set(state)
 
     def chunk(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, Any]]:
         """Do some iterations; a new set begins when the present one is settled."""
         change, bound, first_bound, before = np.inf, np.nan, np.nan, state.active
         for _ in range(count):
-            settled = change < _ROUGH or state.rough >= _MOST_ROUGH or len(state.active) == 0
+            settled = change < _ROUGH or state.rough >= _MOST_ROUGH or not state.active.any()
             if settled and state.seen < len(self.inputs):
                 state = self._next_set(state)
             state, change, bound = self._iterate(state)
@@ -208,7 +188,7 @@ class _Search:
             "objective": bound,
             "change": np.inf if sampled else change,
             "gain": abs(bound - first_bound) if settling else np.inf,
-            "relevant": len(state.active),
+            "relevant": np.count_nonzero(state.active),
             "noise_variance": float(np.exp(state.log_noise)),
         }
 
@@ -223,62 +203,61 @@ class _Search:
 
     def _next_set(self, state: _State) -> _State:
         """Return the state with new functions beside those that are left."""
-        size = self.options.basis_batch
-        new = max(size - len(state.active), size // _LEAST_NEW, 1)
-        if len(self.inputs) - state.seen - new < new // 2:
-            new = len(self.inputs) - state.seen  # no small set at the end
+        size, m = self.options.basis_batch, len(self.inputs)
+        new: int = max(size - int(np.count_nonzero(state.active)), size // _LEAST_NEW, 1)
+        if m - state.seen - new < new // 2:
+            new = m - int(state.seen)  # no small set at the end
         added = self.order[state.seen : state.seen + new]
-        active = np.concatenate([state.active, added])
-        order = np.argsort(active)
-        active, seen = active[order], state.seen + len(added)
-        last = seen == len(self.inputs)
-        self.columns = active
-        self.data = self.statistics_of_all(active) if last else self._of_sample(active, seen)
-        # the prior variance of the function is that of the target, were all functions alike
-        alike = np.trace(self.data.gram) / self.data.num_rows
-        alike = min(alike, _START * self.options.max_precision)
-        known = np.concatenate(
-            [state.log_precision, np.full(len(added), np.log(max(alike, 1e-12)))]
+        members, log_precision = state.active.copy(), state.log_precision.copy()
+        members[added] = True
+        state = state._replace(
+            members=members, active=members, seen=np.int64(state.seen + new), rough=np.int64(0)
         )
-        return _State(active, known[order], state.log_noise, seen, 0)
+        data = self.sums(state)
+        # the prior variance of the function is that of the target, were all functions alike
+        alike = np.trace(data.gram) / data.num_rows
+        log_precision[added] = np.log(max(min(alike, _START * self.options.max_precision), 1e-12))
+        return state._replace(log_precision=log_precision)
 
     def _iterate(self, state: _State) -> tuple[_State, float, float]:
         """Take one step of the fixed point, and take out what has become irrelevant."""
-        assert self.data is not None
-        noise, precision = float(np.exp(state.log_noise)), np.exp(state.log_precision)
-        best = best_posterior(self.data, precision, noise, self.options.dense_columns)
+        data, index = self.sums(state), np.flatnonzero(state.active)
+        log_precision = state.log_precision[index]
+        noise, precision = float(np.exp(state.log_noise)), np.exp(log_precision)
+        best = best_posterior(data, precision, noise, self.options.dense_columns)
         target = np.log(best.determined) - np.log(np.maximum(best.mean**2, 1e-300))
-        move = np.clip(target - state.log_precision, -_MOST_MOVE, _MOST_MOVE)
+        move = np.clip(target - log_precision, -_MOST_MOVE, _MOST_MOVE)
         least_useful = None
         if self.options.dense_columns is None and len(precision):
             gain, unsupported = gains(best, precision)
             move = np.where(unsupported, np.maximum(move, _LEAST_MOVE), move)
             # one at a time, so that the others take over
             if state.rough >= _UNTOUCHED:
-                merged = self._merge(precision, noise, best.bound)
+                merged = self._merge(data, precision, noise, best.bound)
                 if merged is not None:
-                    least_useful, heir, log_precision = merged
-                    move[heir] = log_precision - state.log_precision[heir]
+                    least_useful, heir, of_heir = merged
+                    move[heir] = of_heir - log_precision[heir]
                 elif np.min(gain) < self.tol:
                     least_useful = int(np.argmin(gain))
-        left = max(self.data.num_rows - float(np.sum(best.determined)), 1.0)
-        least = max(self.options.noise_floor, 1e-12)
-        log_noise = float(np.log(max(best.residual / left, least)))
-        moved = state.log_precision + move
+        left = max(data.num_rows - float(np.sum(best.determined)), 1.0)
+        log_noise = np.log(max(best.residual / left, self.noise_floor, 1e-12))
+        moved = log_precision + move
         keep = moved <= np.log(self.options.max_precision)
         if least_useful is not None:
             keep[least_useful] = False
         change = max(
             float(np.max(np.abs(move[keep]), initial=0.0)), abs(log_noise - state.log_noise)
         )
-        if not np.all(keep):
-            self.data, self.columns = self.data.of(np.flatnonzero(keep)), self.columns[keep]
-            change = np.inf
-        state = _State(state.active[keep], moved[keep], log_noise, state.seen, state.rough + 1)
-        return state, change, best.bound
+        active, everywhere = state.active.copy(), state.log_precision.copy()
+        active[index], everywhere[index] = keep, moved
+        state = state._replace(
+            active=active, log_precision=everywhere, log_noise=np.float64(log_noise),
+            rough=np.int64(state.rough + 1),
+        )  # fmt: skip
+        return state, change if np.all(keep) else np.inf, best.bound
 
     def _merge(
-        self, precision: np.ndarray, noise: float, bound: float
+        self, data: Statistics, precision: np.ndarray, noise: float, bound: float
     ) -> tuple[int, int, float] | None:
         """Return a function that can go, its heir, and the logarithm of the heir's precision then.
 
@@ -286,9 +265,8 @@ class _Search:
         One of two equal functions can leave its prior variance to the other without any loss. Of the most correlated
         pairs the first is taken that loses less than ``tol`` nats.
         """
-        assert self.data is not None
-        root = np.sqrt(np.maximum(np.diagonal(self.data.gram), 1e-300))
-        correlation = np.tril(np.abs(self.data.gram) / np.outer(root, root), -1)
+        root = np.sqrt(np.maximum(np.diagonal(data.gram), 1e-300))
+        correlation = np.tril(np.abs(data.gram) / np.outer(root, root), -1)
         for pair in np.argsort(correlation, axis=None)[::-1][:_PAIRS]:
             i, j = np.unravel_index(pair, correlation.shape)
             if i == j or correlation[i, j] < _CLOSE:
@@ -299,37 +277,39 @@ class _Search:
             others = np.delete(np.arange(len(precision)), goes)
             changed = precision.copy()
             changed[heir] = 1.0 / (1.0 / precision[heir] + share / precision[goes])
-            found = best_posterior(self.data.of(others), changed[others], noise, None)
+            found = best_posterior(data.of(others), changed[others], noise, None)
             if found.bound > bound - self.tol:
                 return goes, heir, float(np.log(changed[heir]))
         return None
 
-    def statistics_of_all(self, active: np.ndarray) -> Statistics:
-        """Return the sums over all rows; those at hand, where they are of these functions and all rows."""
-        known = self.data is not None and np.array_equal(active, self.columns)
-        if known and self.data is not None and self.data.num_rows == self.rows.n:
-            return self.data
-        tiles = ((X, y) for X, y in self.rows.batches(_TILE))
-        return self._statistics(active, tiles, self.rows.n)
+    def sums(self, state: _State) -> Statistics:
+        """Return the sums of the active functions: over all rows once all have been in a set, else over random ones.
 
-    def _of_sample(self, active: np.ndarray, step: int) -> Statistics:
-        """Return the sums over random rows of their own for every set."""
-        size = min(self.options.row_batch, self.rows.n)
-        chosen = np.sort(minibatch_indices(self.seed, step, self.rows.n, size))
-        parts = np.array_split(chosen, -(-size // _TILE))
-        return self._statistics(active, (self.rows.take(part) for part in parts), size)
+        They are those of the whole set as it began, of which some have gone: whatever has been computed before.
+        """
+        members = np.flatnonzero(state.members)
+        if self._kept is None or self._kept[0] != state.seen:
+            step, size = int(state.seen), min(self.options.row_batch, self.rows.n)
+            chosen = None
+            if step < len(self.inputs) and size < self.rows.n:
+                chosen = np.sort(minibatch_indices(self.seed, step, self.rows.n, size))
+            self._kept = step, self.sums_of(members, chosen)
+        return self._kept[1].of(np.flatnonzero(state.active[members]))
 
-    def _statistics(self, active: np.ndarray, tiles: Any, num_rows: int) -> Statistics:
-        k, Z = len(active), self.inputs[active]
-        gram, target, square = np.zeros((k, k), order="F"), np.zeros(k), 0.0
-        for X, y in tiles:
-            values = self.standardizer.transform_y(y)
-            square += float(values @ values)
-            if k:
-                phi = kernel_values(self.kernel, Z, self.standardizer.transform_X(X))
-                gram = blas.dsyrk(1.0, phi, beta=1.0, c=gram, lower=1, overwrite_c=1)
-                target += phi @ values
-        return Statistics(np.tril(gram) + np.tril(gram, -1).T, target, square, num_rows)
+    def sums_of(self, members: np.ndarray, chosen: np.ndarray | None = None) -> Statistics:
+        """Return the sums of some functions over all rows, or some."""
+        # compiled code is shared between numbers of functions
+        Z = pad_rows(self.inputs[members])
+        size = tile_size(self.rows.n if chosen is None else len(chosen), _TILE)
+
+        def features(X: np.ndarray) -> np.ndarray:
+            with in_precision("float64"):
+                made = kernel_matrix(self.kernel, jnp.asarray(X), jnp.asarray(Z))
+            return np.asarray(made)[:, : len(members)]
+
+        tiles = row_tiles(self.rows, self.standardizer, size, "float64", chosen)
+        found = accumulate(features, tiles, len(members))
+        return Statistics(found.gram, found.target, found.square, found.num_rows)
 
 
 def gains(best: BestPosterior, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -344,15 +324,3 @@ def gains(best: BestPosterior, precision: np.ndarray) -> tuple[np.ndarray, np.nd
     sparsity, quality = np.maximum(1.0 / variance - precision, 0.0), best.mean / variance
     gain = 0.5 * (quality**2 * variance + np.log(precision * variance))
     return gain, quality**2 <= sparsity
-
-
-def kernel_values(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return ``k(z_j, x_l)`` in float64, padded while it is made so that compiled code is shared between sizes."""
-
-    def padded(rows: np.ndarray) -> np.ndarray:
-        size = 1 << max(len(rows) - 1, 7).bit_length()
-        return np.pad(rows, ((0, size - len(rows)), (0, 0)))
-
-    with in_precision("float64"):
-        made = kernel_matrix(kernel, jnp.asarray(padded(Z)), jnp.asarray(padded(X)))
-        return np.asarray(made)[: len(Z), : len(X)]
