@@ -21,7 +21,7 @@ def test_relevance_vectors(run, tmp_path):
     run("predict", model, rows, "--out", out)
     predicted = pd.read_csv(out)
     assert np.mean((predicted["mean"] - np.sinc(x / np.pi)) ** 2) ** 0.5 < 0.06
-    assert "of 150 candidate functions" in run("info", model).out
+    assert "RelevanceVectorRegressor, 150 basis functions" in run("info", model).out
     assert json.loads(run("info", model, "--json").out)["method"] == "RelevanceVectorRegressor"
 
 

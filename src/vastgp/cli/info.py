@@ -213,7 +213,7 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
             f"{plural(found['training_rows'], 'row')}, {plural(len(found['features']), 'feature')}",
         ),
         ("kernel", " with ".join(part["name"] for part in found["components"]) or "none"),
-        ("signal", f"standard deviation {number(found['signal_std'])}, {found['signal_units']}"),
+        *([] if found["signal_std"] is None else [_signal(found)]),
         _noise(found),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
     ]
@@ -242,6 +242,12 @@ def _noise_std(model: Any) -> float | None:
     return None if noise_std is None else float(noise_std)
 
 
+def _signal(found: dict[str, Any]) -> tuple[str, str]:
+    from vastgp.cli._console import number
+
+    return "signal", f"standard deviation {number(found['signal_std'])}, {found['signal_units']}"
+
+
 def _noise(found: dict[str, Any]) -> tuple[str, str]:
     from vastgp.cli._console import number
 
@@ -251,11 +257,12 @@ def _noise(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def _method(found: dict[str, Any]) -> str:
-    if not found["num_basis"]:
-        return str(found["method"])
-    if not found["solver"]:
-        return f"{found['method']}, of {found['num_basis']:,} candidate functions"
-    return f"{found['method']}, {found['solver']} solver, {found['num_basis']:,} basis functions"
+    parts = [found["method"]]
+    if found["solver"]:
+        parts.append(f"{found['solver']} solver")
+    if found["num_basis"]:
+        parts.append(f"{found['num_basis']:,} basis functions")
+    return ", ".join(parts)
 
 
 def how_it_ended(found: dict[str, Any]) -> str:
