@@ -27,16 +27,16 @@ def _subset_counts(n: int, batch: int, pairs: list[tuple[int, int]]) -> np.ndarr
 @pytest.mark.parametrize(("n", "batch"), [(6, 3), (7, 2), (5, 4), (9, 1)])
 @pytest.mark.parametrize("vary", ["step", "seed"])
 def test_every_subset_is_equally_likely(n: int, batch: int, vary: str) -> None:
-    """20,000 draws. All subsets alike is all there is to know: rows, pairs, triples are uniform with them."""
-    pairs = [(5, i) if vary == "step" else (i, 5) for i in range(20_000)]
+    """8,000 draws. All subsets alike is all there is to know: rows, pairs, triples are uniform with them."""
+    pairs = [(5, i) if vary == "step" else (i, 5) for i in range(8_000)]
     assert stats.chisquare(_subset_counts(n, batch, pairs)).pvalue > _P
 
 
 def test_batches_of_successive_steps_are_independent() -> None:
-    """Contingency table of the subsets of steps t and t + 1 (disjoint pairs of steps, 20,000 of them)."""
+    """Contingency table of the subsets of steps t and t + 1 (disjoint pairs of steps, 8,000 of them)."""
     subsets = {subset: i for i, subset in enumerate(itertools.combinations(range(5), 2))}
     table = np.zeros((10, 10))
-    for t in range(0, 40_000, 2):
+    for t in range(0, 16_000, 2):
         first, second = (
             subsets[tuple(sorted(minibatch_indices(3, t + k, 5, 2).tolist()))] for k in (0, 1)
         )
@@ -46,10 +46,10 @@ def test_batches_of_successive_steps_are_independent() -> None:
 
 @pytest.mark.parametrize(("n", "batch"), [(40_000, 500), (12_000, 3_000), (2_000_003, 10_000)])
 def test_rows_are_included_equally_often_in_larger_problems(n: int, batch: int) -> None:
-    """Inclusions in 50 stretches of rows over 400 steps: the count of a stretch is hypergeometric, in each step."""
+    """Inclusions in 50 stretches of rows over 150 steps: the count of a stretch is hypergeometric, in each step."""
     edges = np.linspace(0, n, 51).astype(int)
     counts = np.zeros(50)
-    steps = 400
+    steps = 150
     for t in range(steps):
         indices = minibatch_indices(11, t, n, batch)
         assert np.unique(indices).size == batch

@@ -283,7 +283,8 @@ def _raise_not_finite(
     if count > 1:
         where += f" (and {count - 1} more in the {block.shape[0]} rows read with it)"
     if nan.any():
-        raise ValueError(f"Input {argument} contains NaN: at {where}. {_FILL_GAPS}")
+        advice = _FILL_GAPS if block.ndim == 2 else "Drop the rows that have no target."
+        raise ValueError(f"Input {argument} contains NaN: at {where}. {advice}")
     raise ValueError(
         f"Input {argument} contains infinity or a value too large for {block.dtype!r}: at {where}. "
         "Remove these rows, or correct what made them (a division by zero, an overflow, a unit)."
