@@ -178,7 +178,7 @@ def test_bad_X(X: object, error: type[Exception], message: str) -> None:
 @pytest.mark.parametrize(
     ("y", "error", "message"),
     [
-        (_with(_Y, 3, np.nan), ValueError, r"Input y contains NaN: at row 3\. Drop these rows"),
+        (_with(_Y, 3, np.nan), ValueError, r"Input y contains NaN: at row 3\. Drop the rows"),
         (
             _with(_Y, 1, np.inf),
             ValueError,
