@@ -23,7 +23,6 @@ from jaxtyping import Array, Float
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, read_archive, write_archive
-from vastgp.data.padding import repeat_last
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import MomentBlocks, Moments, accumulate, add_to
 from vastgp.fitting.progress import Progress
@@ -299,11 +298,6 @@ def feature_matrix(basis: Any, X: Float[Array, "n d"]) -> Float[Array, "n m"]:
         features = basis.features(X, jnp.arange(basis.num_pairs))
         return jnp.swapaxes(features, 1, 2).reshape(X.shape[0], basis.num_basis)
     return basis.features(X, jnp.arange(basis.num_basis))
-
-
-def features_of_tile(basis: Any, X: np.ndarray, size: int) -> np.ndarray:
-    """Return `feature_matrix` of at most ``size`` rows by the program for ``size``: compiled once for all tiles."""
-    return np.asarray(feature_matrix(basis, jnp.asarray(repeat_last(X, size))))[: len(X)]
 
 
 def features_id(basis: Any, standardizer: Standardizer, dtype: str = "float64") -> str:
