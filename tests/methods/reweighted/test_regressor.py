@@ -21,7 +21,6 @@ import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, GriefRegressor, Matern32, ReweightedBasisRegressor
 from vastgp._precision import precision
-from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.sufficient_statistics import gather_statistics
 from vastgp.methods.reweighted import diagnosis, inference
 from vastgp.options import (
@@ -50,6 +49,7 @@ def test_scikit_learn_check(estimator, check):
 
 class TestGrief(RegressorConformance):
     units_tolerance = 1e-4
+    resumed_with = ({}, {"inference": NUTS(2, 50, 30)})
     lacks = ("max_iter", "tol")  # they are TypeII's
 
     def make(self, **params):
@@ -393,41 +393,6 @@ def test_arguments_that_moved_say_where_to(name, instead):
     cls = GriefRegressor if name == "evidence_rows" else ReweightedBasisRegressor
     with pytest.raises(TypeError, match=f"no argument '{name}' any more: write {instead}"):
         cls(**{name: 1})
-
-
-def test_chains_that_were_killed_at_any_record_go_on_to_the_same_model(
-    waves, tmp_path, monkeypatch
-):
-    given = {"kernel": "rbf", "num_eigenfunctions": 6, "grid_size": 4, "inference": NUTS(2, 50, 30)}
-    writes, write = [], Checkpoint.write
-
-    def dying(self):
-        write(self)
-        writes.append(1)
-        if len(writes) == dies_at:
-            raise KeyError
-
-    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
-    monkeypatch.setattr(Checkpoint, "write", dying)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        whole, dies_at = GriefRegressor(**given).fit(*waves), 0
-        GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
-        (tmp_path / "fit").unlink(missing_ok=True)
-        for each in np.unique(np.linspace(2, len(writes), 3).astype(int)):
-            dies_at = each
-            writes.clear()
-            with pytest.raises(KeyError):
-                GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
-            again = GriefRegressor(**given, checkpoint=tmp_path / "fit").fit(*waves)
-            (tmp_path / "fit").unlink(missing_ok=True)
-            for mine, theirs in zip(
-                again.predict(GRID, return_std=True),
-                whole.predict(GRID, return_std=True),
-                strict=True,
-            ):
-                np.testing.assert_array_equal(mine, theirs)
-            assert again.history_.objective == whole.history_.objective
 
 
 def test_a_constant_column_is_one_point_of_the_grid(waves):
