@@ -1,0 +1,61 @@
+"""Sums over the rows as a phase of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from vastgp.data import Rows, Standardizer
+from vastgp.fitting.loop import Stop
+from vastgp.fitting.run import Run
+from vastgp.fitting.sufficient_statistics import (
+    SufficientStatistics,
+    block_rows_of,
+    gather_statistics,
+)
+
+
+def gather(
+    rows: Rows, scaling: Standardizer, basis: Any, dtype: str, run: Run, *, share: float = 1.0
+) -> SufficientStatistics:
+    """Return the sums over standardised rows in one pass, a phase of a fit; where time ends, those of the rows so far.
+
+    Parameters
+    ----------
+    rows : Rows
+    scaling : Standardizer
+    basis : basis
+    dtype : {"float32", "float64"}
+        Of the features.
+    run : Run
+    share : float, default 1.0
+        Of what is left of the budget.
+    """
+    size = block_rows_of(basis.num_basis)
+
+    def block_of(number: int) -> SufficientStatistics:
+        start, stop = number * size, (number + 1) * size
+        return gather_statistics(rows, scaling, basis, dtype=dtype, start=start, stop=stop)
+
+    # there is always an answer: the budget ends nothing before it
+    total = block_of(0)
+    if total.num_rows == rows.n:
+        return total
+
+    def step_chunk(state: Any, first: int, count: int) -> tuple[Any, dict[str, Any]]:
+        moments, rest = state
+        more = replace(total, num_rows=(first + 1) * size, moments=moments, rest=rest)
+        more = more + block_of(first + count)
+        return (more.moments, more.rest), {"rows": more.num_rows}
+
+    (moments, rest), loop = run.steps(
+        "sums",
+        step_chunk,
+        (total.moments, total.rest),
+        max_iter=None,
+        chunk=1,
+        should_stop=lambda seen, _: Stop("all rows were read", True) if seen["rows"] == rows.n else None,
+        share=share,
+    )  # fmt: skip
+    seen = min((loop.num_iter + 1) * size, rows.n)
+    return replace(total, num_rows=seen, moments=moments, rest=rest)
