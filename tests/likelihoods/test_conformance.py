@@ -230,11 +230,12 @@ class TestPoissonLogNormal(LikelihoodConformance):
     def log_law(self, y, f):
         y, f = (np.asarray(part, float)[..., None] for part in (y, f))
         # the average over eps, even nodes over all that the normal or the counts leave of it
-        eps = np.linspace(-20.0, 20.0, 1601) * self.variance**0.5
-        logs = stats.norm.logpdf(eps, 0.0, self.variance**0.5)
+        z = np.linspace(-20.0, 20.0, 801)
+        eps = z * self.variance**0.5
+        logs = -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) + np.log(z[1] - z[0])
         count = self.rate * np.exp(f + eps)
         logs = logs + y * np.log(count) - count - gammaln(y + 1)
-        return logsumexp(logs, axis=-1) + np.log(eps[1] - eps[0])
+        return logsumexp(logs, axis=-1)
 
     def conditional_moments(self, f):
         count = self.rate * np.exp(f + 0.5 * self.variance)
