@@ -24,6 +24,7 @@ from run import machine_rates, peak_mb
 from table import RESULTS, put
 from vastgp import RBF, GridGP, Matern32, Periodic
 from vastgp.metrics import regression_report
+from vastgp.options import Evidence, FillGaps, Fixed, PenalizeGaps, VarianceSamples
 
 OUT = RESULTS / "grid_fields.jsonl"
 
@@ -90,13 +91,13 @@ KERNELS: dict[str, dict[str, Any]] = {
 METHODS: dict[str, dict[str, Any]] = {
     "fill": {"solver": "fill-gaps"},
     "ignore": {"solver": "ignore-gaps"},
-    "penalise, 100": {"solver": "penalize-gaps", "penalty": 1e2},
+    "penalise, 100": {"solver": PenalizeGaps(penalty=1e2)},
     "penalise": {"solver": "penalize-gaps"},
-    "fill, probes": {"solver": "fill-gaps", "log_determinant": "probes"},
-    "fill, nystrom": {"solver": "fill-gaps", "log_determinant": "nystrom"},
+    "fill, probes": {"solver": "fill-gaps", "criterion": Evidence("probes")},
+    "fill, nystrom": {"solver": "fill-gaps", "criterion": Evidence("nystrom")},
     "fill, gcv": {"solver": "fill-gaps", "criterion": "gcv"},
     # what is left of land and sea: the cells of sea as one group, in single precision; hyperparameters of a part of it
-    "sea": {"solver": "fill-gaps", "dtype": "float32", "num_samples": 32, "max_cg_iter": 300},
+    "sea": {"solver": FillGaps(max_products=300), "dtype": "float32"},
     "fill, default kernels": {"solver": "fill-gaps", "kernels": None},
     "slices": {},
     "botorch": {},
@@ -169,7 +170,7 @@ def of_the_sea(training: xr.DataArray, args: argparse.Namespace) -> GridGP:
     of_parts = np.prod([float(part.total_variance()) for part in kernel.parts])
     given = dict(zip(grouped, kernel.parts, strict=True))
     given["time"] = given["time"].in_units(1.0, float(kernel.variance / of_parts) ** 0.5)
-    fixed = {"hyperparameters": "fixed", "noise_std": learned.noise_std_, "num_probes": 0}
+    fixed = {"hyperparameters": Fixed(learned.noise_std_), "criterion": Evidence(num_probes=0)}
     return GridGP(given, **fixed, **METHODS["sea"]).fit(training)
 
 
@@ -184,7 +185,7 @@ def with_model(
     else:
         model = GridGP(max_seconds=args.seconds, tol=args.tol, **options).fit(training)
     fit_seconds = time.perf_counter() - began
-    predicted = model.predict()
+    predicted = model.predict(variance=VarianceSamples(32 if args.method == "sea" else 64))
     return predicted, {
         "fit_seconds": round(fit_seconds, 2),
         "tol": args.tol,

@@ -26,6 +26,7 @@ from vastgp._precision import precision
 from vastgp.linalg.kronecker import kron_flops, kron_product
 from vastgp.methods.grid.evidence import GridObjective
 from vastgp.methods.grid.solver import GridSolver
+from vastgp.options import Evidence
 
 OUT = RESULTS / "grid_sweep.jsonl"
 GAPS = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -60,7 +61,7 @@ def membrane(side: int) -> xr.DataArray:
 def kernel_of(points: float) -> Any:
     """Hyperparameters learned on the field without gaps, on a grid of at most 40 points a side where there are more."""
     small = rastrigin(100) if points <= 1e4 else membrane(40)
-    model = GridGP(dict.fromkeys(small.dims, "rbf"), num_probes=0, noise_floor=1e-6).fit(small)
+    model = GridGP(dict.fromkeys(small.dims, "rbf"), criterion=Evidence(num_probes=0)).fit(small)
     return model.posterior_.kernel
 
 

@@ -153,6 +153,18 @@ class Optional:
 
 
 @dataclass(frozen=True)
+class Each:
+    """What another check allows, or several of it."""
+
+    check: Any
+
+    def __call__(self, name: str, value: Any) -> None:
+        several = isinstance(value, (list, tuple, np.ndarray)) and np.ndim(value) == 1
+        for entry in value if several and len(value) else [value]:
+            self.check(name, entry)
+
+
+@dataclass(frozen=True)
 class RandomState:
     """A seed, a random generator of NumPy, or None."""
 

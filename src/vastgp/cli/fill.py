@@ -50,6 +50,14 @@ def fill(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="S", help="Budget of learning.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="FILE",
+            help="Save the state of learning here every half minute, and go on from it if it is there.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything random.")] = 0,
     settings: Annotated[
         list[str] | None,
@@ -71,18 +79,21 @@ def fill(
     """
     with explained(debug):
         from vastgp.cli._console import duration, facts, heading, plural
-        from vastgp.cli._files import existing, writable
+        from vastgp.cli._files import existing, require_folder, writable
 
         existing(source, "The grid")
         _check_out(out, force)
         if model_out is not None:
             writable(model_out, "--save-model", force=force)
+        if checkpoint is not None:
+            require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
         options = {
             "kernels": _kernels(kernel or []),
             "solver": solver,
             "criterion": criterion,
             "dtype": dtype,
             "max_seconds": max_seconds,
+            "checkpoint": checkpoint and str(checkpoint),
             "random_state": seed or None,
         }
         model = make_estimator("GridGP", options, settings or [])

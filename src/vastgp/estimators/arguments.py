@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import reprlib
+from collections.abc import Sequence
+from numbers import Real
 from typing import Annotated, Any
 
 import numpy as np
@@ -135,6 +137,10 @@ def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> Non
             f"hyperparameters={search!r} {does} noise_std, the standard deviation of Gaussian noise in units of the "
             f"target. Write hyperparameters={write}."
         )
+    if isinstance(search.noise_std, (Sequence, np.ndarray)):
+        raise ValueError(
+            f"noise_std must be one number here, received {search.noise_std!r}: several are for the outputs of a grid."
+        )
     if not isinstance(kernel, Kernel):
         raise ValueError(
             f"kernel must be a Kernel with hyperparameters='fixed', received {kernel!r}. Give its lengthscales in "
@@ -185,7 +191,7 @@ def input_units(scaling: Standardizer, isotropic: bool) -> Any:
     return scaling.x_scale[:1] if isotropic else scaling.x_scale
 
 
-def fixed_noise_variance(noise_std: float | None, scaling: Standardizer) -> float:
+def fixed_noise_variance(noise_std: float | Sequence[float] | None, scaling: Standardizer) -> float:
     """Return the variance of noise given by its standard deviation in units of the target, in standardised ones."""
-    assert noise_std is not None  # `check_fixed_model` has seen to it
-    return float((noise_std / scaling.y_scale) ** 2)
+    assert isinstance(noise_std, Real)  # `check_fixed_model` has seen to it
+    return float((float(noise_std) / scaling.y_scale) ** 2)

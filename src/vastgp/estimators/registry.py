@@ -30,9 +30,13 @@ ESTIMATORS = {
 # Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
 # public in `vastgp.options`. Files hold them by these names.
 OPTIONS = {
+    "CrossValidation": "vastgp.methods.grid.options",
     "DiagonalWeights": "vastgp.methods.reweighted.options",
+    "Evidence": "vastgp.methods.grid.options",
+    "FillGaps": "vastgp.methods.grid.options",
     "Fixed": "vastgp.estimators.searches",
     "Fourier": "vastgp.estimators.bases",
+    "IgnoreGaps": "vastgp.methods.grid.options",
     "Inducing": "vastgp.methods.qsgp.inducing.options",
     "KernelWeights": "vastgp.methods.reweighted.options",
     "LaplaceBasis": "vastgp.methods.reweighted.options",
@@ -42,6 +46,7 @@ OPTIONS = {
     "Mixture": "vastgp.methods.direct.options",
     "NUTS": "vastgp.methods.reweighted.options",
     "OrthogonalWeights": "vastgp.methods.reweighted.options",
+    "PenalizeGaps": "vastgp.methods.grid.options",
     "Pruning": "vastgp.methods.relevance.options",
     "SaveTo": "vastgp.estimators.searches",
     "SpectralWeights": "vastgp.methods.reweighted.options",
@@ -49,6 +54,7 @@ OPTIONS = {
     "Subset": "vastgp.estimators.searches",
     "Support": "vastgp.methods.direct.options",
     "TypeII": "vastgp.methods.reweighted.options",
+    "VarianceSamples": "vastgp.methods.grid.options",
 }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from vastgp._arguments import Flag, Named, Optional, Options, Positive
+from vastgp._arguments import Each, Flag, Named, Optional, Options, Positive
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,13 @@ class Fixed(Options):
     Parameters
     ----------
     noise_std : float, optional
-        Standard deviation of Gaussian noise in units of the target. Other likelihoods are given as objects with their
-        own hyperparameters.
+        Standard deviation of Gaussian noise in units of the target; on a grid of several outputs (`vastgp.GridGP`) also
+        a list with one for each. Other likelihoods are given as objects with their own hyperparameters.
     isotropic : bool, default False
         As in `Subset`: the kernel has one lengthscale.
     """
 
-    noise_std: Annotated[float | None, Optional(Positive())] = None
+    noise_std: Annotated[float | Sequence[float] | None, Optional(Each(Positive()))] = None
     isotropic: Annotated[bool, Flag()] = False
 
 

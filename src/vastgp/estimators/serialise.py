@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -107,8 +107,16 @@ def _is_known(cls: type) -> bool:
     return OPTIONS.get(cls.__name__) == cls.__module__
 
 
+@runtime_checkable
+class Described(Protocol):
+    """Training data that are no rows."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what makes them others than others, as JSON-able data: shape and checksum."""
+
+
 def fit_fingerprint(
-    estimator: str, params: dict[str, Any], rows: Rows, seed: int | None = None
+    estimator: str, params: dict[str, Any], data: Rows | Described, seed: int | None = None
 ) -> dict[str, Any]:
     """Return what makes a fit the one it is, for `vastgp.fitting.checkpoint.Checkpoint`.
 
@@ -118,9 +126,9 @@ def fit_fingerprint(
         Name of the class.
     params : dict
         Those constructor arguments that the result depends on.
-    rows : Rows
-        Training data: their shape counts, and a checksum of all values (one pass, a tile in memory at a time), wherever
-        and in whatever form they are stored: a file may be copied or touched.
+    data : Rows or Described
+        Training data: of rows their shape counts, and a checksum of all values (one pass, a tile in memory at a time),
+        wherever and in whatever form they are stored: a file may be copied or touched.
     seed : int, optional
         The seed drawn, when ``random_state`` did not fix one.
     """
@@ -130,11 +138,13 @@ def fit_fingerprint(
         "vastgp": major if major != "0" else f"0.{minor}",
         "estimator": estimator,
         "params": plain | {name: array.tolist() for name, array in arrays.items()},
-        "rows": rows.n,
-        "features": rows.d,
-        "data": _digest(rows),
+        **(_of_rows(data) if isinstance(data, Rows) else data.describe()),
         "seed": seed,
     }
+
+
+def _of_rows(rows: Rows) -> dict[str, Any]:
+    return {"rows": rows.n, "features": rows.d, "data": _digest(rows)}
 
 
 def _digest(rows: Rows) -> str:

@@ -7,9 +7,11 @@ import xarray as xr
 
 from estimators.conformance import FitConformance
 from vastgp import RBF, GridGP
+from vastgp.options import Evidence
 
 
 class TestGrid(FitConformance):
+    resumed_with = ({}, {"criterion": Evidence("probes", 2), "solver": "ignore-gaps"})
     keeps = (
         "log_evidence_",
         "log_evidence_unbiased_",
@@ -50,7 +52,10 @@ class TestGrid(FitConformance):
 
     def make(self, **params):
         return GridGP(
-            **({"kernels": {"time": "rbf", "x": "rbf"}, "num_samples": 8, "num_probes": 2} | params)
+            **(
+                {"kernels": {"time": "rbf", "x": "rbf"}, "criterion": Evidence(num_probes=2)}
+                | params
+            )
         )
 
     def answers(self, model, X):

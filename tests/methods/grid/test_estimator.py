@@ -12,6 +12,15 @@ from grid_cases import CASES, NOISE
 from vastgp import RBF, GridGP, Matern32, Matern52, Periodic
 from vastgp._precision import precision
 from vastgp.kernels import Coregionalisation
+from vastgp.options import (
+    CrossValidation,
+    Evidence,
+    FillGaps,
+    Fixed,
+    IgnoreGaps,
+    Learn,
+    PenalizeGaps,
+)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +119,7 @@ def test_dimensions_may_come_in_any_order(field, hidden, model):
     filled = GridGP(
         kernels=dict(zip(("time", "lat", "lon"), model.kernel_.parts, strict=True)), max_iter=1
     )
-    with pytest.warns(ConvergenceWarning, match=r"GridGP did not converge.*Raise max_iter \(now 1"):
+    with pytest.warns(ConvergenceWarning, match=r"GridGP did not converge.*raise max_iter \(now 1"):
         filled = filled.fit(turned).predict(return_std=False)
     assert filled["mean"].dims == ("lon", "time", "lat")
 
@@ -186,20 +195,21 @@ def test_criteria_solvers_and_precisions_meet(field, hidden, model):
     fixed = model_kernels(model)
     fixed["time"] = fixed["time"].in_units(1.0, float(model.kernel_.variance) ** 0.5)
     noise = float(model.likelihood_.noise_std)
-    for options in ({}, {"solver": "ignore-gaps"}, {"solver": "penalize-gaps", "penalty": 1e7}):
-        other = GridGP(fixed, hyperparameters="fixed", noise_std=noise, num_probes=0, **options)
+    given = {"hyperparameters": Fixed(noise), "criterion": Evidence(num_probes=0)}
+    for solver in ("auto", "ignore-gaps", PenalizeGaps(penalty=1e7)):
+        other = GridGP(fixed, solver=solver, **given)
         other.fit(field.where(~hidden))
         np.testing.assert_allclose(other.predict(return_std=False)["mean"], reference, atol=1e-4)
         assert other.n_iter_ == 0 and other.converged_
         assert str(other.kernel_) == str(model.kernel_)
-    single = GridGP(fixed, hyperparameters="fixed", noise_std=noise, dtype="float32", num_probes=0)
+    single = GridGP(fixed, dtype="float32", **given)
     single.fit(field.where(~hidden))
     np.testing.assert_allclose(single.predict(return_std=False)["mean"], reference, atol=0.02)
 
 
-@pytest.mark.parametrize("options", [{"criterion": "gcv"}, {"log_determinant": "probes"}])
-def test_other_criteria_learn_much_the_same(field, hidden, model, options):
-    other = GridGP(model_kernels(model), num_probes=4, tol=1e-3, **options)
+@pytest.mark.parametrize("criterion", [CrossValidation(num_probes=0), Evidence("probes", 4)])
+def test_other_criteria_learn_much_the_same(field, hidden, model, criterion):
+    other = GridGP(model_kernels(model), tol=1e-3, criterion=criterion)
     other.fit(field.where(~hidden))
     assert other.converged_
     mean = other.predict(return_std=False)["mean"]
@@ -300,11 +310,11 @@ def test_every_output_has_noise_of_its_own():
     # given back as fixed hyperparameters it is the same model
     kernels = dict(zip(("t", "x", "output"), model.kernel_.parts, strict=True))
     kernels["t"] = kernels["t"].in_units(1.0, float(model.kernel_.variance) ** 0.5)
-    fixed = GridGP(kernels, hyperparameters="fixed", noise_std=model.noise_std_).fit(gaps)
+    fixed = GridGP(kernels, hyperparameters=Fixed(model.noise_std_)).fit(gaps)
     np.testing.assert_allclose(fixed.predict(return_std=False)["mean"], filled["mean"], atol=1e-6)
     assert fixed.log_evidence_ == pytest.approx(model.log_evidence_, abs=1e-6)
     with pytest.raises(ValueError, match="noise_std has 3 values, and the data have 2 outputs"):
-        GridGP(kernels, hyperparameters="fixed", noise_std=[1.0, 2.0, 3.0]).fit(gaps)
+        GridGP(kernels, hyperparameters=Fixed([1.0, 2.0, 3.0])).fit(gaps)
     # cross validation cannot tell one noise from another: proportional to the outputs' scales
     gcv = GridGP({"t": "rbf", "x": "rbf"}, criterion="gcv", max_iter=20, tol=1e-2).fit(gaps)
     scales = gaps.std(("t", "x")).values
@@ -319,7 +329,7 @@ def test_a_log_evidence_that_is_off_is_warned_of():
     data = xr.DataArray(values, dims=("t", "x"), coords={"t": t, "x": x})
     blocks = data.where((data.t < 14) | (data.x < 2))
     with pytest.warns(UserWarning, match=r"nats from the unbiased one .*log_determinant='probes'"):
-        GridGP({"t": "matern32", "x": "matern32"}, num_probes=32).fit(blocks)
+        GridGP({"t": "matern32", "x": "matern32"}, criterion=Evidence(num_probes=32)).fit(blocks)
 
 
 def test_a_period_is_stated_and_kept():
@@ -361,8 +371,7 @@ def test_points_where_nothing_was_observed_are_left_out_of_the_system(tmp_path):
     values[4, 0, 0] = np.nan
     field = xr.DataArray(values, dims=("t", "lat", "lon"), coords={"t": t, "lat": lat, "lon": lon})
     kernels = {"t": Matern52(2.0), ("lat", "lon"): RBF([2.0, 3.0], 0.8)}
-    fixed = {"hyperparameters": "fixed", "noise_std": 0.3, "cg_tol": 1e-12}
-    model = GridGP(kernels, **fixed).fit(field)
+    model = GridGP(kernels, hyperparameters=Fixed(0.3), solver=FillGaps(tol=1e-12)).fit(field)
     assert [len(axis) for axis in model.posterior_.axes] == [5, 14]
     assert model.gap_share_ == pytest.approx(1.0 - np.isfinite(values).mean())
     found = model.predict(variance="exact")
@@ -394,14 +403,14 @@ def test_fixed_hyperparameters_are_the_model_in_the_units_of_the_data():
     )
     kernels = {"t": RBF(0.8, 2.0 * 49.0), "x": Matern32(1.5)}
     model = GridGP(
-        kernels, hyperparameters="fixed", noise_std=7.0 * NOISE**0.5, cg_tol=1e-12, variance="exact"
+        kernels, hyperparameters=Fixed(7.0 * NOISE**0.5), solver=FillGaps(tol=1e-12)
     ).fit(data)
     A, *_ = case.dense(observed)
     y = values[observed]
     cross = 49.0 * case.covariance(case.rows, case.rows[observed])
     exact = y.mean() + cross @ np.linalg.solve(49.0 * A, y - y.mean())
     variance = 98.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(49.0 * A, cross.T))
-    filled = model.predict(return_std="latent")
+    filled = model.predict(return_std="latent", variance="exact")
     np.testing.assert_allclose(filled["mean"].values.ravel(), exact, atol=1e-7)
     np.testing.assert_allclose(filled["std"].values.ravel() ** 2, variance, atol=1e-6)
 
@@ -461,30 +470,58 @@ def test_bad_data_are_named(data, message):
             {"kernels": {"x": "coregionalisation"}},
             "coregionalisation for 'x', whose coordinate holds",
         ),
-        ({"solver": "fill"}, r"solver must be one of \('auto', 'fill-gaps'"),
-        ({"criterion": "loo"}, r"criterion must be one of \('evidence', 'gcv'\)"),
-        (
-            {"log_determinant": "exact"},
-            "log_determinant must be one of .'free-compression', 'nystrom'",
-        ),
-        ({"log_determinant": "probes", "num_probes": 1}, "num_probes must be at least 2"),
-        ({"num_probes": -1}, "num_probes must be a whole number, 0 or more; received -1"),
-        ({"variance": "fast"}, "variance must be one of"),
+        ({"solver": "fill"}, r"solver must be one of \('auto', 'fill-gaps'.*or FillGaps"),
+        ({"criterion": "loo"}, r"criterion must be one of \('evidence', 'gcv'\) or Evidence"),
         ({"time_unit": "weeks"}, "time_unit must be one of"),
-        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
-        ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
+        ({"hyperparameters": "fixed"}, r"'fixed' needs noise_std.*Write hyperparameters=Fixed"),
+        ({"hyperparameters": Learn(rows=5)}, r"Learn\(rows=5\) has no effect here: leave it out"),
+        ({"hyperparameters": Learn(steps=5)}, "has no effect here: set max_iter instead"),
         (
-            {"hyperparameters": "fixed", "noise_std": 1.0, "kernels": {"t": RBF()}},
+            {"hyperparameters": Learn(isotropic=True)},
+            r"Learn\(isotropic=True\) has no effect here: give the dimensions that",
+        ),
+        (
+            {"hyperparameters": Fixed(1.0), "kernels": {"t": RBF()}},
             "kernels needs a Kernel for 'x' with hyperparameters='fixed', received None",
         ),
-        ({"cg_tol": 0.0}, "cg_tol must be a positive number, or None"),
-        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
         ({"kernels": {"t": Matern52([1.0, 2.0])}}, "2 lengthscales but the data have 1 features"),
     ],
 )
 def test_bad_arguments_are_named(params, message):
     with pytest.raises(ValueError, match=message):
         GridGP(**params).fit(small())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Evidence("exact"),
+            "log_determinant must be one of .'free-compression', 'nystrom'",
+        ),
+        (
+            lambda: Evidence("probes", 1),
+            "num_probes must be at least 2 with log_determinant='probes",
+        ),
+        (lambda: CrossValidation("probes", 1), "num_probes must be at least 2 with trace='probes'"),
+        (
+            lambda: Evidence(num_probes=-1),
+            "num_probes must be an integer of at least 0; received -1",
+        ),
+        (lambda: FillGaps(tol=0.0), "tol must be a positive number, or None"),
+        (lambda: IgnoreGaps(rank=-1), "rank must be an integer of at least 0, or None"),
+        (lambda: Fixed([1.0, 0.0]), "noise_std must be a positive number; received 0.0"),
+    ],
+)
+def test_bad_options_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", sorted(GridGP._moved))
+def test_old_names_say_where_they_went(name):
+    with pytest.raises(TypeError, match=f"no argument '{name}' any more: write .*"):
+        GridGP(**{name: 1})
 
 
 def test_outputs_are_checked():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import time
-import warnings
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from vastgp._precision import precision
+from vastgp._arguments import OneOf, Positive
 from vastgp.data.grid import (
+    TIME_UNITS,
     check_array,
     group_keys,
     make_group,
@@ -19,30 +17,22 @@ from vastgp.data.grid import (
     points_to_fit,
     value_scaling,
 )
-from vastgp.estimators.arguments import seed_from
-from vastgp.fitting.history import History
-from vastgp.fitting.lbfgs import LbfgsResult, maximise
-from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.progress import Progress
-from vastgp.kernels import GridKernel
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    MaxSeconds,
+    Seed,
+    Tolerance,
+    Verbose,
+    refuse_given,
+)
+from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
+from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.grid.arguments import check_grid_params, check_memory, factor_specs
-from vastgp.methods.grid.evidence import GridFit, GridObjective, best_amplitude
-from vastgp.methods.grid.noise import common_noise
-from vastgp.methods.grid.posterior import GridPosterior
+from vastgp.methods.grid.arguments import check_kernels, check_memory, factor_specs
+from vastgp.methods.grid.fit import GridData, GridOptions, fit_grid
+from vastgp.methods.grid.options import CRITERIA, SOLVERS, Criterion, Solver
 from vastgp.methods.grid.predictions import GridPredictions
-from vastgp.methods.grid.probes import GridProbes
-from vastgp.methods.grid.solver import GridSolver, choose_solver
-from vastgp.methods.grid.spectrum import SPECTRAL_TERMS
-from vastgp.methods.grid.start import bounds, kernel_from, start_values
-
-_MOST_NOISE = 10.0
-_LANCZOS_STEPS = 60
-# The log evidence is called off from the unbiased one by more than this many standard errors, and nats a value.
-_MOST_STANDARD_ERRORS, _MOST_OFF = 4.0, 0.02
-# While learning: the evidence is exact to second order in the residual.
-_LEARNING_TOL = 1e-4
-_DEFAULT_CG_TOL = {"float32": 1e-3, "float64": 1e-6}
 
 
 class GridGP(GridPredictions):
@@ -61,39 +51,17 @@ class GridGP(GridPredictions):
         of the system. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
         ``"coregionalisation"``, a learned covariance matrix between outputs. A kernel's hyperparameters are where
         learning starts, in the coordinates' own units; of times, in ``time_unit``.
-    solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"}, default "auto"
+    solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"} or object, default "auto"
         Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 80 % of the
-        grid and ignores them beyond (docs/methods/grid_gp.md has the measurements).
-    criterion : {"evidence", "gcv"}, default "evidence"
-        What chooses the hyperparameters: the log evidence, or generalised cross validation.
-    log_determinant : {"free-compression", "nystrom", "probes"}, default "free-compression"
-        How the log-determinant of the evidence (the trace of cross validation) is computed while learning: from the
-        eigenvalues of the whole grid, as if gaps were independent of the eigenvectors (``"free-compression"``) or by
-        the largest of them (``"nystrom"``), or without bias by random probes, which takes ``num_probes`` more solves a
-        step.
-    noise_std : float or sequence of float, optional
-        Standard deviation of the noise: needed with ``hyperparameters="fixed"``, refused otherwise. One for each output
-        where there are several, or one number for all.
-    hyperparameters : {"learn", "fixed"}, default "learn"
-        With ``"fixed"`` every dimension needs a kernel, and variances are those given: of the product of all.
-    noise_floor : float, default 1e-6
-        Least noise variance, relative to the variance of the values.
-    variance : {"auto", "exact", "samples", "low-rank"}, default "auto"
-        How predictive variances are computed, see `predict`.
-    num_samples : int, default 64
-        Random solves behind the variances of ``"samples"``.
-    cg_tol : float, optional
-        Relative residual of conjugate gradients; default 1e-6 in float64, 1e-3 in float32.
-    max_cg_iter : int, default 2000
-        Most iterations of a solve.
-    preconditioner_rank : int, optional
-        Eigenvectors in the preconditioner of ``"ignore-gaps"`` and ``"fill-gaps"``, 0 for none. By default
-        ``"ignore-gaps"`` takes those with eigenvalues above the noise, at most 4096, and ``"fill-gaps"`` none; but
-        systems of few unknowns (2048 at most) are factorised, and iterations refine that.
-    penalty : float, default 1e5
-        Of ``"penalize-gaps"``: noise variance of the gaps, relative to the prior variance.
-    num_probes : int, default 8
-        Random probes of unbiased log-determinants; after learning they check the log evidence. 0 leaves that out.
+        grid and ignores them beyond (docs/methods/grid_gp.md has the measurements). `vastgp.options.FillGaps`,
+        `IgnoreGaps` and `PenalizeGaps` say how exactly.
+    criterion : {"evidence", "gcv"} or object, default "evidence"
+        What chooses the hyperparameters: the log evidence, or generalised cross validation. `vastgp.options.Evidence`
+        and `CrossValidation` say how log-determinants and traces are computed.
+    hyperparameters : {"learn", "fixed"} or object, default "learn"
+        `vastgp.options.Learn(noise_floor=1e-6)`: the least noise variance, relative to the variance of the values.
+        `Fixed(noise_std=...)`: every dimension needs a kernel, and variances are those given, of the product of all;
+        ``noise_std`` is in units of the values, one number or one for each output.
     time_unit : {"days", "hours", "minutes", "seconds", "years"}, default "days"
         Unit of lengthscales and periods along times.
     max_iter : int, default 100
@@ -103,6 +71,8 @@ class GridGP(GridPredictions):
         hyperparameter, is larger.
     max_seconds : float, optional
         Wall-clock budget of ``fit``; None: until converged.
+    checkpoint : path or SaveTo, optional
+        File to save the fit to while it works, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
     dtype : {"float64", "float32"}, default "float64"
         Of arrays of the grid's size. Eigendecompositions are in float64 always.
@@ -147,52 +117,62 @@ class GridGP(GridPredictions):
     True
     """
 
+    _moved: ClassVar[Mapping[str, str]] = {
+        "log_determinant": "criterion=Evidence(log_determinant=...)",
+        "num_probes": "criterion=Evidence(num_probes=...)",
+        "noise_std": "hyperparameters=Fixed(noise_std=...)",
+        "noise_floor": "hyperparameters=Learn(noise_floor=...)",
+        "variance": "predict(variance=...)",
+        "num_samples": "predict(variance=VarianceSamples(num_samples=...))",
+        "cg_tol": "solver=FillGaps(tol=...) or solver=IgnoreGaps(tol=...)",
+        "max_cg_iter": "solver=FillGaps(max_products=...) or solver=IgnoreGaps(max_products=...)",
+        "preconditioner_rank": "solver=FillGaps(rank=...) or solver=IgnoreGaps(rank=...)",
+        "penalty": "solver=PenalizeGaps(penalty=...)",
+    }
+
     def __init__(
         self,
-        kernels: Any = None,
+        kernels: dict[Any, Any] | None = None,
         *,
-        solver: Any = "auto",
-        criterion: Any = "evidence",
-        log_determinant: Any = "free-compression",
-        noise_std: Any = None,
-        hyperparameters: Any = "learn",
-        noise_floor: Any = 1e-6,
-        variance: Any = "auto",
-        num_samples: Any = 64,
-        cg_tol: Any = None,
-        max_cg_iter: Any = 2000,
-        preconditioner_rank: Any = None,
-        penalty: Any = 1e5,
-        num_probes: Any = 8,
-        time_unit: Any = "days",
-        max_iter: Any = 100,
-        tol: Any = 1e-4,
-        max_seconds: Any = None,
-        random_state: Any = 0,
-        dtype: Any = "float64",
-        verbose: Any = False,
+        solver: Annotated[str | Solver, SOLVERS] = "auto",
+        criterion: Annotated[str | Criterion, CRITERIA] = "evidence",
+        hyperparameters: Annotated[str | Learn | Fixed, LEARN_OR_FIXED] = "learn",
+        time_unit: Annotated[str, OneOf(*TIME_UNITS)] = "days",
+        max_iter: Annotated[int, Positive(integer=True)] = 100,
+        tol: Tolerance = 1e-4,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
     ) -> None:
         self.kernels = kernels
         self.solver = solver
         self.criterion = criterion
-        self.log_determinant = log_determinant
-        self.noise_std = noise_std
         self.hyperparameters = hyperparameters
-        self.noise_floor = noise_floor
-        self.variance = variance
-        self.num_samples = num_samples
-        self.cg_tol = cg_tol
-        self.max_cg_iter = max_cg_iter
-        self.preconditioner_rank = preconditioner_rank
-        self.penalty = penalty
-        self.num_probes = num_probes
         self.time_unit = time_unit
         self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_kernels(self.kernels)
+        search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
+        if search.isotropic:
+            raise ValueError(
+                f"hyperparameters={type(search).__name__}(isotropic=True) has no effect here: give the dimensions that "
+                "share a lengthscale a kernel with one, kernels={('lat', 'lon'): ...}."
+            )
+        refuse_given("hyperparameters", search, rows=None, steps="max_iter", rate=None)
+        if isinstance(search, Fixed) and search.noise_std is None:
+            raise ValueError(
+                f"hyperparameters={self.hyperparameters!r} needs noise_std, the standard deviation of the noise in "
+                "units of the values. Write hyperparameters=Fixed(noise_std=...)."
+            )
 
     # ------------------------------------------------------------ fit
 
@@ -202,8 +182,8 @@ class GridGP(GridPredictions):
         Parameters
         ----------
         data_array : xarray.DataArray
-            Values with NaN in the gaps, in memory or in chunks of dask. Coordinates may be spaced unevenly; a dimension
-            without any counts from 0.
+            Values with NaN in the gaps, in memory or in chunks of dask. Coordinates may be spaced unevenly and be in
+            any order; a dimension without any counts from 0.
         y : None
             Ignored: the values are those of the array.
 
@@ -216,211 +196,45 @@ class GridGP(GridPredictions):
         ValueError
             For bad data or constructor arguments, and when memory would not suffice; the message says what to do.
         """
-        began = time.perf_counter()
-        with precision(self.dtype):
-            pass
-        check_grid_params(self)
-        check_array(data_array)
-        self._deadline = None if self.max_seconds is None else began + float(self.max_seconds)
-        keys = group_keys(data_array, self.kernels)
-        check_memory(self, data_array)
-        groups = tuple(make_group(data_array, key, self.time_unit) for key in keys)
-        specs = factor_specs(groups, self.kernels, self.hyperparameters == "fixed")
-        self.groups_, self.dims_ = groups, tuple(map(str, data_array.dims))
-        self.template_ = data_array.coords.to_dataset()
-        self.name_, self.attrs_ = data_array.name, dict(data_array.attrs)
-        values = ordered_values(data_array, groups)
-        self._condition(values, specs)
-        self.fit_seconds_ = time.perf_counter() - began
-        del self._deadline
-        return self
+        return self._fit_whole(lambda work: work._open_grid(data_array))
 
-    def _condition(self, values: np.ndarray, specs: list[Any]) -> None:
-        self.value_mean_, self.value_scale_ = value_scaling(values, self.groups_)
+    def _open_grid(self, array: Any) -> GridData:
+        """Read the values, and learn their scaling and where they are."""
+        check_array(array)
+        keys = group_keys(array, self.kernels)
+        check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
+        groups = tuple(make_group(array, key, self.time_unit) for key in keys)
+        fixed = isinstance(self._options().search, Fixed)
+        specs = factor_specs(groups, self.kernels, fixed)
+        self.groups_, self.dims_ = groups, tuple(map(str, array.dims))
+        self.template_ = array.coords.to_dataset()
+        self.name_, self.attrs_ = array.name, dict(array.attrs)
+        values = ordered_values(array, groups)
         self.gap_share_ = float(np.isnan(values).mean())
-        values, axes = points_to_fit(values, self.groups_)
-        observed = ~np.isnan(values)
-        tensor = (values - self.value_mean_) / self.value_scale_
-        self.solver_ = choose_solver(self.solver, 1.0 - float(observed.mean()))
-        solver = GridSolver(
-            observed.ravel(),
-            self.solver_,
-            dtype=self.dtype,
-            tol=self._cg_tol(),
-            max_iter=int(self.max_cg_iter),
-            rank=self.preconditioner_rank,
-            penalty=float(self.penalty),
-            deadline=self._deadline,
-        )
-        seed = seed_from(self.random_state)
-        probes = GridProbes(solver, max(int(self.num_probes), 1), _LANCZOS_STEPS, seed)
-        exact_to_second_order = self.criterion == "evidence" and self.solver_ != "penalize-gaps"
-        objective = GridObjective(
-            axes,
-            tensor.ravel(),
-            solver,
-            self.criterion,
-            probes if self.log_determinant == "probes" else None,
-            self.log_determinant if self.log_determinant in SPECTRAL_TERMS else "free-compression",
-            next((i for i, group in enumerate(self.groups_) if group.is_labels), None),
-            # cross validation and penalised gaps have errors of first order
-            max(solver.tol, _LEARNING_TOL) if exact_to_second_order else None,
-        )
-        if self.hyperparameters == "fixed":
-            learned = self._given(specs)
-        else:
-            learned = self._learn(objective, tensor, specs)
-        kernel, noise = learned.params
-        if self.criterion == "gcv" and self.hyperparameters != "fixed":
-            factor = best_amplitude(objective, kernel, float(noise))
-            kernel, noise = kernel.in_units(1.0, factor**0.5), noise * factor
-        self._finish(objective, probes, kernel.normalised(), noise, learned, seed)
+        self.value_mean_, scale = value_scaling(values, groups)
+        values, axes = points_to_fit(values, groups)
+        return GridData((values - self.value_mean_) / scale, axes, scale, groups, specs)
 
-    def _given(self, specs: list[Any]) -> LbfgsResult:
-        """Return the hyperparameters that were given, in standardised units."""
-        parts = [spec.with_ard(len(g.names)) for spec, g in zip(specs, self.groups_, strict=True)]
-        variance = math.prod(float(part.total_variance()) for part in parts)
-        scale = np.ravel(self.value_scale_)
-        given = GridKernel(parts, [group.names for group in self.groups_], variance)
-        kernel = (
-            given.normalised(1.0 / scale)
-            if len(scale) > 1
-            else given.normalised().in_units(1.0, 1.0 / float(scale[0]))
-        )
-        given_noise = np.asarray(self.noise_std, dtype=np.float64)
-        if given_noise.size not in (1, len(scale)):
-            raise ValueError(
-                f"noise_std has {given_noise.size} values, and the data have {len(scale)} "
-                f"{'outputs' if len(scale) > 1 else 'output'}. Give one number, or one for each output."
-            )
-        noise = (given_noise.ravel() / scale) ** 2
-        return LbfgsResult(
-            (kernel, noise if len(scale) > 1 else noise.reshape(())),
-            math.nan,
-            0,
-            0,
-            True,
-            "hyperparameters were given",
-            History(),
+    def _options(self) -> GridOptions:
+        return GridOptions(
+            SOLVERS.resolve("solver", self.solver),
+            CRITERIA.resolve("criterion", self.criterion),
+            LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters),
+            self.max_iter,
+            self.tol,
+            self.dtype,
         )
 
-    def _learn(self, objective: GridObjective, tensor: np.ndarray, specs: list[Any]) -> LbfgsResult:
-        """Return the hyperparameters that maximise the criterion."""
-        axes = objective.axes
-        scales, noise = start_values(tensor, axes, float(self.noise_floor))
-        names = [group.names for group in self.groups_]
-        counts = [len(group.points) if group.is_labels else None for group in self.groups_]
-        kernel = kernel_from(specs, names, scales, counts)
-        low, high = bounds(kernel, axes)
-        # cross validation does not tell one noise from another
-        each = objective.outputs is not None and self.criterion == "evidence"
-        one = np.ones(len(np.ravel(self.value_scale_))) if each else np.array(1.0)
-        left = None if self._deadline is None else self._deadline - time.perf_counter()
-        with Progress("grid GP", bool(self.verbose)) as progress:
-            best = maximise(
-                objective.objective,
-                (kernel, noise * one),
-                lower=(low, float(self.noise_floor) * one),
-                upper=(high, _MOST_NOISE * one),
-                max_iter=int(self.max_iter),
-                tol=float(self.tol),
-                scale=objective.num_observed,
-                max_seconds=left,
-                on_iteration=lambda step, value: progress.update(
-                    step / self.max_iter, f"{self.criterion} {value:.6g}"
-                ),
-            )
-        if not best.converged:
-            late = best.message == OUT_OF_TIME
-            advice = (
-                f"max_seconds (now {self.max_seconds})"
-                if late
-                else f"max_iter (now {self.max_iter})"
-            )
-            warnings.warn(
-                f"GridGP did not converge: {best.message}, after {best.num_iter} iterations. Raise {advice} or tol "
-                f"(now {self.tol:g}).",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return best
+    def _answers(self, data: GridData, run: Run) -> Iterator[Answer]:
+        return fit_grid(data, self._options(), run)
 
-    def _finish(
-        self,
-        objective: GridObjective,
-        probes: GridProbes,
-        kernel: GridKernel,
-        noise: Any,
-        learned: LbfgsResult,
-        seed: int,
-    ) -> None:
-        solver = objective.solver
-        found = objective.solve(kernel, noise)
-        if not found.converged:
-            warnings.warn(
-                f"GridGP: conjugate gradients ended with a relative residual of {found.found.residual:.1e}, above "
-                f"cg_tol={solver.tol:.0e}. Raise max_cg_iter (now {self.max_cg_iter}), cg_tol, noise_floor or "
-                f"max_seconds{', or use dtype=' + repr('float64') if self.dtype == 'float32' else ''}.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if np.ndim(noise):
-            # from here on values are in units in which all outputs have one noise variance
-            _, ratios = common_noise(np.asarray(noise))
-            self.value_scale_ = self.value_scale_ * ratios.reshape(self.value_scale_.shape)
-            kernel = kernel.normalised(1.0 / ratios)
-        noise = found.noise
-        self._evidences(objective, probes, found)
-        self.residual_ = found.found.residual
-        self.n_iter_, self.converged_ = (
-            learned.num_iter,
-            learned.converged and found.converged,
-        )
-        self.stop_reason_, self.history_ = learned.message, learned.history
-        scale = np.ravel(self.value_scale_)
+    def _take(self, answer: Answer) -> None:
+        """Set kernel and noise, in the units of the values."""
+        scale = np.ravel(answer.attributes["value_scale_"])
         self.kernel_ = (
-            kernel.normalised(scale) if len(scale) > 1 else kernel.in_units(1.0, float(scale[0]))
+            answer.kernel.normalised(scale)
+            if len(scale) > 1
+            else answer.kernel.in_units(1.0, float(scale[0]))
         )
+        noise = float(answer.likelihood.noise_variance)  # type: ignore[attr-defined]
         self.likelihood_ = Gaussian(noise * float(np.mean(scale**2)))
-        solver.deadline = None
-        self.posterior_ = GridPosterior(
-            kernel,
-            noise,
-            objective.axes,
-            found.coefficients(),
-            solver,
-            int(self.num_samples),
-            seed,
-        )
-
-    def _evidences(self, objective: GridObjective, probes: GridProbes, found: GridFit) -> None:
-        """Set the log evidence, with both log-determinants, in the units of the values."""
-        n = objective.num_observed
-        counts = objective.solver.observed.reshape([len(axis) for axis in objective.axes])
-        jacobian = float(np.sum(counts * np.log(self.value_scale_)))
-        fit = -0.5 * (found.misfit + n * math.log(2.0 * math.pi)) - jacobian
-        determinant, _ = SPECTRAL_TERMS[objective.spectrum]
-        self.log_evidence_ = fit - 0.5 * determinant(found.eigen, found.noise, n).value
-        self.log_evidence_unbiased_ = self.log_evidence_se_ = math.nan
-        if not self.num_probes:
-            return
-        with precision(self.dtype):
-            estimate = probes.log_determinant(found.system)
-        self.log_evidence_unbiased_ = fit - 0.5 * estimate.value
-        self.log_evidence_se_ = 0.5 * estimate.standard_error
-        off = abs(self.log_evidence_ - self.log_evidence_unbiased_)
-        approximate = self.criterion == "evidence" and self.log_determinant != "probes"
-        if not approximate or off <= max(
-            _MOST_STANDARD_ERRORS * self.log_evidence_se_, _MOST_OFF * n
-        ):
-            return
-        warnings.warn(
-            f"GridGP: the log evidence by log_determinant={self.log_determinant!r} is {off:.3g} nats from the unbiased "
-            f"one ({off / n:.2g} for each value), so that the hyperparameters may be off too. That happens where gaps "
-            "are in large blocks. Use log_determinant='probes'.",
-            UserWarning,
-            stacklevel=5,
-        )
-
-    def _cg_tol(self) -> float:
-        return float(_DEFAULT_CG_TOL[self.dtype] if self.cg_tol is None else self.cg_tol)

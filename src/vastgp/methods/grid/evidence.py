@@ -66,6 +66,11 @@ class GridFit(NamedTuple):
         return self.found.weights
 
     @property
+    def residual(self) -> float:
+        """Relative residual."""
+        return self.found.residual
+
+    @property
     def converged(self) -> bool:
         """Whether the residual was reached."""
         return self.found.converged

@@ -28,7 +28,7 @@ _CHUNK, _CHUNK_FLOPS = 50, 1e11
 _NO_PROGRESS, _MOST_WITHOUT = 0.7, 3
 
 
-class IgnoreGaps(eqx.Module):
+class IgnoredGaps(eqx.Module):
     """``W (K + noise I) W^T alpha_X = y_X`` (thesis, Proposition 3.2): the unknowns are the observed points.
 
     Attributes
@@ -67,7 +67,7 @@ class IgnoreGaps(eqx.Module):
         return unknown * (2.0 * targets - self.product(unknown))
 
 
-class FillGaps(eqx.Module):
+class FilledGaps(eqx.Module):
     """``V (K + noise I)^-1 V^T y_Z = -V (K + noise I)^-1 W^T y_X`` (Proposition 3.3): the unknowns are the gaps.
 
     Attributes
@@ -118,7 +118,7 @@ class FillGaps(eqx.Module):
         return filled / (self.eigen.spectrum() + self.noise)
 
 
-class PenaliseGaps(eqx.Module):
+class PenalisedGaps(eqx.Module):
     """``(K + penalty R + noise I) alpha = y``, ``R_ZZ = I`` (Proposition 3.1, with ``R_XX`` in print: docs/errata.md).
 
     An approximation: the gaps are observed as zeros with noise ``penalty``. The preconditioner is the diagonal
@@ -161,7 +161,7 @@ class PenaliseGaps(eqx.Module):
         return targets * unknown
 
 
-GapSystem = IgnoreGaps | FillGaps | PenaliseGaps
+GapSystem = IgnoredGaps | FilledGaps | PenalisedGaps
 
 
 class GapSolution(NamedTuple):
@@ -203,7 +203,7 @@ def solve_gaps(
 
     Parameters
     ----------
-    system : IgnoreGaps, FillGaps or PenaliseGaps
+    system : IgnoredGaps, FilledGaps or PenalisedGaps
     targets : Array of shape (C, M)
         Zero in the gaps.
     start : Array of shape (C, M), optional
@@ -265,7 +265,7 @@ def solve_right_side(
 
 def _chunk(system: GapSystem) -> int:
     """Return how many steps to take between two looks at the clock."""
-    if isinstance(system, FillGaps):
+    if isinstance(system, FilledGaps):
         flops = 2 * kron_flops([len(vectors) for vectors in system.eigen.vectors])
     else:
         flops = kron_flops([len(factor) for factor in system.factors])
@@ -277,9 +277,9 @@ def _zeros(like: Array) -> Array:
 
 
 def _unknowns(system: GapSystem) -> Array:
-    if isinstance(system, IgnoreGaps):
+    if isinstance(system, IgnoredGaps):
         return system.observed
-    if isinstance(system, FillGaps):
+    if isinstance(system, FilledGaps):
         return ~system.observed
     return jnp.ones_like(system.observed)
 
@@ -307,15 +307,15 @@ def _again(system: GapSystem, right: Array, start: Array) -> CGState:
 def _finish(system: GapSystem, unknown: Array, targets: Array) -> tuple[Array, Array]:
     """Return ``alpha`` and its relative residual at the points that the system answers for."""
     weights = system.weights(unknown, targets)
-    if isinstance(system, PenaliseGaps):
+    if isinstance(system, PenalisedGaps):
         left = targets - system.product(unknown)
-    elif isinstance(system, FillGaps) and targets.dtype == jnp.float32:
+    elif isinstance(system, FilledGaps) and targets.dtype == jnp.float32:
         # alpha in single precision is no solution to better than rounding times the condition of K, whatever y_Z is;
-        # predictions come from y_Z by `FillGaps.coefficients`, which do not suffer
+        # predictions come from y_Z by `FilledGaps.coefficients`, which do not suffer
         right = system.right_side(targets)
         left, size = right - system.product(unknown), _norms(right)
         return weights, _norms(left) / jnp.where(size > 0, size, 1.0)
-    elif isinstance(system, FillGaps):
+    elif isinstance(system, FilledGaps):
         # K alpha by the eigenvectors that are at hand, with zeros in the gaps as it should have
         alpha = jnp.where(system.observed, weights, 0.0)
         left = targets - system.eigen.apply(system.eigen.spectrum(), alpha)

@@ -14,10 +14,10 @@ from jaxtyping import Array
 
 from vastgp._precision import precision
 from vastgp.linalg.kronecker import KroneckerEigen
+from vastgp.methods.grid.options import VARIANCES, VarianceSamples
 from vastgp.methods.grid.selected_spectrum import select_eigenvectors, spectrum_of
 from vastgp.methods.grid.weights import GridWeights
 
-VARIANCES = ("auto", "exact", "samples", "low-rank")
 # Up to this many points "auto" makes a solve for each.
 MOST_SOLVED = 256
 # Numbers in a tile of points times eigenvectors.
@@ -34,50 +34,50 @@ class GridPosterior(GridWeights):
     All in standardised values; see `GridWeights` for its attributes.
     """
 
-    _differences: list[np.ndarray] | None = field(default=None, repr=False)
+    _differences: dict[int, list[np.ndarray]] = field(default_factory=dict, repr=False)
 
-    def variance(self, new_axes: Sequence[np.ndarray], method: str = "auto") -> np.ndarray:
+    def variance(self, new_axes: Sequence[np.ndarray], how: Any = "auto") -> np.ndarray:
         """Return the variance of the function on a grid, flat.
 
         Parameters
         ----------
         new_axes : sequence of ndarray of shape (q_l, d_l)
-        method : {"auto", "exact", "samples", "low-rank"}
+        how : {"auto", "exact", "samples", "low-rank"} or VarianceSamples
             ``"exact"`` makes a solve for every point, ``"samples"`` a given number for all together: exact but for the
             share of the variance that is due to the gaps, which is unbiased with a relative standard error of
             ``sqrt(2 / num_samples)``. ``"low-rank"`` makes none. Without gaps all are exact and none solves.
         """
-        count = int(np.prod([len(axis) for axis in new_axes]))
-        method = self._method(method, count)
+        how = self._way(how, int(np.prod([len(axis) for axis in new_axes])))
         with precision(self.dtype):
-            if method == "exact":
-                rows = _all_rows(new_axes)
-                return self._by_solves(rows)
-            if method == "low-rank":
+            if how == "exact":
+                return self._by_solves(_all_rows(new_axes))
+            if how == "low-rank":
                 return self._by_low_rank(_all_rows(new_axes))
             variance = self._without_gaps(new_axes)
-            for part in self._gap_differences():
+            for part in self._gap_differences(how.num_samples):
                 variance += np.mean(np.square(self.shift(new_axes, part)), axis=0) * (
-                    len(part) / self.num_samples
+                    len(part) / how.num_samples
                 )
         return np.maximum(variance, 0.0)
 
-    def point_variance(self, rows: Sequence[np.ndarray], method: str = "auto") -> np.ndarray:
+    def point_variance(self, rows: Sequence[np.ndarray], how: Any = "auto") -> np.ndarray:
         """Return the variance of the function at scattered points; see `variance`."""
-        method = self._method(method, len(rows[0]))
+        how = self._way(how, len(rows[0]))
         with precision(self.dtype):
-            if method == "exact":
+            if how == "exact":
                 return self._by_solves(rows)
-            if method == "low-rank":
+            if how == "low-rank":
                 return self._by_low_rank(rows)
-            return self._point_by_samples(rows)
+            return self._point_by_samples(rows, how.num_samples)
 
-    def _method(self, method: str, count: int) -> str:
+    def _way(self, how: Any, count: int) -> Any:
+        """Return ``"exact"``, ``"low-rank"`` or the object of samples."""
+        how = VARIANCES.resolve("variance", how)
         if self.solver.observed.all():
-            return "samples"  # there is no gap to sample: the closed form
-        if method == "auto":
-            return "exact" if count <= MOST_SOLVED else "samples"
-        return method
+            return VarianceSamples()  # there is no gap to sample: the closed form
+        if how == "auto":
+            return "exact" if count <= MOST_SOLVED else VarianceSamples()
+        return how
 
     def _without_gaps(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
         """Return ``k - g^T (K + noise I)^-1 g`` as if all points of the grid were observed.
@@ -92,7 +92,7 @@ class GridPosterior(GridWeights):
         """Return the eigenvalues of ``(K + noise I)^-1``."""
         return 1.0 / (spectrum_of(self.eigen()) + self.noise_variance)
 
-    def _gap_differences(self) -> Iterator[np.ndarray]:
+    def _gap_differences(self, num_samples: int) -> Iterator[np.ndarray]:
         """Yield batches of ``Q^T c`` for draws of ``c ~ N(0, (K + noise I)^-1 - W^T (K_XX + noise I)^-1 W)``.
 
         ``k^T c`` is what the gaps add to the error at a point. With ``w ~ N(0, K + noise I)`` on the whole grid,
@@ -100,20 +100,21 @@ class GridPosterior(GridWeights):
         """
         if self.solver.observed.all():
             return
-        if self._differences is not None:
-            yield from self._differences
+        if num_samples in self._differences:
+            yield from self._differences[num_samples]
             return
-        keep = self.num_samples * self.coefficients.size <= _MOST_KEPT
+        keep, size = num_samples * self.coefficients.size <= _MOST_KEPT, self._batch_size()
         drawn = []
-        for seeds in self._seeds():
+        for start in range(0, num_samples, size):
+            seeds = range(start, min(start + size, num_samples))
             batch = self._draw_differences(seeds)
             if keep:
                 drawn.append(batch)
             yield batch
         if keep:
-            self._differences = drawn
+            self._differences = {num_samples: drawn}
 
-    def _draw_differences(self, seeds: list[int]) -> np.ndarray:
+    def _draw_differences(self, seeds: range) -> np.ndarray:
         size, roots = self.solver.observed.size, self._inverse() ** -0.5
         normals = np.stack(
             [np.random.default_rng([self.seed, seed]).standard_normal(size) for seed in seeds]
@@ -122,11 +123,6 @@ class GridPosterior(GridWeights):
             self.eigen_cast(), self.solver.observed, self.on_device(roots * normals)
         )
         return np.asarray(normals / roots, self.dtype) - np.asarray(self.solved(targets))
-
-    def _seeds(self) -> list[list[int]]:
-        size = self._batch_size()
-        every = list(range(self.num_samples))
-        return [every[start : start + size] for start in range(0, len(every), size)]
 
     def _by_solves(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return ``k - g_X^T (K_XX + noise I)^-1 g_X`` (equation (3.2)), by a solve for every point."""
@@ -144,15 +140,15 @@ class GridPosterior(GridWeights):
             result[here] -= explained[: len(result[here])]
         return np.maximum(result, 0.0)
 
-    def _point_by_samples(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+    def _point_by_samples(self, rows: Sequence[np.ndarray], num_samples: int) -> np.ndarray:
         parts = []
-        differences = list(self._gap_differences())
+        differences = list(self._gap_differences(num_samples))
         for cross, part in self._row_tiles(rows):
             squared = [part_of**2 for part_of in cross]
             variance = self._point_prior(part) - self.row_products(squared, self._inverse())
             for batch in differences:
                 for vector in batch:
-                    variance += self.row_products(cross, vector) ** 2 / self.num_samples
+                    variance += self.row_products(cross, vector) ** 2 / num_samples
             parts.append(variance)
         return np.maximum(np.concatenate(parts), 0.0)
 

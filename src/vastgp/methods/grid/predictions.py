@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp.data.archive import above, below
 from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_points import Target, make_target, training_target
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.saved import SavedModel
+from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.fitted import FittedModel
 from vastgp.methods.grid.files import (
     decode_coords,
     describe_group,
@@ -21,7 +21,8 @@ from vastgp.methods.grid.files import (
     plain_attrs,
     restore_group,
 )
-from vastgp.methods.grid.posterior import VARIANCES, GridPosterior
+from vastgp.methods.grid.options import VARIANCES
+from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.samples import grid_samples, point_samples
 
 _NUMBERS = (
@@ -29,10 +30,9 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-class GridPredictions(SavedModel, abc.ABC):
+class GridPredictions(FittedModel, abc.ABC):
     """Predictions of `vastgp.GridGP`, which fits."""
 
-    variance: Any
     solver_: str
     groups_: tuple[Group, ...]
     dims_: tuple[str, ...]
@@ -51,7 +51,7 @@ class GridPredictions(SavedModel, abc.ABC):
 
     # ------------------------------------------------------------ predictions
 
-    def predict(self, coords: Any = None, return_std: Any = True, variance: Any = None) -> Any:
+    def predict(self, coords: Any = None, return_std: Any = True, variance: Any = "auto") -> Any:
         """Predict on the grid of the fit, on a new grid or at scattered points.
 
         Parameters
@@ -64,12 +64,12 @@ class GridPredictions(SavedModel, abc.ABC):
         return_std : bool or "latent", default True
             With True, also the standard deviation of a new *observation*: function and noise. With ``"latent"``, that
             of the function alone.
-        variance : {"auto", "exact", "samples", "low-rank"}, optional
-            How it is computed; by default as the constructor says. ``"exact"``: a solve for every point.
-            ``"samples"``: exact but for what the gaps add, an unbiased average over ``num_samples`` solves for all
-            points together, with a relative standard error of at most ``sqrt(2 / num_samples)`` of the variance.
-            ``"low-rank"``: no solve, the largest 1000 eigenvalues. ``"auto"``: exact for up to 256 points,
-            samples beyond. Without gaps all are exact at no cost.
+        variance : {"auto", "exact", "samples", "low-rank"} or VarianceSamples, default "auto"
+            How it is computed. ``"exact"``: a solve for every point. ``"samples"``: exact but for what the gaps add,
+            an unbiased average over 64 solves for all points together (`vastgp.options.VarianceSamples` says how
+            many), with a relative standard error of at most ``sqrt(2 / num_samples)`` of the variance.
+            ``"low-rank"``: no solve, the largest 1000 eigenvalues. ``"auto"``: exact for up to 256 points, samples
+            beyond. Without gaps all are exact at no cost.
 
         Returns
         -------
@@ -81,8 +81,7 @@ class GridPredictions(SavedModel, abc.ABC):
             raise ValueError(
                 f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
             )
-        method = self.variance if variance is None else variance
-        check_choice("variance", method, VARIANCES)
+        VARIANCES("variance", variance)
         target = self._target(coords)
         posterior = self.posterior_
         mean = (posterior.point_mean if target.scattered else posterior.mean)(target.points)
@@ -90,7 +89,7 @@ class GridPredictions(SavedModel, abc.ABC):
         fields = {"mean": np.asarray(mean, np.float64) * scale + shift}
         if return_std is not False:
             by = posterior.point_variance if target.scattered else posterior.variance
-            spread = by(target.points, method)
+            spread = by(target.points, variance)
             if return_std is True:
                 spread = spread + posterior.noise_variance
             fields["std"] = np.sqrt(spread) * scale
@@ -130,13 +129,15 @@ class GridPredictions(SavedModel, abc.ABC):
         )
         return result.transpose("sample", *self._order(target))
 
-    def log_predictive_density(self, data_array: Any) -> Any:
+    def log_predictive_density(self, data_array: Any, variance: Any = "auto") -> Any:
         """Return ``log p(y | training data)`` of every value of an array, NaN where it has none.
 
         Parameters
         ----------
         data_array : xarray.DataArray
             Values at the points of a grid: that of the fit or another one.
+        variance
+            As in `predict`.
 
         Returns
         -------
@@ -150,7 +151,7 @@ class GridPredictions(SavedModel, abc.ABC):
             for name in self.template_.coords
             if name in data_array.coords
         )
-        predicted = self.predict(None if same else data_array)
+        predicted = self.predict(None if same else data_array, variance=variance)
         error = (data_array - predicted["mean"]) / predicted["std"]
         density = -0.5 * (error**2 + math.log(2.0 * math.pi)) - np.log(predicted["std"])
         return density.transpose(*data_array.dims)

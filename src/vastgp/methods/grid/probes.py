@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vastgp.methods.grid.gaps import FillGaps
+from vastgp.methods.grid.gaps import FilledGaps
 from vastgp.methods.grid.lanczos import quadrature_of
 from vastgp.methods.grid.selected_spectrum import spectrum_of
 from vastgp.methods.grid.solver import GridSolver, GridSystem
@@ -106,7 +106,7 @@ class GridProbes:
         # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
         spectral: np.ndarray | None = 1.0 / (spectrum_of(system.eigen) + system.noise)
         gaps = system.gaps("fill-gaps")
-        assert isinstance(gaps, FillGaps)
+        assert isinstance(gaps, FilledGaps)
         for probes in self._batches(self._mask):
             left, right = _inverse_products(gaps, system.fill(probes), probes)
             yield PairTerm(left, right, -1.0 / self.num_probes, spectral)
@@ -139,7 +139,7 @@ def estimate_of(each: np.ndarray, shift: float = 0.0) -> ProbeEstimate:
 
 @eqx.filter_jit
 def _inverse_products(
-    system: FillGaps, found: jax.Array, probes: jax.Array
+    system: FilledGaps, found: jax.Array, probes: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return system.inverse_product(found), system.inverse_product(probes)
 

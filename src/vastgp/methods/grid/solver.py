@@ -13,11 +13,11 @@ import numpy as np
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
 from vastgp.methods.grid.dense_gaps import InverseOnMask, inverse_on_mask
 from vastgp.methods.grid.gaps import (
-    FillGaps,
+    FilledGaps,
     GapSolution,
     GapSystem,
-    IgnoreGaps,
-    PenaliseGaps,
+    IgnoredGaps,
+    PenalisedGaps,
     solve_gaps,
     solve_right_side,
 )
@@ -28,7 +28,6 @@ from vastgp.methods.grid.selected_spectrum import (
     spectrum_of,
 )
 
-SOLVERS = ("fill-gaps", "ignore-gaps", "penalize-gaps")
 # Share of gaps up to which filling them is faster; see benchmarks/grid_sweep.py and docs/methods/grid_gp.md.
 MOST_FILLED = 0.8
 # A system of so few unknowns may be factorised: its matrix is made by so many operations at most.
@@ -41,11 +40,9 @@ _TRIED_SHARE, _LEAST_TRIED = 0.5, 50
 _LEAST_PRECONDITIONED, _PRODUCTS_A_FACTOR, _MOST_RANK = 2000, 50, 4096
 
 
-def choose_solver(solver: str, gap_share: float) -> str:
-    """Return the solver that ``"auto"`` stands for, others as they are."""
-    if solver != "auto":
-        return solver
-    return "fill-gaps" if gap_share <= MOST_FILLED else "ignore-gaps"
+def mostly_gaps(observed: np.ndarray) -> bool:
+    """Return whether ignoring the gaps is faster than filling them."""
+    return 1.0 - float(observed.mean()) > MOST_FILLED
 
 
 @dataclass
@@ -155,7 +152,7 @@ class GridSystem:
         are small, and in single precision they would drown in the rounding of the others.
         """
         system = self.gaps(self.solver.solver)
-        if isinstance(system, FillGaps):
+        if isinstance(system, FilledGaps):
             return _filled_coefficients(system, found.unknown, targets)
         return _rotated(self.eigen.astype(self.solver.dtype), found.weights)
 
@@ -168,14 +165,14 @@ class GridSystem:
     def _plain(self, kind: str) -> GapSystem:
         observed, noise = jax.device_put((self.solver.observed, self._number(self.noise)))
         if kind == "fill-gaps":
-            return FillGaps(self.eigen.astype(self.solver.dtype), noise, observed)
+            return FilledGaps(self.eigen.astype(self.solver.dtype), noise, observed)
         factors = jax.device_put(
             tuple(np.asarray(factor, self.solver.dtype) for factor in self.eigen.factors())
         )
         if kind == "ignore-gaps":
-            return IgnoreGaps(factors, noise, observed)
+            return IgnoredGaps(factors, noise, observed)
         penalty = jax.device_put(self._number(self.solver.penalty * float(self.eigen.scale)))
-        return PenaliseGaps(factors, noise, observed, penalty)
+        return PenalisedGaps(factors, noise, observed, penalty)
 
     def _number(self, value: float) -> np.ndarray:
         return np.asarray(value, self.solver.dtype)
@@ -215,7 +212,7 @@ class GridSystem:
 
     def _keep(self, kind: str, preconditioner: LowRankPlusDiagonal | InverseOnMask) -> GapSystem:
         system = self.gaps(kind)
-        assert isinstance(system, (FillGaps, IgnoreGaps))
+        assert isinstance(system, (FilledGaps, IgnoredGaps))
         made = replace(system, preconditioner=preconditioner)
         self._made[f"{kind}, preconditioned"] = made
         return made
@@ -236,7 +233,7 @@ class GridSystem:
 
 
 @eqx.filter_jit
-def _filled_coefficients(system: FillGaps, unknown: jax.Array, targets: jax.Array) -> jax.Array:
+def _filled_coefficients(system: FilledGaps, unknown: jax.Array, targets: jax.Array) -> jax.Array:
     return system.coefficients(unknown, targets)
 
 

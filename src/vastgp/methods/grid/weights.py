@@ -45,10 +45,8 @@ class GridWeights:
         ``Q^T alpha``, the weights by the eigenvectors of the grid's kernel matrix.
     solver : GridSolver
         How systems are solved; it knows which points were observed.
-    num_samples : int
-        Random solves behind a variance by ``"samples"``.
     seed : int
-        Of these.
+        Of random solves behind variances.
     """
 
     kernel: GridKernel
@@ -56,7 +54,6 @@ class GridWeights:
     axes: tuple[np.ndarray, ...]
     coefficients: np.ndarray
     solver: GridSolver
-    num_samples: int = 64
     seed: int = 0
     _eigen: KroneckerEigen | None = field(default=None, repr=False)
     _system: GridSystem | None = field(default=None, repr=False)
@@ -111,7 +108,6 @@ class GridWeights:
         state = {
             "kernel": spec,
             "noise_variance": self.noise_variance,
-            "num_samples": self.num_samples,
             "seed": self.seed,
             "groups": len(self.axes),
             "solver": {
@@ -136,7 +132,6 @@ class GridWeights:
             tuple(arrays[f"axis.{i}"] for i in range(state["groups"])),
             coefficients,
             GridSolver(observed, **state["solver"]),
-            state["num_samples"],
             state["seed"],
         )
 
