@@ -32,6 +32,8 @@ SEARCHES = Named({"subset": Subset, "fixed": Fixed})
 _ROWS, NOISE_FLOOR = 1000, 1e-4
 # Basis functions when `num_basis` is left open: four per row, in these bounds.
 _BASIS_PER_ROW, _LEAST_BASIS = 4, 200
+# Of the budget: the search for hyperparameters.
+_SEARCH = 0.5
 _TILE_ROWS = 4096
 # Rows at which an export proves itself, and the number of this use of a seed.
 _PROOF_ROWS, _PROOF = 200, 1
@@ -109,7 +111,7 @@ class DirectBase(BaseGP):
     def _beginning(self, rows: Rows, run: Run) -> Beginning:
         """Return what first hyperparameters are looked for with: any of the kernels that have the basis."""
         kernel = "rbf" if not self._is_fourier and self.kernel is None else self.kernel
-        return Beginning(self._search(), kernel, rows, self.standardizer_, run)
+        return Beginning(self._search(), kernel, rows, self.standardizer_, run, _SEARCH)
 
     def _make_basis(self, kernel: Kernel, rows: Rows, seed: int) -> tuple[Any, Kernel]:
         """Return the basis, and the kernel that it is of."""

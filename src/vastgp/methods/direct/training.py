@@ -142,15 +142,14 @@ def sweep_to_rest(
     most: int = _MOST_SWEEPS,
 ) -> tuple[DiscreteLogits, float, int]:
     """Repeat sweeps until a chunk of them gains less than ``tol`` nats; return logits, bound and sweeps."""
-    bound = -np.inf
+    bound = float(value_and_slope(logits, model)[0])
     done = 0
-    while done < most:
+    while done < most and not (deadline is not None and time.perf_counter() > deadline):
         for _ in range(_SWEEP_CHUNK):
             logits = coordinate_sweep(logits, model)
         done += _SWEEP_CHUNK
         before, bound = bound, float(value_and_slope(logits, model)[0])
-        late = deadline is not None and time.perf_counter() > deadline
-        if bound - before < tol or late:
+        if bound - before < tol:
             break
     return logits, bound, done
 

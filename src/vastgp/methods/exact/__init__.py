@@ -1,1 +1,5 @@
-"""The exact Gaussian process."""
+"""The exact Gaussian process.
+
+From ``ExactGPRegressor.fit`` to the numerics: `estimator` (``_answers``) -> `vastgp.fitting.start` (``fit_best``)
+-> `vastgp.fitting.lbfgs` -> `vastgp.fitting.exact_evidence`; `posterior` conditions and predicts.
+"""
