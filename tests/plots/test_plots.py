@@ -5,10 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -17,12 +13,6 @@ from matplotlib.patches import StepPatch
 from scipy import stats
 
 from vastgp import metrics, plots
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

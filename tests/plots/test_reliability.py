@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -15,12 +11,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import StepPatch
 
 from vastgp import metrics, plots
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
