@@ -150,7 +150,7 @@ class Likelihood(Parameters, eqx.Module):
 
         For counts it is continuous between whole numbers, from 0 at -1. Quantiles are found by it.
         """
-        raise NotImplementedError(f"{type(self).__name__} is of classes, which have no order.")
+        raise NotImplementedError(f"{type(self).__name__} has no `distribution`, so no quantiles.")
 
     @abstractmethod
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:

@@ -69,7 +69,7 @@ class Gaussian(Likelihood):
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``."""
-        return ndtr((y - mean) / np.sqrt(latent_variance + self.noise_variance))
+        return ndtr((y - mean) / np.sqrt(latent_variance + float(self.noise_variance)))
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``mean``."""
