@@ -21,8 +21,9 @@ import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, GriefRegressor, Matern32, ReweightedBasisRegressor
 from vastgp._precision import precision
+from vastgp.fitting import sufficient_statistics
 from vastgp.fitting.sufficient_statistics import gather_statistics
-from vastgp.methods.reweighted import diagnosis, inference
+from vastgp.methods.reweighted import base, diagnosis, inference
 from vastgp.options import (
     MALA,
     NUTS,
@@ -294,6 +295,17 @@ def test_an_interrupted_update_counts_no_row(waves, monkeypatch):
     np.testing.assert_array_equal(
         model.predict(GRID), whole.partial_fit(X[90:], y[90:]).predict(GRID)
     )
+
+
+def test_time_that_is_up_while_rows_are_read_is_said(waves, monkeypatch):
+    monkeypatch.setattr(base, "_READING", 0.0)
+    monkeypatch.setattr(sufficient_statistics, "_LEAST_ROWS", 64)
+    monkeypatch.setattr(sufficient_statistics, "_MOST_ROWS", 64)
+    model = ReweightedBasisRegressor("rbf", 40, basis="laplace", max_seconds=100.0)
+    with pytest.warns(ConvergenceWarning, match=r"max_seconds was used up, by 64 of 150 rows"):
+        model.fit(*waves)
+    assert model.statistics_.num_rows == 64 and not model.converged_
+    assert _error(model) < 0.3
 
 
 def test_statistics_of_another_model_are_refused(waves):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from vastgp.estimators.base import BaseGP
 from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.statistics import gather
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -31,6 +33,8 @@ from vastgp.methods.reweighted.weight_priors import WeightPrior
 
 # Least noise variance of a search, relative to the variance of the target.
 NOISE_FLOOR = 1e-6
+# Most of what is left of the budget for reading the rows.
+_READING = 0.7
 # Rows of the first hyperparameters.
 START_ROWS = 1000
 # Arguments that are fields of other objects now.
@@ -182,7 +186,7 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
 
     @abc.abstractmethod
     def _inferred(
-        self, features: Features, statistics: SufficientStatistics, run: Run
+        self, features: Features, statistics: SufficientStatistics, run: Run, learned: Any = None
     ) -> Iterator[Answer]:
         """Give answers from sums over the rows of some features."""
 
@@ -191,6 +195,17 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
     ) -> Iterator[Answer]:
         for each in found:
             yield self._answer(each, statistics, Gaussian(each.model.noise_variance))
+
+    def _of_rows(self, features: Features, rows: Rows, run: Run, *learned: Any) -> Iterator[Answer]:
+        """Give answers from the rows, or from those that there is time to read."""
+        scaling = self.standardizer_
+        statistics = gather(rows, scaling, features.basis, self.dtype, run, share=_READING)
+        late = f"{OUT_OF_TIME}, by {statistics.num_rows} of {rows.n} rows"
+        for answer in self._inferred(features, statistics, run, *learned):
+            if statistics.num_rows < rows.n:
+                yield replace(answer, reason=late, converged=False)
+            else:
+                yield answer
 
     # ------------------------------------------------------------ new rows
 

@@ -25,7 +25,6 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.grid_basis import as_product, check_product, grid_points
 from vastgp.estimators.searches import Subset
-from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.start import start_from_exact_gp
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
@@ -92,7 +91,7 @@ class GriefRegressor(FixedBasisRegressor):
         type-I inference, after an exact Gaussian process on 1000 of them; time is O(rows p^2) a step. ``noise_floor``:
         least noise variance relative to the variance of the target (1e-6).
     max_seconds : float, optional
-        Wall-clock budget of ``fit``. The one pass over the rows is done in any case.
+        Wall-clock budget of ``fit``. Where it does not do for the one pass over the rows, the sums are of those read.
     checkpoint : path or SaveTo, optional
         File to save the fit to while it works, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
@@ -231,14 +230,14 @@ class GriefRegressor(FixedBasisRegressor):
         basis = GridEigenfunctionBasis.build(kernel, axes, count)
         self._set_grid(basis)
         features = Features(basis, kernel, noise)
-        yield from self._inferred(features, self._gather(rows, basis), run, learned)
+        yield from self._of_rows(features, rows, run, learned)
 
     def _inferred(
         self,
         features: Features,
         statistics: SufficientStatistics,
         run: Run,
-        learned: LbfgsResult | None = None,
+        learned: Any = None,
     ) -> Iterator[Answer]:
         how, weights = self._how(), self._weights()
 

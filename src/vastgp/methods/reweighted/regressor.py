@@ -197,16 +197,16 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
         kernel, noise = find_first(beginning, lambda _: Gaussian(1.0))
         assert isinstance(noise, Gaussian)
         features = fixed.make(kernel, float(noise.noise_variance), rows, scaling, run.seed)
-        yield from self._inferred(features, self._gather(rows, features.basis), run)
+        yield from self._of_rows(features, rows, run)
 
     def _inferred(
-        self, features: Features, statistics: SufficientStatistics, run: Run
+        self, features: Features, statistics: SufficientStatistics, run: Run, learned: Any = None
     ) -> Iterator[Answer]:
         fixed = self._fixed()
         found = infer(
             features, statistics, lambda data: self._make_prior(features, data),
             fixed.prior.mean_of(statistics.num_basis), self._how(), run,
-            noise_floor=self._search(noise_floor=NOISE_FLOOR).noise_floor,
+            noise_floor=self._search(noise_floor=NOISE_FLOOR).noise_floor, learned=learned,
         )  # fmt: skip
         yield from self._gaussian(found, statistics)
 
