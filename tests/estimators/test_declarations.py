@@ -18,14 +18,26 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+# Numbers and arrays of any kind, whose shapes are checked beside the data.
+ARRAYS = ("inducing_inputs", "inputs", "mean", "values", "prior", "prior_weights", "hidden")
+# Their arguments are still those of before; a port takes its name off this list.
+NOT_YET = (
+    "QSGPRegressor", "QSGPClassifier", "IterativeGPRegressor", "RandomFeatureGPRegressor",
+    "SWSGPRegressor", "SWSGPClassifier", "TSVGPRegressor", "TSVGPClassifier", "SVGPRegressor",
+    "SVGPClassifier",
+)  # fmt: skip
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in NOT_YET else [])
+    for name in ESTIMATORS
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_estimator_has_at_most_a_dozen_typed_arguments(name):
     constructor = estimator_class(name).__init__
     arguments = [each for each in inspect.signature(constructor).parameters if each != "self"]
     assert len(arguments) <= MOST, arguments
-    hints = typing.get_type_hints(constructor)
-    untyped = [each for each in arguments if hints.get(each, typing.Any) is typing.Any]
-    assert not untyped
+    assert not _untyped(estimator_class(name))
     assert not set(arguments) & set(ELSEWHERE)
 
 
@@ -49,5 +61,14 @@ def test_options_are_documented_and_typed(name):
         assert re.search(
             rf"^(?:\w+, )*{argument}(?:, \w+)* :|^(?:\w+, )*{argument}(?:, \w+)*$", text, re.M
         ), argument
+    assert not _untyped(cls)
+
+
+def _untyped(cls):
+    """Return arguments of which neither a type nor a check says what they may be."""
     hints = typing.get_type_hints(cls.__init__)
-    assert not [each for each in declared(cls) if hints.get(each, typing.Any) is typing.Any]
+    return [
+        name
+        for name, checks in declared(cls).items()
+        if hints.get(name, typing.Any) is typing.Any and not checks and name not in ARRAYS
+    ]
