@@ -96,9 +96,10 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
     >>> import numpy as np
     >>> from vastgp import ReweightedBasisClassifier
     >>> from vastgp.options import MALA
-    >>> X = np.random.default_rng(0).uniform(-3, 3, (100, 1))
-    >>> y = np.where(np.sin(X[:, 0]) > 0, "above", "below")
-    >>> model = ReweightedBasisClassifier("rbf", 20, inference=MALA(num_steps=5000)).fit(X, y)
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (100, 1))
+    >>> y = np.where(np.sin(X[:, 0]) + 0.5 * rng.normal(size=100) > 0, "above", "below")
+    >>> model = ReweightedBasisClassifier("rbf", 10, inference=MALA(num_steps=5000)).fit(X, y)
     >>> model.predict([[1.5], [-1.5]]).tolist()
     ['above', 'below']
     """

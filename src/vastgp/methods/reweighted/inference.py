@@ -26,7 +26,7 @@ from vastgp.methods.reweighted.evidence import EvidenceData, prepare
 from vastgp.methods.reweighted.latent_chains import LatentRows, draw_latent_hyperparameters
 from vastgp.methods.reweighted.latent_values import LatentModel
 from vastgp.methods.reweighted.model import Features, FixedBasisModel
-from vastgp.methods.reweighted.options import MarkovChains, TypeII
+from vastgp.methods.reweighted.options import NUTS, MarkovChains, TypeII
 from vastgp.methods.reweighted.weight_priors import WeightPrior
 
 # Chains begin around the mode, at normal distances of so many of the prior's standard deviations: wider than the
@@ -180,9 +180,10 @@ def _of_chains(
     reason = chains.reason
     if problems and reason != OUT_OF_TIME:
         reason = f"the draws of the hyperparameters are not to be relied on: {problems}"
+    other = "" if isinstance(how, NUTS) else " inference='nuts',"
     advice = (
-        f"raise num_warmup and num_steps of {type(how).__name__} (or max_seconds), take inference='nuts', or fewer "
-        "basis functions."
+        f"raise num_warmup and num_steps of {type(how).__name__} (or max_seconds), or take{other} fewer basis "
+        "functions."
     )
     converged = chains.reason != OUT_OF_TIME and not problems
     return Found(model, chains.num_steps, reason, converged, chains.history, advice)
