@@ -28,7 +28,12 @@ from vastgp.methods.qsgp.stochastic.sample import current_basis, products
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.sampled_likelihood import SamplingGap
 from vastgp.methods.qsgp.stochastic.setup import fixed_rows
-from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.methods.qsgp.stochastic.state import (
+    FourierBasis,
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+)
 from vastgp.solvers.least_squares import BlockedBasis
 
 _JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
@@ -138,7 +143,7 @@ def _closed(
 
 
 def diagonal_columns(
-    basis: RandomFourierBasis,
+    basis: FourierBasis,
     noise_variance: Any,
     X: Float[Array, "s d"],
     num_rows: Any,

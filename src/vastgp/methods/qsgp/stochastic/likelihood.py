@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from vastgp.bases import RandomFourierBasis
 from vastgp.bases.draws import purpose_key
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
@@ -36,7 +35,12 @@ from vastgp.methods.qsgp.stochastic.sampled_likelihood import (
     sampling_gap,
     strict_bound,
 )
-from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.methods.qsgp.stochastic.state import (
+    FourierBasis,
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+)
 from vastgp.solvers.least_squares import BlockedBasis
 
 # Draws of the report.
@@ -74,7 +78,7 @@ def latent_values(plan: StochasticPlan, values: Float[Array, "n r"]) -> Float[Ar
 def isotropic_covariance(
     plan: StochasticPlan,
     problem: StochasticProblem,
-    basis: RandomFourierBasis,
+    basis: FourierBasis,
     curvature: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the square of one diagonal scale for all weights, and the latent variance that it gives.
@@ -116,7 +120,7 @@ def add_dense(
 def latent_variance(
     plan: StochasticPlan,
     problem: StochasticProblem,
-    basis: RandomFourierBasis,
+    basis: FourierBasis,
     state: StochasticState,
     i: Sample,
     j: Sample,

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from vastgp.bases import RandomFourierBasis
 from vastgp.bases.random_fourier import Spectrum, features_of_spectrum
 from vastgp.methods.qsgp.stochastic.control_variates import interpolated_error, target_control
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
@@ -23,7 +22,12 @@ from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     optimal_diagonal,
     sampled_product,
 )
-from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.methods.qsgp.stochastic.state import (
+    FourierBasis,
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+)
 from vastgp.solvers.least_squares import BlockedBasis
 
 
@@ -43,11 +47,12 @@ class Sample(NamedTuple):
 
 def current_basis(
     problem: StochasticProblem, hyper: Any, plan: StochasticPlan
-) -> tuple[RandomFourierBasis, Array]:
+) -> tuple[FourierBasis, Array]:
     """Return the basis and the noise variance at the present hyperparameters."""
     log_kernel, log_noise = hyper
-    kernel = jax.tree.map(jnp.exp, log_kernel) if plan.learn else problem.basis.kernel
-    return problem.basis.with_kernel(kernel), jnp.exp(log_noise)
+    if not plan.learn:
+        return problem.basis, jnp.exp(log_noise)
+    return problem.basis.with_kernel(jax.tree.map(jnp.exp, log_kernel)), jnp.exp(log_noise)
 
 
 def flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
@@ -92,7 +97,7 @@ def draw_samples(
     plan: StochasticPlan,
     problem: StochasticProblem,
     state: StochasticState,
-    basis: RandomFourierBasis,
+    basis: FourierBasis,
     keys: Key[Array, " s"],
     chosen: Int[Array, " k"],
     X: Float[Array, "n d"],

@@ -23,6 +23,7 @@ from vastgp.methods.qsgp.stochastic.nystrom import SupportOperators, support_ope
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.state import (
+    FourierBasis,
     Numbers,
     StochasticPlan,
     StochasticProblem,
@@ -155,20 +156,21 @@ def make_problem(
     # rounded on the host: each conversion would be a program
     cast = functools.partial(as_dtype, dtype=dtype)
     kernel = cast(precise)
-    basis = RandomFourierBasis(kernel, cast(basis.key_data), basis.num_basis, basis.frequencies)
+    drawn = RandomFourierBasis(kernel, cast(basis.key_data), basis.num_basis, basis.frequencies)
+    stored = drawn.stored(rows.d, dtype)
     support_X = cast(X[:p])
-    head = _head_features(plan, basis, support_X)
+    head = _head_features(plan, stored, support_X)
     numbers = make_numbers(plan, options, rows.n, dtype, rate_hyper)
     operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, dtype)
     target, target_support = None, None
     if plan.target_control:
-        target, cross_target = _target_products(basis, rows, standardizer, support_X, dtype)
+        target, cross_target = _target_products(stored, rows, standardizer, support_X, dtype)
         target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
     return StochasticProblem(
         numbers=numbers,
-        basis=basis,
+        basis=stored,
         likelihood=cast(likelihood),
         seed=cast(seed_key(seed)),
         support_X=support_X,
@@ -184,7 +186,7 @@ def make_problem(
     )
 
 
-def _head_features(plan: StochasticPlan, basis: RandomFourierBasis, support_X: Array) -> np.ndarray:
+def _head_features(plan: StochasticPlan, basis: FourierBasis, support_X: Array) -> np.ndarray:
     """Return the features that are in every set, cosine and sine of a pair side by side.
 
     None where a step makes the preconditioner's matrix from its own sample.
@@ -196,7 +198,7 @@ def _head_features(plan: StochasticPlan, basis: RandomFourierBasis, support_X: A
 
 @jax.jit
 def _features(
-    basis: RandomFourierBasis, X: Float[Array, "n d"], pairs: Int[Array, " b"]
+    basis: FourierBasis, X: Float[Array, "n d"], pairs: Int[Array, " b"]
 ) -> Float[Array, "n 2 b"]:
     return basis.features(X, pairs)
 
@@ -240,7 +242,7 @@ def _kernel_matrices(
 
 
 def _target_products(
-    basis: RandomFourierBasis, rows: Rows, standardizer: Standardizer, support_X: Array, dtype: str
+    basis: FourierBasis, rows: Rows, standardizer: Standardizer, support_X: Array, dtype: str
 ) -> tuple[Float[Array, "2 P"], Float[Array, " p"]]:
     """Return ``Phi^T y`` and ``K(X_p, X) y`` in one pass over the rows."""
     blocks = BlockedBasis.cut(basis)

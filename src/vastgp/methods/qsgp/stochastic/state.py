@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 from jaxtyping import Array, Float, UInt32
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.bases.random_fourier import StoredFourierBasis
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
 
+# Frequencies are stored while they take little memory, and drawn again by every step otherwise.
+FourierBasis = RandomFourierBasis | StoredFourierBasis
 # Up to this size the preconditioner's matrix costs less than the features that it is made from.
 MOST_EXACT = 256
 
@@ -74,7 +77,7 @@ class StochasticProblem(NamedTuple):
     """What stays the same during a fit."""
 
     numbers: Numbers
-    basis: RandomFourierBasis  # as it was at the start: control variates are frozen to it (F.3)
+    basis: FourierBasis  # as it was at the start: control variates are frozen to it (F.3)
     likelihood: Likelihood  # not used where it is Gaussian: its noise is a hyperparameter
     seed: UInt32[Array, "2"]
     support_X: Float[Array, "p d"]
