@@ -86,7 +86,7 @@ def _resolved(model: Any, key: str) -> Any:
     if not hasattr(found, "set_params"):
         kinds = [kind for check in named for kind, made in check.kinds.items() if made is not None]
         which = f"Choose one that has some: --set {key}={' or '.join(kinds)}." if kinds else ""
-        raise BadInput(f"--set {key}.…: {key}={value!r} has no arguments of its own. {which}")
+        raise BadInput(f"--set {key}.NAME: {key}={value!r} has no arguments of its own. {which}")
     return found
 
 
