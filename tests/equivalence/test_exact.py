@@ -7,6 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from vastgp import RBF, ExactGPRegressor, Matern12, Matern32, Matern52, RationalQuadratic
+from vastgp.options import Fixed
 
 SCALES = np.array([0.8, 30.0, 0.02])
 PAIRS = [
@@ -34,7 +35,7 @@ def data(n=70, seed=0):
 
 
 def fixed(kernel, noise_std):
-    return ExactGPRegressor(kernel, noise_std=noise_std, hyperparameters="fixed")
+    return ExactGPRegressor(kernel, hyperparameters=Fixed(noise_std=noise_std))
 
 
 def peer(kernel, noise_std, X, y):

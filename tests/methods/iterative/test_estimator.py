@@ -11,6 +11,7 @@ from vastgp.fitting.loop import LoopResult
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.iterative import kernel_system
 from vastgp.methods.iterative.learning import IterativeEvidence
+from vastgp.options import Fixed
 
 KERNEL, NOISE = Matern32([1.5, 1.0], 1.2), 0.2
 
@@ -28,7 +29,7 @@ def fixed(kernel=KERNEL, noise=NOISE, **params):
 
 @pytest.fixture(scope="module")
 def exact():
-    return ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(*data())
+    return ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(*data())
 
 
 def test_it_is_the_exact_process(exact):
@@ -56,7 +57,7 @@ def test_float32_is_as_good_as_its_tolerance(exact):
 def test_repeated_rows_are_merged_into_the_same_posterior(exact):
     X, y = data(100)
     X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40] + 0.3])
-    reference = ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
+    reference = ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
     model = fixed(rank=10).fit(X, y)
     assert model.diagnosis_["distinct_rows"] == 100
     np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-5)

@@ -8,6 +8,7 @@ import vastgp
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.kernels import RBF
+from vastgp.options import Fixed
 
 KERNEL, NOISE = RBF([0.9, 1.4], 1.3), 0.2
 
@@ -57,7 +58,7 @@ def test_the_posterior_is_that_of_the_functions(table, num_basis, space):
 
 def test_few_functions_reach_the_exact_process(table):
     X, y = table
-    exact = vastgp.ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
+    exact = vastgp.ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
     model = make(num_basis=80, tol=1e-6, num_samples=500, max_iter=1000).fit(X, y)
     new = np.random.default_rng(2).uniform(-2.0, 2.0, (50, 2))
     expected, found = exact.predict(new, return_std=True), model.predict(new, return_std=True)

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+from vastgp.options import Fixed
 
 
 @pytest.mark.little_work
@@ -56,9 +57,8 @@ def stochastic(data):
 def test_many_features_approach_the_exact_process(data, block):
     """Same hyperparameters: mean and standard deviation of the block solver are the exact ones."""
     X, y = data
-    exact = ExactGPRegressor(
-        block.kernel_, noise_std=float(block.likelihood_.noise_std), hyperparameters="fixed"
-    ).fit(X[:500], y[:500])
+    noise = Fixed(noise_std=float(block.likelihood_.noise_std))
+    exact = ExactGPRegressor(block.kernel_, hyperparameters=noise).fit(X[:500], y[:500])
     model = QSGPRegressor(
         block.kernel_, 60_000, noise_std=float(block.likelihood_.noise_std),
         hyperparameters="fixed", num_samples=400, tol=0.01,

@@ -9,6 +9,7 @@ from vastgp import ExactGPRegressor, RandomFeatureGPRegressor
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.random_feature.learning import FeatureEvidence
+from vastgp.options import Fixed
 
 KERNEL, NOISE = RBF([0.8, 1.5]) + Matern32([1.5, 1.0], 0.5), 0.3
 
@@ -46,7 +47,7 @@ def test_posterior_and_evidence_are_those_of_the_dense_covariance():
 def test_many_features_are_the_exact_process():
     X, y = data()
     new, _ = data(30, seed=1)
-    exact = ExactGPRegressor(KERNEL, hyperparameters="fixed", noise_std=NOISE).fit(X, y)
+    exact = ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
     gaps = [
         np.sqrt(np.mean((fixed(num_basis=m).fit(X, y).predict(new) - exact.predict(new)) ** 2))
         for m in (40, 1200)

@@ -10,6 +10,7 @@ from vastgp import ExactGPRegressor, SVGPRegressor, TSVGPClassifier, TSVGPRegres
 from vastgp.fitting.inducing_points import greedy_variance, select_inducing
 from vastgp.kernels import RBF
 from vastgp.methods.svgp.posterior import SVGPPosterior
+from vastgp.options import Fixed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 KERNEL = RBF([1.0, 1.5], 1.5)
@@ -24,7 +25,7 @@ def small(n=60, seed=0):
 @pytest.fixture(scope="module")
 def exact():
     X, y = small()
-    return ExactGPRegressor(KERNEL, noise_std=0.4, hyperparameters="fixed").fit(X, y)
+    return ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=0.4)).fit(X, y)
 
 
 @pytest.fixture(scope="module")
