@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+from vastgp.options import Fixed
 
 # Twenty noisy measurements of sin(x) / x.
 rng = np.random.default_rng(3)
@@ -24,7 +25,7 @@ grid = np.linspace(-14, 14, 500)[:, None]
 
 given = {"kernel": RBF(1.6, 0.3), "noise_std": 0.1, "hyperparameters": "fixed"}
 models = {
-    "exact process": ExactGPRegressor(**given),
+    "exact process": ExactGPRegressor(given["kernel"], hyperparameters=Fixed(noise_std=0.1)),
     "inducing inputs, augmented": QSGPRegressor(**given, basis="inducing", tol=0.01),
     "inducing inputs, not augmented": QSGPRegressor(
         **given, basis="inducing", tol=0.01, augment=False
