@@ -43,8 +43,8 @@ class History:
 
     def append(self, step: int, seconds: float, diagnostics: Mapping[str, Any]) -> None:
         """Add one record; a diagnostic that is new starts with NaN for the records before it."""
-        for name in diagnostics.keys() - self.values.keys():
-            self.values[name] = [math.nan] * len(self)
+        for name in diagnostics:  # in their order, the same in every process
+            self.values.setdefault(name, [math.nan] * len(self))
         self.steps.append(int(step))
         self.seconds.append(float(seconds))
         for name, column in self.values.items():

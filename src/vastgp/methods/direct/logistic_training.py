@@ -151,9 +151,11 @@ def fit_quadratic(
     found = last_in_time(improve(logits, model, recipe, run, name), run)
     last, history = found.fit, copy.deepcopy(passes.history)
     seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
-    history.append(len(history) + 1, seconds, {"objective": last.objective + constant})
+    bound = last.objective + constant
+    gain = bound - (history.objective[-1] if len(history) else -np.inf)
+    history.append(len(history) + 1, seconds, {"objective": bound, "gain": gain})
     fit = DiscreteFit(
-        last.logits, last.objective + constant, len(history), passes.reason if last.converged else last.reason,
+        last.logits, bound, len(history), passes.reason if last.converged else last.reason,
         passes.converged and last.converged, history,
     )  # fmt: skip
     return found._replace(fit=fit)
