@@ -48,7 +48,9 @@ class Case:
 
     def solver(self, observed, kind="fill-gaps", **options) -> GridSolver:
         """One that iterates (rank 0), as systems this small would be factorised otherwise."""
-        return GridSolver(observed, kind, **({"tol": 1e-12, "max_iter": 5000, "rank": 0} | options))
+        return GridSolver(
+            observed, kind, **({"tol": 1e-12, "max_products": 5000, "rank": 0} | options)
+        )
 
 
 def rows_of(axes) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from grid_cases import CASES, NOISE, rows_of
 from vastgp.methods.grid.evidence import GridObjective
 from vastgp.methods.grid.posterior import GridPosterior
-from vastgp.methods.grid.samples import grid_samples, point_samples
+from vastgp.methods.grid.samples import joint_samples
 
 DRAWS = 600
 
@@ -38,27 +38,27 @@ def check(case, observed, rows, samples):
 def test_on_a_grid_that_is_partly_new(setting):
     case, observed, posterior = setting
     new = (np.concatenate([case.axes[0][:3], [[4.5], [5.5]]]), case.axes[1][::3])
-    check(case, observed, rows_of(new), grid_samples(posterior, new, DRAWS, seed=1))
+    check(case, observed, rows_of(new), joint_samples(posterior, new, DRAWS, 1, False))
 
 
 def test_at_scattered_points(setting):
     case, observed, posterior = setting
     rng = np.random.default_rng(3)
     points = [rng.uniform(0.0, 5.0, size=(8, 1)), rng.uniform(0.0, 5.0, size=(8, 1))]
-    samples = point_samples(posterior, points, DRAWS, seed=2)
+    samples = joint_samples(posterior, points, DRAWS, 2, True)
     check(case, observed, np.concatenate(points, axis=1), samples)
 
 
 def test_a_seed_and_a_number_make_a_sample(setting):
     case, _, posterior = setting
-    few = grid_samples(posterior, case.axes, 2, seed=5)
-    np.testing.assert_array_equal(few, grid_samples(posterior, case.axes, 3, seed=5)[:2])
+    few = joint_samples(posterior, case.axes, 2, 5, False)
+    np.testing.assert_array_equal(few, joint_samples(posterior, case.axes, 3, 5, False)[:2])
 
 
 def test_what_is_too_much_for_a_joint_sample_is_refused(setting):
     posterior = setting[2]
     with pytest.raises(ValueError, match=r"coords has 5001 scattered points.*at most 5000"):
-        point_samples(posterior, [np.zeros((5001, 1))] * 2, 1, seed=0)
+        joint_samples(posterior, [np.zeros((5001, 1))] * 2, 1, 0, True)
     many = np.linspace(10, 20, 40_000)[:, None]
     with pytest.raises(ValueError, match=r"make 1,\d{3},\d{3},\d{3} points, too many"):
-        grid_samples(posterior, (many, many), 1, seed=0)
+        joint_samples(posterior, (many, many), 1, 0, False)

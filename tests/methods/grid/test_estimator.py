@@ -328,7 +328,7 @@ def test_a_log_evidence_that_is_off_is_warned_of():
     values = values + 0.02 * np.random.default_rng(0).normal(size=values.shape)
     data = xr.DataArray(values, dims=("t", "x"), coords={"t": t, "x": x})
     blocks = data.where((data.t < 14) | (data.x < 2))
-    with pytest.warns(UserWarning, match=r"nats from the unbiased one .*log_determinant='probes'"):
+    with pytest.warns(UserWarning, match=r"nats from the unbiased one .*spectrum='probes'"):
         GridGP({"t": "matern32", "x": "matern32"}, criterion=Evidence(num_probes=32)).fit(blocks)
 
 
@@ -497,13 +497,16 @@ def test_bad_arguments_are_named(params, message):
     [
         (
             lambda: Evidence("exact"),
-            "log_determinant must be one of .'free-compression', 'nystrom'",
+            "spectrum must be one of .'free-compression', 'nystrom'",
         ),
         (
             lambda: Evidence("probes", 1),
-            "num_probes must be at least 2 with log_determinant='probes",
+            "num_probes must be at least 2 with spectrum='probes",
         ),
-        (lambda: CrossValidation("probes", 1), "num_probes must be at least 2 with trace='probes'"),
+        (
+            lambda: CrossValidation("probes", 1),
+            "num_probes must be at least 2 with spectrum='probes'",
+        ),
         (
             lambda: Evidence(num_probes=-1),
             "num_probes must be an integer of at least 0; received -1",

@@ -144,9 +144,11 @@ def test_noise_of_every_output_is_that_of_the_dense_gaussian_process():
         X, y = case.rows[observed], case.values[observed]
         each = noises[X[:, -1].astype(int)]
         A = case.covariance(X, X) + np.diag(each)
-        ratios = np.sqrt(each / fit.noise)
+        ratios = np.sqrt(each / fit.system.noise)
         alpha = np.linalg.solve(A, y)
-        np.testing.assert_allclose(np.asarray(fit.weights[0])[observed], alpha * ratios, atol=1e-8)
+        np.testing.assert_allclose(
+            np.asarray(fit.solution.weights[0])[observed], alpha * ratios, atol=1e-8
+        )
         exact = -0.5 * (y @ alpha + np.linalg.slogdet(A)[1] + len(y) * np.log(2 * np.pi))
         determinant = np.linalg.slogdet(A / np.outer(ratios, ratios))[1]
         assert objective.value(fit, determinant) == pytest.approx(exact, abs=1e-8)
@@ -171,7 +173,7 @@ def test_the_evidence_has_the_square_of_the_error_of_its_solve(kind):
         solver = case.solver(observed, kind, tol=tol)
         fit = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
         errors.append(abs(fit.misfit - exact) / exact)
-        of_weights.append(np.linalg.norm(np.asarray(fit.weights[0])[observed] - alpha))
+        of_weights.append(np.linalg.norm(np.asarray(fit.solution.weights[0])[observed] - alpha))
     fall = of_weights[0] / of_weights[1]
     assert errors[0] / errors[1] > 0.1 * fall**2 > 100.0
 

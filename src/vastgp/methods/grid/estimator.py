@@ -118,7 +118,7 @@ class GridGP(GridPredictions):
     """
 
     _moved: ClassVar[Mapping[str, str]] = {
-        "log_determinant": "criterion=Evidence(log_determinant=...)",
+        "log_determinant": "criterion=Evidence(spectrum=...)",
         "num_probes": "criterion=Evidence(num_probes=...)",
         "noise_std": "hyperparameters=Fixed(noise_std=...)",
         "noise_floor": "hyperparameters=Learn(noise_floor=...)",

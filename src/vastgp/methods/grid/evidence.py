@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
@@ -20,9 +19,9 @@ from vastgp.kernels.matrices import grid_factors
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
 from vastgp.methods.grid.gaps import GapSolution
 from vastgp.methods.grid.noise import OutputNoise, common_noise
-from vastgp.methods.grid.probes import GridProbes, PairTerm, estimate_of
+from vastgp.methods.grid.probes import GridProbes, PairTerm
 from vastgp.methods.grid.solver import GridSolver, GridSystem
-from vastgp.methods.grid.spectrum import SPECTRAL_TERMS, SpectralTerm, along_factors
+from vastgp.methods.grid.spectrum import SPECTRAL_TERMS, Term, along_factors
 
 # Kernel, and the noise variance: one, or one for each output.
 Params = tuple[GridKernel, Any]
@@ -37,7 +36,7 @@ class GridFit(NamedTuple):
         With the eigendecomposition of the kernel matrix, and the noise: that of all outputs, brought to one.
     targets : Array of shape (1, M)
         Values, zero in the gaps.
-    found : GapSolution
+    solution : GapSolution
     misfit : float
         ``y^T alpha``.
     log_units : float
@@ -46,56 +45,14 @@ class GridFit(NamedTuple):
 
     system: GridSystem
     targets: Array
-    found: GapSolution
+    solution: GapSolution
     misfit: float
     log_units: float = 0.0
-
-    @property
-    def eigen(self) -> KroneckerEigen:
-        """Eigendecomposition of the kernel matrix, float64."""
-        return self.system.eigen
-
-    @property
-    def noise(self) -> float:
-        """The noise variance."""
-        return self.system.noise
-
-    @property
-    def weights(self) -> Array:
-        """``alpha``, of shape (1, M)."""
-        return self.found.weights
-
-    @property
-    def residual(self) -> float:
-        """Relative residual."""
-        return self.found.residual
-
-    @property
-    def converged(self) -> bool:
-        """Whether the residual was reached."""
-        return self.found.converged
 
     def coefficients(self) -> np.ndarray:
         """Return ``Q^T alpha``, of shape (M,)."""
         with precision(self.system.solver.dtype):
-            return np.asarray(self.system.coefficients(self.targets, self.found))[0]
-
-
-class _Slopes(NamedTuple):
-    """Derivatives by the unscaled factors, the scale and the noise."""
-
-    by_factors: list[np.ndarray]
-    by_scale: float = 0.0
-    by_noise: float = 0.0
-
-    def plus(self, other: _Slopes, times: float = 1.0) -> _Slopes:
-        """Return the sum with a multiple of others."""
-        both = zip(self.by_factors, other.by_factors, strict=True)
-        return _Slopes(
-            [ours + times * theirs for ours, theirs in both],
-            self.by_scale + times * other.by_scale,
-            self.by_noise + times * other.by_noise,
-        )
+            return np.asarray(self.system.coefficients(self.targets, self.solution))[0]
 
 
 class GridObjective:
@@ -149,7 +106,6 @@ class GridObjective:
         with precision(solver.dtype):
             y = np.where(solver.observed, y, 0.0)[None, :]
             self.y = jax.device_put(y.astype(solver.dtype))
-        self.eigen_seconds = self.solve_seconds = 0.0
 
     # ------------------------------------------------------------ pieces
 
@@ -162,15 +118,12 @@ class GridObjective:
         ratios : ndarray of shape (k,), optional
             Units of the outputs.
         """
-        began = time.perf_counter()
         with precision("float64"):
             factors = [np.asarray(factor) for factor in grid_factors(_traced(kernel), self.axes)]
         if ratios is not None and self.outputs is not None:
             position = self.outputs.position
             factors[position] = self.outputs.factor(factors[position], ratios)
-        result = kron_eigen(factors, float(kernel.variance))
-        self.eigen_seconds += time.perf_counter() - began
-        return result
+        return kron_eigen(factors, float(kernel.variance))
 
     def solve(self, kernel: GridKernel, noise: Any, tol: float | None = None) -> GridFit:
         """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output.
@@ -183,7 +136,6 @@ class GridObjective:
             log_units = self.outputs.log_units(ratios)
         noise = float(noise)
         eigen = self.eigen(kernel, ratios)
-        began = time.perf_counter()
         with precision(self.solver.dtype):
             targets = self.y
             if ratios is not None and self.outputs is not None:
@@ -191,31 +143,24 @@ class GridObjective:
             system = self.solver.at(eigen, noise)
             found = system.solve(targets, tol)
             terms = system.misfit_terms(targets, found)
-        self.solve_seconds += time.perf_counter() - began
         return GridFit(system, targets, found, _total(terms), log_units)
 
-    def spectral_term(self, system: GridSystem) -> SpectralTerm:
+    def spectral_term(self, system: GridSystem) -> Term:
         """Return the log-determinant (evidence) or the trace of the inverse (GCV)."""
         evidence = self.criterion == "evidence"
         if self.probes is None:
             term = SPECTRAL_TERMS[self.spectrum][0 if evidence else 1]
             return term(system.eigen, system.noise, self.num_observed)
-        total = _Slopes([np.zeros((m, m)) for m in system.eigen.shape])
+        traces: list[np.ndarray] = []
         with precision(self.solver.dtype):
+            value = self.probes.log_determinant(system).value if evidence else 0.0
+            total = Term(value, tuple(np.zeros((m, m)) for m in system.eigen.shape), 0.0, 0.0)
+            pairs = self.probes.log_determinant_pairs if evidence else self.probes.inverse_trace
             # batch by batch, as a batch is as long as its probes times the grid
-            if evidence:
-                estimate = self.probes.log_determinant(system)
-                for pairs in self.probes.log_determinant_pairs(system):
-                    total = total.plus(self._from_pairs(system.eigen, pairs))
-            else:
-                traces = []
-                for each, pairs in self.probes.inverse_trace(system):
-                    traces.append(each)
-                    total = total.plus(self._from_pairs(system.eigen, pairs))
-                estimate = estimate_of(np.concatenate(traces))
-        return SpectralTerm(
-            estimate.value, tuple(total.by_factors), *total[1:], estimate.standard_error
-        )
+            for each in pairs(system):
+                traces.append(each.values)
+                total = total.plus(self._from_pairs(system.eigen, each))
+        return total if evidence else total._replace(value=float(np.mean(np.concatenate(traces))))
 
     # ------------------------------------------------------------ value and gradient
 
@@ -242,16 +187,14 @@ class GridObjective:
         value = self.value(fit, spectral.value)
         with precision(self.solver.dtype):
             pairs, of_spectral = self._data_pairs(fit, spectral.value)
-            of_data = self._from_pairs(fit.eigen, pairs)
-        of_spectrum = _Slopes(list(spectral.by_factors), spectral.by_scale, spectral.by_noise)
-        each, by_scale, by_noise = of_data.plus(of_spectrum, of_spectral)
-        by_noises = np.asarray(by_noise)
+            both = self._from_pairs(fit.system.eigen, pairs).plus(spectral, of_spectral)
+        each, by_noises = list(both.by_factors), np.asarray(both.by_noise)
         if noises.ndim and self.outputs is not None:
-            by_noises = self._by_noises(fit, noises, float(by_noises), each)
+            by_noises = self._by_noises(fit, noises, both.by_noise, each)
         with precision("float64"):
             by_kernel = _pull_back(_traced(kernel), self.axes, tuple(each))
         by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), by_kernel)
-        by_kernel = _with_variance(by_kernel, by_scale)
+        by_kernel = _with_variance(by_kernel, both.by_scale)
         return value, (by_kernel, by_noises)
 
     def _by_noises(
@@ -260,9 +203,11 @@ class GridObjective:
         """Return derivatives by the noise of every output; that by their factor becomes one in the values' units."""
         assert self.outputs is not None
         position = self.outputs.position
-        Q, t = (np.asarray(part[position]) for part in fit.eigen[:2])
+        Q, t = (np.asarray(part[position]) for part in fit.system.eigen[:2])
         _, ratios = common_noise(noises)
-        products = np.asarray(fit.targets, np.float64) * np.asarray(fit.weights, np.float64)
+        products = np.asarray(fit.targets, np.float64) * np.asarray(
+            fit.solution.weights, np.float64
+        )
         factor, by_factor = (Q * t) @ Q.T, by_factors[position]
         by_factors[position] = self.outputs.factor(by_factor, ratios)
         return self.outputs.by_each(noises, ratios, by_common, by_factor, factor, products)
@@ -272,7 +217,7 @@ class GridObjective:
         n = self.num_observed
         if self.criterion == "evidence":
             # d(-1/2 y^T A^-1 y) = 1/2 alpha^T dA alpha, exactly that of the value at an approximate solution
-            return PairTerm(fit.weights, fit.weights, 0.5, None), -0.5
+            return PairTerm(fit.solution.weights, fit.solution.weights, 0.5, None), -0.5
         # d |alpha|^2 = -2 beta^T dA alpha with beta = A^-1 alpha
         alpha = self._observed_weights(fit)
         beta = fit.system.solve(alpha).weights
@@ -281,9 +226,9 @@ class GridObjective:
     def _observed_weights(self, fit: GridFit) -> Array:
         """Return ``alpha`` without what filling left of it in the gaps."""
         with precision(self.solver.dtype):
-            return _masked(self.solver.observed, fit.weights)
+            return _masked(self.solver.observed, fit.solution.weights)
 
-    def _from_pairs(self, eigen: KroneckerEigen, pairs: PairTerm) -> _Slopes:
+    def _from_pairs(self, eigen: KroneckerEigen, pairs: PairTerm) -> Term:
         """Return the derivatives that bilinear forms stand for."""
         scale = float(eigen.scale)
         factors = eigen._replace(scale=1.0).factors()
@@ -299,7 +244,7 @@ class GridObjective:
             each = along_factors(scale * slopes_of_whole, eigen)
             for i, (Q, g) in enumerate(zip(eigen.vectors, each, strict=True)):
                 by_factors[i] = by_factors[i] + (Q * g) @ Q.T
-        return _Slopes(by_factors, by_scale, by_noise)
+        return Term(0.0, tuple(by_factors), by_scale, by_noise)
 
 
 def best_amplitude(objective: GridObjective, kernel: GridKernel, noise: float) -> float:

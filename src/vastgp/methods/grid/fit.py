@@ -121,7 +121,7 @@ def _solver(observed: np.ndarray, options: GridOptions, deadline: float | None) 
         chosen.kind,
         dtype=options.dtype,
         tol=_DEFAULT_TOL[options.dtype] if chosen.tol is None else float(chosen.tol),
-        max_iter=int(chosen.max_products),
+        max_products=int(chosen.max_products),
         rank=None if isinstance(chosen, PenalizeGaps) else chosen.rank,
         penalty=float(chosen.penalty) if isinstance(chosen, PenalizeGaps) else PenalizeGaps.penalty,
         deadline=deadline,
@@ -196,15 +196,17 @@ def _answer(
     attributes = {
         "value_scale_": scale,
         "solver_": solver.solver,
-        "residual_": found.residual,
+        "residual_": found.solution.residual,
     }
     return Answer(
         kernel,
-        Gaussian(found.noise),
-        lambda: GridPosterior(kernel, found.noise, data.axes, found.coefficients(), solver, seed),
+        Gaussian(found.system.noise),
+        lambda: GridPosterior(
+            kernel, found.system.noise, data.axes, found.coefficients(), solver, seed
+        ),
         learned.num_iter,
         reason,
-        learned.converged and found.converged,
+        learned.converged and found.solution.converged,
         learned.history,
         advice,
         attributes | evidences,
@@ -214,18 +216,19 @@ def _answer(
 def _ending(learned: LbfgsResult, found: GridFit, options: GridOptions) -> tuple[str, str]:
     """Return why the fit ended, and what to do where it has not converged."""
     reasons, advice, solver = [learned.message], [], found.system.solver
+    residual = found.solution.residual
     if not learned.converged:
         late = learned.message == OUT_OF_TIME
         limit = "max_seconds" if late else f"max_iter (now {options.max_iter})"
         advice.append(f"raise {limit} or tol (now {options.tol:g})")
-    if not found.converged:
+    if not found.solution.converged:
         reasons = [] if learned.converged else reasons
         reasons.append(
-            f"conjugate gradients ended with a relative residual of {found.residual:.1e}, above {solver.tol:.0e}"
+            f"conjugate gradients ended with a relative residual of {residual:.1e}, above {solver.tol:.0e}"
         )
         double = ", or use dtype='float64'" if options.dtype == "float32" else ""
         advice.append(
-            f"raise max_products (now {solver.max_iter}) or tol of the solver, the noise floor or max_seconds{double}"
+            f"raise max_products (now {solver.max_products}) or tol of the solver, noise_floor or max_seconds{double}"
         )
     return "; ".join(reasons), "; ".join(advice) + "."
 
@@ -243,7 +246,7 @@ def _evidences(
     jacobian = float(np.sum(counts * np.log(scale))) + found.log_units
     fit = -0.5 * (found.misfit + n * math.log(2.0 * math.pi)) - jacobian
     determinant, _ = SPECTRAL_TERMS[objective.spectrum]
-    log_evidence = fit - 0.5 * determinant(found.eigen, found.noise, n).value
+    log_evidence = fit - 0.5 * determinant(found.system.eigen, found.system.noise, n).value
     unbiased = error = math.nan
     if criterion.num_probes:
         with precision(objective.solver.dtype):
@@ -252,9 +255,9 @@ def _evidences(
     off, most = abs(log_evidence - unbiased), max(_MOST_STANDARD_ERRORS * error, _MOST_OFF * n)
     if criterion.criterion == "evidence" and criterion.spectrum != "probes" and off > most:
         warn(
-            f"GridGP: the log evidence by log_determinant={criterion.spectrum!r} is {off:.3g} nats from the unbiased "
+            f"GridGP: the log evidence by spectrum={criterion.spectrum!r} is {off:.3g} nats from the unbiased "
             f"one ({off / n:.2g} for each value), so that the hyperparameters may be off too. That happens where gaps "
-            "are in large blocks. Use criterion=vastgp.options.Evidence(log_determinant='probes')."
+            "are in large blocks. Use criterion=vastgp.options.Evidence(spectrum='probes')."
         )
     return {
         "log_evidence_": log_evidence,

@@ -7,6 +7,7 @@ length, in which points that are no unknowns of theirs stay zero, so that no ind
 
 from __future__ import annotations
 
+import abc
 import time
 from typing import NamedTuple
 
@@ -21,14 +22,47 @@ from vastgp.methods.grid.dense_gaps import InverseOnMask
 from vastgp.methods.grid.selected_spectrum import LowRankPlusDiagonal
 from vastgp.solvers.cg import CGState, cg_start, run_cg
 
-# Steps between two looks at clock and true residual: at most this many, and as many as take a second or so.
+# Steps between two looks at the clock: at most this many, and as many as take a second or so.
 _CHUNK, _CHUNK_FLOPS = 50, 1e11
 # Passes, each to a tenth of the last one's goal or less, that leave more than this share of the true residual: after
 # so many in a row the limit of the precision is met.
 _NO_PROGRESS, _MOST_WITHOUT = 0.7, 3
 
 
-class IgnoredGaps(eqx.Module):
+class GapSystem(eqx.Module):
+    """A system and what of it `solve_gaps` needs, each for all rows of an array; here as where gaps are ignored."""
+
+    @abc.abstractmethod
+    def flops(self) -> int:
+        """Return the operations of a product with one vector."""
+
+    @abc.abstractmethod
+    def product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return the system's matrix times every row."""
+
+    def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return the right-hand side for targets that are zero in the gaps."""
+        return targets
+
+    def precondition(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return an approximate inverse times every row."""
+        preconditioner = getattr(self, "preconditioner", None)
+        return vectors if preconditioner is None else preconditioner.solve(vectors)
+
+    def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return ``alpha`` from the unknowns of the system."""
+        return unknown
+
+    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return what sums to ``y^T A^-1 y`` to second order in the error: ``2 y^T alpha - alpha^T A alpha``."""
+        return unknown * (2.0 * targets - self.product(unknown))
+
+    def errors(self, unknown: Array, weights: Array, targets: Array) -> Float[Array, " C"]:
+        """Return the relative residuals."""
+        return _relative(targets - self.product(unknown), targets)
+
+
+class IgnoredGaps(GapSystem):
     """``W (K + noise I) W^T alpha_X = y_X`` (thesis, Proposition 3.2): the unknowns are the observed points.
 
     Attributes
@@ -45,29 +79,15 @@ class IgnoredGaps(eqx.Module):
     observed: Bool[Array, " M"]
     preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
 
-    def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the right-hand side for targets that are zero in the gaps."""
-        return targets
+    def flops(self) -> int:
+        return kron_flops([len(factor) for factor in self.factors])
 
     def product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the system's matrix times every row."""
         products = kron_product(self.factors, vectors) + self.noise * vectors
         return jnp.where(self.observed, products, 0.0)
 
-    def precondition(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return an approximate inverse times every row."""
-        return vectors if self.preconditioner is None else self.preconditioner.solve(vectors)
 
-    def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return ``alpha`` from the unknowns of the system."""
-        return unknown
-
-    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return what sums to ``y^T A^-1 y`` to second order in the error: ``2 y^T alpha - alpha^T A alpha``."""
-        return unknown * (2.0 * targets - self.product(unknown))
-
-
-class FilledGaps(eqx.Module):
+class FilledGaps(GapSystem):
     """``V (K + noise I)^-1 V^T y_Z = -V (K + noise I)^-1 W^T y_X`` (Proposition 3.3): the unknowns are the gaps.
 
     Attributes
@@ -84,41 +104,48 @@ class FilledGaps(eqx.Module):
     observed: Bool[Array, " M"]
     preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
 
+    def flops(self) -> int:
+        return 2 * kron_flops(self.eigen.shape)
+
     def inverse_product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
         """Return ``(K + noise I)^-1 v`` on the whole grid."""
         return self.eigen.apply(1.0 / (self.eigen.spectrum() + self.noise), vectors)
 
     def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the right-hand side for targets that are zero in the gaps."""
         return jnp.where(self.observed, 0.0, -self.inverse_product(targets))
 
     def product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the system's matrix times every row."""
         return jnp.where(self.observed, 0.0, self.inverse_product(vectors))
-
-    def precondition(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return an approximate inverse times every row."""
-        return vectors if self.preconditioner is None else self.preconditioner.solve(vectors)
 
     def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
         """Return ``alpha``, the filled grid's, with what is left of it in the gaps."""
         return self.inverse_product(targets + unknown)
 
-    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return what sums to ``y^T A^-1 y`` to second order in the error: ``y^T (K + noise I)^-1 y``, gaps filled.
+    def coefficients(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return ``Q^T alpha``, each entry to its own precision."""
+        return self.eigen.rotate(targets + unknown) / (self.eigen.spectrum() + self.noise)
 
-        The true values of the gaps are where that is least.
-        """
+    def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
+        """Return what sums to ``y^T (K + noise I)^-1 y`` of the filled grid, least at the true values of the gaps."""
         coefficients = self.coefficients(unknown, targets)
         return coefficients**2 * (self.eigen.spectrum() + self.noise)
 
-    def coefficients(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return ``Q^T alpha``, each entry to its own precision."""
-        filled = self.eigen.rotate(targets + unknown)
-        return filled / (self.eigen.spectrum() + self.noise)
+    def errors(self, unknown: Array, weights: Array, targets: Array) -> Float[Array, " C"]:
+        """Return the relative residuals at the observed points; in single precision those of the system itself.
+
+        There ``alpha`` is no solution to better than rounding times the condition of ``K``, whatever ``y_Z`` is.
+        Predictions come from ``y_Z`` by `coefficients`, which do not suffer.
+        """
+        if targets.dtype == jnp.float32:
+            right = self.right_side(targets)
+            return _relative(right - self.product(unknown), right)
+        # K alpha by the eigenvectors that are at hand, with zeros in the gaps as it should have
+        alpha = jnp.where(self.observed, weights, 0.0)
+        left = targets - self.eigen.apply(self.eigen.spectrum(), alpha) - self.noise * alpha
+        return _relative(jnp.where(self.observed, left, 0.0), targets)
 
 
-class PenalisedGaps(eqx.Module):
+class PenalisedGaps(GapSystem):
     """``(K + penalty R + noise I) alpha = y``, ``R_ZZ = I`` (Proposition 3.1, with ``R_XX`` in print: docs/errata.md).
 
     An approximation: the gaps are observed as zeros with noise ``penalty``. The preconditioner is the diagonal
@@ -137,19 +164,16 @@ class PenalisedGaps(eqx.Module):
     observed: Bool[Array, " M"]
     penalty: Array
 
+    def flops(self) -> int:
+        return kron_flops([len(factor) for factor in self.factors])
+
     def _diagonal(self) -> Float[Array, " M"]:
         return self.noise + jnp.where(self.observed, 0.0, self.penalty)
 
-    def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the right-hand side: any value may stand in the gaps, and zeros do."""
-        return targets
-
     def product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return the system's matrix times every row."""
         return kron_product(self.factors, vectors) + self._diagonal() * vectors
 
     def precondition(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        """Return an approximate inverse times every row."""
         return vectors / self._diagonal()
 
     def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
@@ -159,9 +183,6 @@ class PenalisedGaps(eqx.Module):
     def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
         """Return what sums to ``y^T alpha``."""
         return targets * unknown
-
-
-GapSystem = IgnoredGaps | FilledGaps | PenalisedGaps
 
 
 class GapSolution(NamedTuple):
@@ -193,8 +214,9 @@ def solve_gaps(
     start: Float[Array, "C M"] | None = None,
     *,
     tol: float,
-    max_iter: int,
+    most: int,
     deadline: float | None = None,
+    own: bool = False,
 ) -> GapSolution:
     """Solve by conjugate gradients until the residual of the observed points, checked by a product, is below ``tol``.
 
@@ -210,26 +232,21 @@ def solve_gaps(
         Unknowns to start from.
     tol : float
         Relative residual.
-    max_iter : int
+    most : int
         Most iterations.
     deadline : float, optional
         Value of ``time.perf_counter()`` after which no more steps are taken.
+    own : bool, default False
+        Whether ``targets`` are right-hand sides of the system itself, whose unknowns are wanted.
     """
-    start = _zeros(targets) if start is None else start
-    right, norms, state = _begin(system, targets, start)
+    right = targets if own else _right_side(system, targets)
+    norms, state = _begin(system, right, _zeros(right) if start is None else start)
     scale = np.asarray(norms)
-    goal = tol * np.where(scale > 0, scale, 1.0)
-    chunk, done, last, without = _chunk(system), 0, np.inf, 0
+    goal, done, last, without = tol * np.where(scale > 0, scale, 1.0), 0, np.inf, 0
     while True:
-        steps = min(chunk, max_iter - done)
-        # arrays: numbers would be compiled in
-        limits = jax.device_put((goal.astype(right.dtype), np.asarray(steps)))
-        state, taken = run_cg(system, system.precondition, state, *limits)
-        done += int(taken)
-        out = done >= max_iter or (deadline is not None and time.perf_counter() > deadline)
-        if int(taken) == steps and not out:
-            continue
-        weights, errors = _finish(system, state.solution, targets)
+        state, taken, out = _iterate(system, state, goal, most - done, deadline)
+        done += taken
+        weights, errors = _finish(system, state.solution, targets, own)
         residual = float(np.max(np.asarray(errors)))
         without = without + 1 if residual > _NO_PROGRESS * last else 0
         if residual <= tol or out or without == _MOST_WITHOUT:
@@ -238,89 +255,51 @@ def solve_gaps(
         goal = goal * float(np.clip(0.1 * tol / residual, 1e-3, 0.1))
         if without:
             # the recurrence's residual may have drifted from the true one: begin again from the solution
-            state = _again(system, right, state.solution)
+            _, state = _begin(system, right, state.solution)
 
 
-def solve_right_side(
-    system: GapSystem,
-    right: Float[Array, "C M"],
-    *,
-    tol: float,
-    max_iter: int,
-    deadline: float | None = None,
-) -> tuple[Float[Array, "C M"], int]:
-    """Return the unknowns for a right-hand side of the system itself, to a relative residual, and the iterations."""
-    state = _again(system, right, _zeros(right))
-    goal = jax.device_put(tol * np.asarray(_norms(right)))
-    chunk, done = _chunk(system), 0
-    while done < max_iter and not (deadline is not None and time.perf_counter() > deadline):
-        steps = min(chunk, max_iter - done)
-        limit = jax.device_put(np.asarray(steps))
-        state, taken = run_cg(system, system.precondition, state, goal, limit)
+def _iterate(
+    system: GapSystem, state: CGState, goal: np.ndarray, most: int, deadline: float | None
+) -> tuple[CGState, int, bool]:
+    """Take steps until the recurrence's residuals reach a goal; return the steps, and whether they or time ran out."""
+    chunk = int(np.clip(_CHUNK_FLOPS / system.flops(), 1, _CHUNK))
+    done = 0
+    while True:
+        steps = min(chunk, most - done)
+        # arrays: numbers would be compiled in
+        limits = jax.device_put((goal.astype(state.solution.dtype), np.asarray(steps)))
+        state, taken = run_cg(system, system.precondition, state, *limits)
         done += int(taken)
-        if int(taken) < steps:
-            break
-    return state.solution, done
-
-
-def _chunk(system: GapSystem) -> int:
-    """Return how many steps to take between two looks at the clock."""
-    if isinstance(system, FilledGaps):
-        flops = 2 * kron_flops([len(vectors) for vectors in system.eigen.vectors])
-    else:
-        flops = kron_flops([len(factor) for factor in system.factors])
-    return int(np.clip(_CHUNK_FLOPS / flops, 1, _CHUNK))
+        out = done >= most or (deadline is not None and time.perf_counter() > deadline)
+        if out or int(taken) < steps:
+            return state, done, out
 
 
 def _zeros(like: Array) -> Array:
     return jax.device_put(np.zeros(like.shape, like.dtype))
 
 
-def _unknowns(system: GapSystem) -> Array:
-    if isinstance(system, IgnoredGaps):
-        return system.observed
-    if isinstance(system, FilledGaps):
-        return ~system.observed
-    return jnp.ones_like(system.observed)
-
-
-@jax.jit
-def _norms(vectors: Array) -> Array:
-    return jnp.sqrt(jnp.sum(vectors**2, axis=1))
+def _relative(left: Array, size: Array) -> Array:
+    norms = jnp.linalg.norm(size, axis=1)
+    return jnp.linalg.norm(left, axis=1) / jnp.where(norms > 0, norms, 1.0)
 
 
 @eqx.filter_jit
-def _begin(system: GapSystem, targets: Array, start: Array) -> tuple[Array, Array, CGState]:
-    """Return the right-hand side, its norms, and the state of a start whose points of no unknown do not count."""
-    right = system.right_side(targets)
-    start = jnp.where(_unknowns(system), start, 0.0)
+def _right_side(system: GapSystem, targets: Array) -> Array:
+    return system.right_side(targets)
+
+
+@eqx.filter_jit
+def _begin(system: GapSystem, right: Array, start: Array) -> tuple[Array, CGState]:
+    """Return the lengths of right-hand sides, and the state of a start."""
     state = cg_start(start, right - system.product(start), system.precondition)
-    return right, _norms(right), state
+    return jnp.linalg.norm(right, axis=1), state
 
 
 @eqx.filter_jit
-def _again(system: GapSystem, right: Array, start: Array) -> CGState:
-    return cg_start(start, right - system.product(start), system.precondition)
-
-
-@eqx.filter_jit
-def _finish(system: GapSystem, unknown: Array, targets: Array) -> tuple[Array, Array]:
-    """Return ``alpha`` and its relative residual at the points that the system answers for."""
+def _finish(system: GapSystem, unknown: Array, targets: Array, own: bool) -> tuple[Array, Array]:
+    """Return ``alpha`` and its relative residuals at the points that the system answers for."""
+    if own:
+        return unknown, _relative(targets - system.product(unknown), targets)
     weights = system.weights(unknown, targets)
-    if isinstance(system, PenalisedGaps):
-        left = targets - system.product(unknown)
-    elif isinstance(system, FilledGaps) and targets.dtype == jnp.float32:
-        # alpha in single precision is no solution to better than rounding times the condition of K, whatever y_Z is;
-        # predictions come from y_Z by `FilledGaps.coefficients`, which do not suffer
-        right = system.right_side(targets)
-        left, size = right - system.product(unknown), _norms(right)
-        return weights, _norms(left) / jnp.where(size > 0, size, 1.0)
-    elif isinstance(system, FilledGaps):
-        # K alpha by the eigenvectors that are at hand, with zeros in the gaps as it should have
-        alpha = jnp.where(system.observed, weights, 0.0)
-        left = targets - system.eigen.apply(system.eigen.spectrum(), alpha)
-        left = jnp.where(system.observed, left - system.noise * alpha, 0.0)
-    else:
-        left = targets - system.product(weights)
-    size = _norms(targets)
-    return weights, _norms(left) / jnp.where(size > 0, size, 1.0)
+    return weights, system.errors(unknown, weights, targets)

@@ -7,15 +7,19 @@ from typing import Annotated, ClassVar
 
 from vastgp._arguments import AtLeast, Named, OneOf, Options, Positive
 
-_Residual = Annotated[float | None, Positive(none="1e-6 in float64, 1e-3 in float32")]
-_Products = Annotated[int, Positive(integer=True)]
 _Rank = Annotated[int | None, AtLeast(0, none="chosen by cost")]
-_Spectrum = Annotated[str, OneOf("free-compression", "nystrom", "probes")]
-_Probes = Annotated[int, AtLeast(0)]
 
 
 @dataclass(frozen=True)
-class FillGaps(Options):
+class _Iterations(Options):
+    kind: ClassVar[str]
+
+    tol: Annotated[float | None, Positive(none="1e-6 in float64, 1e-3 in float32")] = None
+    max_products: Annotated[int, Positive(integer=True)] = 2000
+
+
+@dataclass(frozen=True)
+class FillGaps(_Iterations):
     """Unknowns are the values of the gaps: few iterations of two Kronecker products each.
 
     Parameters
@@ -29,15 +33,12 @@ class FillGaps(Options):
         unknowns (2048 at most) that iterations do not solve soon is factorised.
     """
 
-    kind: ClassVar[str] = "fill-gaps"
-
-    tol: _Residual = None
-    max_products: _Products = 2000
+    kind = "fill-gaps"
     rank: _Rank = None
 
 
 @dataclass(frozen=True)
-class IgnoreGaps(Options):
+class IgnoreGaps(_Iterations):
     """Unknowns are the weights of the observed points: iterations of one Kronecker product each.
 
     Parameters
@@ -49,30 +50,24 @@ class IgnoreGaps(Options):
         systems of few unknowns as in `FillGaps`.
     """
 
-    kind: ClassVar[str] = "ignore-gaps"
-
-    tol: _Residual = None
-    max_products: _Products = 2000
+    kind = "ignore-gaps"
     rank: _Rank = None
 
 
 @dataclass(frozen=True)
-class PenalizeGaps(Options):
+class PenalizeGaps(_Iterations):
     """Gaps are observed as zeros with much noise: an approximation, to be compared with.
 
     Parameters
     ----------
-    penalty : float, default 1e5
-        Noise variance of the gaps, relative to the prior variance.
     tol, max_products
         As in `FillGaps`.
+    penalty : float, default 1e5
+        Noise variance of the gaps, relative to the prior variance.
     """
 
-    kind: ClassVar[str] = "penalize-gaps"
-
+    kind = "penalize-gaps"
     penalty: Annotated[float, Positive()] = 1e5
-    tol: _Residual = None
-    max_products: _Products = 2000
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Evidence(Options):
 
     Parameters
     ----------
-    log_determinant : {"free-compression", "nystrom", "probes"}, default "free-compression"
+    spectrum : {"free-compression", "nystrom", "probes"}, default "free-compression"
         How the log-determinant is computed while learning: from the eigenvalues of the whole grid, as if gaps were
         independent of the eigenvectors (``"free-compression"``) or by the largest of them (``"nystrom"``), or without
         bias by random probes, which takes ``num_probes`` more solves a step.
@@ -91,44 +86,30 @@ class Evidence(Options):
 
     criterion: ClassVar[str] = "evidence"
 
-    log_determinant: _Spectrum = "free-compression"
-    num_probes: _Probes = 8
+    spectrum: Annotated[str, OneOf("free-compression", "nystrom", "probes")] = "free-compression"
+    num_probes: Annotated[int, AtLeast(0)] = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_probes("log_determinant", self.log_determinant, self.num_probes)
-
-    @property
-    def spectrum(self) -> str:
-        """How what depends on the eigenvalues alone is computed."""
-        return self.log_determinant
+        if self.spectrum == "probes" and self.num_probes < 2:
+            raise ValueError(
+                f"num_probes must be at least 2 with spectrum='probes', received {self.num_probes!r}."
+            )
 
 
 @dataclass(frozen=True)
-class CrossValidation(Options):
+class CrossValidation(Evidence):
     """Hyperparameters of least generalised cross validation.
 
     Parameters
     ----------
-    trace : {"free-compression", "nystrom", "probes"}, default "free-compression"
-        How the trace of the inverse is computed; as the log-determinant of `Evidence`.
+    spectrum : {"free-compression", "nystrom", "probes"}, default "free-compression"
+        How the trace of the inverse is computed; see `Evidence`.
     num_probes : int, default 8
         As in `Evidence`.
     """
 
     criterion: ClassVar[str] = "gcv"
-
-    trace: _Spectrum = "free-compression"
-    num_probes: _Probes = 8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_probes("trace", self.trace, self.num_probes)
-
-    @property
-    def spectrum(self) -> str:
-        """How what depends on the eigenvalues alone is computed."""
-        return self.trace
 
 
 @dataclass(frozen=True)
@@ -147,20 +128,6 @@ class VarianceSamples(Options):
 Solver = FillGaps | IgnoreGaps | PenalizeGaps
 Criterion = Evidence | CrossValidation
 
-SOLVERS = Named(
-    {
-        "auto": None,
-        "fill-gaps": FillGaps,
-        "ignore-gaps": IgnoreGaps,
-        "penalize-gaps": PenalizeGaps,
-    }
-)
+SOLVERS = Named({"auto": None} | {kind.kind: kind for kind in (FillGaps, IgnoreGaps, PenalizeGaps)})
 CRITERIA = Named({"evidence": Evidence, "gcv": CrossValidation})
 VARIANCES = Named({"auto": None, "exact": None, "samples": VarianceSamples, "low-rank": None})
-
-
-def _check_probes(name: str, way: str, num_probes: int) -> None:
-    if way == "probes" and num_probes < 2:
-        raise ValueError(
-            f"num_probes must be at least 2 with {name}='probes', received {num_probes!r}."
-        )

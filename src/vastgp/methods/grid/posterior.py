@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -36,39 +37,34 @@ class GridPosterior(GridWeights):
 
     _differences: dict[int, list[np.ndarray]] = field(default_factory=dict, repr=False)
 
-    def variance(self, new_axes: Sequence[np.ndarray], how: Any = "auto") -> np.ndarray:
-        """Return the variance of the function on a grid, flat.
+    def variance(
+        self, points: Sequence[np.ndarray], how: Any = "auto", scattered: bool = False
+    ) -> np.ndarray:
+        """Return the variance of the function.
 
         Parameters
         ----------
-        new_axes : sequence of ndarray of shape (q_l, d_l)
+        points, scattered
+            As of `mean`.
         how : {"auto", "exact", "samples", "low-rank"} or VarianceSamples
             ``"exact"`` makes a solve for every point, ``"samples"`` a given number for all together: exact but for the
             share of the variance that is due to the gaps, which is unbiased with a relative standard error of
             ``sqrt(2 / num_samples)``. ``"low-rank"`` makes none. Without gaps all are exact and none solves.
         """
-        how = self._way(how, int(np.prod([len(axis) for axis in new_axes])))
+        count = len(points[0]) if scattered else math.prod(map(len, points))
+        how = self._way(how, count)
         with precision(self.dtype):
-            if how == "exact":
-                return self._by_solves(_all_rows(new_axes))
-            if how == "low-rank":
-                return self._by_low_rank(_all_rows(new_axes))
-            variance = self._without_gaps(new_axes)
-            for part in self._gap_differences(how.num_samples):
-                variance += np.mean(np.square(self.shift(new_axes, part)), axis=0) * (
-                    len(part) / how.num_samples
-                )
-        return np.maximum(variance, 0.0)
-
-    def point_variance(self, rows: Sequence[np.ndarray], how: Any = "auto") -> np.ndarray:
-        """Return the variance of the function at scattered points; see `variance`."""
-        how = self._way(how, len(rows[0]))
-        with precision(self.dtype):
-            if how == "exact":
-                return self._by_solves(rows)
-            if how == "low-rank":
-                return self._by_low_rank(rows)
-            return self._point_by_samples(rows, how.num_samples)
+            if how in ("exact", "low-rank"):
+                rows = points if scattered else _all_rows(points)
+                return self._by_solves(rows) if how == "exact" else self._by_low_rank(rows)
+            differences: Iterable[np.ndarray] = self._gap_differences(how.num_samples)
+            if scattered:  # for every tile again
+                differences = list(differences)
+            tiles = [
+                self._by_samples(tile, scattered, differences, how.num_samples)
+                for tile in self._tiles(points, scattered)
+            ]
+        return np.maximum(np.concatenate(tiles), 0.0)
 
     def _way(self, how: Any, count: int) -> Any:
         """Return ``"exact"``, ``"low-rank"`` or the object of samples."""
@@ -79,14 +75,25 @@ class GridPosterior(GridWeights):
             return "exact" if count <= MOST_SOLVED else VarianceSamples()
         return how
 
-    def _without_gaps(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
-        """Return ``k - g^T (K + noise I)^-1 g`` as if all points of the grid were observed.
+    def _by_samples(
+        self,
+        points: Sequence[np.ndarray],
+        scattered: bool,
+        differences: Iterable[np.ndarray],
+        num_samples: int,
+    ) -> np.ndarray:
+        """Return ``k - g^T (K + noise I)^-1 g`` as if all points were observed, and what the gaps add to it.
 
-        ``g^T Q (T + noise)^-1 Q^T g`` for all points at once is a Kronecker product with the squared entries of
-        ``G_l^T Q_l``.
+        ``g^T Q (T + noise)^-1 Q^T g`` is a product with the squared entries of ``G_l^T Q_l``, for all points at once.
         """
-        squared = [part**2 for part in self.cross_eigen(new_axes)]
-        return self._prior(new_axes) - self.product(squared, self._inverse()[None])[0]
+        cross = self.cross_eigen(points)
+        squared = [part**2 for part in cross]
+        explained = self.product(squared, self._inverse()[None], scattered)[0]
+        variance = self.prior(points, scattered) - explained
+        for batch in differences:
+            shifts = self.product(cross, batch, scattered)
+            variance += np.sum(shifts**2, axis=0) / num_samples
+        return variance
 
     def _inverse(self) -> np.ndarray:
         """Return the eigenvalues of ``(K + noise I)^-1``."""
@@ -127,7 +134,7 @@ class GridPosterior(GridWeights):
     def _by_solves(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return ``k - g_X^T (K_XX + noise I)^-1 g_X`` (equation (3.2)), by a solve for every point."""
         spectrum, size = 1.0 / self._inverse(), self._batch_size()
-        result = self._point_prior(rows)
+        result = self.prior(rows, True)
         for start in range(0, len(rows[0]), size):
             part = [row[start : start + size] for row in rows]
             missing = size - len(part[0])
@@ -139,18 +146,6 @@ class GridPosterior(GridWeights):
             here = slice(start, start + size)
             result[here] -= explained[: len(result[here])]
         return np.maximum(result, 0.0)
-
-    def _point_by_samples(self, rows: Sequence[np.ndarray], num_samples: int) -> np.ndarray:
-        parts = []
-        differences = list(self._gap_differences(num_samples))
-        for cross, part in self._row_tiles(rows):
-            squared = [part_of**2 for part_of in cross]
-            variance = self._point_prior(part) - self.row_products(squared, self._inverse())
-            for batch in differences:
-                for vector in batch:
-                    variance += self.row_products(cross, vector) ** 2 / num_samples
-            parts.append(variance)
-        return np.maximum(np.concatenate(parts), 0.0)
 
     def _by_low_rank(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return the variance with the data explained by the ``p`` largest eigenvalues alone, without a solve.
@@ -183,7 +178,7 @@ class GridPosterior(GridWeights):
             )
             phi = phi / roots
             left = np.linalg.solve(lower, phi.T)
-            rest = self._point_prior(part) - np.sum(phi**2, axis=1)
+            rest = self.prior(part, True) - np.sum(phi**2, axis=1)
             result.append(np.maximum(rest, 0.0) + self.noise_variance * np.sum(left**2, axis=0))
         return np.concatenate(result)
 

@@ -23,7 +23,7 @@ from vastgp.methods.grid.files import (
 )
 from vastgp.methods.grid.options import VARIANCES
 from vastgp.methods.grid.posterior import GridPosterior
-from vastgp.methods.grid.samples import grid_samples, point_samples
+from vastgp.methods.grid.samples import joint_samples
 
 _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
@@ -84,12 +84,11 @@ class GridPredictions(FittedModel, abc.ABC):
         VARIANCES("variance", variance)
         target = self._target(coords)
         posterior = self.posterior_
-        mean = (posterior.point_mean if target.scattered else posterior.mean)(target.points)
+        mean = posterior.mean(target.points, target.scattered)
         shift, scale = self._units(target)
         fields = {"mean": np.asarray(mean, np.float64) * scale + shift}
         if return_std is not False:
-            by = posterior.point_variance if target.scattered else posterior.variance
-            spread = by(target.points, variance)
+            spread = posterior.variance(target.points, variance, target.scattered)
             if return_std is True:
                 spread = spread + posterior.noise_variance
             fields["std"] = np.sqrt(spread) * scale
@@ -115,9 +114,9 @@ class GridPredictions(FittedModel, abc.ABC):
         check_positive("n_samples", n_samples, integer=True)
         target, seed = self._target(coords), seed_from(random_state)
         posterior = self.posterior_
-        draw = point_samples if target.scattered else grid_samples
         shift, scale = self._units(target)
-        samples = draw(posterior, target.points, int(n_samples), seed) * scale + shift
+        draws = joint_samples(posterior, target.points, int(n_samples), seed, target.scattered)
+        samples = draws * scale + shift
         import xarray as xr
 
         result = xr.DataArray(

@@ -39,14 +39,17 @@ class PairTerm(NamedTuple):
     left, right : Array of shape (C, M)
     weight : float
         The same for every pair.
-    full_spectrum : ndarray of shape (M,) or None
+    full_spectrum : ndarray of shape (M,), optional
         Derivative by every eigenvalue of the whole grid's ``K + noise I``.
+    values : ndarray of shape (C,), optional
+        The estimate of every probe.
     """
 
     left: jax.Array
     right: jax.Array
     weight: float
-    full_spectrum: np.ndarray | None
+    full_spectrum: np.ndarray | None = None
+    values: np.ndarray = np.zeros(0)
 
 
 def probe_batch(num_probes: int, num_points: int) -> int:
@@ -100,7 +103,7 @@ class GridProbes:
         if not self.on_gaps:
             for probes in self._batches(self._mask):
                 solution = system.solve(probes).weights
-                yield PairTerm(solution, probes, 1.0 / self.num_probes, None)
+                yield PairTerm(solution, probes, 1.0 / self.num_probes)
             return
         # d log|B_ZZ| = tr(B_ZZ^-1 V dB V^T), dB = -B dA B, B = (K + noise I)^-1; the solution alpha of
         # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
@@ -112,13 +115,13 @@ class GridProbes:
             yield PairTerm(left, right, -1.0 / self.num_probes, spectral)
             spectral = None
 
-    def inverse_trace(self, system: GridSystem) -> Iterator[tuple[np.ndarray, PairTerm]]:
-        """Yield Hutchinson's estimates of ``tr (K_XX + noise I)^-1``, one a probe, and derivatives of their mean."""
+    def inverse_trace(self, system: GridSystem) -> Iterator[PairTerm]:
+        """Yield Hutchinson's estimates of ``tr (K_XX + noise I)^-1`` and derivatives of their mean, batch by batch."""
         for probes in self._batches(self.solver.observed):
             solution = system.solve(probes).weights
             each = np.asarray(_row_products(solution, probes), dtype=np.float64)
             # d z^T A^-1 z = -(A^-1 z)^T dA (A^-1 z)
-            yield each, PairTerm(solution, solution, -1.0 / self.num_probes, None)
+            yield PairTerm(solution, solution, -1.0 / self.num_probes, values=each)
 
     def _batches(self, mask: np.ndarray) -> Iterator[jax.Array]:
         """Yield random signs on a mask, drawn anew as they are as long as the grid; each by its own number."""

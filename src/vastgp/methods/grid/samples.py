@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -22,15 +22,46 @@ _MOST_SAMPLED_POINTS = 5000
 _MOST_TIMES = 64
 
 
-def grid_samples(
-    posterior: GridPosterior, new_axes: Sequence[np.ndarray], num_samples: int, seed: int
+def joint_samples(
+    posterior: GridPosterior,
+    points: Sequence[np.ndarray],
+    num_samples: int,
+    seed: int,
+    scattered: bool,
 ) -> np.ndarray:
-    """Return joint samples of the function on a grid, shape (num_samples, points), by Matheron's rule.
+    """Return joint samples of the function, shape (num_samples, points), by Matheron's rule.
 
     ``f_* + k_*X (K_XX + noise I)^-1 (y - f_X - e)`` with a prior draw ``f`` on the training grid and the new points
-    together (Wilson et al. 2020, equation 12). Along every group the new points join those of the training grid, so
-    that the draw is one Kronecker product.
+    together (Wilson et al. 2020, equation 12).
+
+    Parameters
+    ----------
+    posterior : GridPosterior
+    points, scattered
+        As of `GridPosterior.mean`.
+    num_samples, seed : int
     """
+    draw_prior = (_prior_at_points if scattered else _prior_on_grids)(posterior, points)
+    observed, shape = posterior.solver.observed, posterior.coefficients.shape
+    result = []
+    with precision(posterior.dtype):
+        for i in range(num_samples):
+            draws = np.random.default_rng([seed, i])
+            on_grid, here = draw_prior(draws)
+            noise = posterior.noise_variance**0.5 * draws.standard_normal(shape)
+            targets = posterior.on_device(np.where(observed, on_grid + noise, 0.0)[None])
+            # Q^T (alpha - (K_XX + noise I)^-1 (f_X + e))
+            weights = posterior.coefficients - np.asarray(posterior.solved(targets))[0]
+            result.append(here + posterior.shift(points, weights[None], scattered)[0])
+    return np.stack(result)
+
+
+# Draws of the prior on the grid of the fit and at the new points.
+_Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+def _prior_on_grids(posterior: GridPosterior, new_axes: Sequence[np.ndarray]) -> _Draw:
+    """Along every group the new points join those of the training grid: a draw is one Kronecker product."""
     joined = [_join(old, new) for old, new in zip(posterior.axes, new_axes, strict=True)]
     union = [points for points, _ in joined]
     size = int(np.prod([len(points) for points in union]))
@@ -45,28 +76,21 @@ def grid_samples(
     train = np.ix_(*[np.arange(len(axis)) for axis in posterior.axes])
     new = np.ix_(*[index for _, index in joined])
     shape = [len(points) for points in union]
-    result = []
     with precision(posterior.dtype):
         cast = root.astype(posterior.dtype)
-        for i in range(num_samples):
-            draws = np.random.default_rng([seed, i])
-            normals = posterior.on_device(draws.standard_normal((1, size)))
-            prior = np.asarray(_prior_draw(cast, normals)).reshape(shape)
-            noise = posterior.noise_variance**0.5 * draws.standard_normal(
-                posterior.coefficients.shape
-            )
-            weights = _update(posterior, prior[train].ravel() + noise)
-            result.append(prior[new].ravel() + posterior.shift(new_axes, weights[None])[0])
-    return np.stack(result)
+
+    def draw(draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        normals = posterior.on_device(draws.standard_normal((1, size)))
+        prior = np.asarray(_prior_draw(cast, normals)).reshape(shape)
+        return prior[train].ravel(), prior[new].ravel()
+
+    return draw
 
 
-def point_samples(
-    posterior: GridPosterior, rows: Sequence[np.ndarray], num_samples: int, seed: int
-) -> np.ndarray:
-    """Return joint samples at scattered points, shape (num_samples, points).
+def _prior_at_points(posterior: GridPosterior, rows: Sequence[np.ndarray]) -> _Draw:
+    """The draw at points is made given the one on the grid.
 
-    The prior draw there is made given the one on the grid; what the grid leaves open between scattered points is
-    ``k - prod_l g_l^T K_l^-1 g_l``, entry by entry.
+    What the grid leaves open between scattered points is ``k - prod_l g_l^T K_l^-1 g_l``, entry by entry.
     """
     count = len(rows[0])
     if count > _MOST_SAMPLED_POINTS:
@@ -74,45 +98,28 @@ def point_samples(
             f"coords has {count} scattered points; joint samples are made for at most {_MOST_SAMPLED_POINTS}. Ask "
             "for fewer at a time, or for a grid."
         )
-    eigen = posterior.eigen()
+    kernel, eigen = posterior.kernel, posterior.eigen()
     with precision("float64"):
-        cross = [
-            np.asarray(G) for G in grid_cross_factors(posterior.kernel, tuple(rows), posterior.axes)
-        ]
-        covariance = np.asarray(_rows_covariance(posterior.kernel, tuple(rows)))
+        cross = [np.asarray(G) for G in grid_cross_factors(kernel, tuple(rows), posterior.axes)]
+        covariance = np.asarray(_rows_covariance(kernel, tuple(rows)))
     halves = []
     for G, Q, t in zip(cross, eigen.vectors, eigen.values, strict=True):
-        inverse_root = np.where(t > 1e-12 * t.max(), t, np.inf) ** -0.5
-        halves.append((G @ Q) * inverse_root)
-    known = float(posterior.kernel.variance) * reduce(
-        lambda a, b: a * b, [half @ half.T for half in halves]
-    )
+        halves.append((G @ Q) * np.where(t > 1e-12 * t.max(), t, np.inf) ** -0.5)
+    variance = float(kernel.variance)
+    known = variance * reduce(np.multiply, [half @ half.T for half in halves])
     left = covariance - known
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    result = []
-    scale = float(posterior.kernel.variance) ** 0.5
     with precision(posterior.dtype):
-        rows_cross, eigen_cast = posterior.cross_eigen(rows), posterior.eigen_cast()
-        for i in range(num_samples):
-            draws = np.random.default_rng([seed, i])
-            normals = draws.standard_normal((1, posterior.coefficients.size))
-            on_grid = np.asarray(_prior_draw(eigen_cast, posterior.on_device(normals)))[0]
-            prior = scale * posterior.row_products(halves, normals[0])
-            prior += root @ draws.standard_normal(count)
-            noise = posterior.noise_variance**0.5 * draws.standard_normal(
-                posterior.coefficients.shape
-            )
-            weights = _update(posterior, on_grid + noise)
-            result.append(prior + posterior.row_products(rows_cross, weights))
-    return np.stack(result)
+        cast = posterior.eigen_cast()
 
+    def draw(draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        normals = draws.standard_normal((1, posterior.coefficients.size))
+        on_grid = np.asarray(_prior_draw(cast, posterior.on_device(normals)))[0]
+        here = variance**0.5 * posterior.product(halves, normals, scattered=True)[0]
+        return on_grid, here + root @ draws.standard_normal(count)
 
-def _update(posterior: GridPosterior, draw: np.ndarray) -> np.ndarray:
-    """Return ``Q^T (alpha - (K_XX + noise I)^-1 (f_X + e))`` for a prior draw with noise."""
-    targets = np.where(posterior.solver.observed, draw, 0.0)[None]
-    solution = posterior.solved(posterior.on_device(targets))
-    return posterior.coefficients - np.asarray(solution)[0]
+    return draw
 
 
 def _join(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,6 @@ from vastgp.methods.grid.gaps import (
     IgnoredGaps,
     PenalisedGaps,
     solve_gaps,
-    solve_right_side,
 )
 from vastgp.methods.grid.selected_spectrum import (
     LowRankPlusDiagonal,
@@ -57,7 +56,7 @@ class GridSolver:
         Of vectors; the caller has set it as JAX's precision.
     tol : float
         Relative residual to reach.
-    max_iter : int
+    max_products : int
         Most iterations of a solve.
     rank : int or None
         Eigenvectors in the preconditioner, 0 for none. None: for ``"ignore-gaps"`` as many as have eigenvalues above
@@ -75,7 +74,7 @@ class GridSolver:
     solver: str
     dtype: str = "float64"
     tol: float = 1e-6
-    max_iter: int = 1000
+    max_products: int = 1000
     rank: int | None = None
     penalty: float = 1e5
     deadline: float | None = None
@@ -109,6 +108,8 @@ class GridSystem:
     eigen: KroneckerEigen
     noise: float
     _made: dict[str, GapSystem] = field(default_factory=dict, repr=False)
+    _ready_made: dict[str, GapSystem] = field(default_factory=dict, repr=False)
+    _factors: set[str] = field(default_factory=set, repr=False)
 
     def gaps(self, kind: str) -> GapSystem:
         """Return the system of a kind without a preconditioner, on the device."""
@@ -118,31 +119,24 @@ class GridSystem:
 
     def solve(self, targets: jax.Array, tol: float | None = None) -> GapSolution:
         """Solve for every row of targets, zero in the gaps, to a relative residual, the solver's by default."""
-        solver = self.solver
-        system, limit = self._ready(solver.solver, len(targets))
-        run = partial(solve_gaps, tol=tol or solver.tol, deadline=solver.deadline)
-        found = run(system, targets, max_iter=min(limit, solver.max_iter))
-        done = found.iterations
-        if not found.converged and limit <= done < solver.max_iter:
-            system = self._factorised(solver.solver)
-            start, left = found.unknown, solver.max_iter - done
-            found = run(system, targets, start, max_iter=left)
-            found = found._replace(iterations=done + found.iterations)
-        solver.iterations += found.iterations
-        solver.solves += 1
-        return found
+        return self._solve(self.solver.solver, targets, tol or self.solver.tol, own=False)
 
     def fill(self, right: jax.Array) -> jax.Array:
         """Return ``u`` with ``[(K + noise I)^-1]_ZZ u = right``: both zero but in the gaps."""
+        return self._solve("fill-gaps", right, self.solver.tol, own=True).unknown
+
+    def _solve(self, kind: str, targets: jax.Array, tol: float, own: bool) -> GapSolution:
         solver = self.solver
-        system, limit = self._ready("fill-gaps", len(right))
-        run = partial(solve_right_side, tol=solver.tol, deadline=solver.deadline)
-        found, done = run(system, right, max_iter=min(limit, solver.max_iter))
-        if limit <= done < solver.max_iter:
-            system, left = self._factorised("fill-gaps"), solver.max_iter - done
-            found, more = run(system, right, max_iter=left)
-            done += more
-        solver.iterations += done
+        run = partial(solve_gaps, targets=targets, tol=tol, deadline=solver.deadline, own=own)
+        system, limit = self._ready(kind, len(targets))
+        found = run(system, most=min(limit, solver.max_products))
+        done = found.iterations
+        if not found.converged and limit <= done < solver.max_products:
+            left = solver.max_products - done
+            found = run(self._factorised(kind), start=found.unknown, most=left)
+            found = found._replace(iterations=done + found.iterations)
+        solver.iterations += found.iterations
+        solver.solves += 1
         return found
 
     def coefficients(self, targets: jax.Array, found: GapSolution) -> jax.Array:
@@ -179,43 +173,44 @@ class GridSystem:
 
     def _ready(self, kind: str, rows: int) -> tuple[GapSystem, int]:
         """Return the system to iterate with, and after how many iterations it is to be factorised instead."""
-        never = self.solver.max_iter + 1
-        if self.solver.observed.all() or kind == "penalize-gaps":
-            return self.gaps(kind), never
-        made = self._made.get(f"{kind}, preconditioned")
-        if made is not None:
-            factorised = isinstance(made.preconditioner, InverseOnMask)  # type: ignore[union-attr]
-            return made, never if factorised else self._tried(kind, rows)
-        rank = self._rank(kind)
-        if not rank:
-            return self.gaps(kind), self._tried(kind, rows)
-        make = fill_preconditioner if kind == "fill-gaps" else ignore_preconditioner
-        pre = make(self.eigen, self.noise, self.solver.observed, rank, self.solver.dtype)
-        return self._keep(kind, pre), self._tried(kind, rows)
+        if kind not in self._ready_made:
+            self._ready_made[kind] = self.gaps(kind)
+            rank = 0 if self._direct(kind) else self._rank(kind)
+            if rank:
+                make = fill_preconditioner if kind == "fill-gaps" else ignore_preconditioner
+                solver = self.solver
+                pre = make(self.eigen, self.noise, solver.observed, rank, solver.dtype)
+                self._precondition(kind, pre)
+        return self._ready_made[kind], self._tried(kind, rows)
+
+    def _direct(self, kind: str) -> bool:
+        """Return whether nothing is iterated: the preconditioner of penalised gaps is their own."""
+        return kind == "penalize-gaps" or bool(self.solver.observed.all())
 
     def _tried(self, kind: str, rows: int) -> int:
-        unknowns = self._unknowns(kind).sum()
-        flops = 2 * int(unknowns) * kron_flops(self.eigen.shape)
-        if self.solver.rank is not None or unknowns > _MOST_DIRECT or flops > _DIRECT_FLOPS:
-            return self.solver.max_iter + 1
-        return max(_LEAST_TRIED, int(_TRIED_SHARE * unknowns / rows))
+        count = int(self._unknowns(kind).sum())
+        flops = 2 * count * kron_flops(self.eigen.shape)
+        never = kind in self._factors or self._direct(kind) or self.solver.rank is not None
+        if never or count > _MOST_DIRECT or flops > _DIRECT_FLOPS:
+            return self.solver.max_products + 1
+        return max(_LEAST_TRIED, int(_TRIED_SHARE * count / rows))
 
     def _factorised(self, kind: str) -> GapSystem:
         shifted = spectrum_of(self.eigen) + self.noise
         function = 1.0 / shifted if kind == "fill-gaps" else shifted
         self.solver.factorisations += 1
+        self._factors.add(kind)
         unknowns, dtype = self._unknowns(kind), self.solver.dtype
-        return self._keep(kind, inverse_on_mask(self.eigen, function, unknowns, dtype))
+        return self._precondition(kind, inverse_on_mask(self.eigen, function, unknowns, dtype))
 
     def _unknowns(self, kind: str) -> np.ndarray:
         return ~self.solver.observed if kind == "fill-gaps" else self.solver.observed
 
-    def _keep(self, kind: str, preconditioner: LowRankPlusDiagonal | InverseOnMask) -> GapSystem:
+    def _precondition(self, kind: str, by: LowRankPlusDiagonal | InverseOnMask) -> GapSystem:
         system = self.gaps(kind)
         assert isinstance(system, (FilledGaps, IgnoredGaps))
-        made = replace(system, preconditioner=preconditioner)
-        self._made[f"{kind}, preconditioned"] = made
-        return made
+        self._ready_made[kind] = replace(system, preconditioner=by)
+        return self._ready_made[kind]
 
     def _rank(self, kind: str) -> int:
         solver, shape = self.solver, self.eigen.shape

@@ -21,8 +21,8 @@ from vastgp.methods.grid.selected_spectrum import spectrum_of
 _LOG_TOLERANCE, _MARGIN = 1e-12, 1e-6
 
 
-class SpectralTerm(NamedTuple):
-    """A function of the eigenvalues of ``K_XX + noise I`` and its derivatives.
+class Term(NamedTuple):
+    """A part of a criterion and its derivatives.
 
     Attributes
     ----------
@@ -32,20 +32,25 @@ class SpectralTerm(NamedTuple):
     by_scale : float
         By the variance that multiplies them.
     by_noise : float
-    standard_error : float
-        Of the value, 0 where it is no estimate.
     """
 
     value: float
     by_factors: tuple[np.ndarray, ...]
     by_scale: float
     by_noise: float
-    standard_error: float = 0.0
+
+    def plus(self, other: Term, times: float = 1.0) -> Term:
+        """Return the sum with a multiple of another."""
+        both = zip(self.by_factors, other.by_factors, strict=True)
+        return Term(
+            self.value + times * other.value,
+            tuple(ours + times * theirs for ours, theirs in both),
+            self.by_scale + times * other.by_scale,
+            self.by_noise + times * other.by_noise,
+        )
 
 
-def compressed_log_determinant(
-    eigen: KroneckerEigen, noise: float, num_observed: int
-) -> SpectralTerm:
+def compressed_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:
     """Return ``sum_i log(lambda_i + w) + N log(N / M) + (M - N) log g``, over all ``M`` eigenvalues of the whole grid.
 
     The spectrum of ``K_XX`` where the gaps are free of the eigenvectors, in the sense of free probability (Nica and
@@ -73,9 +78,7 @@ def compressed_log_determinant(
     return _from_slopes(eigen, spectrum, value, slopes, size * resolvent)
 
 
-def compressed_inverse_trace(
-    eigen: KroneckerEigen, noise: float, num_observed: int
-) -> SpectralTerm:
+def compressed_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:
     """Return ``M g`` of `compressed_log_determinant`: its derivative by the noise."""
     spectrum = spectrum_of(eigen)
     size = spectrum.size
@@ -108,7 +111,7 @@ def _compression(spectrum: np.ndarray, noise: float, num_observed: int) -> tuple
     return noise + (1.0 - share) * u, 1.0 / u
 
 
-def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
+def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:
     """Return ``sum_i log(N / M lambda_i + noise)`` over the ``N`` largest eigenvalues of the whole grid (section 3.4).
 
     Exact without gaps. With them the smallest eigenvalues of ``K_XX`` are too large: by interlacing they lie anywhere
@@ -117,7 +120,7 @@ def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: i
     return _nystrom(eigen, noise, num_observed, np.log, lambda x: 1.0 / x)
 
 
-def nystrom_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: int) -> SpectralTerm:
+def nystrom_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:
     """Return ``sum_i 1 / (N / M lambda_i + noise)`` over the ``N`` largest eigenvalues (equation (B.9)).
 
     Exact without gaps.
@@ -147,13 +150,13 @@ def _nystrom(eigen, noise, num_observed, function, derivative):  # type: ignore[
 
 def _from_slopes(
     eigen: KroneckerEigen, spectrum: np.ndarray, value: float, slopes: np.ndarray, by_noise: float
-) -> SpectralTerm:
+) -> Term:
     """Return a function of the eigenvalues from its derivatives by every one of them."""
     by_scale = float(slopes @ spectrum) / float(eigen.scale)
     by_values = along_factors(float(eigen.scale) * slopes, eigen)
     vectors = [np.asarray(Q) for Q in eigen.vectors]
     by_factors = tuple((Q * g) @ Q.T for Q, g in zip(vectors, by_values, strict=True))
-    return SpectralTerm(value, by_factors, by_scale, by_noise)
+    return Term(value, by_factors, by_scale, by_noise)
 
 
 SPECTRAL_TERMS = {

@@ -60,31 +60,36 @@ class GridWeights:
 
     # ------------------------------------------------------------ mean
 
-    def mean(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the mean on a grid, flat: ``G^T alpha`` with ``G`` a Kronecker product (thesis, section 3.4)."""
+    def mean(self, points: Sequence[np.ndarray], scattered: bool = False) -> np.ndarray:
+        """Return the mean: ``G^T alpha`` with ``G`` a Kronecker product (thesis, section 3.4).
+
+        Parameters
+        ----------
+        points : sequence of ndarray of shape (q_l, d_l)
+            Axes of a grid, whose points come flat; or the inputs of every group at each of some scattered points.
+        scattered : bool, default False
+        """
         with precision(self.dtype):
-            return self.shift(new_axes, self.coefficients[None])[0]
+            weights = self.coefficients[None]
+            tiles = self._tiles(points, scattered)
+            return np.concatenate([self.shift(tile, weights, scattered)[0] for tile in tiles])
 
-    def point_mean(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the mean at scattered points; ``rows`` has the inputs of every group at each point."""
-        with precision(self.dtype):
-            tiles = self._row_tiles(rows)
-            return np.concatenate(
-                [self.row_products(cross, self.coefficients) for cross, _ in tiles]
-            )
+    def shift(
+        self, points: Sequence[np.ndarray], vectors: np.ndarray, scattered: bool = False
+    ) -> np.ndarray:
+        """Return ``G^T Q v`` for every row ``v``."""
+        return self.product(self.cross_eigen(points), vectors, scattered)
 
-    def shift(self, new_axes: Sequence[np.ndarray], vectors: np.ndarray) -> np.ndarray:
-        """Return ``G^T Q v`` on a grid for every row ``v``."""
-        return self.product(self.cross_eigen(new_axes), vectors)
-
-    def product(self, factors: Sequence[np.ndarray], vectors: np.ndarray) -> np.ndarray:
-        """Return the Kronecker product of matrices times every row."""
-        found = _kronecker_product(*self.on_device((tuple(factors), vectors)))
-        return np.asarray(found, dtype=np.float64)
-
-    def row_products(self, rows: Sequence[np.ndarray], vector: np.ndarray) -> np.ndarray:
-        """Return the product of one row of every factor for each point with a vector."""
-        return np.asarray(_kron_rows(*self.on_device((tuple(rows), vector))), dtype=np.float64)
+    def product(
+        self, factors: Sequence[np.ndarray], vectors: np.ndarray, scattered: bool = False
+    ) -> np.ndarray:
+        """Return the Kronecker product of matrices (of one row of each for every point) times every row."""
+        matrices = self.on_device(tuple(factors))
+        if not scattered:
+            found = _kronecker_product(matrices, self.on_device(vectors))
+            return np.asarray(found, dtype=np.float64)
+        each = [_kron_rows(matrices, self.on_device(vector)) for vector in vectors]
+        return np.stack([np.asarray(row, dtype=np.float64) for row in each])
 
     def on_device(self, arrays: Any) -> Any:
         """Return arrays in the precision of vectors, masks as they are."""
@@ -112,7 +117,7 @@ class GridWeights:
             "groups": len(self.axes),
             "solver": {
                 name: getattr(solver, name)
-                for name in ("solver", "dtype", "tol", "max_iter", "rank", "penalty")
+                for name in ("solver", "dtype", "tol", "max_products", "rank", "penalty")
             },
         }
         axes = {f"axis.{i}": axis for i, axis in enumerate(self.axes)}
@@ -176,24 +181,20 @@ class GridWeights:
             first, *rest = grid_cross_factors(self.kernel, tuple(points), self.axes)
         return [np.asarray(first) * float(self.kernel.variance), *map(np.asarray, rest)]
 
-    def _prior(self, new_axes: Sequence[np.ndarray]) -> np.ndarray:
+    def prior(self, points: Sequence[np.ndarray], scattered: bool = False) -> np.ndarray:
+        """Return the prior variance at every point."""
         with precision("float64"):
-            first, *rest = (np.asarray(d) for d in _diagonals(self.kernel, tuple(new_axes)))
-        return np.array(outer_product([float(self.kernel.variance) * first, *rest]))
+            first, *rest = (np.asarray(d) for d in _diagonals(self.kernel, tuple(points)))
+        each = [float(self.kernel.variance) * first, *rest]
+        return reduce(np.multiply, each) if scattered else np.array(outer_product(each))
 
-    def _point_prior(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        with precision("float64"):
-            diagonals = [np.asarray(d) for d in _diagonals(self.kernel, tuple(rows))]
-        return float(self.kernel.variance) * reduce(lambda a, b: a * b, diagonals)
-
-    def _row_tiles(
-        self, rows: Sequence[np.ndarray]
-    ) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+    def _tiles(self, points: Sequence[np.ndarray], scattered: bool) -> Iterator[list[np.ndarray]]:
+        """Yield parts of scattered points; a grid as a whole."""
         # the first product leaves points times everything but the first group
         size = max(1, _TILE_ENTRIES // max(self.coefficients.size // len(self.axes[0]), 1))
-        for start in range(0, len(rows[0]), size):
-            part = [row[start : start + size] for row in rows]
-            yield self.cross_eigen(part), part
+        stop = len(points[0]) if scattered else 1
+        for start in range(0, stop, size):
+            yield [row[start : start + size] for row in points] if scattered else list(points)
 
     def _batch_size(self) -> int:
         return max(1, min(_BATCH, _BATCH_ENTRIES // self.coefficients.size))
