@@ -23,16 +23,19 @@ from run import load, machine_rates, peak_mb
 from table import RESULTS, put
 from vastgp import ExactGPRegressor, IterativeGPRegressor, RandomFeatureGPRegressor
 from vastgp.metrics import regression_report
+from vastgp.options import CG, Learn, RouletteCG, Subset
 
 OUT = RESULTS / "iterative.jsonl"
-_SMALL = {"start_rows": 1000, "learning_steps": 20, "num_samples": 128, "kernel": "rbf"}
-_LARGE = {"hyperparameters": "subset", "start_rows": 3000, "num_samples": 16}
+_SMALL = {"num_samples": 128, "kernel": "rbf"}
+_LARGE = {"hyperparameters": Subset(3000), "num_samples": 16}
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "cholesky": (ExactGPRegressor, {"kernel": "rbf", "max_rows": 12_000, "max_iter": 15, "noise_floor": 1e-3}),
-    "rr-cg": (IterativeGPRegressor, _SMALL | {"solver": "rr-cg", "iterations": 100, "rank": 100}),
-    "cg-100": (IterativeGPRegressor, _SMALL | {"solver": "cg", "iterations": 100, "rank": 100}),
-    "cg-20": (IterativeGPRegressor, _SMALL | {"solver": "cg", "iterations": 20, "rank": 0}),
-    "rr-cg-20": (IterativeGPRegressor, _SMALL | {"solver": "rr-cg", "iterations": 20, "rank": 0}),
+    "cholesky": (ExactGPRegressor, {
+        "kernel": "rbf", "max_rows": 12_000, "max_iter": 15, "hyperparameters": Learn(noise_floor=1e-3)
+    }),
+    "rr-cg": (IterativeGPRegressor, _SMALL | {"solver": RouletteCG(100), "rank": 100}),
+    "cg-100": (IterativeGPRegressor, _SMALL | {"solver": CG(100), "rank": 100}),
+    "cg-20": (IterativeGPRegressor, _SMALL | {"solver": CG(20), "rank": 0}),
+    "rr-cg-20": (IterativeGPRegressor, _SMALL | {"solver": RouletteCG(20), "rank": 0}),
     "subset": (IterativeGPRegressor, _SMALL | {"hyperparameters": "subset"}),
     "features": (RandomFeatureGPRegressor, {"kernel": "rbf", "num_basis": 1000}),
     "large": (IterativeGPRegressor, _LARGE | {"kernel": "matern32"}),
@@ -80,7 +83,8 @@ def main() -> None:
     )
     line = {
         "dataset": given.dataset, "method": given.method, "split": given.split, "n": len(y), "d": X.shape[1],
-        "params": params, "seconds": round(seconds, 1), "predict_seconds": round(predicting, 1),
+        "params": {name: value if isinstance(value, (int, float)) else str(value) for name, value in params.items()},
+        "seconds": round(seconds, 1), "predict_seconds": round(predicting, 1),
         "peak_mb": round(peak_mb()), "iterations": model.n_iter_, "converged": model.converged_,
         "stop": model.stop_reason_, "diagnosis": getattr(model, "diagnosis_", {}), "kernel": repr(model.kernel_),
         "noise_std_standardised": float(model.likelihood_.noise_std) / float(np.std(y)),

@@ -30,7 +30,7 @@ from vastgp.kernels import RBF
 from vastgp.kernels.products import KernelMatrix
 from vastgp.methods.iterative.evidence import log_determinants, plain_weights, quadratic_term
 from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
-from vastgp.methods.random_feature.learning import RowTiles
+from vastgp.methods.random_feature.learning import tiles_of
 from vastgp.solvers.cg import run_weighted
 from vastgp.solvers.preconditioners import NoPreconditioner
 
@@ -119,11 +119,11 @@ def feature_terms(
     key = np.random.default_rng([7, seed]).integers(0, 2**32, 2, dtype=np.uint32)
     with precision("float64"):
         basis = RandomFourierBasis(as_dtype(kernel, "float64"), key, max(sizes))
-        sums = feature_sums(basis, RowTiles(X, y, max(sizes)))
+        sums = feature_sums(basis, tiles_of(X, y, max(sizes)))
     terms = []
     for size in sizes:
         part = evidence_of_first(sums, basis, size, noise)
-        fit = (sums.square - sums.projected[:size] * part.ratios @ part.solution) / noise
+        fit = (sums.square - sums.target[:size] * part.ratios @ part.solution) / noise
         n = len(y)
         terms.append((fit, -2.0 * part.value - fit - n * np.log(2.0 * np.pi)))
     return np.array(terms)

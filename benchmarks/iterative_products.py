@@ -29,10 +29,16 @@ from vastgp.kernels import RBF
 from vastgp.kernels.products import bilinear_slope, kernel_product
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.iterative.learning import IterativeEvidence
+from vastgp.options import CG, RouletteCG
 from vastgp.solvers.distinct_rows import DistinctRows
 
 OUT = RESULTS / "iterative_products.jsonl"
 D, COLUMNS, ITERATIONS, RANK, NOISE = 8, 8, 20, 100, 0.05
+
+SOLVERS = {
+    "cg": CG(ITERATIONS, COLUMNS - 1),
+    "rr-cg": RouletteCG(ITERATIONS, COLUMNS - 1, temperature=0.1),
+}
 
 
 def median(run: Callable[[], Any], repeats: int) -> float:
@@ -49,8 +55,7 @@ def median(run: Callable[[], Any], repeats: int) -> float:
 def step_seconds(observed: DistinctRows, kernel: RBF, solver: str, count: int) -> float:
     """Return the median seconds of training steps; with random truncations, of such that end after the mean number."""
     estimate = IterativeEvidence(
-        observed, solver=solver, iterations=ITERATIONS, temperature=0.1, num_probes=COLUMNS - 1, rank=RANK,
-        seed=0, dtype="float32",
+        observed, SOLVERS[solver], rank=RANK, seed=0, dtype="float32",
     )  # fmt: skip
     params = (kernel, Gaussian(NOISE))
     steps = (n for n in range(10_000) if np.count_nonzero(estimate.weights(n).probes) == ITERATIONS)

@@ -22,7 +22,7 @@ ELSEWHERE = {
 ARRAYS = ("inducing_inputs", "inputs", "mean", "values", "prior", "prior_weights", "hidden")
 # Their arguments are still those of before; a port takes its name off this list.
 NOT_YET = (
-    "QSGPRegressor", "QSGPClassifier", "IterativeGPRegressor", "RandomFeatureGPRegressor",
+    "QSGPRegressor", "QSGPClassifier",
     "SWSGPRegressor", "SWSGPClassifier", "TSVGPRegressor", "TSVGPClassifier", "SVGPRegressor",
     "SVGPClassifier",
 )  # fmt: skip

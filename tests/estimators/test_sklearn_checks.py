@@ -17,6 +17,7 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
+from vastgp.options import Learn
 
 CLASSIFIERS = (TSVGPClassifier, SVGPClassifier)
 QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
@@ -27,7 +28,7 @@ QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
     [
         ExactGPRegressor(),
         IterativeGPRegressor("rbf", num_samples=4),
-        RandomFeatureGPRegressor("rbf", num_basis=64, max_iter=2),
+        RandomFeatureGPRegressor("rbf", num_basis=64, hyperparameters=Learn(steps=2)),
     ]
 )
 def test_scikit_learn_check(estimator, check):

@@ -170,7 +170,14 @@ def test_all_iterations_give_the_evidence_of_cholesky_and_the_values_telescope(p
 def feature_evidence(debias):
     X, y = data(40)
     return FeatureEvidence(
-        X, y, num_basis=32, debias=debias, first_basis=8, basis_step=8, exact=True, seed=0
+        X,
+        y,
+        num_basis=32,
+        debiased=debias is not None,
+        first_basis=8,
+        basis_step=8,
+        exact=True,
+        seed=0,
     )
 
 

@@ -1,4 +1,4 @@
-"""What `IterativeGPRegressor` and `RandomFeatureGPRegressor` share: first hyperparameters, and learning by Adam."""
+"""Hyperparameters by noisy slopes of the evidence of all rows: from some rows first, by Adam then."""
 
 from __future__ import annotations
 
@@ -6,107 +6,89 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data import Rows
-from vastgp.estimators.arguments import (
-    check_choice,
-    check_fixed,
-    check_flag,
-    check_positive,
-    check_spectrum,
-    fixed_noise_variance,
-)
-from vastgp.estimators.checkpoints import checkpoint_of
-from vastgp.estimators.first_hyperparameters import first_hyperparameters
-from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.data import Rows, Standardizer
+from vastgp.estimators.arguments import fixed_noise_variance
+from vastgp.estimators.first_hyperparameters import Beginning, find_first
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn
 from vastgp.fitting.adam_ascent import Estimator, climb_evidence
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 
+# Rows of the first hyperparameters, and the rate of Adam, where nothing else is said.
+_ROWS, _RATE = 1000, 0.1
 
-class EvidenceFits(BaseGPRegressor):
-    """Fits whose hyperparameters come from some rows, and climb noisy slopes of the evidence of all rows from there.
+# Arguments that are fields of other objects now.
+LEARN_ARGUMENTS = {
+    "isotropic": "hyperparameters=Learn(isotropic=...)",
+    "noise_std": "hyperparameters=Fixed(noise_std=...)",
+    "noise_floor": "hyperparameters=Learn(noise_floor=...)",
+    "start_rows": "hyperparameters=Learn(rows=...)",
+    "learning_rate": "hyperparameters=Learn(rate=...)",
+    "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds)",
+}
 
-    A subclass has the constructor arguments named below.
-    """
+Params = tuple[Kernel, Gaussian]
 
-    kernel: Any
-    isotropic: Any
-    hyperparameters: Any
-    noise_std: Any
-    noise_floor: Any
-    start_rows: Any
-    learning_rate: Any
-    max_seconds: Any
-    checkpoint: Any
-    checkpoint_seconds: Any
-    random_state: Any
 
-    def _check_params(self) -> None:
-        check_choice("hyperparameters", self.hyperparameters, ("learn", "subset", "fixed"))
-        for name in ("noise_floor", "learning_rate", "tol", "checkpoint_seconds"):
-            check_positive(name, getattr(self, name))
-        check_positive("start_rows", self.start_rows, integer=True)
-        check_positive("max_seconds", self.max_seconds, none="no limit")
-        check_flag("isotropic", self.isotropic)
-        check_fixed(self)
+def search_of(hyperparameters: Any, *, noise_floor: float, steps: int) -> Any:
+    """Return the object that the argument stands for, with the method's own numbers where it has none."""
+    search = SEARCHES.resolve("hyperparameters", hyperparameters)
+    if isinstance(search, Fixed):
+        return search
+    own: dict[str, Any] = {"rows": _ROWS, "noise_floor": noise_floor}
+    if isinstance(search, Learn):
+        own |= {"steps": steps, "rate": _RATE}
+    return search.given(**own)
 
-    def _check_inputs(self, num_features: int) -> None:
-        # posterior samples and random features alike are made of waves
-        check_spectrum(self.kernel, num_features)
 
-    def _least_rows(self) -> int:
-        return 1 if self.hyperparameters == "fixed" else 2
+def first_params(search: Any, kernel: Any, rows: Rows, scaling: Standardizer, run: Run) -> Params:
+    """Return kernel and noise, in standardised units, as given or of some rows."""
 
-    def _first_hyperparameters(self, rows: Rows, seed: int) -> tuple[Kernel, Gaussian]:
-        """Return kernel and noise, in standardised units, as given or of some rows."""
-        fixed = self.hyperparameters == "fixed"
+    def noise(y: np.ndarray) -> Gaussian:
+        del y
+        fixed = isinstance(search, Fixed)
+        return Gaussian(fixed_noise_variance(search.noise_std, scaling) if fixed else 1.0)
 
-        def noise(y: np.ndarray) -> Gaussian:
-            del y
-            return Gaussian(
-                fixed_noise_variance(self.noise_std, self.standardizer_) if fixed else 1.0
-            )
+    kernel, likelihood = find_first(Beginning(search, kernel, rows, scaling, run), noise)
+    assert isinstance(likelihood, Gaussian)
+    return kernel, likelihood
 
-        kernel, likelihood = first_hyperparameters(self, rows, seed, noise)
-        assert isinstance(likelihood, Gaussian)
-        return kernel, likelihood
 
-    def _climb(
-        self,
-        estimate: Estimator,
-        kernel: Kernel,
-        likelihood: Gaussian,
-        rows: Rows,
-        seed: int,
-        *,
-        steps: int,
-        share: float,
-        tol: float | None = None,
-    ) -> tuple[Kernel, Gaussian, LoopResult]:
-        """Learn kernel and noise on all rows, in at most a share of what is left of ``max_seconds``."""
-        left = self._seconds_left(self.max_seconds)
-        kernel, noise_variance, loop = climb_evidence(
-            estimate,
-            (kernel, likelihood),
-            steps=steps,
-            rate=self.learning_rate,
-            noise_floor=self.noise_floor,
-            num_rows=rows.n,
-            dtype=self.dtype,
-            tol=tol,
-            max_seconds=None if left is None else share * left,
-            checkpoint=checkpoint_of(self, rows, seed, ".learning"),
-            verbose=bool(self.verbose),
-        )
-        return kernel, Gaussian(noise_variance), loop
+def learn_params(
+    estimate: Estimator,
+    first: Params,
+    search: Learn,
+    num_rows: int,
+    dtype: str,
+    run: Run,
+    *,
+    share: float,
+    tol: float | None = None,
+) -> tuple[Params, LoopResult]:
+    """Learn kernel and noise on all rows, in at most a share of what is left of the budget."""
+    assert search.steps is not None
+    assert search.rate is not None
+    assert search.noise_floor is not None
+    kernel, noise_variance, loop = climb_evidence(
+        estimate, first, steps=search.steps, rate=search.rate, noise_floor=search.noise_floor,
+        num_rows=num_rows, dtype=dtype, tol=tol, max_seconds=run.seconds_left(share),
+        checkpoint=None if run.checkpoint is None else run.checkpoint.phase("learning"), verbose=run.verbose,
+    )  # fmt: skip
+    run.histories["learning"] = loop.history
+    return (kernel, Gaussian(noise_variance)), loop
 
-    def _unfinished_learning(self, loop: LoopResult, steps: int) -> str:
-        """Return what to say of learning that did not come to its end."""
-        again = (
-            "Give more time (max_seconds)" if loop.reason == OUT_OF_TIME else "Raise noise_floor"
-        )
-        return (
-            f"kernel and noise were learned for {loop.num_iter} of {steps} steps. {again}, or set "
-            "hyperparameters='subset'"
-        )
+
+def unfinished_learning(loop: LoopResult, steps: int) -> str:
+    """Return what to say of learning that did not come to its end."""
+    if loop.reason == OUT_OF_TIME:
+        again = "Give more time (max_seconds)"
+    elif loop.num_iter < steps:
+        again = "Raise noise_floor: hyperparameters=Learn(noise_floor=...)"
+    else:
+        again = "Give more steps: hyperparameters=Learn(steps=...)"
+    return (
+        f"kernel and noise were learned for {loop.num_iter} of {steps} steps. {again}, or set "
+        "hyperparameters='subset'."
+    )

@@ -30,6 +30,7 @@ ESTIMATORS = {
 # Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
 # public in `vastgp.options`. Files hold them by these names.
 OPTIONS = {
+    "CG": "vastgp.methods.iterative.options",
     "CrossValidation": "vastgp.methods.grid.options",
     "DiagonalWeights": "vastgp.methods.reweighted.options",
     "Evidence": "vastgp.methods.grid.options",
@@ -48,7 +49,9 @@ OPTIONS = {
     "OrthogonalWeights": "vastgp.methods.reweighted.options",
     "PenalizeGaps": "vastgp.methods.grid.options",
     "Pruning": "vastgp.methods.relevance.options",
+    "RouletteCG": "vastgp.methods.iterative.options",
     "SaveTo": "vastgp.estimators.searches",
+    "SingleSample": "vastgp.methods.random_feature.options",
     "SpectralWeights": "vastgp.methods.reweighted.options",
     "Stochastic": "vastgp.methods.qsgp.stochastic.options",
     "Subset": "vastgp.estimators.searches",

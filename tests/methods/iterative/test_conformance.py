@@ -4,23 +4,26 @@ import pytest
 
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import IterativeGPRegressor, RandomFeatureGPRegressor
+from vastgp.options import Learn
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 class TestIterative(RegressorConformance):
+    lacks = ("max_iter",)
     num_independent_samples = 64
     units_tolerance = 1e-4  # float32
 
     def make(self, **params):
-        quick = {"kernel": "rbf", "start_rows": 40, "learning_steps": 2, "tol": 0.01}
+        quick = {"kernel": "rbf", "hyperparameters": Learn(40, steps=2), "tol": 0.01}
         return IterativeGPRegressor(**(quick | params))
 
 
 class TestRandomFeatures(RegressorConformance):
+    lacks = ("max_iter",)
     units_tolerance = 1e-4  # float32
 
     def make(self, **params):
         return RandomFeatureGPRegressor(
-            **({"kernel": "rbf", "num_basis": 200, "max_iter": 2} | params)
+            **({"kernel": "rbf", "num_basis": 200, "hyperparameters": Learn(steps=2)} | params)
         )

@@ -1,17 +1,20 @@
 """`IterativeGPRegressor`: the exact process, and what it says where it is not."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from vastgp import ExactGPRegressor, IterativeGPRegressor
+from vastgp import ExactGPRegressor, IterativeGPRegressor, RandomFeatureGPRegressor
+from vastgp.estimators.evidence_fits import unfinished_learning
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.iterative import kernel_system
 from vastgp.methods.iterative.learning import IterativeEvidence
-from vastgp.options import Fixed
+from vastgp.options import CG, Fixed, Learn, RouletteCG, SaveTo, SingleSample
 
 KERNEL, NOISE = Matern32([1.5, 1.0], 1.2), 0.2
 
@@ -23,13 +26,13 @@ def data(n=250, seed=0):
 
 
 def fixed(kernel=KERNEL, noise=NOISE, **params):
-    given = {"hyperparameters": "fixed", "noise_std": noise, "dtype": "float64", "tol": 1e-6}
+    given = {"hyperparameters": Fixed(noise), "dtype": "float64", "tol": 1e-6}
     return IterativeGPRegressor(kernel, **(given | params))
 
 
 @pytest.fixture(scope="module")
 def exact():
-    return ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(*data())
+    return ExactGPRegressor(KERNEL, hyperparameters=Fixed(NOISE)).fit(*data())
 
 
 def test_it_is_the_exact_process(exact):
@@ -57,7 +60,7 @@ def test_float32_is_as_good_as_its_tolerance(exact):
 def test_repeated_rows_are_merged_into_the_same_posterior(exact):
     X, y = data(100)
     X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40] + 0.3])
-    reference = ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
+    reference = ExactGPRegressor(KERNEL, hyperparameters=Fixed(NOISE)).fit(X, y)
     model = fixed(rank=10).fit(X, y)
     assert model.diagnosis_["distinct_rows"] == 100
     np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-5)
@@ -68,14 +71,12 @@ def test_learning_on_all_rows_nears_the_evidence_of_cholesky(solver):
     X, y = data(250)
     model = IterativeGPRegressor(
         "rbf",
-        solver=solver,
-        start_rows=40,
-        learning_steps=15,
-        iterations=40,
+        solver={"cg": CG, "rr-cg": RouletteCG}[solver](40),
+        hyperparameters=Learn(40, steps=15),
         rank=20,
         num_samples=8,
     ).fit(X, y)
-    assert len(model.history_) == 15 and model.converged_
+    assert len(model.history_) == 15
     highest = ExactGPRegressor("rbf").fit(X, y).log_evidence_
     noise = float(model.likelihood_.noise_variance)
     learned = ExactEvidence(X, y - y.mean())(model.kernel_, noise)
@@ -91,14 +92,14 @@ def test_learning_on_all_rows_nears_the_evidence_of_cholesky(solver):
 def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
     X, y = data(150)
     given = {
-        "kernel": "rbf", "start_rows": 40, "learning_steps": 4, "iterations": 20, "rank": 10,
-        "num_samples": 4, "checkpoint": "~/fit", "checkpoint_seconds": 1e-6,
+        "kernel": "rbf", "hyperparameters": Learn(40, steps=4), "solver": RouletteCG(20), "rank": 10,
+        "num_samples": 4, "checkpoint": SaveTo("~/fit", 1e-6),
     }  # fmt: skip
     whole = IterativeGPRegressor(**given | {"checkpoint": None}).fit(X, y)
     monkeypatch.setenv("HOME", str(tmp_path))
     estimate = IterativeEvidence.__call__
 
-    def interrupted(self, params, anchor, step):
+    def interrupted(self, params, anchor, step, carried=()):
         if step == 2:
             raise KeyboardInterrupt
         return estimate(self, params, anchor, step)
@@ -107,7 +108,7 @@ def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         IterativeGPRegressor(**given).fit(X, y)
     monkeypatch.setattr(IterativeEvidence, "__call__", estimate)
-    assert (tmp_path / "fit.learning").exists()
+    assert (tmp_path / "fit").exists()
     resumed = IterativeGPRegressor(**given).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
     assert list(tmp_path.iterdir()) == []
@@ -116,11 +117,11 @@ def test_a_resumed_fit_is_the_uninterrupted_one(tmp_path, monkeypatch):
 def test_what_did_not_converge_is_said_with_its_residual_and_what_to_change():
     X, y = data(100)
     X = np.concatenate([X, X + 1e-7])
-    model = fixed(RBF([2.0, 2.0]), noise=1e-7, rank=0, max_iter=10)
+    model = fixed(RBF([2.0, 2.0]), noise=1e-7, rank=0, solver=CG(max_products=10))
     with pytest.warns(
         ConvergenceWarning,
         match=r"did not converge.* residual of [0-9.e+-]+ noise standard deviations \(tol = 1e-06\)"
-        r".*max_seconds, max_iter.*larger rank.*noise_floor or noise_std",
+        r".*max_seconds, max_products.*larger rank.*noise_floor or noise_std",
     ):
         model.fit(X, np.concatenate([y, y]))
     assert not model.converged_
@@ -130,35 +131,43 @@ def test_what_did_not_converge_is_said_with_its_residual_and_what_to_change():
 
 
 def test_learning_that_was_cut_is_said():
-    model = fixed()
-    model.diagnosis_ = {"residual": 0.0, "residual_samples": 0.0}
-    cut = LoopResult(3, 1.0, False, "stopped when max_seconds was used up", History())
-    with pytest.warns(ConvergenceWarning, match=r"learned for 3 of 20 steps\. Give more time"):
-        model._warn_unless_converged(cut, of_solution=False)
+    cut = LoopResult(3, 1.0, False, OUT_OF_TIME, History())
+    assert re.search(r"learned for 3 of 20 steps\. Give more time", unfinished_learning(cut, 20))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"solver": "cholesky"}, r"solver must be one of \('rr-cg', 'cg'\), received 'cholesky'"),
-        ({"temperature": 0.0}, "temperature must be a positive number"),
-        ({"iterations": 2.5}, "iterations must be a positive integer"),
-        ({"num_probes": 0}, "num_probes must be a positive integer"),
-        ({"num_samples": 1}, "num_samples must be at least 2"),
+        ({"solver": "cholesky"}, r"solver must be one of \('rr-cg', 'cg'\) or RouletteCG"),
+        ({"num_samples": 1}, "num_samples must be an integer of at least 2"),
         ({"rank": -1}, "rank must be an integer of at least 0"),
-        ({"learning_rate": "fast"}, "learning_rate must be a positive number"),
-        ({"learning_steps": None}, "learning_steps must be a positive integer"),
-        ({"start_rows": -3}, "start_rows must be a positive integer"),
         ({"hyperparameters": "guess"}, "hyperparameters must be one of"),
-        ({"isotropic": 1}, "isotropic must be True or False"),
-        ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
-        ({"noise_std": 0.1}, "the noise is learned"),
-        ({"hyperparameters": "fixed", "noise_std": 0.0}, "noise_std must be a positive number"),
+        ({"hyperparameters": "fixed"}, "needs noise_std"),
+        ({"hyperparameters": "subset", "solver": CG(5)}, r"CG\(iterations=5\) has no effect here"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         IterativeGPRegressor(**change).fit(*data(20))
+
+
+def test_options_and_old_names_are_refused():
+    for make, message in (
+        (lambda: RouletteCG(temperature=0.0), "temperature must be a positive number"),
+        (lambda: CG(iterations=2.5), "iterations must be a positive integer"),
+        (lambda: CG(num_probes=0), "num_probes must be a positive integer"),
+        (lambda: SingleSample(first_basis=3), "first_basis must be even"),
+        (lambda: SingleSample(basis_step=0), "basis_step must be a positive integer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+    for cls, name in (
+        (IterativeGPRegressor, "learning_steps"),
+        (IterativeGPRegressor, "max_iter"),
+        (RandomFeatureGPRegressor, "first_basis"),
+    ):
+        with pytest.raises(TypeError, match=f"no argument '{name}' any more: write "):
+            cls(**{name: 1})
 
 
 def test_a_kernel_without_variance_is_refused():
@@ -170,7 +179,7 @@ def test_entries_of_single_precision_give_way_where_they_are_too_coarse(monkeypa
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (1200, 2))
     y = np.sin(9.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.01 * rng.normal(size=1200)
-    given = {"hyperparameters": "fixed", "noise_std": 0.01}
+    given = {"hyperparameters": Fixed(0.01)}
 
     def error(kernel):
         expected = ExactGPRegressor(kernel, **given).fit(X, y).predict(X)
@@ -201,9 +210,11 @@ def test_a_solution_that_rounding_makes_diverge_is_no_worse_than_the_prior(monke
     X = rng.uniform(-1.0, 1.0, (1500, 3))
     y = np.sin(3.0 * X[:, 0]) + 0.5 * X[:, 1]
     kernel = RBF([3.0, 3.0, 3.0], 1e4 * np.var(y))
-    fixed = {"hyperparameters": "fixed", "noise_std": 1e-2 * np.std(y), "rank": 10}
+    fixed = {"hyperparameters": Fixed(1e-2 * np.std(y)), "rank": 10}
     with pytest.warns(ConvergenceWarning, match="residual"):
-        model = IterativeGPRegressor(kernel, num_samples=8, max_iter=150, **fixed).fit(X, y)
+        model = IterativeGPRegressor(
+            kernel, num_samples=8, solver=CG(max_products=150), **fixed
+        ).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert np.sqrt(np.mean((mean - y) ** 2)) < 1.1 * np.std(y)
     assert np.mean(np.abs(mean - y) < 1.96 * std) > 0.9

@@ -16,6 +16,7 @@ from vastgp.methods.iterative.kernel_system import (
     kernel_preconditioner,
 )
 from vastgp.methods.iterative.learning import IterativeEvidence
+from vastgp.options import CG, RouletteCG
 from vastgp.solvers.distinct_rows import merge_repeated
 
 KERNEL, NOISE = Matern32([0.8, 1.5], 1.3), 0.2
@@ -44,8 +45,8 @@ def test_repeated_rows_have_the_evidence_and_the_slope_of_all_rows(solver):
         # preconditioned by the matrix of another place, so that probes and iterations matter
         anchor = (Matern32([1.0, 1.2], 1.0), Gaussian(0.3))
         estimate = IterativeEvidence(
-            observed, solver=solver, iterations=60 if solver == "cg" else 12, temperature=0.3,
-            num_probes=8, rank=100, seed=0, dtype="float64",
+            observed, CG(60, 8) if solver == "cg" else RouletteCG(12, 8, temperature=0.3),
+            rank=100, seed=0, dtype="float64",
         )  # fmt: skip
         found = [estimate(params, anchor, step) for step in range(60)]
         again = estimate(params, anchor, 7)

@@ -9,7 +9,7 @@ from vastgp import ExactGPRegressor, RandomFeatureGPRegressor
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.random_feature.learning import FeatureEvidence
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Learn, SaveTo, Subset
 
 KERNEL, NOISE = RBF([0.8, 1.5]) + Matern32([1.5, 1.0], 0.5), 0.3
 
@@ -21,7 +21,7 @@ def data(n=150, seed=0):
 
 
 def fixed(**params):
-    given = {"hyperparameters": "fixed", "noise_std": NOISE, "dtype": "float64", "num_basis": 40}
+    given = {"hyperparameters": Fixed(NOISE), "dtype": "float64", "num_basis": 40}
     return RandomFeatureGPRegressor(KERNEL, **(given | params))
 
 
@@ -47,7 +47,7 @@ def test_posterior_and_evidence_are_those_of_the_dense_covariance():
 def test_many_features_are_the_exact_process():
     X, y = data()
     new, _ = data(30, seed=1)
-    exact = ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
+    exact = ExactGPRegressor(KERNEL, hyperparameters=Fixed(NOISE)).fit(X, y)
     gaps = [
         np.sqrt(np.mean((fixed(num_basis=m).fit(X, y).predict(new) - exact.predict(new)) ** 2))
         for m in (40, 1200)
@@ -57,24 +57,24 @@ def test_many_features_are_the_exact_process():
 
 def test_learning_climbs_the_evidence_of_the_features():
     X, y = data()
-    start = RandomFeatureGPRegressor("rbf", 40, hyperparameters="subset", start_rows=30)
-    learned = RandomFeatureGPRegressor("rbf", 40, start_rows=30, max_iter=15).fit(X, y)
+    start = RandomFeatureGPRegressor("rbf", 40, hyperparameters=Subset(30))
+    learned = RandomFeatureGPRegressor("rbf", 40, hyperparameters=Learn(30, steps=15)).fit(X, y)
     assert learned.log_evidence_ > start.fit(X, y).log_evidence_ + 1.0
-    assert learned.n_iter_ <= 15 and learned.converged_
+    assert learned.n_iter_ <= 15
 
 
 def test_debiased_learning_resumes_where_it_was(tmp_path, monkeypatch):
     X, y = data(60)
     given = {
-        "kernel": "rbf", "num_basis": 24, "debias": "single-sample", "start_rows": 30, "max_iter": 4,
-        "checkpoint": "~/fit", "checkpoint_seconds": 1e-6,
+        "kernel": "rbf", "num_basis": 24, "debias": "single-sample", "hyperparameters": Learn(30, steps=4),
+        "checkpoint": SaveTo("~/fit", 1e-6),
     }  # fmt: skip
     whole = RandomFeatureGPRegressor(**given | {"checkpoint": None}).fit(X, y)
-    assert len(whole.history_) == 4 and whole.converged_
+    assert len(whole.history_) == 4
     monkeypatch.setenv("HOME", str(tmp_path))
     estimate = FeatureEvidence.__call__
 
-    def interrupted(self, params, anchor, step):
+    def interrupted(self, params, anchor, step, carried=()):
         if step == 2:
             raise KeyboardInterrupt
         return estimate(self, params, anchor, step)
@@ -89,24 +89,26 @@ def test_debiased_learning_resumes_where_it_was(tmp_path, monkeypatch):
 
 
 def test_learning_that_time_cuts_is_said():
-    with pytest.warns(
-        ConvergenceWarning, match=r"learned for 0 of 4 steps\. Give more time \(max_sec"
-    ):
-        cut = RandomFeatureGPRegressor("rbf", 24, max_iter=4, start_rows=30, max_seconds=1e-6).fit(
-            *data(60)
-        )
+    search = Learn(30, steps=4)
+    cut = RandomFeatureGPRegressor("rbf", 24, hyperparameters=search, max_seconds=1e-6)
+    said = r"learned for 0 of 4 steps\. Give more time \(max_sec"
+    with pytest.warns(ConvergenceWarning, match=said):
+        cut.fit(*data(60))
     assert not cut.converged_
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"debias": "roulette"}, "debias must be None or 'single-sample', received 'roulette'"),
+        ({"debias": "roulette"}, r"debias must be one of \('single-sample',\) or SingleSample"),
         ({"num_basis": 7}, "num_basis must be even"),
         ({"num_basis": None}, "num_basis must be a positive integer; received None"),
-        ({"first_basis": 3}, "first_basis must be even"),
-        ({"basis_step": 0}, "basis_step must be a positive integer"),
         ({"frequencies": "grid"}, "frequencies must be one of"),
+        ({"debias": "single-sample", "tol": 1e-3}, r"tol=0\.001 has no effect but"),
+        (
+            {"debias": "single-sample", "hyperparameters": "subset"},
+            "debias='single-sample' has no effect",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(change, message):

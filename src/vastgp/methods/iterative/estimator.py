@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from vastgp._arguments import AtLeast, OneOf
 from vastgp._memory import return_freed_memory
 from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.base import Fit
-from vastgp.estimators.checkpoints import checkpoint_of
-from vastgp.estimators.evidence_fits import EvidenceFits
-from vastgp.estimators.likelihood_arguments import check_count
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Tolerance,
+    Verbose,
+    check_fixed_model,
+    check_spectrum,
+    refuse_given,
+)
+from vastgp.estimators.evidence_fits import (
+    LEARN_ARGUMENTS,
+    Params,
+    first_params,
+    learn_params,
+    search_of,
+    unfinished_learning,
+)
+from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.fitting.loop import LoopResult
-from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian
+from vastgp.fitting.run import Answer, Run
 from vastgp.methods.iterative.kernel_factors import FACTORS
 from vastgp.methods.iterative.kernel_system import KernelSystem, choose_rank
 from vastgp.methods.iterative.learning import IterativeEvidence
+from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
 from vastgp.methods.iterative.posterior import PathwisePosterior
 from vastgp.solvers.block import solve_system, standardised
 from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
@@ -31,11 +48,13 @@ from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
 _BASIS_PER_ROW, _LEAST_BASIS, _MOST_BASIS = 16, 2048, 16_384
 # Share of max_seconds that learning may use: the final solution needs the rest.
 _LEARNING_SHARE = 0.7
-_MOST_PRODUCTS = 500
 _TILE_ROWS = 4096
+# Least noise variance that is learned, relative to the variance of the target: a system with less noise has a larger
+# condition number. Steps of learning.
+_NOISE_FLOOR, _STEPS = 1e-3, 20
 
 
-class IterativeGPRegressor(EvidenceFits):
+class IterativeGPRegressor(BaseGPRegressor):
     """Exact Gaussian process regression on tens of thousands of rows, by conjugate gradients.
 
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
@@ -45,35 +64,19 @@ class IterativeGPRegressor(EvidenceFits):
     Parameters
     ----------
     kernel : Kernel, str or None, default None
-        As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on
-        ``start_rows`` rows.
-    solver : {"rr-cg", "cg"}, default "rr-cg"
-        How slopes of the evidence are made. ``"cg"`` stops conjugate gradients after ``iterations``: biased towards
+        As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some
+        rows.
+    solver : {"rr-cg", "cg"} or RouletteCG or CG, default "rr-cg"
+        How slopes of the evidence are made. ``"cg"`` stops conjugate gradients after some iterations: biased towards
         underfitting where they have not converged by then. ``"rr-cg"`` stops at random, with weights that take the bias
         away (Russian roulette), at the same expected cost. The final solution is the same: to a residual of ``tol``.
-    isotropic : bool, default False
-        One lengthscale and one scale for all inputs.
-    hyperparameters : {"learn", "subset", "fixed"}, default "learn"
-        ``"subset"``: kernel and noise of highest exact evidence on ``start_rows`` random rows. ``"learn"`` goes on from
-        there with all rows, where there are more. ``"fixed"``: those given, in the units of inputs and target.
-    noise_std : float, optional
-        Standard deviation of the noise in units of the target; needed with ``"fixed"``, refused otherwise.
-    noise_floor : float, default 1e-3
-        Least noise variance that may be learned, relative to the variance of the target. A system with less noise has a
-        larger condition number, and takes more iterations.
-    start_rows : int, default 1000
-        Rows of the first hyperparameters.
-    learning_steps : int, default 20
-        Steps of Adam on all rows. The last third of them is averaged.
-    learning_rate : float, default 0.1
-        Of Adam at the start, on logarithms.
-    iterations : int, default 50
-        Iterations of conjugate gradients in a step of learning; with ``"rr-cg"`` their mean.
-    temperature : float, default 0.05
-        ``t`` of the law ``P(J) ~ exp(-t (J - Jmin))``: a larger one has less variance in the time, and more in the
-        slope. It is raised where ``iterations`` are so few that less than a quarter of them would be certain.
-    num_probes : int, default 8
-        Random vectors that estimate the trace in a step.
+        Iterations, probes and products are on the objects, see `vastgp.options`.
+    hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
+        ``"subset"``: kernel and noise of highest exact evidence on some random rows (1000). ``"learn"`` goes on from
+        there with all rows, where there are more, by 20 steps of Adam at a rate of 0.1 on logarithms; the last third of
+        them is averaged. ``"fixed"``: those given, in the units of inputs and target. The objects of `vastgp.options`
+        hold rows, steps, rate, the least noise variance (1e-3 of the target's: a system with less noise has a larger
+        condition number, and takes more iterations) and ``noise_std``.
     num_samples : int, default 64
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
@@ -82,18 +85,14 @@ class IterativeGPRegressor(EvidenceFits):
         What it is made of: kernel functions at rows that randomly pivoted Cholesky picks, or the leading eigenfunctions
         of the kernel on a grid (Evans, section 4.3.3), for RBF and products of them. ``"auto"``: what leaves less of
         the prior variance.
-    max_iter : int, optional
-        Most iterations of the final solution; None: 500.
     tol : float, default 0.05
         The final solution has converged when what is missing of mean and samples at the training rows (root mean
         square) is below this many standard deviations of the noise.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 70 % of it for learning. What is left undone in the final solution is in
         its standard deviations.
-    checkpoint : path, optional
-        File to save the state of the fit to, and to resume from when it exists.
-    checkpoint_seconds : float, default 30.0
-        Time between two writes.
+    checkpoint : path or SaveTo, optional
+        File to save the state of the fit to, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
     dtype : {"float32", "float64"}, default "float32"
         Of kernel matrices. With float32, the vectors of conjugate gradients are float64 where the noise asks for it,
@@ -129,181 +128,143 @@ class IterativeGPRegressor(EvidenceFits):
     True
     """
 
+    _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
+        "learning_steps": "hyperparameters=Learn(steps=...)",
+        "iterations": "solver=RouletteCG(iterations=...) or CG(iterations=...)",
+        "num_probes": "solver=RouletteCG(num_probes=...) or CG(num_probes=...)",
+        "temperature": "solver=RouletteCG(temperature=...)",
+        "max_iter": "solver=RouletteCG(max_products=...) or CG(max_products=...)",
+    }
+
     def __init__(
         self,
-        kernel: Any = None,
+        kernel: KernelLike = None,
         *,
-        solver: Any = "rr-cg",
-        isotropic: Any = False,
-        hyperparameters: Any = "learn",
-        noise_std: Any = None,
-        noise_floor: Any = 1e-3,
-        start_rows: Any = 1000,
-        learning_steps: Any = 20,
-        learning_rate: Any = 0.1,
-        iterations: Any = 50,
-        temperature: Any = 0.05,
-        num_probes: Any = 8,
-        num_samples: Any = 64,
-        rank: Any = None,
-        preconditioner: Any = "auto",
-        max_iter: Any = None,
-        tol: Any = 0.05,
-        max_seconds: Any = None,
-        checkpoint: Any = None,
-        checkpoint_seconds: Any = 30.0,
-        random_state: Any = 0,
-        dtype: Any = "float32",
-        verbose: Any = False,
+        solver: Annotated[str | CG | RouletteCG, SOLVERS] = "rr-cg",
+        hyperparameters: Annotated[str | Subset | Learn | Fixed, SEARCHES] = "learn",
+        num_samples: Annotated[int, AtLeast(2)] = 64,
+        rank: Annotated[int | None, AtLeast(0, none="chosen by time and memory")] = None,
+        preconditioner: Annotated[str, OneOf(*FACTORS)] = "auto",
+        tol: Tolerance = 0.05,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float32",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
         self.solver = solver
-        self.isotropic = isotropic
         self.hyperparameters = hyperparameters
-        self.noise_std = noise_std
-        self.noise_floor = noise_floor
-        self.start_rows = start_rows
-        self.learning_steps = learning_steps
-        self.learning_rate = learning_rate
-        self.iterations = iterations
-        self.temperature = temperature
-        self.num_probes = num_probes
         self.num_samples = num_samples
         self.rank = rank
         self.preconditioner = preconditioner
-        self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
         self.checkpoint = checkpoint
-        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        super()._check_params()
-        check_choice("solver", self.solver, ("rr-cg", "cg"))
-        check_choice("preconditioner", self.preconditioner, FACTORS)
-        check_positive("temperature", self.temperature)
-        for name in ("learning_steps", "iterations", "num_probes", "num_samples"):
-            check_positive(name, getattr(self, name), integer=True)
-        check_positive("max_iter", self.max_iter, integer=True, none=str(_MOST_PRODUCTS))
-        if self.rank is not None:
-            check_count("rank", self.rank)
-        if self.num_samples < 2:
-            raise ValueError(
-                f"num_samples must be at least 2 to estimate a variance, received {self.num_samples}."
-            )
+        search = self._search()
+        check_fixed_model(search, self.kernel)
+        if not isinstance(search, Learn):
+            given = SOLVERS.resolve("solver", self.solver)
+            refuse_given("solver", given, iterations=None, num_probes=None, temperature=None)
+
+    def _check_inputs(self, num_features: int) -> None:
+        check_spectrum(self.kernel, num_features)  # posterior samples are made of waves
+
+    def _search(self) -> Any:
+        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
+
+    def _least_rows(self) -> int:
+        return 1 if isinstance(self._search(), Fixed) else 2
 
     def _tile_rows(self) -> int:
         return _TILE_ROWS
 
     # ------------------------------------------------------------ fit
 
-    def _fit_rows(self, rows: Rows) -> Fit:
-        seed = seed_from(self.random_state)
-        kernel, likelihood = self._first_hyperparameters(rows, seed)
-        observed = merge_repeated(*standardised(rows, self.standardizer_, self.dtype))
-        n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
-        self.diagnosis_: dict[str, Any] = {"distinct_rows": n}
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        search, solver = self._search(), SOLVERS.resolve("solver", self.solver).filled()
+        scaling = self.standardizer_
+        params = first_params(search, self.kernel, rows, scaling, run)
+        observed = merge_repeated(*standardised(rows, scaling, self.dtype))
+        diagnosis: dict[str, Any] = {"distinct_rows": len(observed.y)}
         learned: LoopResult | None = None
-        if self.hyperparameters == "learn" and rows.n > self.start_rows:
-            kernel, likelihood, learned = self._learn(rows, observed, kernel, likelihood, seed)
-        rank = choose_rank(n, 1 + self.num_samples, itemsize) if self.rank is None else self.rank
-        size = 2 * (min(max(_BASIS_PER_ROW * n, _LEAST_BASIS), _MOST_BASIS) // 2)
-        basis = RandomFourierBasis(as_dtype(kernel, self.dtype), seed_key(seed), size)
-        return_freed_memory()
-        system = KernelSystem(
-            kernel, float(likelihood.noise_variance), observed, basis,
-            num_samples=self.num_samples, seed=seed, rank=min(rank, n), kind=self.preconditioner,
-        )  # fmt: skip
-        state, residuals, solved = solve_system(
-            system,
-            tol=self.tol,
-            max_iter=self.max_iter or _MOST_PRODUCTS,
-            max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=checkpoint_of(self, rows, seed),
-            verbose=bool(self.verbose),
-        )
-        self.diagnosis_ |= {
-            "residual": float(residuals[0]),
-            "residual_samples": float(np.sqrt(np.mean(residuals[1:] ** 2))),
-            "variance_relative_se": float((2.0 / self.num_samples) ** 0.5),
-            "rank": int(min(rank, n)),
-            "vectors": system.vector_dtype,
-            "entries": system.entry_dtype,
-        }
-        posterior = PathwisePosterior(
-            system.kernel, system.X, system.weights(state.solution), basis, seed
-        )
-        return self._of_loops(kernel, likelihood, posterior, learned, solved)
-
-    def _learn(
-        self, rows: Rows, observed: DistinctRows, kernel: Kernel, likelihood: Gaussian, seed: int
-    ) -> tuple[Kernel, Gaussian, LoopResult]:
-        """Learn kernel and noise on all rows."""
-        n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
-        rank = choose_rank(n, 1 + self.num_probes, itemsize) if self.rank is None else self.rank
-        estimate = IterativeEvidence(
-            observed,
-            solver=self.solver,
-            iterations=self.iterations,
-            temperature=self.temperature,
-            num_probes=self.num_probes,
-            rank=min(rank, n),
-            seed=seed,
-            dtype=self.dtype,
-            kind=self.preconditioner,
-        )
-        if estimate.law is not None:
-            self.diagnosis_["truncation"] = {
-                name: float(value) for name, value in estimate.law._asdict().items()
-            }
-        return self._climb(
-            estimate, kernel, likelihood, rows, seed,
-            steps=self.learning_steps, share=_LEARNING_SHARE,
-        )  # fmt: skip
-
-    def _of_loops(
-        self,
-        kernel: Kernel,
-        likelihood: Gaussian,
-        posterior: PathwisePosterior,
-        learned: LoopResult | None,
-        solved: LoopResult,
-    ) -> Fit:
-        """Return the fit, with a warning where learning or the final solution did not come to its end."""
+        if isinstance(search, Learn) and rows.n > search.rows:  # type: ignore[operator]
+            estimate = IterativeEvidence(
+                observed, solver, rank=self._rank(observed, solver.num_probes), seed=run.seed,
+                dtype=self.dtype, kind=self.preconditioner,
+            )  # fmt: skip
+            if estimate.law is not None:
+                law = estimate.law._asdict()
+                diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
+            params, learned = learn_params(
+                estimate, params, search, rows.n, self.dtype, run, share=_LEARNING_SHARE
+            )
+        posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
         loops = [solved] if learned is None else [learned, solved]
         # the solution first: without it predictions are not those of the model
         last = next((loop for loop in (solved, *loops) if not loop.converged), solved)
-        self._warn_unless_converged(last, of_solution=not solved.converged)
-        return Fit(
-            kernel,
-            likelihood,
-            posterior,
+        if solved.converged and learned is not None:
+            advice = unfinished_learning(learned, search.steps)
+        else:
+            advice = self._unfinished_solution(diagnosis)
+        yield Answer(
+            *params,
+            lambda: posterior,
             sum(loop.num_iter for loop in loops),
-            last.converged,
             last.reason,
+            last.converged,
             loops[0].history,
+            advice=advice,
+            attributes={"diagnosis_": diagnosis},
         )
 
-    def _warn_unless_converged(self, last: LoopResult, of_solution: bool) -> None:
-        if last.converged:
-            return
-        if of_solution:
-            worst = max(self.diagnosis_["residual"], self.diagnosis_["residual_samples"])
-            what = (
-                f"the final solution has a residual of {worst:.2g} noise standard deviations (tol = {self.tol:g}). "
-                "Predictions lie between those of the prior and of the posterior, and their standard deviations "
-                "include what is left undone. Give more time (max_seconds, max_iter), a larger rank, a larger noise "
-                "(noise_floor or noise_std), or dtype='float64'"
-            )
-        else:
-            what = self._unfinished_learning(last, self.learning_steps)
-        warnings.warn(
-            f"IterativeGPRegressor did not converge: {last.reason}; {what}.",
-            ConvergenceWarning,
-            stacklevel=5,
+    def _solve(
+        self, params: Params, observed: DistinctRows, max_products: int, run: Run, diagnosis: dict[str, Any]
+    ) -> tuple[PathwisePosterior, LoopResult]:  # fmt: skip
+        """Return the posterior, and how its system was solved; add what is left undone to the diagnosis."""
+        (kernel, likelihood), n = params, len(observed.y)
+        size = 2 * (min(max(_BASIS_PER_ROW * n, _LEAST_BASIS), _MOST_BASIS) // 2)
+        basis = RandomFourierBasis(as_dtype(kernel, self.dtype), seed_key(run.seed), size)
+        return_freed_memory()
+        rank = self._rank(observed, self.num_samples)
+        system = KernelSystem(
+            kernel, float(likelihood.noise_variance), observed, basis,
+            num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self.preconditioner,
+        )  # fmt: skip
+        state, residuals, solved = solve_system(
+            system, tol=self.tol, max_iter=max_products, max_seconds=run.seconds_left(),
+            checkpoint=None if run.checkpoint is None else run.checkpoint.phase("posterior"), verbose=run.verbose,
+        )  # fmt: skip
+        run.histories["posterior"] = solved.history
+        diagnosis |= {
+            "residual": float(residuals[0]),
+            "residual_samples": float(np.sqrt(np.mean(residuals[1:] ** 2))),
+            "variance_relative_se": float((2.0 / self.num_samples) ** 0.5),
+            "rank": rank,
+            "vectors": system.vector_dtype,
+            "entries": system.entry_dtype,
+        }
+        weights = system.weights(state.solution)
+        return PathwisePosterior(system.kernel, system.X, weights, basis, run.seed), solved
+
+    def _rank(self, observed: DistinctRows, columns: int) -> int:
+        """Return the rank of a preconditioner for so many right-hand sides beside that of the mean."""
+        n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
+        rank = choose_rank(n, 1 + columns, itemsize) if self.rank is None else self.rank
+        return int(min(rank, n))
+
+    def _unfinished_solution(self, diagnosis: dict[str, Any]) -> str:
+        worst = max(diagnosis["residual"], diagnosis["residual_samples"])
+        return (
+            f"the final solution has a residual of {worst:.2g} noise standard deviations (tol = {self.tol:g}). "
+            "Predictions lie between those of the prior and of the posterior, and their standard deviations include "
+            "what is left undone. Give more time (max_seconds, max_products of the solver), a larger rank, a larger "
+            "noise (noise_floor or noise_std of hyperparameters), or dtype='float64'."
         )
 
     # ------------------------------------------------------------ files

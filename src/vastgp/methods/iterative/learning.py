@@ -27,6 +27,7 @@ from vastgp.methods.iterative.kernel_system import (
     kernel_operator,
     kernel_preconditioner,
 )
+from vastgp.methods.iterative.options import RouletteCG
 from vastgp.solvers.distinct_rows import DistinctRows
 
 # Residuals at which a solution counts as complete: rounding is as large.
@@ -43,12 +44,8 @@ class IterativeEvidence:
     ----------
     observed : DistinctRows
         Standardised rows in memory, repeated ones merged.
-    solver : {"cg", "rr-cg"}
-    iterations : int
-        Of conjugate gradients in a step; the mean where they are random.
-    temperature : float
-        Of the truncation.
-    num_probes : int
+    solver : CG or RouletteCG
+        With all fields set.
     rank, kind
         Of the preconditioner, see `kernel_preconditioner`.
     seed : int
@@ -58,11 +55,8 @@ class IterativeEvidence:
     def __init__(
         self,
         observed: DistinctRows,
+        solver: Any,
         *,
-        solver: str,
-        iterations: int,
-        temperature: float,
-        num_probes: int,
         rank: int,
         seed: int,
         dtype: str,
@@ -70,12 +64,13 @@ class IterativeEvidence:
     ) -> None:
         self.observed, self.rank, self.seed, self.dtype = observed, rank, seed, dtype
         self.kind = kind
-        self.num_probes = num_probes
-        n = len(observed.y)
+        self.num_probes = solver.num_probes
+        n, iterations = len(observed.y), solver.iterations
         self._key = typed_key(seed_key(seed))
         self.law: Roulette | None = None
         self._most = min(n, iterations)
-        if solver == "rr-cg":
+        if isinstance(solver, RouletteCG):
+            temperature = float(solver.temperature)  # type: ignore[arg-type]
             self._most = min(n, iterations + math.ceil(_TAIL / temperature))
             self.law = roulette(iterations, temperature, self._most)
         self._iterations = iterations
@@ -88,7 +83,7 @@ class IterativeEvidence:
         generator = np.random.default_rng([self.seed, _TRUNCATIONS, step])
         return roulette_weights(self.law, 1.0 - generator.random(2))
 
-    def __call__(self, params: Any, anchor: Any, step: int) -> Estimate:
+    def __call__(self, params: Any, anchor: Any, step: int, carried: Any = ()) -> Estimate:
         """Return the estimate at ``(kernel, likelihood)``, preconditioned by the matrix at ``anchor``."""
         (kernel, likelihood), observed = params, self.observed
         noise = float(likelihood.noise_variance)

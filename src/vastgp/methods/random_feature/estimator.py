@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from vastgp._arguments import OneOf, Optional, Positive
 from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import KINDS
 from vastgp.data import Rows
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
-from vastgp.estimators.base import Fit
-from vastgp.estimators.evidence_fits import EvidenceFits
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Verbose,
+    check_fixed_model,
+    check_spectrum,
+)
+from vastgp.estimators.evidence_fits import (
+    LEARN_ARGUMENTS,
+    Params,
+    first_params,
+    learn_params,
+    search_of,
+    unfinished_learning,
+)
+from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.fitting.history import History
+from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.run import Answer, Run
 from vastgp.methods.random_feature.evidence import evidence_of_first, feature_sums
 from vastgp.methods.random_feature.learning import FeatureEvidence, tiles_of
+from vastgp.methods.random_feature.options import DEBIASES, Even, SingleSample
 from vastgp.methods.random_feature.posterior import FeaturePosterior
 from vastgp.solvers.block import standardised
 
 # Up to here the telescoping sum ends at the exact evidence, of which one Cholesky factorisation is made now and then.
 _EXACT_ROWS = 3000
 _LEARNING_SHARE = 0.9
+# Least noise variance that is learned, relative to the variance of the target; steps of learning, and their end.
+_NOISE_FLOOR, _STEPS, _TOL = 1e-4, 30, 1e-4
 _TILE_ENTRIES = 8_000_000
 
 
-class RandomFeatureGPRegressor(EvidenceFits):
+class RandomFeatureGPRegressor(BaseGPRegressor):
     """Regression with random Fourier features: time ``n m^2``, memory ``m^2``, full covariance of the weights.
 
     The simplest large-scale method, and the baseline of its debiased form. Learning by the evidence of the features
@@ -36,43 +58,26 @@ class RandomFeatureGPRegressor(EvidenceFits):
     Parameters
     ----------
     kernel : Kernel, str or None, default None
-        As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on
-        ``start_rows`` rows.
+        As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some
+        rows.
     num_basis : int, default 1000
         Features m, even. A pass over the rows costs ``n m^2``, and the factorisation ``m^3``.
-    debias : {None, "single-sample"}, default None
+    debias : {None, "single-sample"} or SingleSample, default None
         Slopes of learning. None: of the evidence of this model, its frequencies held. ``"single-sample"``: of the
-        evidence with ``first_basis`` features and one random difference of the sum that telescopes to ``num_basis``
-        features or, up to 3000 rows, to the exact evidence. Its steps are noisy: take many more of them.
-    first_basis : int, optional
-        Features of the first term, even. None: a quarter of ``num_basis``.
-    basis_step : int, optional
-        Features that are added from term to term, even. None: an eighth of ``num_basis``.
+        evidence with some features and one random difference of the sum that telescopes to ``num_basis`` features or,
+        up to 3000 rows, to the exact evidence; `vastgp.options.SingleSample` says with how many. Its steps are noisy:
+        take many more of them.
     frequencies : {"plain", "orthogonal", "qmc"}, default "plain"
         How frequencies are drawn: independent, orthogonal in runs of d, or from a scrambled Halton sequence.
-    isotropic : bool, default False
-        One lengthscale and one scale for all inputs.
-    hyperparameters : {"learn", "subset", "fixed"}, default "learn"
-        As in `IterativeGPRegressor`.
-    noise_std : float, optional
-        Standard deviation of the noise in units of the target; needed with ``"fixed"``, refused otherwise.
-    noise_floor : float, default 1e-4
-        Least noise variance that may be learned, relative to the variance of the target.
-    start_rows : int, default 1000
-        Rows of the first hyperparameters, by their exact evidence.
-    max_iter : int, default 30
-        Steps of Adam on all rows. The last third of them is averaged.
-    learning_rate : float, default 0.1
-        Of Adam at the start, on logarithms.
-    tol : float, default 1e-4
+    hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
+        As in `IterativeGPRegressor`, by 30 steps, with a noise variance of at least 1e-4 of the target's.
+    tol : float, optional
         With ``debias=None`` learning ends before, where the slope of the log evidence per row, by the logarithms of the
-        hyperparameters, is shorter.
+        hyperparameters, is shorter. None: 1e-4.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, at most 90 % of it for learning.
-    checkpoint : path, optional
-        File, with ``.learning`` added to its name, to save the state of learning to and to resume from when it exists.
-    checkpoint_seconds : float, default 30.0
-        Time between two writes.
+    checkpoint : path or SaveTo, optional
+        File to save the state of the fit to, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
     dtype : {"float32", "float64"}, default "float32"
         Of the features; factorisations are in float64.
@@ -103,115 +108,116 @@ class RandomFeatureGPRegressor(EvidenceFits):
     True
     """
 
+    _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
+        "max_iter": "hyperparameters=Learn(steps=...)",
+        "first_basis": "debias=SingleSample(first_basis=...)",
+        "basis_step": "debias=SingleSample(basis_step=...)",
+    }
+
     def __init__(
         self,
-        kernel: Any = None,
-        num_basis: Any = 1000,
+        kernel: KernelLike = None,
+        num_basis: Annotated[int, Even()] = 1000,
         *,
-        debias: Any = None,
-        first_basis: Any = None,
-        basis_step: Any = None,
-        frequencies: Any = "plain",
-        isotropic: Any = False,
-        hyperparameters: Any = "learn",
-        noise_std: Any = None,
-        noise_floor: Any = 1e-4,
-        start_rows: Any = 1000,
-        learning_rate: Any = 0.1,
-        max_iter: Any = 30,
-        tol: Any = 1e-4,
-        max_seconds: Any = None,
-        checkpoint: Any = None,
-        checkpoint_seconds: Any = 30.0,
-        random_state: Any = 0,
-        dtype: Any = "float32",
-        verbose: Any = False,
+        debias: Annotated[str | SingleSample | None, Optional(DEBIASES)] = None,
+        frequencies: Annotated[str, OneOf(*KINDS)] = "plain",
+        hyperparameters: Annotated[str | Subset | Learn | Fixed, SEARCHES] = "learn",
+        tol: Annotated[float | None, Positive(none="1e-4")] = None,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float32",
+        verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
         self.num_basis = num_basis
         self.debias = debias
-        self.first_basis = first_basis
-        self.basis_step = basis_step
         self.frequencies = frequencies
-        self.isotropic = isotropic
         self.hyperparameters = hyperparameters
-        self.noise_std = noise_std
-        self.noise_floor = noise_floor
-        self.start_rows = start_rows
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
         self.tol = tol
         self.max_seconds = max_seconds
         self.checkpoint = checkpoint
-        self.checkpoint_seconds = checkpoint_seconds
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        super()._check_params()
-        if self.debias is not None and self.debias != "single-sample":
-            raise ValueError(f"debias must be None or 'single-sample', received {self.debias!r}.")
-        check_choice("frequencies", self.frequencies, KINDS)
-        check_positive("max_iter", self.max_iter, integer=True)
-        for name in ("num_basis", "first_basis", "basis_step"):
+        search = self._search()
+        check_fixed_model(search, self.kernel)
+        learns = isinstance(search, Learn)
+        for name, needs in (("debias", "learns"), ("tol", "learns by slopes without noise")):
             value = getattr(self, name)
-            none = None if name == "num_basis" else "a share of num_basis"
-            check_positive(name, value, integer=True, none=none)
-            if value is not None and value % 2:
+            if value is not None and not (learns and (name == "debias" or self.debias is None)):
                 raise ValueError(
-                    f"{name} must be even (cosines and sines come in pairs), received {value}."
+                    f"{name}={value!r} has no effect but where a fit {needs}: leave it out, or set "
+                    f"hyperparameters='learn'{'' if name == 'debias' else ' and debias=None'}."
                 )
+
+    def _check_inputs(self, num_features: int) -> None:
+        check_spectrum(self.kernel, num_features)
+
+    def _search(self) -> Any:
+        return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
+
+    def _least_rows(self) -> int:
+        return 1 if isinstance(self._search(), Fixed) else 2
 
     def _tile_rows(self) -> int:
         return max(256, _TILE_ENTRIES // self.num_basis)
 
     # ------------------------------------------------------------ fit
 
-    def _fit_rows(self, rows: Rows) -> Fit:
-        seed = seed_from(self.random_state)
-        kernel, likelihood = self._first_hyperparameters(rows, seed)
-        X, y = standardised(rows, self.standardizer_, self.dtype)
-        num_iter, converged = 1, True
-        reason, history = "kernel and noise as given or of start_rows rows", History()
-        if self.hyperparameters == "learn":
-            quarter = 2 * max(1, self.num_basis // 8)
-            least = 2 * len(kernel.spectral_terms())  # a sum needs a frequency of each part
-            estimate = FeatureEvidence(
-                X, y,
-                num_basis=self.num_basis,
-                debias=self.debias,
-                first_basis=max(least, self.first_basis or quarter),
-                basis_step=self.basis_step or 2 * max(1, self.num_basis // 16),
-                exact=rows.n <= _EXACT_ROWS,
-                seed=seed,
-                frequencies=self.frequencies,
-            )  # fmt: skip
-            kernel, likelihood, loop = self._climb(
-                estimate, kernel, likelihood, rows, seed,
-                steps=self.max_iter, share=_LEARNING_SHARE, tol=None if self.debias else self.tol,
-            )  # fmt: skip
-            num_iter, converged, reason = loop.num_iter, loop.converged, loop.reason
-            history = loop.history
-            if not converged:
-                warnings.warn(
-                    f"RandomFeatureGPRegressor did not converge: {reason}; "
-                    f"{self._unfinished_learning(loop, self.max_iter)}.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        search, scaling = self._search(), self.standardizer_
+        params = first_params(search, self.kernel, rows, scaling, run)
+        X, y = standardised(rows, scaling, self.dtype)
+        loop = LoopResult(1, 0.0, True, "kernel and noise as given or of some rows", History())
+        if isinstance(search, Learn):
+            params, loop = self._learn(search, params, X, y, run)
+        kernel, likelihood = params
         noise = float(likelihood.noise_variance)
-        narrow = as_dtype(kernel, self.dtype)
-        basis = RandomFourierBasis(narrow, seed_key(seed), self.num_basis, self.frequencies)
+        basis = RandomFourierBasis(
+            as_dtype(kernel, self.dtype), seed_key(run.seed), self.num_basis, self.frequencies
+        )
         sums = feature_sums(basis, tiles_of(X, y, self.num_basis))
         part = evidence_of_first(sums, basis, self.num_basis, noise)
-        scale = self.standardizer_.y_scale
+        if len(loop.history) == 0:
+            loop.history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})
         # a density per unit of the target, of n targets
-        self.log_evidence_ = float(part.value - rows.n * np.log(scale))
-        if len(history) == 0:
-            history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})
-        posterior = FeaturePosterior(basis, part.solution, part.factor, noise)
-        return Fit(kernel, likelihood, posterior, num_iter, converged, reason, history)
+        log_evidence = float(part.value - rows.n * np.log(scaling.y_scale))
+        yield Answer(
+            kernel,
+            likelihood,
+            lambda: FeaturePosterior(basis, part.solution, part.factor, noise),
+            max(loop.num_iter, 1),
+            loop.reason,
+            loop.converged,
+            loop.history,
+            advice=unfinished_learning(loop, getattr(search, "steps", 0)),
+            attributes={"log_evidence_": log_evidence},
+        )
+
+    def _learn(
+        self, search: Learn, params: Params, X: np.ndarray, y: np.ndarray, run: Run
+    ) -> tuple[Params, LoopResult]:
+        """Learn kernel and noise by slopes of the features' evidence, or of the exact one."""
+        debias = None if self.debias is None else DEBIASES.resolve("debias", self.debias)
+        quarter, eighth = (2 * max(1, self.num_basis // (2 * part)) for part in (4, 8))
+        least = 2 * len(params[0].spectral_terms())  # a sum needs a frequency of each part
+        estimate = FeatureEvidence(
+            X, y,
+            num_basis=self.num_basis,
+            debiased=debias is not None,
+            first_basis=max(least, getattr(debias, "first_basis", None) or quarter),
+            basis_step=getattr(debias, "basis_step", None) or eighth,
+            exact=len(y) <= _EXACT_ROWS,
+            seed=run.seed,
+            frequencies=self.frequencies,
+        )  # fmt: skip
+        tol = None if debias is not None else self.tol or _TOL
+        return learn_params(
+            estimate, params, search, len(y), self.dtype, run, share=_LEARNING_SHARE, tol=tol
+        )
 
     # ------------------------------------------------------------ files
 

@@ -44,9 +44,9 @@ class FeatureEvidence:
         Standardised rows, in the precision of the features.
     num_basis : int
         Features of the model, and of the last term with features.
-    debias : {None, "single-sample"}
-        None: the evidence of the model with the frequencies of ``seed``. ``"single-sample"``: fresh frequencies in
-        every step, the evidence with ``first_basis`` features and one random difference, divided by its probability.
+    debiased : bool
+        False: the evidence of the model with the frequencies of ``seed``. True: fresh frequencies in every step, the
+        evidence with ``first_basis`` features and one random difference, divided by its probability.
     first_basis, basis_step : int
         Where the telescoping sum begins, and by how many features its terms differ.
     exact : bool
@@ -61,7 +61,7 @@ class FeatureEvidence:
         y: Float[np.ndarray, " n"],
         *,
         num_basis: int,
-        debias: str | None,
+        debiased: bool,
         first_basis: int,
         basis_step: int,
         exact: bool,
@@ -69,21 +69,21 @@ class FeatureEvidence:
         frequencies: str = "plain",
     ) -> None:
         self.X, self.y, self.seed, self.frequencies = X, y, seed, frequencies
-        self.num_basis, self.debias = num_basis, debias
+        self.num_basis, self.debiased = num_basis, debiased
         self.first = min(first_basis, num_basis)
         ends = [*range(self.first + basis_step, num_basis, basis_step)]
         ends += [num_basis] if num_basis > self.first else []
         # what stands for the exact evidence has no size; the next one gives it its probability
-        self.exact = ExactEvidence(X, y) if exact and debias is not None else None
+        self.exact = ExactEvidence(X, y) if exact and debiased else None
         self.law = (
             SingleTerm((*ends, num_basis + basis_step)) if self.exact else SingleTerm((*ends,))
         )
 
-    def __call__(self, params: Any, anchor: Any, step: int) -> Estimate:
+    def __call__(self, params: Any, anchor: Any, step: int, carried: Any = ()) -> Estimate:
         """Return the estimate at ``(kernel, likelihood)``."""
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
-        if self.debias is None or not self.law.sizes:
+        if not self.debiased or not self.law.sizes:
             return self._of_sizes(kernel, noise, seed_key(self.seed), [(self.num_basis, 1.0)])
         generator = np.random.default_rng([self.seed, _TRUNCATIONS, step])
         term = self.law.draw(float(generator.random()))
@@ -121,7 +121,7 @@ class FeatureEvidence:
         """Return the weighted sum of evidences with the first features."""
         most = max(size for size, _ in sizes)
         # a few sizes of compiled code, whatever the sizes asked for
-        if self.debias is not None:
+        if self.debiased:
             most = min(max(self.num_basis, most), 1 << (most - 1).bit_length())
         narrow = as_dtype(kernel, self.X.dtype)
         basis = RandomFourierBasis(narrow, key, most, self.frequencies)
