@@ -23,8 +23,6 @@ ARRAYS = ("inducing_inputs", "inputs", "mean", "values", "prior", "prior_weights
 # Their arguments are still those of before; a port takes its name off this list.
 NOT_YET = (
     "QSGPRegressor", "QSGPClassifier",
-    "SWSGPRegressor", "SWSGPClassifier", "TSVGPRegressor", "TSVGPClassifier", "SVGPRegressor",
-    "SVGPClassifier",
 )  # fmt: skip
 NAMES = [
     pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in NOT_YET else [])

@@ -17,10 +17,10 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
-from vastgp.options import Learn
+from vastgp.options import Learn, Natural
 
 CLASSIFIERS = (TSVGPClassifier, SVGPClassifier)
-QUICK = {"kernel": "rbf", "num_inducing": 4, "max_iter": 10, "row_batch": 64}
+QUICK = {"kernel": "rbf", "num_inducing": 4, "solver": Natural(max_steps=10, row_batch=64)}
 
 
 @pytest.mark.little_work
@@ -49,7 +49,7 @@ def test_scikit_learn_check_of_a_classifier(estimator, check):
 @parametrize_with_checks(
     [TSVGPRegressor(**QUICK), SVGPRegressor(**QUICK)]
     # few rows for the start: averages over a softmax are most of its time
-    + [kind(**QUICK, start_rows=40) for kind in CLASSIFIERS],
+    + [kind(**QUICK, hyperparameters=Learn(rows=40)) for kind in CLASSIFIERS],
     expected_failed_checks=lambda kind: AVERAGED if isinstance(kind, CLASSIFIERS) else {},
 )
 def test_scikit_learn_check_of_inducing_points(estimator, check):

@@ -11,7 +11,7 @@ from vastgp._precision import precision
 from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
 from vastgp.kernels.metric import metric_lengthscales, shortened
 from vastgp.methods.exact.posterior import ExactPosterior
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Natural, Sparse
 from vastgp.solvers.prior_draws import PriorDraws
 
 TREND = Matern32([0.8, 1.5], 0.6) + Linear([0.3, 2.0])
@@ -76,14 +76,14 @@ def test_functions_are_linear_in_the_inputs(X):
 def test_sparse_methods_reach_the_exact_process_where_all_rows_are_inducing(estimator, table):
     """Mean, variance and samples, also where the trend has left the data far behind."""
     X, y = table
-    options = {"hyperparameters": "fixed", "noise_std": 0.1, "kernel": TREND, "random_state": 0}
+    options = {"hyperparameters": Fixed(noise_std=0.1), "kernel": TREND, "random_state": 0}
     exact = vastgp.ExactGPRegressor(TREND, hyperparameters=Fixed(noise_std=0.1)).fit(X, y)
     apart = 2e-3
     if estimator == "SWSGPRegressor":
         apart = 0.05  # the covariance of its inducing variables is diagonal
-        more = {"num_neighbors": 150, "inducing": "fixed", "jitter": 1e-9, "tol": 1e-7}
+        more = {"num_neighbors": 150, "solver": Sparse(jitter=1e-9, tol=1e-7)}
     else:
-        more = {"learn_inducing": False}
+        more = {}
     model = getattr(vastgp, estimator)(num_inducing=150, **more, **options).fit(X, y)
     new = np.random.default_rng(3).uniform(-3.0, 3.0, (40, 2)) + np.array([0.0, 6.0])
     expected, found = exact.predict(new, return_std=True), model.predict(new, return_std=True)
@@ -155,7 +155,9 @@ def test_a_learned_level_is_where_the_function_returns_to(estimator):
     rng = np.random.default_rng(7)
     X = np.concatenate([rng.uniform(-0.3, 0.3, (96, 1)), rng.uniform(-5.0, 5.0, (24, 1))])
     y = 5.0 + 3.0 * np.exp(-20.0 * X[:, 0] ** 2) + 0.05 * rng.standard_normal(120)
-    more = {} if estimator == "ExactGPRegressor" else {"num_inducing": 24, "max_iter": 60}
+    more = {} if estimator == "ExactGPRegressor" else {"num_inducing": 24}
+    if estimator == "TSVGPRegressor":
+        more["solver"] = Natural(max_steps=60)
     model = getattr(vastgp, estimator)("rbf + constant", **more).fit(X, y)
     away = np.array([[30.0], [-40.0]])
     assert np.all(np.abs(model.predict(away) - 5.0) < 0.3) and np.mean(y) > 6.0

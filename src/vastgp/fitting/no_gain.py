@@ -23,7 +23,7 @@ def no_gain(
     *,
     chunk: int,
     per: int = 100,
-    max_iter: int | None = None,
+    max_steps: int | None = None,
 ) -> ShouldStop:
     """Return the rule that ends a fit when the bound no longer grows.
 
@@ -44,8 +44,8 @@ def no_gain(
         Steps of a record.
     per : int, default 100
         Steps in which ``tol`` counts.
-    max_iter : int, optional
-        Steps at most.
+    max_steps : int, optional
+        Steps at most: how the argument is called that a user may raise.
 
     Raises
     ------
@@ -77,9 +77,8 @@ def no_gain(
                 return Stop(told, True)
             if noisy and -2.0 * error < gain < error < _HIDDEN * tol * rows:
                 return Stop(told + f"with a standard error of {error:.3g}", True)
-        if max_iter is not None and history.steps[-1] >= max_iter:
-            reason = f"stopped after max_iter = {max_iter} steps"
-            return Stop(reason, converged=False)
+        if max_steps is not None and history.steps[-1] >= max_steps:
+            return Stop(f"stopped after max_steps = {max_steps} steps", converged=False)
         return None
 
     return rule

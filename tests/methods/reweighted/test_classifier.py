@@ -60,7 +60,7 @@ def test_probabilities_are_near_those_of_the_variational_approximation(prior):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = ReweightedBasisClassifier(**params, prior=prior).fit(X, y)
-    other = TSVGPClassifier("rbf", 25, link="probit").fit(X, y)
+    other = TSVGPClassifier("rbf", 25, likelihood="probit").fit(X, y)
     new_X, new_y = small_classes(400, seed=5)
     difference = model.predict_proba(new_X) - other.predict_proba(new_X)
     assert np.mean(np.abs(difference)) < 0.07

@@ -12,6 +12,7 @@ from vastgp import TSVGPRegressor
 from vastgp._precision import precision
 from vastgp.kernels import RBF
 from vastgp.methods.svgp.collapsed_bound import best_scales
+from vastgp.options import Learn, Natural
 
 
 def _dense(kernel, Z, X, y, jitter):
@@ -59,6 +60,8 @@ def test_a_fit_that_starts_without_noise_finds_it_before_the_first_step():
     rng = np.random.default_rng(0)
     X = rng.uniform(-40.0, 40.0, (3000, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=3000)
-    model = TSVGPRegressor(RBF([0.4], 1.0), 20, start_rows=30, max_iter=1, row_batch=500).fit(X, y)
+    model = TSVGPRegressor(
+        RBF([0.4], 1.0), 20, hyperparameters=Learn(rows=30), solver=Natural(max_steps=1)
+    ).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert 0.9 < np.mean(np.abs(y - mean) < 1.96 * std) < 0.99

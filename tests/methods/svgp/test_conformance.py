@@ -5,12 +5,15 @@ import pytest
 from estimators.classifier_conformance import ClassifierConformance
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import SVGPRegressor, TSVGPClassifier, TSVGPRegressor
+from vastgp.options import Adam, Natural
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-QUICK = {"kernel": "rbf", "num_inducing": 16, "max_iter": 30}
+QUICK = {"kernel": "rbf", "num_inducing": 16, "solver": Natural(max_steps=30)}
 
 
 class TestTSVGP(RegressorConformance):
+    lacks = ("max_iter",)
+    resumed_with = ({}, {"solver": Natural(max_steps=20, sites="full")})
     units_tolerance = 1e-5
 
     def make(self, **params):
@@ -18,12 +21,16 @@ class TestTSVGP(RegressorConformance):
 
 
 class TestSVGP(RegressorConformance):
+    lacks = ("max_iter",)
+    resumed_with = ({}, {"solver": Adam(max_steps=20, row_batch=32)})
     units_tolerance = 1e-5
 
     def make(self, **params):
-        return SVGPRegressor(**(QUICK | {"row_batch": 32} | params))
+        return SVGPRegressor(**(QUICK | {"solver": Natural(max_steps=30, row_batch=32)} | params))
 
 
 class TestTSVGPClassifier(ClassifierConformance):
+    lacks = ("max_iter",)
+
     def make(self, **params):
         return TSVGPClassifier(**(QUICK | params))

@@ -11,6 +11,7 @@ from vastgp._precision import precision
 from vastgp.methods.svgp import passes as svgp_passes
 from vastgp.methods.svgp.bound import SiteSums, posterior_of
 from vastgp.methods.svgp.steps import mended
+from vastgp.options import Natural
 
 
 def _indefinite(m=30, size=1e9):
@@ -56,7 +57,9 @@ def test_a_fit_goes_on_from_sums_that_rounding_broke(monkeypatch):
         return whole(sums._replace(precision=jnp.asarray(A)))
 
     monkeypatch.setattr(svgp_passes, "_sound", breaks)
-    model = TSVGPRegressor(RBF(1.0), 20, max_iter=20, row_batch=200, dtype="float32").fit(X, y)
+    model = TSVGPRegressor(
+        RBF(1.0), 20, solver=Natural(max_steps=20, row_batch=200), dtype="float32"
+    ).fit(X, y)
     assert np.sqrt(np.mean((model.predict(X) - np.sin(X[:, 0])) ** 2)) < 0.05
     assert np.isfinite(model.diagnosis_["bound"]) and model.diagnosis_["damped_steps"] >= 1
 
@@ -72,4 +75,4 @@ def test_a_fit_without_a_posterior_is_refused(monkeypatch):
     with pytest.raises(
         FloatingPointError, match=r"ended without a finite posterior, in float64\. Raise"
     ):
-        TSVGPRegressor(RBF(1.0), 10, max_iter=5).fit(X, np.sin(X[:, 0]))
+        TSVGPRegressor(RBF(1.0), 10, solver=Natural(max_steps=5)).fit(X, np.sin(X[:, 0]))

@@ -9,20 +9,21 @@ import pytest
 
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
-from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
+from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.no_gain import no_gain
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.svgp import training as svgp
 from vastgp.methods.svgp.bound import Rows, SiteSums, held
+from vastgp.methods.svgp.fit import Inputs, fit_svgp
 from vastgp.methods.svgp.iteration import FAILED, Record, State, _tried
-from vastgp.methods.svgp.passes import SVGPOptions, run_passes
+from vastgp.methods.svgp.options import SVGPOptions
+from vastgp.methods.svgp.passes import run_passes
 from vastgp.methods.svgp.steps import Params, e_step, m_step
-from vastgp.methods.svgp.training import Budget, fit_svgp
 
-QUICK = SVGPOptions(row_batch=32)
+QUICK = SVGPOptions(row_batch=32, max_steps=20)
 
 
 def rows_of(n=80, likelihood=None, seed=0):
@@ -41,12 +42,12 @@ def rows_of(n=80, likelihood=None, seed=0):
     return rows, scaling
 
 
-def fitted(likelihood, options=QUICK, dtype="float64", kernel=None, **budget):
+def fitted(likelihood, options=QUICK, dtype="float64", kernel=None, Z=None, **budget):
     rows, scaling = rows_of(likelihood=likelihood)
-    Z = scaling.transform_X(rows.take(np.arange(12))[0])
-    kernel = kernel or RBF(np.ones(2), 1.0)
-    given = {"max_iter": 20} | budget
-    return fit_svgp(rows, scaling, kernel, likelihood, Z, options, Budget(**given), dtype=dtype)
+    if Z is None:
+        Z = scaling.transform_X(rows.take(np.arange(12))[0])
+    first = kernel or RBF(np.ones(2), 1.0), likelihood
+    return fit_svgp(rows, scaling, first, Inputs(Z, "given", len(Z)), options, Run(**budget), dtype)
 
 
 # ------------------------------------------------------------ damped steps
@@ -83,12 +84,12 @@ def test_when_no_length_helps_the_message_says_what_to_do():
 
 def test_a_step_of_adam_too_long_for_the_kernel_is_shortened():
     # one step multiplies the variance by exp(200): beyond float32
-    options = dataclasses.replace(QUICK, learning_rate=200.0, row_batch=80, noise_floor=1e-3)
+    options = dataclasses.replace(QUICK, learning_rate=200.0, row_batch=80, max_steps=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             svgp, "bounds_of", lambda params, floor: (_times(params, 0), _times(params, np.inf))
         )
-        fit = fitted(Gaussian(0.1), options, dtype="float32", max_iter=3)
+        fit = fitted(Gaussian(0.1), options, dtype="float32")
     assert fit.damped > 0 and np.isfinite(fit.bound)
 
 
@@ -131,11 +132,11 @@ def test_a_shared_step_is_both_steps_from_the_same_place(likelihood, hold):
 # ------------------------------------------------------------ the end
 
 
-def decision(values, tol=1e-4, rows=1000, row_batch=1000, max_iter=10**6):
+def decision(values, tol=1e-4, rows=1000, row_batch=1000, max_steps=10**6):
     history = History()
     for k, value in enumerate(values):
         history.append(10 * (k + 1), float(k), {"objective": value})
-    rule = no_gain(tol, rows, row_batch, chunk=10, max_iter=max_iter)
+    rule = no_gain(tol, rows, row_batch, chunk=10, max_steps=max_steps)
     return rule({"objective": values[-1]}, history)
 
 
@@ -187,8 +188,8 @@ def test_the_standard_error_is_that_of_independent_records():
 
 
 def test_the_last_step_is_not_convergence():
-    last = decision(np.arange(5.0), max_iter=50)
-    assert not last.converged and "max_iter = 50" in last.reason
+    last = decision(np.arange(5.0), max_steps=50)
+    assert not last.converged and "max_steps = 50" in last.reason
 
 
 # ------------------------------------------------------------ whole fits
@@ -200,7 +201,7 @@ LIKELIHOODS = [Gaussian(0.1), StudentT(0.3, 4.0), Poisson(1.0), Bernoulli("logit
 def test_fits_of_every_likelihood_gain_and_settle(likelihood):
     start = fitted(likelihood, dataclasses.replace(QUICK, learn=False, move=False, passes=100))
     assert start.loop.converged and start.num_passes >= 1
-    fit = fitted(likelihood, max_iter=60)
+    fit = fitted(likelihood, dataclasses.replace(QUICK, max_steps=60))
     assert fit.bound > start.bound and fit.damped == 0
     # at the optimum of the sites nothing common to the classes is left
     if isinstance(likelihood, Softmax):
@@ -214,38 +215,9 @@ def test_extreme_variances_and_repeated_points_train(variance, dtype):
     rows, scaling = rows_of()
     Z = scaling.transform_X(rows.take(np.arange(8))[0])
     Z = np.concatenate([Z, Z, Z + 1e-7])
-    fit = fit_svgp(
-        rows, scaling, RBF(np.ones(2), variance), Gaussian(0.1), Z, QUICK, Budget(max_iter=20),
-        dtype=dtype,
-    )  # fmt: skip
+    fit = fitted(Gaussian(0.1), dtype=dtype, kernel=RBF(np.ones(2), variance), Z=Z)
     assert np.isfinite(fit.bound)
     assert np.all(np.isfinite(fit.Z))
-
-
-@pytest.mark.parametrize("kind", ["tied", "adam", "full"])
-def test_a_resumed_fit_is_the_same_to_the_last_bit(kind, tmp_path, monkeypatch):
-    options = {
-        "tied": QUICK,
-        "adam": dataclasses.replace(QUICK, optimizer="adam", hold="whitened"),
-        "full": dataclasses.replace(QUICK, untied=True, row_batch=80),
-    }[kind]
-
-    def checkpoints(suffix):
-        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1}).phase("fit")
-
-    whole = fitted(Bernoulli("logit"), options)
-    # ends by its budget after the first chunk
-    short = fitted(Bernoulli("logit"), options, max_seconds=1e-9, checkpoints=checkpoints)
-    assert short.loop.reason == OUT_OF_TIME and list(tmp_path.iterdir())
-    again = fitted(Bernoulli("logit"), options, checkpoints=checkpoints)
-    for mine, theirs in zip(
-        (again.Z, *again.sums, again.kernel.lengthscales),
-        (whole.Z, *whole.sums, whole.kernel.lengthscales),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(mine, theirs)
-    assert again.loop.history.objective == whole.loop.history.objective
-    assert (again.loop.resumed_at == svgp._CHUNK and again.bound == whole.bound) or kind == "adam"
 
 
 def test_without_a_finite_bound_passes_do_not_settle():
@@ -267,46 +239,8 @@ def test_passes_recover_from_steps_that_diverged():
         loop = LoopResult(0, 0.0, True, "converged", History())
         ends.append(
             run_passes(
-                rows, scaling, params, sums, QUICK, loop, 0, True,
-                tol=1e-6, max_seconds=None, checkpoint=None, verbose=False,
+                rows, scaling, params, sums, dataclasses.replace(QUICK, tol=1e-6), loop, 0, Run()
             )
-        )  # fmt: skip
+        )
     assert ends[1].loop.converged and ends[1].damped == 1
     assert ends[1].bound == pytest.approx(ends[0].bound, abs=1e-6)
-
-
-def test_seconds_before_a_resume_are_not_given_to_the_passes(tmp_path, monkeypatch):
-    def checkpoints(suffix):
-        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1})
-
-    seen = []
-
-    def watched(*args, **given):
-        seen.append((args[5].seconds, given["max_seconds"]))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(svgp, "run_passes", watched)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            fitted(Bernoulli("logit"), max_seconds=1e3, checkpoints=checkpoints)
-    (spent, _), (again, left) = seen
-    assert again == spent > 0.0 and left < 1e3 - spent
-
-
-def test_passes_that_were_stopped_go_on(tmp_path, monkeypatch):
-    def checkpoints(suffix):
-        return Checkpoint(tmp_path / f"fit{suffix}", 0.0, fingerprint={"data": 1}).phase("fit")
-
-    whole = fitted(Bernoulli("logit"))
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("vastgp.methods.svgp.passes._Passes.chunk", killed)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(Bernoulli("logit"), checkpoints=checkpoints)
-    assert (tmp_path / "fit.steps").exists()
-    again = fitted(Bernoulli("logit"), checkpoints=checkpoints)
-    assert again.loop.resumed_at == 20 and again.bound == whole.bound
-    np.testing.assert_array_equal(again.sums.linear, whole.sums.linear)

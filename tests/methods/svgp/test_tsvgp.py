@@ -10,7 +10,7 @@ from vastgp import ExactGPRegressor, SVGPRegressor, TSVGPClassifier, TSVGPRegres
 from vastgp.fitting.inducing_points import greedy_variance, select_inducing
 from vastgp.kernels import RBF
 from vastgp.methods.svgp.posterior import SVGPPosterior
-from vastgp.options import Fixed
+from vastgp.options import Adam, Classes, Fixed, Learn, Natural
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 KERNEL = RBF([1.0, 1.5], 1.5)
@@ -32,8 +32,12 @@ def exact():
 def everywhere():
     """Inducing points at the rows, given kernel and noise."""
     X, y = small()
-    model = TSVGPRegressor(KERNEL, inducing=X, noise_std=0.4, hyperparameters="fixed", jitter=1e-13)
-    return model.fit(X, y)
+    return TSVGPRegressor(
+        KERNEL,
+        inducing_inputs=X,
+        hyperparameters=Fixed(noise_std=0.4),
+        solver=Natural(jitter=1e-13),
+    ).fit(X, y)
 
 
 def test_inducing_points_at_the_rows_give_the_exact_posterior(exact, everywhere):
@@ -74,7 +78,7 @@ def test_covariance_and_both_kinds_of_samples_are_those_of_the_posterior(everywh
 def test_arrays_of_inducing_points_survive_a_file(everywhere, tmp_path):
     everywhere.save(tmp_path / "model.vastgp")
     loaded = vastgp.load(tmp_path / "model.vastgp")
-    np.testing.assert_array_equal(loaded.inducing, everywhere.inducing)
+    np.testing.assert_array_equal(loaded.inducing_inputs, everywhere.inducing_inputs)
     new, _ = small(5, seed=1)
     np.testing.assert_array_equal(loaded.predict(new), everywhere.predict(new))
     assert isinstance(loaded.posterior_, SVGPPosterior)
@@ -107,20 +111,27 @@ def test_rows_that_repeat_are_chosen_without_harm(method):
         ({"likelihood": "bernoulli"}, "For classes, use TSVGPClassifier"),
         ({"likelihood": "one-vs-rest"}, "For classes, use TSVGPClassifier"),
         ({"likelihood": "multinomial-probit"}, "For classes, use TSVGPClassifier"),
-        ({"inducing": "middle"}, "inducing must be one of"),
-        ({"inducing": [[np.nan, 1.0]]}, "inducing must be one of .*, or a finite array"),
-        ({"inducing": np.ones((3, 5))}, "inducing has 5 columns, but X has 2 features"),
+        ({"inducing_inputs": "middle"}, "inducing_inputs must be one of"),
         (
-            {"inducing": np.ones((3, 2)), "num_inducing": 4},
-            "num_inducing=4, but inducing holds 3 points",
+            {"inducing_inputs": [[np.nan, 1.0]]},
+            "inducing_inputs hold NaN or infinity, first at row 0",
         ),
-        ({"sites": "full", "row_batch": 50}, "sites='full' keeps a site for each row"),
-        ({"sites": "some"}, "sites must be one of"),
-        ({"step_rate": 1.5}, "step_rate must be at most 1"),
-        ({"learn_inducing": 1}, "learn_inducing must be True or False"),
-        ({"jitter": 0.0}, "jitter must be a positive number"),
-        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
-        ({"num_e_steps": 0}, "num_e_steps must be a positive integer"),
+        ({"inducing_inputs": np.ones((3, 5))}, r"inducing_inputs must have shape \(m, 2\)"),
+        (
+            {"inducing_inputs": np.ones((3, 2)), "num_inducing": 4},
+            "num_inducing=4, but inducing_inputs holds 3 rows",
+        ),
+        ({"solver": Natural(sites="full", row_batch=50)}, "sites='full' keeps a site for each row"),
+        ({"solver": "adam"}, r"solver must be one of \('natural',\) or Natural"),
+        (
+            {"solver": Natural(whiten=True)},
+            r"Natural\(whiten=True\) has no effect here: leave it out",
+        ),
+        ({"hyperparameters": Learn(steps=5)}, r"set solver=Natural\(max_steps=...\) instead"),
+        (
+            {"hyperparameters": "subset", "solver": Natural(row_batch=9)},
+            r"solver=Natural\(row_batch=9\) has no effect here: set hyperparameters='learn' instead",
+        ),
     ],
 )
 def test_bad_arguments_are_named(change, message):
@@ -130,12 +141,50 @@ def test_bad_arguments_are_named(change, message):
 
 def test_bad_arguments_of_svgp_and_of_classes_are_named():
     X, y = small()
-    with pytest.raises(ValueError, match="optimizer must be one of"):
-        SVGPRegressor(optimizer="sgd").fit(X, y)
-    with pytest.raises(ValueError, match="whiten must be True or False"):
-        SVGPRegressor(whiten="yes").fit(X, y)
-    with pytest.raises(ValueError, match="link='probit' is for two classes"):
-        TSVGPClassifier(link="probit").fit(X, np.digitize(y, [-1, 1]))
+    with pytest.raises(ValueError, match=r"solver must be one of \('natural', 'adam'\)"):
+        SVGPRegressor(solver="sgd").fit(X, y)
+    with pytest.raises(ValueError, match=r"set solver=Adam\(rate=...\) instead"):
+        SVGPRegressor(solver="adam", hyperparameters=Learn(rate=0.1)).fit(X, y)
+    with pytest.raises(ValueError, match=r"Natural\(sites='full'\) has no effect here"):
+        SVGPRegressor(solver=Natural(sites="full")).fit(X, y)
+    with pytest.raises(ValueError, match="likelihood='probit' is for two classes"):
+        TSVGPClassifier(likelihood="probit").fit(X, np.digitize(y, [-1, 1]))
+    with pytest.raises(ValueError, match=r"likelihood must be one of .* or Classes"):
+        TSVGPClassifier(likelihood="gaussian").fit(X, y > 0)
+    with pytest.raises(ValueError, match=r"Learn\(noise_floor=0.1\) has no effect here"):
+        TSVGPClassifier(hyperparameters=Learn(noise_floor=0.1)).fit(X, y > 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Natural(rate=1.5), "rate must be a positive number of at most 1"),
+        (lambda: Natural(sites="some"), "sites must be one of"),
+        (lambda: Natural(learn_inducing=1), "learn_inducing must be True or False"),
+        (lambda: Adam(whiten="yes"), "whiten must be True or False"),
+        (lambda: Natural(jitter=0.0), "jitter must be a positive number"),
+        (lambda: Natural(e_steps=0), "e_steps must be a positive integer"),
+        (lambda: Classes("cauchit"), "link must be one of"),
+    ],
+)
+def test_bad_options_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("inducing", "inducing_inputs="),
+        ("num_e_steps", r"solver=Natural\(e_steps="),
+        ("max_iter", r"solver=Natural\(max_steps="),
+        ("noise_std", r"hyperparameters=Fixed\(noise_std="),
+        ("class_weight", r"likelihood=Classes\(class_weight="),
+    ],
+)
+def test_old_names_say_the_new_ones(old, new):
+    with pytest.raises(TypeError, match=f"no argument '{old}' any more: write {new}"):
+        TSVGPClassifier(**{old: 3})
 
 
 def test_a_missing_value_in_a_minibatch_of_a_file_is_named(tmp_path):
@@ -151,7 +200,7 @@ def test_noise_that_varies_with_the_inputs_is_found():
     X = rng.uniform(-3.0, 3.0, (400, 1))
     spread = np.exp(0.8 * X[:, 0] - 1.0)
     y = 5.0 * np.sin(2.0 * X[:, 0]) + spread * rng.normal(size=400) + 100.0
-    options = {"max_iter": 60, "start_rows": 100}
+    options = {"solver": Natural(max_steps=60), "hyperparameters": Learn(rows=100)}
     model = TSVGPRegressor("rbf", 20, likelihood="heteroskedastic", **options).fit(X, y)
     new = np.linspace(-2.5, 2.5, 40)[:, None]
     mean, observed = model.predict(new, return_std=True)
@@ -179,7 +228,7 @@ def test_a_million_rows_are_predicted_by_tiles(everywhere, monkeypatch):
         return evaluate(self, X, with_variance)
 
     monkeypatch.setattr(SVGPPosterior, "_evaluate", watched)
-    monkeypatch.setattr("vastgp.methods.svgp.fit._TILE_ENTRIES", 60 * 256)
+    monkeypatch.setattr("vastgp.methods.svgp.estimator._TILE_ENTRIES", 60 * 256)
     mean = everywhere.predict(np.zeros((1000, 2)))
     assert sizes == [256, 256, 256, 232] and np.ptp(mean) < 1e-12
 
@@ -188,7 +237,7 @@ def test_rows_of_a_parquet_file_give_what_rows_in_memory_give(tmp_path):
     X, y = small(200)
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": y})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=64)
-    options = {"num_inducing": 10, "row_batch": 32, "max_iter": 20}
+    options = {"num_inducing": 10, "solver": Natural(row_batch=32, max_steps=20)}
     of_file = TSVGPRegressor("rbf", **options).fit(tmp_path / "rows.parquet", "y")
     of_array = TSVGPRegressor("rbf", **options).fit(X, y)
     named = pa.table({"a": X[:, 0], "b": X[:, 1]})

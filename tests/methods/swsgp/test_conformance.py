@@ -5,13 +5,17 @@ import pytest
 from estimators.classifier_conformance import ClassifierConformance
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import SWSGPClassifier, SWSGPRegressor
+from vastgp.options import Learn, LocalSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+LACKS = ("max_iter", "tol")
 QUICK = {"kernel": "rbf", "num_inducing": 16, "num_neighbors": 8}
-STEPS = {"solver": "stochastic", "prior": "neighborhoods", "max_iter": 300, "learning_rate": 0.05}
+STEPS = {"solver": LocalSteps(prior="neighborhoods", max_steps=300, rate=0.05)}
 
 
 class TestSparse(RegressorConformance):
+    lacks = LACKS
+    resumed_with = ({}, {"hyperparameters": Learn(steps=100)})
     units_tolerance = 1e-5
 
     def make(self, **params):
@@ -19,6 +23,7 @@ class TestSparse(RegressorConformance):
 
 
 class TestStochastic(RegressorConformance):
+    lacks = LACKS
     units_tolerance = 1e-4
 
     def make(self, **params):
@@ -26,5 +31,7 @@ class TestStochastic(RegressorConformance):
 
 
 class TestSWSGPClassifier(ClassifierConformance):
+    lacks = LACKS
+
     def make(self, **params):
         return SWSGPClassifier(**(QUICK | params))

@@ -19,15 +19,16 @@ from vastgp import (
     SWSGPRegressor,
     load,
 )
-from vastgp.methods.swsgp.fit import _distinct
+from vastgp.methods.swsgp.fit import distinct
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.methods.swsgp.training import Chunks
+from vastgp.options import Fixed, Learn, LocalSteps, Natural, Sparse, Subset
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 @parametrize_with_checks(
-    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 4, 3, start_rows=40)],
+    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 4, 3, hyperparameters=Subset(rows=40))],
     expected_failed_checks=lambda kind: AVERAGED if isinstance(kind, SWSGPClassifier) else {},
 )
 def test_scikit_learn_check(estimator, check):
@@ -48,7 +49,7 @@ def test_with_all_neighbours_predictions_are_those_of_svgp(data):
     X, y = data
     kernel = Matern52([1.5, 3.0], 2.0)
     model = SVGPRegressor(
-        kernel, 25, hyperparameters="fixed", noise_std=0.3, max_iter=10, jitter=1e-12
+        kernel, 25, hyperparameters=Fixed(noise_std=0.3), solver=Natural(jitter=1e-12)
     ).fit(X, y)
     found, scaling = model.posterior_, model.standardizer_
     Z = scaling.transform_X(model.inducing_points_)
@@ -70,12 +71,15 @@ def test_defaults_take_the_sparse_solver_and_explain_the_data(data):
     assert abs(model.likelihood_.noise_std - 0.3) < 0.05
 
 
-def test_a_fit_whose_time_is_up_knows_that_it_knows_little():
+@pytest.mark.parametrize("solver", ["sparse", "stochastic"])
+def test_a_fit_whose_time_is_up_knows_that_it_knows_little(solver):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(600, 5))
     f = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3]
     y = f + rng.normal(size=600)
-    model = SWSGPRegressor("rbf", max_seconds=1e-3, start_rows=100).fit(X[:300], y[:300])
+    model = SWSGPRegressor(
+        "rbf", max_seconds=1e-3, hyperparameters=Subset(rows=100), solver=solver
+    ).fit(X[:300], y[:300])
     assert not model.converged_ and "max_seconds" in model.stop_reason_
     mean, std = model.predict(X[300:], return_std=True)
     # of 300 rows: 0.95 within three standard errors and some
@@ -87,7 +91,7 @@ def test_a_fit_whose_time_is_up_knows_that_it_knows_little():
 def test_learning_goes_on_from_the_sparse_solution(data):
     X, y = data
     first = SWSGPRegressor("rbf", 60, 16).fit(X, y)
-    model = SWSGPRegressor("rbf", 60, 16, hyperparameters="learn", max_iter=400).fit(X, y)
+    model = SWSGPRegressor("rbf", 60, 16, hyperparameters=Learn(steps=400)).fit(X, y)
     assert model.solver_ == "stochastic"
     assert not np.allclose(model.kernel_.lengthscales, first.kernel_.lengthscales, rtol=1e-3)
     # started from the maximum for the first hyperparameters, within the noise of minibatches
@@ -100,8 +104,8 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(data, covariance, tmp_path, m
     """Interrupted after 80 of 150 steps: neighbours and Adam's averages come back."""
     X, y = data
     params = {
-        "kernel": "rbf", "num_inducing": 30, "num_neighbors": 6, "covariance": covariance, "inducing": "learned",
-        "solver": "stochastic", "hyperparameters": "learn", "row_batch": 16, "max_iter": 150,
+        "kernel": "rbf", "num_inducing": 30, "num_neighbors": 6, "hyperparameters": "learn",
+        "solver": LocalSteps(covariance=covariance, learn_inducing=True, row_batch=16, max_steps=150),
     }  # fmt: skip
     whole = SWSGPRegressor(**params).fit(X, y)
     path, call = tmp_path / "fit.ckpt", Chunks.__call__
@@ -131,8 +135,8 @@ def test_more_neighbours_and_the_taper_lower_jumps(data):
     jumps = {}
     for name, params in {
         "few": {},
-        "more": {"predict_neighbors": 48},
-        "taper": {"taper": True},
+        "more": {"solver": Sparse(predict_neighbors=48)},
+        "taper": {"solver": Sparse(taper=True)},
     }.items():
         model = SWSGPRegressor("rbf", 100, 6, **params).fit(X, y)
         jumps[name] = np.abs(np.diff(model.predict(line))).max()
@@ -149,7 +153,7 @@ def test_three_classes_have_a_function_each():
     model = SWSGPClassifier(**fixed, hyperparameters="fixed").fit(X, y)
     assert model.solver_ == "sparse" and model.score(X, y) > 0.8
     assert model.predict_proba(X).shape == (200, 3)
-    steps = {"solver": "stochastic", "learning_rate": 0.05, "max_iter": 300, "row_batch": 200}
+    steps = {"solver": LocalSteps(rate=0.05, max_steps=300, row_batch=200)}
     other = SWSGPClassifier(**fixed, **steps, hyperparameters="fixed").fit(X, y)
     assert np.max(np.abs(other.predict_proba(X) - model.predict_proba(X))) < 0.05
 
@@ -168,9 +172,9 @@ def test_other_likelihoods_have_sparse_solutions(likelihood):
 
 def test_a_sum_of_kernels_and_a_file(data, tmp_path):
     X, y = data
-    model = SWSGPRegressor(RBF(1.0) + Matern32(0.5), 50, 10, covariance="full", max_iter=100).fit(
-        X, y
-    )
+    model = SWSGPRegressor(
+        RBF(1.0) + Matern32(0.5), 50, 10, solver=LocalSteps(covariance="full", max_steps=100)
+    ).fit(X, y)
     model.save(tmp_path / "m.vastgp")
     again = load(tmp_path / "m.vastgp")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -193,42 +197,49 @@ def test_samples_of_many_rows_have_the_moments_of_few(data):
 Z = np.random.default_rng(5).uniform(-3, 3, (12, 2))
 WRONG = [
     ({"num_neighbors": 31, "num_inducing": 30}, "num_neighbors=31 is more than the 30 inducing inputs"),
-    ({"predict_neighbors": 31, "num_inducing": 30}, "predict_neighbors=31 is more than the 30"),
+    ({"solver": Sparse(predict_neighbors=31), "num_inducing": 30}, "predict_neighbors=31 is more than the 30"),
     ({"num_inducing": 401}, "num_inducing=401 is more than the 400 rows of X"),
     ({"inducing_inputs": np.vstack([Z, Z[3]])}, "13 rows of which 12 differ; rows 3 and 12 are the same"),
     ({"inducing_inputs": Z[:, :1]}, r"inducing_inputs must have shape \(m, 2\)"),
     ({"inducing_inputs": np.where(Z > 2.5, np.nan, Z)}, "inducing_inputs hold NaN"),
     ({"inducing_inputs": Z, "num_inducing": 5}, "num_inducing=5, but inducing_inputs holds 12 rows"),
     ({"inducing_inputs": "grid"}, "inducing_inputs must be one of"),
-    ({"inducing": "free"}, "inducing must be one of"),
-    ({"covariance": "banded"}, "covariance must be one of"),
-    ({"prior": "none"}, "prior must be one of"),
-    ({"solver": "exact"}, "solver must be one of"),
-    ({"solver": "sparse", "inducing": "learned"}, "inducing='learned' is not available with solver='sparse'"),
-    ({"solver": "sparse", "covariance": "full"}, "covariance='full' is not available with solver='sparse'"),
-    ({"solver": "sparse", "prior": "neighborhoods"}, "prior='neighborhoods' is not available"),
-    ({"neighbor_search": "fast"}, "neighbor_search must be one of"),
-    ({"taper": 1}, "taper must be True or False"),
+    ({"solver": "exact"}, r"solver must be one of .* or Sparse\(...\), LocalSteps"),
+    ({"solver": "sparse", "dtype": "float32"}, "dtype='float32' has no effect with solver='sparse'"),
+    ({"hyperparameters": Learn(steps=9)}, r"set solver=LocalSteps\(max_steps=...\) instead"),
+    ({"hyperparameters": Subset(noise_floor=0.1), "noise_std": 1.0}, "no argument 'noise_std' any more"),
     ({"hyperparameters": "some"}, "hyperparameters must be one of"),
-    ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
     ({"num_neighbors": 0}, "num_neighbors must be a positive integer"),
-    ({"hyperparameters": "fixed"}, "noise_std must be a positive number"),
+    ({"hyperparameters": "fixed"}, "needs noise_std"),
     ({"checkpoint": "/nowhere/at/all"}, "checkpoint: the folder of"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("params", "message"), WRONG)
 def test_bad_arguments_are_named(data, params, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        SWSGPRegressor(**({"kernel": "rbf", "solver": LocalSteps(max_steps=5)} | params)).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"covariance": "banded"}, "covariance must be one of"),
+        ({"prior": "none"}, "prior must be one of"),
+        ({"neighbor_search": "fast"}, "neighbor_search must be one of"),
+        ({"taper": 1}, "taper must be True or False"),
+        ({"rate": 0.0}, "rate must be a positive number"),
+    ],
+)
+def test_bad_options_are_named(wrong, message):
     with pytest.raises(ValueError, match=message):
-        SWSGPRegressor(**({"kernel": "rbf", "max_iter": 5, "solver": "stochastic"} | params)).fit(
-            *data
-        )
+        LocalSteps(**wrong)
 
 
 def test_a_full_covariance_of_very_many_is_refused():
     X = np.random.default_rng(0).normal(size=(5000, 1))
     with pytest.raises(ValueError, match=r"covariance='full' keeps 5000 x 5000 numbers"):
-        SWSGPRegressor("rbf", 5000, covariance="full", start_rows=50).fit(X, X[:, 0])
+        SWSGPRegressor("rbf", 5000, solver=LocalSteps(covariance="full")).fit(X, X[:, 0])
 
 
 def test_columns_of_text_are_named(data):
@@ -242,13 +253,13 @@ def test_repeated_rows_become_one_inducing_input_each():
     X = np.repeat(np.arange(20.0), 20)[:, None]
     y = np.sin(X[:, 0] / 3)
     model = SWSGPRegressor("rbf", num_neighbors=5).fit(X, y)
-    assert model.num_inducing_ == 20 and len(_distinct(model.inducing_points_)) == 20
+    assert model.num_inducing_ == 20 and len(distinct(model.inducing_points_)) == 20
     with pytest.raises(ValueError, match="num_inducing=30, but X has 20 distinct rows"):
         SWSGPRegressor("rbf", 30).fit(X, y)
 
 
 def test_steps_that_lose_all_numbers_say_what_to_do(data):
-    model = SWSGPRegressor("rbf", 50, 10, solver="stochastic", learning_rate=1e30, max_iter=100)
+    model = SWSGPRegressor("rbf", 50, 10, solver=LocalSteps(rate=1e30, max_steps=100))
     with pytest.raises(FloatingPointError, match="Lower the learning rate"):
         model.fit(*data)
 
@@ -257,13 +268,15 @@ def test_steps_that_inducing_inputs_close_together_hold_back_are_warned_of():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 10.0, (400, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
-    dense = {"num_inducing": 30, "num_neighbors": 8, "solver": "stochastic", "max_iter": 1000}
+    dense = {"num_inducing": 30, "num_neighbors": 8, "solver": LocalSteps(max_steps=1000)}
     with pytest.warns(ConvergenceWarning, match=r"below that of noise alone; .*solver='sparse'"):
         model = SWSGPRegressor("rbf", **dense).fit(X, y)
     assert not model.converged_ and model.score(X, y) < 0.5
     # with room between them the same steps arrive
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        other = SWSGPRegressor("rbf", **(dense | {"num_inducing": 10, "max_iter": 4000})).fit(X, y)
+        other = SWSGPRegressor(
+            "rbf", **(dense | {"num_inducing": 10, "solver": LocalSteps(max_steps=4000)})
+        ).fit(X, y)
     assert not any("noise alone" in str(one.message) for one in caught)
     assert other.score(X, y) > 0.9

@@ -7,11 +7,13 @@ import pytest
 
 from vastgp._precision import precision
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
+from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
-from vastgp.methods.swsgp.state import SwsgpOptions, Variables, start_state
+from vastgp.methods.swsgp.state import Variables, start_state
 from vastgp.methods.swsgp.step import bound
 from vastgp.methods.swsgp.training import Chunks, fit_swsgp
 
@@ -139,7 +141,7 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
     options = SwsgpOptions(8, taper=taper)
     system = build_sparse(rows, scaling, KERNEL, Z, options)
-    found = fit_sparse(system, LIKELIHOOD, tol=1e-10)
+    found = fit_sparse(system, LIKELIHOOD, tol=1e-10, run=Run())
     assert found.loop.converged
     A, B = system.A.toarray(), system.B.toarray()
     own = np.eye(80) - B
@@ -182,7 +184,9 @@ def test_newton_steps_end_where_the_slope_is_zero(double, likelihood):
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (60, 2)))
     system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
     # classes one by one: each step sees the others' functions as they were
-    found = fit_sparse(system, likelihood, tol=1e-6 if likelihood.num_latent > 1 else 1e-8)
+    found = fit_sparse(
+        system, likelihood, tol=1e-6 if likelihood.num_latent > 1 else 1e-8, run=Run()
+    )
     assert found.loop.converged and np.all(np.diff(found.loop.history.objective) >= 0.0)
     alpha, _ = likelihood.sites(system.y, *system.moments(found.mean, found.variances))
     alpha = np.atleast_2d(np.asarray(alpha)).T
@@ -197,7 +201,7 @@ def test_without_a_finite_bound_newton_steps_do_not_converge(double):
     scaling = Standardizer().fit(as_rows(rows.X))
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (20, 2)))
     system = build_sparse(rows, scaling, RBF(0.01, 5000.0), Z, SwsgpOptions(8))
-    found = fit_sparse(system, Poisson(1.0), tol=1e-6)
+    found = fit_sparse(system, Poisson(1.0), tol=1e-6, run=Run())
     assert not found.loop.converged and np.all(found.mean == 0.0)
     assert "the bound of the evidence is -inf, however short a step" in found.loop.reason
 
@@ -207,7 +211,7 @@ def test_variances_and_noise_of_a_stopped_fit_are_those_of_its_means(double):
     rows, scaling = training_rows()
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
     system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
-    stopped = fit_sparse(system, LIKELIHOOD, tol=1e-6, max_seconds=0.0)
+    stopped = fit_sparse(system, LIKELIHOOD, tol=1e-6, run=Run(1e-9))
     assert not stopped.loop.converged and np.all(stopped.mean == 0.0)
     found, noise = given_means(system, stopped, 1e-3)
     assert found.bound > system.bound(LIKELIHOOD, stopped.mean, stopped.variances) + 100.0
@@ -221,11 +225,13 @@ def test_variances_and_noise_of_a_stopped_fit_are_those_of_its_means(double):
 def test_stochastic_steps_come_to_the_sparse_solution():
     rows, scaling = training_rows()
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (40, 2)))
-    options = SwsgpOptions(8, row_batch=100, learn=False, half_life=100.0, learning_rate=0.03)
-    fit = fit_swsgp(rows, scaling, KERNEL, LIKELIHOOD, Z, options, max_iter=2500, tol=1e-9)
+    options = SwsgpOptions(
+        8, row_batch=100, learn=False, half_life=100.0, learning_rate=0.03, max_steps=2500, tol=1e-9
+    )
+    fit = fit_swsgp(rows, scaling, KERNEL, LIKELIHOOD, Z, options, Run())
     with precision("float64"):
         system = build_sparse(rows, scaling, KERNEL, Z, options)
-        best = fit_sparse(system, LIKELIHOOD, tol=1e-10)
+        best = fit_sparse(system, LIKELIHOOD, tol=1e-10, run=Run())
         reached = system.bound(LIKELIHOOD, fit.mean, fit.spread)
         start = system.bound(LIKELIHOOD, 0.0 * best.mean, best.variances)
     assert reached <= best.bound

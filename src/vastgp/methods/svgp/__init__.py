@@ -1,1 +1,6 @@
-"""Inducing points with a Gaussian posterior: SVGP and the dual parameters of t-SVGP."""
+"""SVGP and t-SVGP: inducing inputs, minibatches of any source of rows, every likelihood.
+
+From ``fit`` to the numerics: `estimator.SVGPFits._answers` resolves the arguments and finds first hyperparameters,
+`fit.fit_svgp` places the inducing inputs, `training.learn` runs chunks of `iteration.iteration` (E-steps and M-steps,
+one compiled program), whose formulas are in `steps`, `slope` and `bound`. `passes.run_passes` ends it on all rows.
+"""

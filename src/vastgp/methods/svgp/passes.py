@@ -15,7 +15,6 @@ from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.tiles import row_tiles, tile_size
-from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.damped_updates import (
     SETTLED,
     STUCK,
@@ -26,7 +25,8 @@ from vastgp.fitting.damped_updates import (
 )
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, run_chunks
+from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.bound import (
@@ -37,55 +37,13 @@ from vastgp.methods.svgp.bound import (
     posterior_under,
     quadratic_fit,
 )
+from vastgp.methods.svgp.options import SVGPOptions
 from vastgp.methods.svgp.steps import Params, coordinates_of, mended, tile_sums
 
 # Rows of a tile of a pass, at most.
 _TILE = 2048
 # Passes end at this share of the gain at which steps on minibatches do: they converge far faster.
 _FINER = 1e-2
-
-
-@dataclass(frozen=True)
-class SVGPOptions:
-    """How to fit.
-
-    Attributes
-    ----------
-    optimizer : {"natural", "adam"}
-        What moves ``q``: natural gradients (E-steps), or Adam together with the hyperparameters.
-    hold : {"sites", "whitened", "unwhitened"}
-        What the M-step holds: see `vastgp.methods.svgp.bound.held`. With Adam: the coordinates of ``q``.
-    untied : bool
-        One site a row, for as many rows as fit into a batch.
-    num_e_steps, num_m_steps : int
-        In an iteration.
-    step_rate : float or None
-        Of E-steps, 0 to 1.
-    learning_rate : float
-        Of Adam.
-    learn, move : bool
-        Whether hyperparameters and inducing points are learned.
-    row_batch : int
-    jitter : float
-        Relative to the prior variance.
-    passes : int
-        E-steps on all rows in the end, at most.
-    noise_floor : float
-    """
-
-    optimizer: str = "natural"
-    hold: str = "sites"
-    untied: bool = False
-    num_e_steps: int = 1
-    num_m_steps: int = 1
-    step_rate: float | None = None
-    learning_rate: float = 0.02
-    learn: bool = True
-    move: bool = True
-    row_batch: int = 500
-    jitter: float = 1e-8
-    passes: int = 10
-    noise_floor: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -227,12 +185,7 @@ def run_passes(
     options: SVGPOptions,
     loop: LoopResult,
     damped: int,
-    trained: bool,
-    *,
-    tol: float,
-    max_seconds: float | None,
-    checkpoint: Phase | None,
-    verbose: bool,
+    run: Run,
 ) -> SVGPFit:
     """Do E-steps on all rows, in float64, until the bound no longer grows.
 
@@ -241,29 +194,22 @@ def run_passes(
     params, sums
         Where they start.
     loop : LoopResult
-        Of the steps before; ``trained`` says whether there were any.
+        Of the steps before.
     damped : int
         Steps that were shortened so far.
-    tol, max_seconds, checkpoint, verbose
-        As in `vastgp.methods.svgp.training.Budget`.
     """
-    if trained and max_seconds is not None and max_seconds <= 0.0:
-        return finish(params, sums, np.nan, loop, damped, 0)
     repaired = _sound(sums)
     damped, sums = damped + int(repaired is not sums), repaired
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
-        passes = _Passes(rows, standardizer, params, options, _FINER * tol * rows.n)
-        state, end = run_chunks(
+        passes = _Passes(rows, standardizer, params, options, _FINER * options.tol * rows.n)
+        state, end = run.steps(
+            "passes over all rows",
             passes.chunk,
             passes.start(sums),
             max_iter=options.passes,
             chunk=1,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
             should_stop=lambda now, _: decide(now["end"], now["objective"]),
-            label="passes over all rows",
-            verbose=verbose,
         )
     history = History.from_dict(loop.history.to_dict())
     for k, (step, seconds) in enumerate(zip(end.history.steps, end.history.seconds, strict=True)):
@@ -272,7 +218,7 @@ def run_passes(
         del values["end"]
         history.append(loop.num_iter + step, loop.seconds + seconds, values)
     reason, converged = loop.reason, loop.converged and end.converged
-    if end.converged and not trained:
+    if end.converged and not options.learn:
         reason = f"the sites settled in {end.num_iter} passes over all rows"
     elif not end.converged and (loop.converged or state.end == STUCK):
         moving = f"stopped after {end.num_iter} passes over all rows, sites still moving"

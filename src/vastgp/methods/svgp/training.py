@@ -7,9 +7,6 @@ exact, elsewhere they converge as Newton's method does.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -22,23 +19,18 @@ from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, run_chunks
+from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.bound import Rows, SiteSums, held
 from vastgp.methods.svgp.iteration import FAILED, Constants, Plan, Record, State, iteration
-from vastgp.methods.svgp.passes import (
-    SVGPFit,
-    SVGPOptions,
-    finish,
-    run_passes,
-    seconds_of_a_pass,
-)
+from vastgp.methods.svgp.options import SVGPOptions
+from vastgp.methods.svgp.passes import seconds_of_a_pass
 from vastgp.methods.svgp.steps import (
     Moments,
     Params,
@@ -59,114 +51,59 @@ _LEAST_RATE = 0.02
 _FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How long to work, what to show, where to save.
-
-    Attributes
-    ----------
-    max_iter : int
-        Iterations of E-steps and M-steps at most.
-    tol : float
-        See `vastgp.fitting.no_gain.no_gain`; passes over all rows end at a hundredth of it.
-    max_seconds : float or None
-    checkpoints : callable
-        ``checkpoints(suffix)`` gives where to save a part of the fit, or None.
-    verbose : bool
-    """
-
-    max_iter: int = 2000
-    tol: float = 1e-4
-    max_seconds: float | None = None
-    checkpoints: Callable[[str], Phase | None] = field(default=lambda _: None)
-    verbose: bool = False
-
-
-def fit_svgp(
+def learn(
     rows: DataRows,
     standardizer: Standardizer,
-    kernel: Kernel,
-    likelihood: Likelihood,
-    Z: np.ndarray,
+    params: tuple[Kernel, Likelihood, np.ndarray],
     options: SVGPOptions,
-    budget: Budget,
-    *,
-    seed: int = 0,
-    dtype: str = "float64",
-) -> SVGPFit:
-    """Fit ``q``, hyperparameters and inducing points.
+    run: Run,
+    dtype: str,
+) -> tuple[Params, SiteSums, LoopResult, int]:
+    """Take steps on minibatches; return parameters, sites, how the steps ended and how many were shortened.
 
     Parameters
     ----------
-    rows : Rows
-        Training rows with targets, of any number.
-    standardizer : Standardizer
-        Their scaling.
-    kernel, likelihood
-        In standardised units: where learning starts.
-    Z : ndarray of shape (m, d)
-        Where inducing points start, in standardised units.
-    options : SVGPOptions
-    budget : Budget
-    seed, dtype
-        As in the estimators.
+    params : tuple
+        Kernel, likelihood and inducing inputs to start from, in standardised units.
+    dtype : {"float32", "float64"}
+        Of the steps.
 
     Raises
     ------
     FloatingPointError
         When a step has no posterior however short it is, with what to change.
     """
-    began = time.perf_counter()
-    kernel, likelihood = jax.tree.map(
-        lambda leaf: np.asarray(leaf, np.float64), (kernel, likelihood)
-    )
+    kernel, likelihood = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[:2])
     adam = options.optimizer == "adam"
-    trained = options.learn or options.move or adam
-    limit, before = budget.max_seconds, 0.0
+    loop = LoopResult(0, 0.0, True, "hyperparameters were given", History())
     with precision(dtype):
-        trainer = Trainer(rows, standardizer, likelihood, options, seed, dtype)
-        state = trainer.start(kernel, likelihood, Z)
-        loop = LoopResult(0, 0.0, True, "hyperparameters were given", History())
-        if trained:
-            stop = no_gain(
-                budget.tol,
-                rows.n,
-                rows.n if trainer.full else options.row_batch,
-                chunk=_CHUNK,
-                max_iter=budget.max_iter,
-            )
-            here = time.perf_counter()
-            seconds = limit if adam or limit is None else trainer.seconds_of_steps(state, limit)
-            with trainer.runner(budget.max_iter) as runner:
-                state, loop = run_chunks(
+        trainer = Trainer(rows, standardizer, likelihood, options, run.seed, dtype)
+        state = trainer.start(kernel, likelihood, params[2])
+        if options.learn or adam:
+            share = 1.0
+            if run.max_seconds is not None and not adam:
+                share = run.once("share of the steps", lambda: trainer.share_of_steps(state, run))
+            with trainer.runner(options.max_steps) as runner:
+                state, loop = run.steps(
+                    "inducing inputs",
                     runner,
                     state,
-                    max_iter=budget.max_iter,
+                    max_iter=options.max_steps,
                     chunk=_CHUNK,
-                    max_seconds=seconds,
-                    checkpoint=budget.checkpoints("" if adam else ".steps"),
-                    should_stop=stop,
-                    label="inducing points",
-                    verbose=budget.verbose,
+                    share=share,
+                    should_stop=no_gain(
+                        options.tol,
+                        rows.n,
+                        rows.n if trainer.full else options.row_batch,
+                        chunk=_CHUNK,
+                        max_steps=options.max_steps,
+                    ),
                 )
-            before = loop.seconds - (time.perf_counter() - here)
-        params, sums = trainer.result(state)
-        leaves = jax.tree.leaves(params.likelihood)
-        # steps may have had a rougher one
-        accurate = jax.tree.unflatten(jax.tree.structure(likelihood), leaves)
-        params = params._replace(likelihood=accurate)
-    if adam:
-        return finish(params, sums, np.nan, loop, int(state.damped), 0)
-    # what was found in time is not the end of the fit: a larger budget goes on from the steps
-    ended = loop.reason != OUT_OF_TIME
-    # seconds before a resume count
-    spent = time.perf_counter() - began + max(before, 0.0)
-    left = None if limit is None else max(limit - spent, 0.0)
-    return run_passes(
-        rows, standardizer, params, sums, options, loop, int(state.damped), trained,
-        tol=budget.tol, max_seconds=left, checkpoint=budget.checkpoints("") if ended else None,
-        verbose=budget.verbose,
-    )  # fmt: skip
+        found, sums = trainer.result(state)
+    # steps may have had a rougher one
+    leaves = jax.tree.leaves(found.likelihood)
+    accurate = jax.tree.unflatten(jax.tree.structure(likelihood), leaves)
+    return found._replace(likelihood=accurate), sums, loop, int(state.damped)
 
 
 class Trainer:
@@ -255,19 +192,20 @@ class Trainer:
         if len(failed):
             raise FloatingPointError(
                 f"an {FAILED[failed[0]]} gave no finite posterior, however short it was made, in {self.dtype}. Raise "
-                "jitter or noise_floor, lower learning_rate, or set dtype='float64'."
+                "jitter or noise_floor, lower the rate of learning, or set dtype='float64'."
             )
         told = mean_and_error(records.objective) | {"damped": float(state.damped)}
         return told | {"objective_se": 0.0} if self.full else told
 
-    def seconds_of_steps(self, state: State, limit: float) -> float:
-        """Return how much of a budget is for steps; the passes are worth more than the last of them."""
+    def share_of_steps(self, state: State, run: Run) -> float:
+        """Return how much of the budget is for steps; the passes are worth more than the last of them."""
         if self.options.untied:
-            return (1.0 - _FOR_PASSES) * limit
+            return 1.0 - _FOR_PASSES
         params, sums = state.params, state.q
         of_pass = seconds_of_a_pass(self.rows, self.standardizer, params, sums, self.options)
+        limit = max(run.seconds_left() or 0.0, 1e-3)
         least = _FOR_ONE if isinstance(params.likelihood, Gaussian) else _FOR_PASSES
-        return limit - min(max(_LONGER * of_pass, least * limit), _MOST_FOR_PASSES * limit)
+        return 1.0 - min(max(_LONGER * of_pass / limit, least), _MOST_FOR_PASSES)
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:

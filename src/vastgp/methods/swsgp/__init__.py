@@ -1,1 +1,6 @@
-"""Sparse within sparse: every row uses the inducing points nearest to it."""
+"""SWSGP: very many inducing inputs, of which each row sees the nearest.
+
+From ``fit`` to the numerics: `estimator.SwsgpFits._answers` resolves the arguments and finds first hyperparameters,
+`fit.fit_neighbourhoods` chooses between the solvers. `sparse.fit_sparse` takes Newton steps on sparse matrices;
+`training.fit_swsgp` runs chunks of `step.one_step`, whose formulas are in `bound` and `neighbour_systems`.
+"""

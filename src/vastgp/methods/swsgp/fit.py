@@ -1,353 +1,256 @@
-"""What the sparse-within-sparse estimators share: arguments, inducing inputs, fit, posterior."""
+"""The fit of a sparse-within-sparse Gaussian process: where inducing inputs are, how their variables are found."""
 
 from __future__ import annotations
 
-import abc
-import warnings
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from vastgp.data import Rows
-from vastgp.data.minibatch import generator, minibatch_indices
-from vastgp.data.neighbours import METHODS as SEARCHES
-from vastgp.data.neighbours import load_faiss
-from vastgp.estimators.arguments import check_choice, check_flag, check_positive, seed_from
-from vastgp.estimators.base import BaseGP, Fit
-from vastgp.estimators.checkpoints import checkpoint_of
-from vastgp.estimators.first_hyperparameters import first_hyperparameters
-from vastgp.estimators.inducing_inputs import check_inputs
-from vastgp.fitting.inducing_points import METHODS, select_inducing
+from vastgp.data import Rows, Standardizer
+from vastgp.data.minibatch import fixed_indices, generator
+from vastgp.estimators.inducing_inputs import inducing_attributes
+from vastgp.fitting.inducing_points import select_inducing
+from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.methods.swsgp.sparse import SparseFit, build_sparse, fit_sparse, given_means
-from vastgp.methods.swsgp.state import COVARIANCES, PRIORS, SwsgpOptions
 from vastgp.methods.swsgp.training import SwsgpFit, fit_swsgp
 
-INDUCING = ("fixed", "learned")
-SOLVERS = ("auto", "sparse", "stochastic")
-# Memory of the sparse solver for each row and neighbour, and how much of it `solver="auto"` uses.
-_SPARSE_BYTES, _MOST_SPARSE_BYTES = 48, 6_000_000_000
-# Without a word: a quarter of the rows as inducing inputs, at most so many, and so many neighbours.
-_SHARE, _MOST_INDUCING, _NEIGHBORS = 4, 10_000, 32
-# A covariance of all inducing variables has this many entries at most.
-_MOST_FULL = 4096
 # Up to so many inducing inputs k-means places them, with so many rows.
 _MOST_CLUSTERED, _CLUSTERED_ROWS = 1000, 20_000
-_MOST_STEPS = 20_000
-# What numbers drawn for inducing inputs are for.
-_ORDER = 11
+# What numbers drawn for inducing inputs are for, and which rows that are drawn once are chosen and judged with.
+_ORDER, _CHOSEN, _JUDGED = 11, 1, 4
+# Rows that say how much noise the means of a stopped fit leave; share of the budget for steps before the solution.
+_JUDGE_ROWS, _FOR_STEPS = 8192, 0.7
 
 
-class SwsgpFits(BaseGP):
-    """Fits of the regressor and the classifier; they have the same arguments but for those of the likelihood."""
+class Inputs(NamedTuple):
+    """Inducing inputs: in standardised units, or how to choose how many.
 
-    # constructor argument of the regressor
-    noise_floor: Any = 1e-3
+    Attributes
+    ----------
+    given : ndarray of shape (M, d) or None
+    choice : {"auto", "kmeans", "greedy", "random"}
+    size : int
+    asked : bool
+        Whether the number is the user's.
+    """
 
-    @abc.abstractmethod
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        """Return where the likelihood's hyperparameters start, or those that are fixed, in standardised units."""
+    given: np.ndarray | None
+    choice: str
+    size: int
+    asked: bool
 
-    # ------------------------------------------------------------ arguments
 
-    def _check_neighbourhoods(self) -> None:
-        """Refuse bad constructor arguments, of those that both estimators have."""
-        for name in ("tol", "learning_rate", "jitter", "noise_floor", "checkpoint_seconds"):
-            check_positive(name, getattr(self, name))
-        for name in ("row_batch", "start_rows"):
-            check_positive(name, getattr(self, name), integer=True)
-        count = "a quarter of the rows, at most 10,000"
-        check_positive("num_inducing", self.num_inducing, integer=True, none=count)
-        check_positive("num_neighbors", self.num_neighbors, integer=True, none=f"{_NEIGHBORS}")
-        check_positive(
-            "predict_neighbors", self.predict_neighbors, integer=True, none="num_neighbors"
+def placed(
+    rows: Rows, standardizer: Standardizer, kernel: Kernel, inputs: Inputs, seed: int
+) -> np.ndarray:
+    """Return inducing inputs in standardised units, none twice, in random order.
+
+    The ordered prior lets each depend on those before it, and an order without pattern keeps those near.
+    """
+    Z = inputs.given
+    if Z is None:
+        Z = _chosen(rows, standardizer, kernel, inputs, seed)
+    return Z[generator(seed, 0, _ORDER).permutation(len(Z))]
+
+
+def _chosen(
+    rows: Rows, standardizer: Standardizer, kernel: Kernel, inputs: Inputs, seed: int
+) -> np.ndarray:
+    count, method = inputs.size, inputs.choice
+    if method == "auto":
+        method = "kmeans" if count <= _MOST_CLUSTERED else "random"
+    most = min(rows.n, max(count, _CLUSTERED_ROWS))
+    if method == "random":
+        # somewhat more than asked for, as rows may repeat
+        most = min(rows.n, count + max(100, count // 10))
+    numbers = np.sort(fixed_indices(seed, _CHOSEN, rows.n, most))
+    X = distinct(standardizer.transform_X(rows.take(numbers)[0]))
+    if len(X) < count and most < rows.n:
+        X = distinct(standardizer.transform_X(rows.take(np.arange(rows.n))[0]))
+    if len(X) < count and inputs.asked:
+        raise ValueError(
+            f"num_inducing={count}, but X has {len(X)} distinct rows: two inducing inputs at one place are one. Give "
+            f"at most {len(X)}, or leave it out."
         )
-        check_positive("max_iter", self.max_iter, integer=True, none=f"{_MOST_STEPS}")
-        check_positive("max_seconds", self.max_seconds, none="no limit")
-        check_choice("hyperparameters", self.hyperparameters, ("learn", "subset", "fixed"))
-        check_choice("covariance", self.covariance, COVARIANCES)
-        check_choice("inducing", self.inducing, INDUCING)
-        check_choice("prior", self.prior, PRIORS)
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("neighbor_search", self.neighbor_search, SEARCHES)
-        for name in ("isotropic", "taper"):
-            check_flag(name, getattr(self, name))
-        if isinstance(self.inducing_inputs, str):
-            check_choice("inducing_inputs", self.inducing_inputs, ("auto", *METHODS))
-        if self.neighbor_search == "approximate":
-            load_faiss()
-
-    def _check_sizes(self, rows: Rows, given: np.ndarray | None) -> tuple[int, int]:
-        """Return numbers of inducing inputs and of neighbours; refuse those that cannot be."""
-        if given is not None:
-            count = len(given)
-            if self.num_inducing is not None and self.num_inducing != count:
-                raise ValueError(
-                    f"num_inducing={self.num_inducing}, but inducing_inputs holds {count} rows. Leave num_inducing out."
-                )
-        elif self.num_inducing is None:
-            count = max(min(rows.n, 100), min(rows.n // _SHARE, _MOST_INDUCING))
-            if self.covariance == "full":
-                count = min(count, 512)
-        else:
-            count = int(self.num_inducing)
-            if count > rows.n:
-                raise ValueError(
-                    f"num_inducing={count} is more than the {rows.n} rows of X: inducing inputs are chosen among rows, "
-                    f"each once. Give at most {rows.n}, or inducing_inputs of your own."
-                )
-        if self.covariance == "full" and count > _MOST_FULL:
-            raise ValueError(
-                f"covariance='full' keeps {count} x {count} numbers for {count} inducing inputs, and a step reads "
-                f"{count} of them for each neighbour. Set covariance='diagonal', or num_inducing={_MOST_FULL}."
-            )
-        neighbors = (
-            min(_NEIGHBORS, count) if self.num_neighbors is None else int(self.num_neighbors)
-        )
-        for name, asked in (
-            ("num_neighbors", neighbors),
-            ("predict_neighbors", self.predict_neighbors),
-        ):
-            if asked is not None and asked > count:
-                raise ValueError(
-                    f"{name}={asked} is more than the {count} inducing inputs: a row cannot see more than there are. "
-                    f"Give at most {count}, or raise num_inducing."
-                )
-        return count, neighbors
-
-    def _given_inputs(self) -> np.ndarray | None:
-        """Return inducing inputs that were given, standardised; refuse those that cannot be."""
-        if isinstance(self.inducing_inputs, str):
-            return None
-        Z = check_inputs(self.inducing_inputs, self.n_features_in_)
-        first, where = np.unique(Z, axis=0, return_inverse=True)
-        if len(first) < len(Z):
-            where = where.ravel()
-            twice = int(np.flatnonzero(np.bincount(where) > 1)[0])
-            a, b = np.flatnonzero(where == twice)[:2]
-            raise ValueError(
-                f"inducing_inputs has {len(Z)} rows of which {len(first)} differ; rows {a} and {b} are the same. Two "
-                "inducing variables at one place have no covariance of their own: give each place once, for example "
-                "np.unique(inducing_inputs, axis=0)."
-            )
-        return self.standardizer_.transform_X(Z)
-
-    # ------------------------------------------------------------ fit
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        given = self._given_inputs()
-        count, neighbors = self._check_sizes(rows, given)
-        seed = seed_from(self.random_state)
-        kernel, likelihood = first_hyperparameters(self, rows, seed, self._first_likelihood)
-        Z = self._place(rows, kernel, count, seed) if given is None else given
-        neighbors = min(neighbors, len(Z))
-        # the ordered prior lets each depend on those before it, and an order without pattern keeps those near
-        Z = Z[generator(seed, 0, _ORDER).permutation(len(Z))]
-        options = self._options(neighbors)
-        solver = self._solver(rows, len(Z), options)
-        found = None
-        if solver == "sparse":
-            found, likelihood = self._solve(rows, kernel, likelihood, Z, options)
-            if not options.learn:
-                return self._of_sparse(found, kernel, likelihood, Z, options)
-        fit = fit_swsgp(
-            rows,
-            self.standardizer_,
-            kernel,
-            likelihood,
-            Z,
-            options,
-            max_iter=self.max_iter or _MOST_STEPS,
-            tol=self.tol,
-            max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=checkpoint_of(self, rows, seed),
-            seed=seed,
-            dtype=self.dtype,
-            verbose=bool(self.verbose),
-            start=None if found is None else (found.mean, found.variances),
-        )
-        if found is not None:
-            found, likelihood = self._solve(rows, fit.kernel, fit.likelihood, Z, options)
-            fit = replace(fit, likelihood=likelihood, mean=found.mean, spread=found.variances)
-        stuck = found is None and _explains_nothing(fit, options, rows.n)
-        return self._of(fit, options, stuck)
-
-    def _options(self, neighbors: int) -> SwsgpOptions:
-        return SwsgpOptions(
-            neighbors,
-            covariance=self.covariance,
-            prior=self.prior,
-            row_batch=int(self.row_batch),
-            learning_rate=float(self.learning_rate),
-            learn=self.hyperparameters == "learn",
-            move=self.inducing == "learned",
-            taper=bool(self.taper),
-            jitter=float(self.jitter),
-            search=self.neighbor_search,
-            noise_floor=float(self.noise_floor),
-        )
-
-    def _solver(self, rows: Rows, count: int, options: SwsgpOptions) -> str:
-        """Return how the inducing variables are found; refuse the sparse solver for what it does not do."""
-        refused = {
-            "prior": (options.prior != "ordered", "prior='ordered'"),
-            "covariance": (options.covariance != "diagonal", "covariance='diagonal'"),
-            "inducing": (options.move, "inducing='fixed'"),
-        }
-        wrong = [name for name, (bad, _) in refused.items() if bad]
-        needed = _SPARSE_BYTES * (rows.n + count) * options.num_neighbors
-        if self.solver == "auto":
-            fits = not wrong and needed <= _MOST_SPARSE_BYTES
-            return "sparse" if fits else "stochastic"
-        if self.solver == "sparse" and wrong:
-            name = wrong[0]
-            raise ValueError(
-                f"{name}={getattr(self, name)!r} is not available with solver='sparse'. Set {refused[name][1]}, or use "
-                "solver='stochastic'."
-            )
-        return str(self.solver)
-
-    def _solve(
-        self,
-        rows: Rows,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        Z: np.ndarray,
-        options: SwsgpOptions,
-    ) -> tuple[SparseFit, Likelihood]:
-        """Return mean and variances, and the likelihood that they go with."""
-        system = build_sparse(
-            rows, self.standardizer_, kernel, Z, options, verbose=bool(self.verbose)
-        )
-        left = self._seconds_left(self.max_seconds)
-        found = fit_sparse(system, likelihood, tol=self.tol, max_seconds=left)
-        learned = self.hyperparameters != "fixed" and isinstance(likelihood, Gaussian)
-        if learned and not found.loop.converged:
-            return given_means(system, found, options.noise_floor)
-        return found, likelihood
-
-    def _of_sparse(
-        self,
-        found: SparseFit,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        Z: np.ndarray,
-        options: SwsgpOptions,
-    ) -> Fit:
-        self.solver_ = "sparse"
-        posterior = self._posterior(kernel, Z, found.mean, found.variances, options, "float64")
-        self.diagnosis_ = {
-            "objective": found.bound,
-            "objective_se": 0.0,
-            "residual": found.residual,
-            "recall": found.recall,
-        }
-        self._set_inputs(Z)
-        self._warn_unless_converged(
-            found.loop.converged,
-            found.loop.reason,
-            f"residual {found.residual:.2g} (tol = {self.tol:g}). Give more time (max_seconds), or a larger tol.",
-        )
-        loop = found.loop
-        return Fit(
-            kernel, likelihood, posterior, loop.num_iter, loop.converged, loop.reason, loop.history
-        )  # fmt: skip
-
-    def _posterior(
-        self,
-        kernel: Kernel,
-        Z: np.ndarray,
-        mean: np.ndarray,
-        spread: np.ndarray,
-        options: SwsgpOptions,
-        dtype: str,
-    ) -> SwsgpPosterior:
-        neighbors = min(self.predict_neighbors or options.num_neighbors, len(Z))
-        jitter = options.least_jitter(dtype)
-        return SwsgpPosterior(
-            kernel, Z, mean, spread, int(neighbors), jitter, options.taper, options.search
-        )
-
-    def _warn_unless_converged(self, converged: bool, reason: str, advice: str) -> None:
-        if not converged:
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {reason}; {advice}",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-
-    def _place(self, rows: Rows, kernel: Kernel, count: int, seed: int) -> np.ndarray:
-        """Return inducing inputs in standardised units: none twice."""
-        method = self.inducing_inputs
-        if method == "auto":
-            method = "kmeans" if count <= _MOST_CLUSTERED else "random"
-        most = rows.n if method == "random" else min(rows.n, max(count, _CLUSTERED_ROWS))
-        if method == "random":
-            # somewhat more than asked for, as rows may repeat
-            most = min(rows.n, count + max(100, count // 10))
-        chosen = np.sort(minibatch_indices(seed, 1, rows.n, most))
-        X = _distinct(self.standardizer_.transform_X(rows.take(chosen)[0]))
-        if len(X) < count and most < rows.n:
-            chosen = np.arange(rows.n)
-            X = _distinct(self.standardizer_.transform_X(rows.take(chosen)[0]))
-        if len(X) < count:
-            if self.num_inducing is not None:
-                raise ValueError(
-                    f"num_inducing={self.num_inducing}, but X has {len(X)} distinct rows: two inducing inputs at one "
-                    f"place are one. Give at most {len(X)}, or leave it out."
-                )
-            count = len(X)
-        return _distinct(select_inducing(str(method), kernel, X, count, seed))
-
-    def _of(self, fit: SwsgpFit, options: SwsgpOptions, stuck: bool) -> Fit:
-        self.solver_ = "stochastic"
-        posterior = self._posterior(fit.kernel, fit.Z, fit.mean, fit.spread, options, self.dtype)
-        loop, history = fit.loop, fit.loop.history
-        self.diagnosis_ = {
-            "objective": history.last("objective"),
-            "objective_se": history.last("objective_se"),
-            "searches": int(fit.searches),
-            "recall": float(fit.recall),
-            "stale": float(fit.stale),
-        }
-        self._set_inputs(fit.Z)
-        converged, reason = loop.converged and not stuck, loop.reason
-        advice = "the bound may still grow, see history_. Give more time (max_seconds, max_iter), or a larger tol."
-        if stuck:
-            reason = "the bound ended below that of noise alone"
-            advice = (
-                "inducing inputs much closer than a lengthscale hold each other, and single steps do not move them. "
-                "Take solver='sparse' where it applies, fewer inducing inputs, or more steps (max_iter)."
-            )
-        self._warn_unless_converged(converged, reason, advice)
-        return Fit(fit.kernel, fit.likelihood, posterior, loop.num_iter, converged, reason, history)
-
-    def _set_inputs(self, Z: np.ndarray) -> None:
-        """Set the inducing inputs in the units of the inputs."""
-        scaling = self.standardizer_
-        self.inducing_points_ = Z * scaling.x_scale + scaling.x_mean
-        self.num_inducing_ = len(Z)
-
-    # ------------------------------------------------------------ predict
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"diagnosis": self.diagnosis_, "solver": self.solver_}, arrays
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.diagnosis_, self.solver_ = state["diagnosis"], state["solver"]
-        self.posterior_ = SwsgpPosterior.from_state(state, arrays)
-        self._set_inputs(self.posterior_.Z)
+    return distinct(select_inducing(method, kernel, X, min(count, len(X)), seed))
 
 
-def _distinct(X: np.ndarray) -> np.ndarray:
+def distinct(X: np.ndarray) -> np.ndarray:
     """Return the rows that differ, in their order."""
     _, first = np.unique(X, axis=0, return_index=True)
     return X[np.sort(first)]
+
+
+def fit_neighbourhoods(
+    rows: Rows,
+    standardizer: Standardizer,
+    first: tuple[Kernel, Likelihood],
+    Z: np.ndarray,
+    options: SwsgpOptions,
+    run: Run,
+    *,
+    sparse: bool,
+    dtype: str,
+) -> Answer:
+    """Find the inducing variables, and hyperparameters and inducing inputs where they are learned.
+
+    Parameters
+    ----------
+    rows, standardizer
+    first : tuple
+        Kernel and likelihood in standardised units.
+    Z : ndarray of shape (M, d)
+        Inducing inputs.
+    options : SwsgpOptions
+    run : Run
+    sparse : bool
+        Whether by sparse linear algebra.
+    dtype : {"float64", "float32"}
+        Of steps.
+    """
+    kernel, likelihood = first
+    if not sparse:
+        fit = fit_swsgp(rows, standardizer, kernel, likelihood, Z, options, run, dtype=dtype)
+        return _of_steps(fit, rows, standardizer, options, run.seed, dtype)
+    found, noisy = _solve(rows, standardizer, kernel, likelihood, Z, options, run, "sparse solution")  # fmt: skip
+    if not options.learn:
+        return _of_sparse(found, kernel, noisy, Z, standardizer, options)
+    start = found.mean, found.variances
+    fit = fit_swsgp(
+        rows, standardizer, kernel, noisy, Z, options, run, dtype=dtype, share=_FOR_STEPS, start=start
+    )  # fmt: skip
+    start = fit.mean, fit.spread
+    found, noisy = _solve(
+        rows, standardizer, fit.kernel, fit.likelihood, Z, options, run, "sparse solution of what was learned", start
+    )  # fmt: skip
+    loop = fit.loop if not fit.loop.converged else replace(
+        fit.loop, converged=found.loop.converged, reason=fit.loop.reason if found.loop.converged else found.loop.reason
+    )  # fmt: skip
+    fit = replace(fit, likelihood=noisy, mean=found.mean, spread=found.variances, loop=loop)
+    return _of_steps(fit, rows, standardizer, options, run.seed, dtype, solved=True)
+
+
+def _solve(
+    rows: Rows,
+    standardizer: Standardizer,
+    kernel: Kernel,
+    likelihood: Likelihood,
+    Z: np.ndarray,
+    options: SwsgpOptions,
+    run: Run,
+    name: str,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[SparseFit, Likelihood]:
+    """Return mean and variances, and the likelihood that they go with."""
+    system = build_sparse(rows, standardizer, kernel, Z, options, verbose=run.verbose)
+    found = fit_sparse(system, likelihood, tol=options.tol, run=run, name=name, start=start)
+    if found.loop.converged or options.given or not isinstance(likelihood, Gaussian):
+        return found, likelihood
+    return given_means(system, found, options.noise_floor)
+
+
+def _of_sparse(
+    found: SparseFit,
+    kernel: Kernel,
+    likelihood: Likelihood,
+    Z: np.ndarray,
+    standardizer: Standardizer,
+    options: SwsgpOptions,
+) -> Answer:
+    posterior = _posterior(kernel, Z, found.mean, found.variances, options, "float64")
+    diagnosis = {
+        "objective": found.bound,
+        "objective_se": 0.0,
+        "residual": found.residual,
+        "recall": found.recall,
+    }
+    loop = found.loop
+    return Answer(
+        kernel,
+        likelihood,
+        lambda: posterior,
+        loop.num_iter,
+        loop.reason,
+        loop.converged,
+        loop.history,
+        advice=f"residual {found.residual:.2g} (tol = {options.tol:g}). Give more time (max_seconds), or a larger tol.",
+        attributes={"diagnosis_": diagnosis, "solver_": "sparse"}
+        | inducing_attributes(Z, standardizer),
+    )
+
+
+def _of_steps(
+    fit: SwsgpFit,
+    rows: Rows,
+    standardizer: Standardizer,
+    options: SwsgpOptions,
+    seed: int,
+    dtype: str,
+    solved: bool = False,
+) -> Answer:
+    posterior = _posterior(fit.kernel, fit.Z, fit.mean, fit.spread, options, dtype)
+    loop, history, likelihood = fit.loop, fit.loop.history, fit.likelihood
+    converged, reason = loop.converged, loop.reason
+    advice = "the bound may still grow, see history_. Give more time (max_seconds, max_steps), or a larger tol."
+    if not solved and _explains_nothing(fit, options, rows.n):
+        converged, reason = False, "the bound ended below that of noise alone"
+        advice = (
+            "inducing inputs much closer than a lengthscale hold each other, and single steps do not move them. Take "
+            "solver='sparse' where it applies, fewer inducing inputs, or more steps (max_steps)."
+        )
+    if not converged and not solved and not options.given and isinstance(likelihood, Gaussian):
+        noise = _noise_left(posterior, rows, standardizer, seed)
+        likelihood = Gaussian(max(options.noise_floor, noise))
+    diagnosis = {
+        "objective": history.last("objective"),
+        "objective_se": history.last("objective_se"),
+        "searches": int(fit.searches),
+        "recall": float(fit.recall),
+        "stale": float(fit.stale),
+    }
+    return Answer(
+        fit.kernel,
+        likelihood,
+        lambda: posterior,
+        loop.num_iter,
+        reason,
+        converged,
+        history,
+        advice=advice,
+        attributes={"diagnosis_": diagnosis, "solver_": "stochastic"}
+        | inducing_attributes(fit.Z, standardizer),
+    )
+
+
+def _posterior(
+    kernel: Kernel,
+    Z: np.ndarray,
+    mean: np.ndarray,
+    spread: np.ndarray,
+    options: SwsgpOptions,
+    dtype: str,
+) -> SwsgpPosterior:
+    neighbors = min(options.predict_neighbors or options.num_neighbors, len(Z))
+    jitter = options.least_jitter(dtype)
+    return SwsgpPosterior(kernel, Z, mean, spread, neighbors, jitter, options.taper, options.search)
+
+
+def _noise_left(
+    posterior: SwsgpPosterior, rows: Rows, standardizer: Standardizer, seed: int
+) -> float:
+    """Return the noise variance of highest bound for means and variances as they are, on some rows.
+
+    Means that were stopped on their way leave more than the noise of a converged fit.
+    """
+    X, y = rows.take(np.sort(fixed_indices(seed, _JUDGED, rows.n, _JUDGE_ROWS)))
+    assert y is not None
+    mean, variance = posterior.mean_and_latent_variance(standardizer.transform_X(X))
+    return float(np.mean((standardizer.transform_y(y) - mean) ** 2 + variance))
 
 
 def _explains_nothing(fit: SwsgpFit, options: SwsgpOptions, n: int) -> bool:

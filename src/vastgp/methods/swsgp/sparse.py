@@ -28,14 +28,15 @@ from vastgp.data import Rows, Standardizer
 from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
 from vastgp.fitting.damped_updates import SETTLED, Ascent, DampedUpdates, decide
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop, run_chunks
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop
 from vastgp.fitting.progress import Progress
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.likelihoods.rowwise import by_rows
 from vastgp.methods.swsgp.bound import local_weights
-from vastgp.methods.swsgp.state import SwsgpOptions
+from vastgp.methods.swsgp.options import SwsgpOptions
 
 # Entries of the local matrices of a tile of rows, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384
@@ -229,8 +230,10 @@ class _Newton:
             self._evaluate, most=1.0, least_gain=tol * len(system.y), prepare=self._asked
         )
 
-    def start(self) -> Ascent:
-        """Return the state at mean zero, with the variances that the prior alone would choose."""
+    def start(self, given: tuple[np.ndarray, np.ndarray] | None) -> Ascent:
+        """Return the state at given mean and variances, or at mean zero with what the prior alone would choose."""
+        if given is not None:
+            return self.updates.start((given[0], 1.0 / given[1]))
         m = np.zeros((self.system.A.shape[1], self.likelihood.num_latent))
         return self.updates.start((m, self.own + 0.0 * m))
 
@@ -291,7 +294,9 @@ def fit_sparse(
     likelihood: Likelihood,
     *,
     tol: float,
-    max_seconds: float | None = None,
+    run: Run,
+    name: str = "sparse solution",
+    start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> SparseFit:
     """Return the bound's maximum over mean and variances.
 
@@ -301,19 +306,17 @@ def fit_sparse(
     likelihood : Likelihood
     tol : float
         Newton steps end when one gains less than this for each row; relative residual of the systems.
-    max_seconds : float, optional
+    run : Run
+    name : str
+        Of the phase.
+    start : tuple of ndarray of shape (M, C), optional
+        Mean and variances to start from.
     """
-    deadline = np.inf if max_seconds is None else time.perf_counter() + max_seconds
+    deadline = np.inf if run.deadline is None else run.deadline
     newton = _Newton(system, likelihood, tol, deadline)
-    state, loop = run_chunks(
-        newton.chunk,
-        newton.start(),
-        max_iter=_MOST_STEPS,
-        chunk=1,
-        max_seconds=max_seconds,
-        should_stop=newton.decide,
-        label="SWSGP",
-    )
+    state, loop = run.steps(
+        name, newton.chunk, newton.start(start), max_iter=_MOST_STEPS, chunk=1, should_stop=newton.decide
+    )  # fmt: skip
     (m, precisions), bound, _, residual = state.found
     return SparseFit(m, 1.0 / precisions, float(bound), float(residual), loop, system.recall)
 

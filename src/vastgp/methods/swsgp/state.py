@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -17,65 +16,10 @@ from vastgp.likelihoods import Likelihood
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
+from vastgp.methods.swsgp.options import SwsgpOptions
 
-PRIORS = ("neighborhoods", "ordered")
-COVARIANCES = ("diagonal", "full")
 # Neighbours that say how far an inducing variable is determined by the others, for the first variances.
 _START_NEIGHBOURS, _START_ROWS = 16, 1024
-# Rounding of a factorisation asks for so much on the diagonal, relative to the prior variance and for each neighbour.
-_ROUNDING = {"float32": 2e-7, "float64": 4e-16}
-
-
-@dataclass(frozen=True)
-class SwsgpOptions:
-    """How to fit.
-
-    Attributes
-    ----------
-    num_neighbors : int
-        H.
-    covariance : {"diagonal", "full"}
-    prior : {"neighborhoods", "ordered"}
-        How the prior is counted, see `vastgp.methods.swsgp.bound`.
-    row_batch : int
-        Rows of a step; with the ordered prior, also its inducing inputs whose divergence counts.
-    learning_rate : float
-        Of Adam.
-    half_life : float
-        Steps after which the learning rate has fallen by ``sqrt(2)``; it falls like ``1 / sqrt(1 + t / half_life)``.
-    learn : bool
-        Whether hyperparameters are learned.
-    move : bool
-        Whether inducing inputs are.
-    taper : bool
-        Whether the weights of neighbours fade towards the border of the neighbourhood.
-    jitter : float
-        Relative to the prior variance.
-    search : {"auto", "exact", "approximate"}
-        How neighbours are found.
-    stale_share : float
-        Share of neighbours that may have changed before all are searched again.
-    noise_floor : float
-        Least noise variance.
-    """
-
-    num_neighbors: int
-    covariance: str = "diagonal"
-    prior: str = "ordered"
-    row_batch: int = 64
-    learning_rate: float = 0.01
-    half_life: float = np.inf
-    learn: bool = True
-    move: bool = False
-    taper: bool = False
-    jitter: float = 1e-6
-    search: str = "auto"
-    stale_share: float = 0.02
-    noise_floor: float = 1e-3
-
-    def least_jitter(self, dtype: str) -> float:
-        """Return the jitter, or what rounding asks for where that is more."""
-        return max(self.jitter, _ROUNDING[dtype] * self.num_neighbors)
 
 
 class Variables(NamedTuple):

@@ -22,14 +22,15 @@ from vastgp.data.neighbours import (
     overlap,
 )
 from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Phase
-from vastgp.fitting.loop import LoopResult, run_chunks
+from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
-from vastgp.methods.swsgp.state import SwsgpOptions, SwsgpState, factor_rows, start_state
+from vastgp.methods.swsgp.options import SwsgpOptions
+from vastgp.methods.swsgp.state import SwsgpState, factor_rows, start_state
 from vastgp.methods.swsgp.step import Batch, Constants, StepPlan, one_step
 
 # Steps between two visits of Python, and between two where inducing inputs move among few.
@@ -83,14 +84,10 @@ def fit_swsgp(
     likelihood: Likelihood,
     Z: np.ndarray,
     options: SwsgpOptions,
+    run: Run,
     *,
-    max_iter: int,
-    tol: float,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    seed: int = 0,
     dtype: str = "float64",
-    verbose: bool = False,
+    share: float = 1.0,
     start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> SwsgpFit:
     """Maximise the bound over variables, hyperparameters and inducing inputs by stochastic gradients.
@@ -104,14 +101,10 @@ def fit_swsgp(
     Z : ndarray of shape (M, d)
         Inducing inputs. With the ordered prior their order matters: each depends on those before it.
     options : SwsgpOptions
-    max_iter : int
-        Steps at most.
-    tol : float
-        See `vastgp.fitting.no_gain.no_gain`, in 1000 steps.
-    max_seconds, checkpoint, verbose
-        As in `run_chunks`.
-    seed : int
+    run : Run
     dtype : {"float32", "float64"}
+    share : float, default 1.0
+        Of what is left of the budget.
     start : tuple of ndarray of shape (M, C), optional
         Mean and variances to start from. None: zero, and what the prior alone would choose.
 
@@ -132,21 +125,17 @@ def fit_swsgp(
             start64,
         )
         del start64
+        most = options.max_steps
         chunks = Chunks(
-            rows, standardizer, (kernel, likelihood), options, seed, dtype, len(Z), max_iter
+            rows, standardizer, (kernel, likelihood), options, run.seed, dtype, len(Z), most
+        )
+        rule = no_gain(
+            options.tol, rows.n, options.row_batch, chunk=chunks.chunk, per=_PER, max_steps=most
         )
         with chunks.runner:
-            state, loop = run_chunks(
-                chunks,
-                state,
-                max_iter=max_iter,
-                chunk=chunks.chunk,
-                max_seconds=max_seconds,
-                checkpoint=checkpoint,
-                should_stop=no_gain(tol, rows.n, options.row_batch, chunk=chunks.chunk, per=_PER),
-                label="SWSGP",
-                verbose=verbose,
-            )
+            state, loop = run.steps(
+                "steps", chunks, state, max_iter=most, chunk=chunks.chunk, should_stop=rule, share=share
+            )  # fmt: skip
     with precision("float64"):
         kernel, likelihood = jax.tree.map(
             lambda leaf: np.exp(np.asarray(leaf, np.float64)), state.hyper

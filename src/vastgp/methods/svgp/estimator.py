@@ -1,0 +1,237 @@
+"""What `SVGPRegressor`, `TSVGPRegressor` and their classifiers share: arguments, the fit, predictions, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import Positive
+from vastgp.data import Rows
+from vastgp.estimators.arguments import (
+    CheckpointLike,
+    Dtype,
+    KernelLike,
+    MaxSeconds,
+    Seed,
+    Tolerance,
+    Verbose,
+)
+from vastgp.estimators.base import BaseGP
+from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
+from vastgp.estimators.first_hyperparameters import Beginning, check_given_model, find_first
+from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
+from vastgp.estimators.likelihood_arguments import check_likelihood
+from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.weighted_classes import WeightedClassifier
+from vastgp.fitting.run import Answer, Run
+from vastgp.likelihoods import Likelihood
+from vastgp.methods.svgp.fit import Inputs, answer_of, fit_svgp
+from vastgp.methods.svgp.options import (
+    DUAL_SOLVERS,
+    SOLVERS,
+    Adam,
+    Natural,
+    check_options,
+    plain_options,
+)
+from vastgp.methods.svgp.posterior import SVGPPosterior
+
+# Inducing inputs where `num_inducing` is left open.
+_MOST_INDUCING = 512
+_START_ROWS, _NOISE_FLOOR = 1000, 1e-3
+# Of the budget, for first hyperparameters: the bound is what counts where it is learned from there.
+_FOR_START, _FOR_START_ALONE = 0.3, 0.8
+_TILE_ENTRIES = 2**21
+
+NumInducing = Annotated[int | None, Positive(integer=True, none="512, or one for each row")]
+_FIELDS = {
+    "row_batch": "row_batch",
+    "max_iter": "max_steps",
+    "num_e_steps": "e_steps",
+    "num_m_steps": "m_steps",
+    "step_rate": "rate",
+    "learn_inducing": "learn_inducing",
+    "jitter": "jitter",
+    "sites": "sites",
+    "whiten": "whiten",
+}
+_MOVED = {
+    "inducing": "inducing_inputs=...",
+    "optimizer": "solver='natural' or solver='adam'",
+    "learning_rate": "hyperparameters=Learn(rate=...), or solver=Adam(rate=...)",
+    "start_rows": "hyperparameters=Learn(rows=...)",
+    "isotropic": "hyperparameters=Learn(isotropic=...)",
+    "noise_std": "hyperparameters=Fixed(noise_std=...)",
+    "noise_floor": "hyperparameters=Learn(noise_floor=...)",
+    "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds=...)",
+} | {old: f"solver=Natural({new}=...)" for old, new in _FIELDS.items()}
+
+
+class SVGPFits(BaseGP):
+    """Fits of all four; ``_dual`` says whether the sites are held or the moments."""
+
+    _dual: ClassVar[bool]
+
+    kernel: Any
+    num_inducing: Any
+    inducing_inputs: Any
+    hyperparameters: Any
+    solver: Any
+    tol: Any
+
+    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
+        raise NotImplementedError
+
+    def _resolved(self) -> tuple[Any, Any]:
+        """Return what ``hyperparameters`` and ``solver`` stand for."""
+        search = SEARCHES.resolve("hyperparameters", self.hyperparameters)
+        known = DUAL_SOLVERS if self._dual else SOLVERS
+        return search, known.resolve("solver", self.solver)
+
+    def _check_params(self) -> None:
+        search, solver = self._resolved()
+        check_options(solver, search, self._dual)
+
+    def _count(self, n: int) -> int:
+        if self.num_inducing is None:
+            return min(n, _MOST_INDUCING)
+        if self.num_inducing > n:
+            raise ValueError(
+                f"num_inducing={self.num_inducing} is more than the {n} rows of X: as many as rows are exact already. "
+                f"Give at most {n}, or leave it out."
+            )
+        return int(self.num_inducing)
+
+    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+        search, solver = self._resolved()
+        options = plain_options(solver, search, self._dual, self.tol)
+        scaling = self.standardizer_
+        given = given_inputs(self.inducing_inputs, self.num_inducing, rows.d)
+        if given is None:
+            inputs = Inputs(None, self.inducing_inputs, self._count(rows.n))
+        else:
+            inputs = Inputs(scaling.transform_X(given), "given", len(given))
+        if isinstance(search, Subset):
+            search = search.given(rows=_START_ROWS, noise_floor=_NOISE_FLOOR)
+        share = _FOR_START if options.learn else _FOR_START_ALONE
+        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
+        first = find_first(beginning, self._first_likelihood)
+        fit = fit_svgp(rows, scaling, first, inputs, options, run, self.dtype)
+        yield answer_of(fit, scaling, options, self.dtype)
+
+    # ------------------------------------------------------------ predict
+
+    def covariance(self, X: Any) -> np.ndarray:
+        """Return the posterior covariance of the function between rows, in memory quadratic in their number.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), data frame, or path
+
+        Returns
+        -------
+        ndarray of shape (n, n), or (C, n, n) with several functions
+            In squared units of the target, where it is scaled. Its diagonal is the square of the standard deviation
+            that ``return_std="latent"`` gives.
+        """
+        check_is_fitted(self, "posterior_")
+        inputs = np.concatenate([tile for tile, _ in self._tiles(self._open(X))])
+        found = self.posterior_.covariance(inputs) * self.standardizer_.y_scale**2
+        return self.likelihood_.location(found)
+
+    def _tile_rows(self) -> int:
+        functions = self.likelihood_.num_latent
+        return max(256, _TILE_ENTRIES // (self.num_inducing_ * functions))
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        state, arrays = self.posterior_.to_state()
+        return state | {"diagnosis": self.diagnosis_}, arrays
+
+    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.diagnosis_ = state["diagnosis"]
+        self.posterior_ = SVGPPosterior.from_state(state, arrays)
+        self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
+
+
+class SparseRegressor(LikelihoodRegressor, SVGPFits):
+    """Likelihoods of targets that are numbers."""
+
+    _moved: ClassVar[Mapping[str, str]] = _MOVED
+    # whether a likelihood may have more than one function
+    several_functions = True
+
+    def __init__(
+        self,
+        kernel: KernelLike = None,
+        num_inducing: NumInducing = None,
+        *,
+        likelihood: str | Likelihood = "gaussian",
+        inducing_inputs: InducingInputsLike = "kmeans",
+        hyperparameters: Annotated[str | Subset | Learn | Fixed, SEARCHES] = "learn",
+        solver: Annotated[str | Natural | Adam, SOLVERS] = "natural",
+        tol: Tolerance = 1e-4,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
+    ) -> None:
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.likelihood = likelihood
+        self.inducing_inputs = inducing_inputs
+        self.hyperparameters = hyperparameters
+        self.solver = solver
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_given_model(self._resolved()[0], self.kernel, self.likelihood, check_likelihood(self))
+
+
+class SparseClassifier(WeightedClassifier, SVGPFits):
+    """Likelihoods of labels."""
+
+    _moved: ClassVar[Mapping[str, str]] = _MOVED | MOVED_TO_CLASSES
+
+    def __init__(
+        self,
+        kernel: KernelLike = None,
+        num_inducing: NumInducing = None,
+        *,
+        likelihood: ClassesLike = "logit",
+        inducing_inputs: InducingInputsLike = "kmeans",
+        hyperparameters: Annotated[str | Subset | Learn | Fixed, SEARCHES] = "learn",
+        solver: Annotated[str | Natural | Adam, SOLVERS] = "natural",
+        tol: Tolerance = 1e-4,
+        max_seconds: MaxSeconds = None,
+        checkpoint: CheckpointLike = None,
+        random_state: Seed = 0,
+        dtype: Dtype = "float64",
+        verbose: Verbose = False,
+    ) -> None:
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.likelihood = likelihood
+        self.inducing_inputs = inducing_inputs
+        self.hyperparameters = hyperparameters
+        self.solver = solver
+        self.tol = tol
+        self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        self._check_classes()
