@@ -107,8 +107,10 @@ def run_block(start: dict[str, Any], seed: int, seconds: float, trace: Trace) ->
 
         return trace.note(state, measure)
 
-    fit = fit_block(system, chosen, tol=0.1, max_iter=None, max_seconds=seconds, on_product=look)
-    return SampledPosterior(system.blocks.basis, *fit.solution), start["noise_variance"]
+    fit = fit_block(
+        system, chosen, Run(max_seconds=seconds), tol=0.1, max_products=None, on_product=look
+    )
+    return SampledPosterior(system.basis, *fit.solution), start["noise_variance"]
 
 
 def run_stochastic(

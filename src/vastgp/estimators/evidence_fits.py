@@ -61,7 +61,6 @@ def learn_params(
     first: Params,
     search: Learn,
     num_rows: int,
-    dtype: str,
     run: Run,
     *,
     share: float,
@@ -72,11 +71,9 @@ def learn_params(
     assert search.rate is not None
     assert search.noise_floor is not None
     kernel, noise_variance, loop = climb_evidence(
-        estimate, first, steps=search.steps, rate=search.rate, noise_floor=search.noise_floor,
-        num_rows=num_rows, dtype=dtype, tol=tol, max_seconds=run.seconds_left(share),
-        checkpoint=None if run.checkpoint is None else run.checkpoint.phase("learning"), verbose=run.verbose,
+        estimate, first, run, steps=search.steps, rate=search.rate, noise_floor=search.noise_floor,
+        num_rows=num_rows, tol=tol, share=share,
     )  # fmt: skip
-    run.histories["learning"] = loop.history
     return (kernel, Gaussian(noise_variance)), loop
 
 

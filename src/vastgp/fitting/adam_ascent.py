@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from vastgp.fitting.candidates import Params, bounds_of
-from vastgp.fitting.checkpoint import Phase
-from vastgp.fitting.loop import LoopResult, Stop, run_chunks
+from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import ravel
+from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian
 
 # Steps between two anchors, and the share of the last steps whose average is the result.
 _REFRESH, _AVERAGED = 8, 1.0 / 3.0
-_MOMENTUM, _LAST_RATE = 0.8, 0.1
+_MOMENTUM, _SECOND_MOMENTUM, _TINY, _LAST_RATE = 0.8, 0.999, 1e-8, 0.1
+# Learning has converged when its last third gained no more nats for each row.
+_SETTLED = 5e-3
 
 
 class Estimate(NamedTuple):
@@ -30,49 +31,59 @@ class Estimate(NamedTuple):
     by_noise : float
         By the noise variance.
     diagnostics : dict of str to float
-        ``objective`` and ``objective_se`` among them.
+        For the record; ``objective`` and ``objective_se`` where they are known.
+    carried : pytree of arrays
+        What the next estimate is given, as solutions to start from.
     """
 
     by_kernel: Any
-    by_noise: float
+    by_noise: Any
     diagnostics: dict[str, float]
+    carried: Any = ()
 
 
 @runtime_checkable
 class Estimator(Protocol):
     """Estimates the slope at a step; what is random is a function of the step's number."""
 
-    def __call__(self, params: Any, anchor: Any, step: int, /) -> Estimate:
+    def __call__(self, params: Any, anchor: Any, step: int, carried: Any, /) -> Estimate:
         """Return an estimate at ``(kernel, likelihood)``; ``anchor`` are those of a few steps before."""
 
 
 class _State(NamedTuple):
-    """Logarithms of kernel and noise, where they were at the last anchor, Adam's moments, and the running average."""
+    """Logarithms of kernel and noise, where they were at the last anchor, and Adam's moments.
 
-    logs: Any
-    anchor: Any
-    adam: Any
-    average: Any
-    averaged: Any
+    ``late`` and ``earlier`` are the averages of the logarithms over the last third of the steps and the one before it,
+    ``slope`` that of the slopes over the last third.
+    """
+
+    logs: np.ndarray
+    anchor: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    late: np.ndarray
+    earlier: np.ndarray
+    slope: np.ndarray
+    carried: Any
 
 
 def climb_evidence(
     estimate: Estimator,
     start: Params,
+    run: Run,
     *,
     steps: int,
     rate: float,
     noise_floor: float,
     num_rows: int,
-    dtype: str,
     tol: float | None = None,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    verbose: bool = False,
+    share: float = 1.0,
+    carried: Any = (),
 ) -> tuple[Kernel, float, LoopResult]:
     """Climb, and return the average of the logarithms over the last third of the steps.
 
-    The rate falls along a cosine to a tenth, and the average takes out what is left of the noise of the slopes.
+    The rate falls along a cosine to a tenth, and the average takes out what is left of the noise of the slopes. It has
+    converged when that third gained next to nothing: the mean slope times the way from the third before.
 
     Parameters
     ----------
@@ -80,6 +91,8 @@ def climb_evidence(
         See `Estimator`.
     start : (Kernel, Gaussian)
         In standardised units.
+    run : Run
+        Its phase is called "learning".
     steps : int
     rate : float
         Of Adam at the start: about the change of a logarithm in one step.
@@ -87,68 +100,108 @@ def climb_evidence(
         Least noise variance.
     num_rows : int
         By which slopes are divided.
-    dtype : str
     tol : float, optional
         Ends where the slope, per row and by the logarithms, is shorter: for slopes without noise.
+    share : float, default 1.0
+        Most of what is left of the budget.
+    carried : pytree of arrays
+        What the first estimate is given.
     """
-    lower, upper = bounds_of(start, noise_floor)
-    low, high = jax.tree.map(np.log, lower), jax.tree.map(np.log, upper)
-    adam = optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=_LAST_RATE), b1=_MOMENTUM)
-    logs = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), start)
-    first_averaged = steps - max(1, round(_AVERAGED * steps))
+    logs, rebuild = _logarithms(start)
+    low, high = (_logarithms(bound)[0] for bound in bounds_of(start, noise_floor))
+    window = max(1, round(_AVERAGED * steps))
 
     def step_chunk(state: _State, first: int, count: int) -> tuple[_State, dict[str, float]]:
         for number in range(first, first + count):
             if number % _REFRESH == 0:
                 state = state._replace(anchor=state.logs)
-            params, anchor = (_numbers(part) for part in (state.logs, state.anchor))
-            found = estimate(params, anchor, number)
-            slopes = (found.by_kernel, Gaussian(jnp.asarray(found.by_noise, dtype)))
-            # d/d log h = h d/dh; Adam goes downhill
-            down = jax.tree.map(
-                lambda h, g: jnp.asarray(-h * np.asarray(g, np.float64) / num_rows, dtype),
-                params, slopes,
-            )  # fmt: skip
-            updates, moments = adam.update(down, state.adam)
-            logs = jax.tree.map(
-                lambda a, b, lo, hi: jnp.clip(a + b, jnp.asarray(lo, dtype), jnp.asarray(hi, dtype)),
-                state.logs, updates, low, high,
-            )  # fmt: skip
-            average, averaged = state.average, state.averaged
-            if number >= first_averaged:
-                averaged = averaged + 1
-                average = jax.tree.map(lambda a, b, c=averaged: a + (b - a) / c, average, logs)
-            state = _State(logs, state.anchor, moments, average, averaged)
-        size = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(down)))
-        noise = float(jnp.exp(state.logs[1].noise_variance))
-        return state, found.diagnostics | {"slope": float(size), "noise_variance": noise}
+            found = estimate(rebuild(state.logs), rebuild(state.anchor), number, state.carried)
+            slopes = np.append(ravel(found.by_kernel)[0], float(found.by_noise))
+            # d/d log h = h d/dh
+            slope = slopes * np.exp(state.logs) / num_rows
+            if not np.all(np.isfinite(slope)):
+                break
+            state = _moved(state, slope, number, _rate(rate, number, steps), (low, high))
+            state = _averaged(state, slope, steps - 1 - number, window)._replace(
+                carried=found.carried
+            )
+        now = {
+            "slope": float(np.linalg.norm(slope)),
+            "noise_variance": float(np.exp(state.logs[-1])),
+            # what counts is the last of them
+            "late_gain": float(state.slope @ (state.late - state.earlier)),
+        }
+        return state, found.diagnostics | now
 
-    def ended(now: Any, history: Any) -> Stop | None:
-        if not np.isfinite(now["slope"]):
-            return Stop("the slope of the log evidence is not finite", converged=False)
-        if tol is not None and now["slope"] <= tol:
-            return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", True)
-        # The file stays for a run killed later in the same fit, which then need not learn again.
-        done = history.steps[-1] >= steps
-        return Stop(f"{steps} steps of learning") if done else None
-
-    zeros = jax.tree.map(jnp.zeros_like, logs)
-    begin = _State(logs, logs, adam.init(logs), zeros, jnp.zeros((), dtype))
-    state, loop = run_chunks(
-        step_chunk,
-        begin,
-        max_iter=steps + 1,
-        chunk=1,
-        max_seconds=max_seconds,
-        checkpoint=checkpoint,
-        should_stop=ended,
+    zeros = np.zeros_like(logs)
+    begin = _State(logs, logs, zeros, zeros, logs, logs, zeros, carried)
+    state, loop = run.steps(
+        "learning", step_chunk, begin,
+        max_iter=steps + 1, chunk=1, should_stop=_rule(steps, tol), share=share,
         label="hyperparameters",
-        verbose=verbose,
-    )
-    kernel, likelihood = _numbers(state.average if float(state.averaged) else state.logs)
+    )  # fmt: skip
+    done = loop.num_iter
+    kernel, likelihood = rebuild(state.late if done > steps - window else state.logs)
     return kernel, float(likelihood.noise_variance), loop
 
 
-def _numbers(logs: Any) -> Any:
-    """Return the hyperparameters of their logarithms, as float64 of NumPy."""
-    return jax.tree.map(lambda leaf: np.exp(np.asarray(leaf, np.float64)), logs)
+def _rule(steps: int, tol: float | None) -> Callable[..., Stop | None]:
+    """Return the rule that ends the climb."""
+
+    def ended(now: Any, history: History) -> Stop | None:
+        if not np.isfinite(now["slope"]):
+            return Stop("the slope of the log evidence is not finite", converged=False)
+        if tol is not None and now["slope"] <= tol:
+            return Stop(f"converged: slope {now['slope']:.2g} <= tol = {tol:g}", converged=True)
+        if history.steps[-1] < steps:
+            return None
+        gain = now["late_gain"]
+        if gain <= _SETTLED:
+            said = (
+                f"the last third of {steps} steps of learning gained {gain:.2g} nats for each row"
+            )
+            return Stop(f"converged: {said}", converged=True)
+        return Stop(
+            f"{steps} steps of learning were done, of which the last third still gained {gain:.2g} nats for each row",
+            converged=False,
+        )
+
+    return ended
+
+
+def _moved(
+    state: _State, slope: np.ndarray, number: int, rate: float, bounds: tuple[np.ndarray, ...]
+) -> _State:
+    """Return the state after a step of Adam (Kingma and Ba 2015, algorithm 1), upwards and inside the bounds."""
+    first = _MOMENTUM * state.first + (1.0 - _MOMENTUM) * slope
+    second = _SECOND_MOMENTUM * state.second + (1.0 - _SECOND_MOMENTUM) * slope**2
+    done = number + 1
+    mean, square = first / (1.0 - _MOMENTUM**done), second / (1.0 - _SECOND_MOMENTUM**done)
+    logs = np.clip(state.logs + rate * mean / (np.sqrt(square) + _TINY), *bounds)
+    return state._replace(logs=logs, first=first, second=second)
+
+
+def _rate(rate: float, number: int, steps: int) -> float:
+    """Return the rate of a step, on a cosine."""
+    falling = 0.5 * (1.0 + np.cos(np.pi * min(number, steps) / steps))
+    return float(rate * ((1.0 - _LAST_RATE) * falling + _LAST_RATE))
+
+
+def _averaged(state: _State, slope: np.ndarray, left: int, window: int) -> _State:
+    """Return the state with its averages; ``left`` steps follow."""
+
+    def mean(before: np.ndarray, value: np.ndarray, first: int) -> np.ndarray:
+        return before + (value - before) / (first - left)
+
+    if left < window:
+        late = mean(state.late, state.logs, window)
+        return state._replace(late=late, slope=mean(state.slope, slope, window))
+    if left < 2 * window:
+        return state._replace(earlier=mean(state.earlier, state.logs, 2 * window))
+    return state
+
+
+def _logarithms(params: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    """Return the logarithms of positive numbers as a vector, and the way back."""
+    flat, rebuild = ravel(params)
+    return np.log(flat), lambda logs: rebuild(np.exp(logs))

@@ -84,13 +84,13 @@ def maximise(
     record : Evaluations, optional
         Of the phase of a fit, `Run.evaluations`: a resumed fit replays it, its budget holds, its progress is shown.
     """
-    flat, rebuild = _ravel(start)
-    bounds = np.stack([_ravel(lower)[0], _ravel(upper)[0]], axis=1)
+    flat, rebuild = ravel(start)
+    bounds = np.stack([ravel(lower)[0], ravel(upper)[0]], axis=1)
     return _climb(
         value_and_gradient,
         np.clip(np.log(flat), *np.log(bounds).T),
         lambda point: rebuild(np.exp(point)),
-        lambda gradient, point: _ravel(gradient)[0] * np.exp(point),
+        lambda gradient, point: ravel(gradient)[0] * np.exp(point),
         np.log(bounds),
         {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
         (scale, max_seconds, on_iteration),
@@ -122,12 +122,12 @@ def maximise_real(
         Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
         little where there are very many parameters, and are not looked at.
     """
-    flat, rebuild = _ravel(start)
+    flat, rebuild = ravel(start)
     found = _climb(
         value_and_gradient,
         flat,
         rebuild,
-        lambda gradient, point: _ravel(gradient)[0],
+        lambda gradient, point: ravel(gradient)[0],
         None,
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
         (scale, max_seconds, on_iteration),
@@ -235,7 +235,7 @@ class _Seen:
         return self._worst + 10.0 + abs(self._worst), np.zeros_like(self._slope)
 
 
-def _ravel(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+def ravel(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
     """Return the leaves as one float64 vector, and the way back."""
     leaves, structure = jax.tree.flatten(tree)
     arrays = [np.asarray(leaf, dtype=np.float64) for leaf in leaves]

@@ -40,7 +40,7 @@ class _BasisRows(RowEvidence):
     def __init__(self, X: Any, y: Any, basis: PairedBasis) -> None:
         super().__init__(X, y)
         self._narrow_X = jnp.asarray(pad_rows(self.X), jnp.float32)
-        self._basis = basis
+        self._basis: Any = basis
 
     def _blocks(self, kernel: Kernel) -> BlockedBasis:
         narrow = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), kernel)
@@ -92,8 +92,8 @@ def _pull_back(
 ) -> Kernel:
     """Return the gradient of ``<cotangent, Phi Phi^T>``, which is ``2 <cotangent Phi, dPhi>``."""
 
-    def of_block(which: Any) -> Array:
-        phi = blocks.features(X, which).astype(cotangent.dtype)
+    def of_block(held: BlockedBasis, which: Any) -> Array:
+        phi = held.features(X, which).astype(cotangent.dtype)
         return (2.0 * (phi @ cotangent)).astype(X.dtype)
 
     return slope_through_features(blocks, X, of_block)

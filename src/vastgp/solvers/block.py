@@ -12,34 +12,70 @@ A fit that is stopped early is therefore uncertain, not over-confident.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, Stop, run_chunks
-from vastgp.solvers.cg import CGState, cg_start, cg_update
+from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.run import Run
+from vastgp.solvers.cg import CGState, cg_start, cg_step
 from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
 from vastgp.solvers.plan import Plan, plan, plan_rows
 from vastgp.solvers.preconditioners import Preconditioner
-from vastgp.solvers.systems import BasisSystem, LinearSystem, RowSystem, Solution, System
+from vastgp.solvers.systems import (
+    BasisSystem,
+    LinearSystem,
+    Measures,
+    RowSystem,
+    Solution,
+    System,
+)
 
 # The recurrence drifts from the true residual by rounding: it is replaced this often.
 _REPLACE_EVERY = 20
 # A recurrence that is further off than this from the true residual has lost its directions' conjugacy.
 _MOST_DRIFT = 0.1
-# An end whose error is so many times the least on the way (or NaN) is not used: that state is.
-_DIVERGED = 2.0
+# Values that differ by less than this share of them differ by rounding.
+_ROUNDING = 1e-5
+# Residuals of conjugate gradients rise on their way; one beyond so many times the right-hand side is not used.
+_MOST_GROWTH = 2.0
 # Replacements without progress before the fit gives up.
 _PATIENCE = 4
+
+
+class Solving(NamedTuple):
+    """State of a solution on its way.
+
+    Attributes
+    ----------
+    cg : CGState
+    measures : Measures
+        Of its solution, by the residual of the recurrence.
+    best : Array of shape (C, p)
+        The solution of highest value so far, column by column.
+    value : Array of shape (C,)
+        Its value.
+    """
+
+    cg: CGState
+    measures: Measures
+    best: Float[Array, "C p"]
+    value: Float[Array, " C"]
+
+    @property
+    def solution(self) -> Array:
+        """The solution as it is now."""
+        return self.cg.solution
 
 
 class BlockFit(NamedTuple):
@@ -86,10 +122,11 @@ def build_system(
     )
     basis = as_dtype(basis, dtype)
     options: dict[str, Any] = {
-        "num_samples": num_samples, "seed": seed, "rank": chosen.rank, "precondition": precondition
+        "num_samples": num_samples, "seed": seed, "rank": chosen.rank,
+        "precondition": precondition, "widen": widen,
     }  # fmt: skip
     if observed is not None:
-        return RowSystem(basis, noise_variance, observed, widen=widen, **options), chosen
+        return RowSystem(basis, noise_variance, observed, **options), chosen
     return BasisSystem(basis, noise_variance, rows, standardizer, dtype=dtype, **options), chosen
 
 
@@ -130,167 +167,191 @@ def standardised(
 def fit_block(
     system: System,
     chosen: Plan,
+    run: Run,
     *,
     tol: float,
-    max_iter: int | None,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    verbose: bool = False,
+    max_products: int | None,
     start: Array | None = None,
-    on_product: Callable[[System, CGState], Mapping[str, float]] | None = None,
+    on_product: Callable[[System, Solving], Mapping[str, float]] | None = None,
 ) -> BlockFit:
-    """Solve the system for the mean and all samples together.
+    """Solve the system for the mean and all samples together, see `solve_system`.
 
     Parameters
     ----------
     system, chosen
         From `build_system`.
-    tol : float
-        The fit has converged when what is missing of the function at the training rows, root mean square, is below this
-        many standard deviations of the noise, for the mean and (root mean square) for the samples. The true residual
-        is used, not that of the recurrence.
-    max_iter : int or None
-        Most products with the system.
-    max_seconds : float, optional
-        Wall-clock budget, checked after every product.
-    checkpoint : Phase, optional
-    verbose : bool
-    start : Array, optional
-        A solution to start from; None: zero.
-    on_product : callable, optional
-        Called with the system and the state after every product; what it returns joins the record.
     """
     with precision(system.vector_dtype):
-        state, residuals, loop = solve_system(
-            system,
-            tol=tol,
-            max_iter=max_iter,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            start=start,
-            on_product=on_product,
+        solution, residuals, loop = solve_system(
+            system, run, tol=tol, max_products=max_products, start=start, on_product=on_product,
             label=f"posterior ({chosen.space})",
-        )
-        return BlockFit(system.weights(state.solution), chosen, residuals, loop)
+        )  # fmt: skip
+        return BlockFit(system.weights(solution), chosen, residuals, loop)
 
 
 def solve_system(
     system: LinearSystem,
+    run: Run,
     *,
     tol: float,
-    max_iter: int | None,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    verbose: bool = False,
+    max_products: int | None,
     start: Array | None = None,
-    on_product: Callable[[Any, CGState], Mapping[str, float]] | None = None,
-    label: str = "posterior",
-) -> tuple[CGState, np.ndarray, LoopResult]:
-    """Return the state of conjugate gradients when they have converged or must stop, and the errors of its columns.
+    on_product: Callable[[Any, Solving], Mapping[str, float]] | None = None,
+    label: str | None = None,
+) -> tuple[Array, np.ndarray, LoopResult]:
+    """Return the solution when conjugate gradients have converged or must stop, the errors of its columns, and why.
 
-    Where rounding makes them diverge it is the best state seen, which may be the one that they began with.
+    Where they must stop, each column is the one of highest value on the way (see `Measures`): the last, unless rounding
+    has made them diverge. That the size of residuals rises on their way says nothing.
 
-    Parameters as in `fit_block`.
+    Parameters
+    ----------
+    system : LinearSystem
+    run : Run
+        Its phase is called "posterior".
+    tol : float
+        The fit has converged when what is missing of the function at the training rows, root mean square, is below this
+        many standard deviations of the noise, for the mean and (root mean square) for the samples. The true residual
+        is used, not that of the recurrence.
+    max_products : int or None
+        Most products with the system.
+    start : Array, optional
+        A solution to start from; None: zero.
+    on_product : callable, optional
+        Called with the system and the state after every product; what it returns joins the record.
+    label : str, optional
+        For the progress line.
     """
+
+    def step_chunk(state: Solving, start: int, count: int) -> tuple[Solving, dict[str, Any]]:
+        for number in range(start, start + count):
+            state = advance(system, state)
+            checked = (number + 1) % _REPLACE_EVERY == 0
+            if checked or worst_error(system, state) <= tol:
+                state = replace_residual(system, state)
+                checked = True
+        mean, samples = _both_errors(system, state)
+        return state, {
+            # 1/2 x^T (b + r) of the mean rises to 1/2 b^T A^-1 b
+            "objective": 0.5 * float(state.measures.value[0]),
+            "residual": mean,
+            "residual_samples": samples,
+            "residual_is_true": float(checked),
+        } | dict(on_product(system, state) if on_product else {})
+
     with precision(system.vector_dtype):
-        state = begin(system, start)
-        first = _both_errors(system, state)
-        # its solution alone: a whole state would double the memory of the vectors
-        best: tuple[float, Array] = (1.0, state.solution)
-
-        def left(state: CGState) -> float:
-            return float(np.max(_both_errors(system, state) / np.maximum(first, 1e-300)))
-
-        def step_chunk(state: CGState, start: int, count: int) -> tuple[CGState, dict[str, Any]]:
-            nonlocal best
-            for number in range(start, start + count):
-                state = advance(system, state)
-                checked = (number + 1) % _REPLACE_EVERY == 0
-                if checked or worst_error(system, state) <= tol:
-                    state = _replace_residual(system, state)
-                    checked = True
-                    best = min(best, (left(state), state.solution), key=lambda each: each[0])
-            residuals = np.asarray(system.errors(state))
-            return state, {
-                "objective": _objective(state, system.right),
-                "residual": residuals[0],
-                "residual_samples": _rms(residuals[1:]),
-                "residual_is_true": float(checked),
-            } | dict(on_product(system, state) if on_product else {})
-
-        state, loop = run_chunks(
+        state, loop = run.steps(
+            "posterior",
             step_chunk,
-            state,
-            max_iter=max_iter,
+            begin(system, start),
+            max_iter=max_products,
             chunk=1,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
-            should_stop=lambda now, history: _decide(now, history, tol),
+            should_stop=partial(_decide, tol=tol),
             label=label,
-            verbose=verbose,
         )
-        if not loop.converged and not left(state) <= _DIVERGED * best[0]:
-            state = begin(system, best[1])
-        return state, np.asarray(system.errors(state)), loop
+        if not loop.converged and not np.array_equal(state.value, state.measures.value):
+            state = begin(system, state.best)
+        return state.solution, system.errors(state.measures), loop
 
 
 def begin(
     system: LinearSystem, solution: Array | None = None, product: Array | None = None
-) -> CGState:
+) -> Solving:
     """Start conjugate gradients from a solution (one product, unless it is given), or from zero (none)."""
     if solution is None:
-        return _start(jnp.zeros_like(system.right), system.right, system.precondition)
+        solution = product = jax.device_put(np.zeros(system.right.shape, system.right.dtype))
     product = system.product(solution) if product is None else product
-    return _start(solution, system.right - product, system.precondition)
+    return _begin(solution, product, *_parts(system))
 
 
-def advance(system: LinearSystem, state: CGState) -> CGState:
+def advance(system: LinearSystem, state: Solving) -> Solving:
     """Take one step: one product with the system."""
-    return _update(state, system.product(state.direction), system.precondition)
+    product = system.product(state.cg.direction)
+    return _advance(state, product, *_parts(system))
 
 
-@eqx.filter_jit
-def _start(solution: Array, residual: Array, precondition: Preconditioner) -> CGState:
-    return cg_start(solution, residual, precondition)
-
-
-@eqx.filter_jit
-def _update(state: CGState, product: Array, precondition: Preconditioner) -> CGState:
-    return cg_update(state, product, precondition)
-
-
-def _replace_residual(system: LinearSystem, state: CGState) -> CGState:
+def replace_residual(system: LinearSystem, state: Solving) -> Solving:
     """Put the true residual in the place of the recurrence's, and start again where the two differ much."""
-    residual = system.right - system.product(state.solution)
-    fresh = _start(state.solution, residual, system.precondition)
-    drift = jnp.linalg.norm(residual - state.residual) / jnp.linalg.norm(residual)
-    if float(drift) > _MOST_DRIFT:
-        return fresh
-    return fresh._replace(direction=state.direction, longest=state.longest)
+    product = system.product(state.solution)
+    return _replace(state, product, *_parts(system))
 
 
-def worst_error(system: LinearSystem, state: CGState) -> float:
-    """Return the larger of the errors of the mean and of the samples, see `System.errors`."""
+def _parts(system: LinearSystem) -> tuple[Array, Preconditioner, np.ndarray]:
+    """Return what programs are given of a system; what it is made of may not be an argument of one."""
+    noise = np.asarray(system.noise_variance, system.right.dtype)
+    return system.right, system.precondition, noise
+
+
+@eqx.filter_jit
+def _begin(
+    solution: Array, product: Array, right: Array, precondition: Preconditioner, noise: Any
+) -> Solving:
+    del noise
+    cg = cg_start(solution, right - product, precondition)
+    measures = _measures(cg, right)
+    return Solving(cg, measures, solution, measures.value)
+
+
+@eqx.filter_jit
+def _advance(
+    state: Solving, product: Array, right: Array, precondition: Preconditioner, noise: Any
+) -> Solving:
+    cg = cg_step(state.cg, product, precondition)[0]
+    measures = _measures(cg, right)
+    return Solving(cg, measures, *_better(state, cg, measures, right, noise))
+
+
+@eqx.filter_jit
+def _replace(
+    state: Solving, product: Array, right: Array, precondition: Preconditioner, noise: Any
+) -> Solving:
+    residual = right - product
+    fresh = cg_start(state.solution, residual, precondition)
+    drift = jnp.linalg.norm(residual - state.cg.residual) / jnp.linalg.norm(residual)
+    lost = drift > _MOST_DRIFT
+    cg = fresh._replace(
+        direction=jnp.where(lost, fresh.direction, state.cg.direction), longest=state.cg.longest
+    )
+    measures = _measures(cg, right)
+    # what a wrong recurrence promised does not count
+    promised = state._replace(value=jnp.where(lost, jnp.minimum(state.value, 0.0), state.value))
+    return Solving(cg, measures, *_better(promised, cg, measures, right, noise))
+
+
+def _measures(cg: CGState, right: Array) -> Measures:
+    value = jnp.sum(cg.solution * (right + cg.residual), axis=1)
+    return Measures(value, jnp.linalg.norm(cg.residual, axis=1), cg.energy, cg.longest)
+
+
+def _better(
+    state: Solving, cg: CGState, measures: Measures, right: Array, noise: Any
+) -> tuple[Array, Array]:
+    """Return the columns of highest value and their values, the later ones where these differ by rounding.
+
+    Where rounding has left the matrix indefinite, values are without a meaning: no more than ``b^T b / sigma^2`` is
+    possible, nor a residual that is many times the right-hand side's.
+    """
+    square = jnp.sum(right**2, axis=1)
+    possible = (measures.value <= square / noise) & (measures.size <= _MOST_GROWTH * square**0.5)
+    later = possible & (measures.value >= state.value - _ROUNDING * jnp.abs(state.value))
+    best = jnp.where(later[:, None], cg.solution, state.best)
+    return best, jnp.where(later, measures.value, state.value)
+
+
+def worst_error(system: LinearSystem, state: Solving) -> float:
+    """Return the larger of the errors of the mean and of the samples, see `LinearSystem.errors`."""
     return float(np.max(_both_errors(system, state)))
 
 
-def _both_errors(system: LinearSystem, state: CGState) -> np.ndarray:
-    values = np.asarray(system.errors(state))
-    return np.array([values[0], _rms(values[1:])])
-
-
-def _rms(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
-
-
-def _objective(state: CGState, right: Array) -> float:
-    """Return ``1/2 x^T (b + r)`` of the mean's system: it rises to ``1/2 b^T A^-1 b``."""
-    return 0.5 * float(jnp.vdot(state.solution[0], right[0] + state.residual[0]))
+def _both_errors(system: LinearSystem, state: Solving) -> tuple[float, float]:
+    """Return the error of the mean and the root mean square of those of the samples."""
+    values = system.errors(state.measures)
+    samples = float(np.sqrt(np.mean(np.square(values[1:])))) if len(values) > 1 else 0.0
+    return float(values[0]), samples
 
 
 def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | None:
-    worst = max(now["residual"], now["residual_samples"])
+    worst = float(np.max([now["residual"], now["residual_samples"]]))  # NaN if either is
     if not np.isfinite(worst):
         return Stop(
             "the residual is not finite: raise noise_floor or use dtype='float64'", converged=False
@@ -301,17 +362,11 @@ def _decide(now: Mapping[str, float], history: History, tol: float) -> Stop | No
         return Stop(f"converged: residual {worst:.2g} of the noise <= tol = {tol:g}", True)
     # Replacements without progress: rounding is as large as what is left. Residuals of
     # conjugate gradients may rise on their way, so a good many are waited for.
-    checked = [
-        max(mean, samples)
-        for mean, samples, true in zip(
-            history["residual"],
-            history["residual_samples"],
-            history["residual_is_true"],
-            strict=True,
-        )
-        if true
-    ]
-    if len(checked) > _PATIENCE and min(checked[-_PATIENCE:]) > 0.95 * min(checked[:-_PATIENCE]):
+    both = np.maximum(history["residual"], history["residual_samples"])
+    checked = both[np.asarray(history["residual_is_true"]) > 0]
+    if len(checked) > _PATIENCE and np.min(checked[-_PATIENCE:]) > 0.95 * np.min(
+        checked[:-_PATIENCE]
+    ):
         return Stop(
             f"the residual stays at {worst:.2g} of the noise > tol = {tol:g}: the limit of the precision "
             "or of the preconditioner; use dtype='float64', a larger rank, a larger noise_floor, or a larger tol",

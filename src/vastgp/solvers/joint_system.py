@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
-from vastgp.solvers.cg import CGState
-from vastgp.solvers.least_squares import gram_product, project
-from vastgp.solvers.preconditioners import JointPreconditioner, Preconditioner
-from vastgp.solvers.systems import RowSystem, Solution
+from vastgp.solvers.preconditioners import JointPreconditioner
+from vastgp.solvers.systems import Measures, RowSystem, Solution, System, row_product
 
 
-class JointSystem:
+class JointSystem(System):
     """The systems of several functions that differ in their rows' targets and weights.
 
     Columns are those of the first system, ``[mean, samples]``, then those of the second, and so on.
@@ -28,11 +28,10 @@ class JointSystem:
     def __init__(self, systems: Sequence[RowSystem]) -> None:
         self.systems = tuple(systems)
         first = self.systems[0]
-        self.blocks, self.vector_dtype = first.blocks, first.vector_dtype
+        self.basis, self.blocks, self.vector_dtype = first.basis, first.blocks, first.vector_dtype
+        self.noise_variance, self.num_rows = first.noise_variance, first.num_rows
         self.right = jnp.concatenate([system.right for system in systems])
-        self.precondition: Preconditioner = JointPreconditioner(
-            tuple(system.precondition for system in systems)
-        )
+        self.precondition = JointPreconditioner(tuple(system.precondition for system in systems))
         # of every column
         self.scale = jnp.repeat(
             jnp.stack([system.scale for system in systems]), len(first.right), axis=0
@@ -41,26 +40,19 @@ class JointSystem:
     def product(self, V: Array) -> Array:
         """Return every system's product with its columns, in one pass over the basis functions."""
         first = self.systems[0]
-        gram = gram_product(self.blocks, first.X, V * self.scale) * self.scale
-        return gram + first.noise_variance * V
+        return row_product(self.blocks, first.X, self.scale, first.noise, V)
 
-    def errors(self, state: CGState) -> Array:
+    def errors(self, measures: Measures) -> np.ndarray:
         """Return the errors of `RowSystem`: first that of the mean that is worst, then those of all samples."""
-        first = self.systems[0]
-        size = jnp.linalg.norm(state.residual, axis=1)
-        errors = size / jnp.sqrt(first.noise_variance * first.observed.num_rows)
-        errors = errors.reshape(len(self.systems), -1)
-        return jnp.concatenate([jnp.max(errors[:, :1], axis=0), errors[:, 1:].ravel()])
+        errors = super().errors(measures).reshape(len(self.systems), -1)
+        return np.concatenate([[np.max(errors[:, 0])], errors[:, 1:].ravel()])
 
     def weights(self, solution: Array) -> Solution:
         """Return the weights of every function: means (C, 2, P), deviations (C, S, 2, P)."""
-        first = self.systems[0]
-        pairs = self.blocks.basis.num_pairs
-        W = project(self.blocks, first.X, solution * self.scale).astype(first.X.dtype)
-        W = W.reshape(len(self.systems), len(first.right), *W.shape[1:])[..., :pairs]
-        prior = jnp.stack([system.prior()[..., :pairs] for system in self.systems])
-        return Solution(W[:, 0], prior - W[:, 1:])
+        parts = solution.reshape(len(self.systems), -1, solution.shape[1])
+        found = [system.weights(part) for system, part in zip(self.systems, parts, strict=True)]
+        return jax.tree.map(lambda *each: jnp.stack(each), *found)
 
-    def slopes(self, solution: Array) -> tuple[Any, float]:
+    def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Refuse: hyperparameters of several functions are learned on a subset of the rows."""
         raise NotImplementedError("slopes of the evidence of several functions")

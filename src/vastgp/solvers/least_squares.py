@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vastgp.bases import PairedBasis
-from vastgp.bases.draws import index_keys
+from vastgp.bases import PairedBasis, StoredFourierBasis
+from vastgp.bases.draws import index_keys, purpose_key
 
 # Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
 _BLOCK = 512
@@ -147,27 +147,35 @@ def normal_product(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
     mask: Float[Array, " n"],
-    W: Float[Array, "C 2 padded"],
-) -> Float[Array, "C 2 padded"]:
-    """Return ``Phi^T Phi w`` over the rows where ``mask`` is 1, for rows that come tile by tile."""
-    return _through_rows(blocks, X, W, len(W), lambda values, mask: values * mask, mask)
+    W: Float[Array, "C m"],
+    total: Float[Array, "C m"],
+) -> Float[Array, "C m"]:
+    """Return ``total + Phi^T Phi w`` over the rows where ``mask`` is 1, for rows that come tile by tile.
+
+    Weights are flat; features are made in the precision of ``X``, products and sums in that of ``W``.
+    """
+    return total + _through_rows(
+        blocks, X, W, len(W), lambda values, mask: values * mask, mask.astype(W.dtype)
+    )
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="dtype")
 def prior_targets(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
     mask: Float[Array, " n"],
-    y: Float[Array, " n"],
-    noise: Float[Array, "S n"],
-    W: Float[Array, "S 2 padded"],
-) -> Float[Array, "C 2 padded"]:
-    """Return ``Phi^T [y, Phi w0 + eps]`` over the rows where ``mask`` is 1, for rows that come tile by tile."""
+    targets: Float[Array, "C n"],
+    W: Float[Array, "S m"],
+    total: Float[Array, "C m"],
+    dtype: str,
+) -> Float[Array, "C m"]:
+    """Return ``total + Phi^T (targets + [0, Phi w0])`` over the rows where ``mask`` is 1, in a precision."""
 
-    def respond(draws: Array, mask: Array, y: Array, noise: Array) -> Array:
-        return jnp.concatenate([y[None], draws + noise]) * mask
+    def respond(draws: Array, mask: Array, targets: Array) -> Array:
+        return targets.at[1:].add(draws) * mask
 
-    return _through_rows(blocks, X, W, 1 + len(W), respond, mask, y, noise)
+    wide = (part.astype(dtype) for part in (mask, targets))
+    return total + _through_rows(blocks, X, W.astype(dtype), len(targets), respond, *wide)
 
 
 def _through_rows(
@@ -178,7 +186,7 @@ def _through_rows(
     respond: Callable[..., Array],
     *per_row: Array,
 ) -> Array:
-    """Return ``Phi^T respond(Phi w, ...)`` with all features of a group of rows made once.
+    """Return ``Phi^T respond(Phi w, ...)``, flat, with all features of a group of rows made once.
 
     One block must hold all pairs. Frequencies are drawn once, and a group is small enough for its features to stay
     in cache: with 20,000 basis functions a tile of 1677 rows at once takes 2.3 times as long.
@@ -194,19 +202,17 @@ def _through_rows(
     held: Any = blocks.basis.hold(blocks.pairs(0), d, X.dtype)
     width = 2 * blocks.block
     group = math.gcd(n, 1 << max(6, (_GROUP // width).bit_length() - 1))
-    flat = W.reshape(W.shape[0], width)
 
     def grouped(array: Array) -> Array:
         return jnp.moveaxis(array.reshape(*array.shape[:-1], n // group, group), -2, 0)
 
     def body(total: Array, some: tuple[Array, ...]) -> tuple[Array, None]:
         x, *parts = some
-        phi = blocks.basis.features_of_held(x, held).reshape(width, group)
-        return total + respond(flat @ phi, *parts) @ phi.T, None
+        phi = blocks.basis.features_of_held(x, held).reshape(width, group).astype(W.dtype)
+        return total + respond(W @ phi, *parts) @ phi.T, None
 
     rows = (X.reshape(n // group, group, d), *map(grouped, per_row))
-    total, _ = jax.lax.scan(body, jnp.zeros((columns, width), X.dtype), rows)
-    return total.reshape(columns, 2, blocks.block)
+    return jax.lax.scan(body, jnp.zeros((columns, width), W.dtype), rows)[0]
 
 
 @partial(jax.jit, static_argnames="dtype")
@@ -224,20 +230,30 @@ def gram_of_rows(
 
 
 def prior_weights(
-    blocks: BlockedBasis, key: Array, num_samples: int, dtype: Any
+    blocks: BlockedBasis, seed: Any, num_samples: int, dtype: Any
 ) -> Float[Array, "S 2 padded"]:
-    """Return draws of the prior ``w0 ~ N(0, I)``: each pair's from its own key, whatever the block."""
+    """Return draws of the prior ``w0 ~ N(0, I)``: each pair's from its own key, whatever the block.
 
-    def draw(k: Array) -> Array:
-        return jax.random.normal(k, (num_samples, 2), dtype=dtype)
-
+    ``seed`` is from `seed_key`.
+    """
     pairs = jnp.arange(blocks.padded)
-    normals = jax.vmap(draw)(index_keys(key, pairs))
+    normals = _normals(seed, "prior weights", pairs, (num_samples, 2), dtype)
     real = (pairs < blocks.basis.num_pairs).astype(dtype)
     return jnp.transpose(normals, (1, 2, 0)) * real
 
 
-@jax.jit
+def row_noise(
+    seed: Any, numbers: Int[Array, " n"], num_samples: int, dtype: Any
+) -> Float[Array, "S n"]:
+    """Return standard normals of rows by their numbers in the data, whatever tile or padding they are in."""
+    return _normals(seed, "row noise", numbers, (num_samples,), dtype).T
+
+
+def _normals(seed: Any, purpose: str, indices: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    keys = index_keys(purpose_key(seed, purpose), indices)
+    return jax.vmap(lambda key: jax.random.normal(key, shape, dtype=dtype))(keys)
+
+
 def evidence_slope(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
@@ -254,25 +270,39 @@ def evidence_slope(
     and ``-1/S`` for each of S draws.
     """
 
-    def cotangent(which: Any) -> Array:
-        return (signs[:, None] * blocks.take(W, which)).T @ V
+    def cotangent(held: BlockedBasis, which: Any) -> Array:
+        return ((signs[:, None] * held.take(W, which)).T @ V).astype(X.dtype)
 
     return slope_through_features(blocks, X, cotangent)
 
 
 def slope_through_features(
-    blocks: BlockedBasis, X: Float[Array, "n d"], cotangent: Callable[[Any], Array]
+    blocks: BlockedBasis, X: Float[Array, "n d"], cotangent: Callable[[BlockedBasis, Any], Array]
 ) -> Any:
-    """Return the gradient by the kernel of ``<H, Phi>``; ``cotangent(which)`` is one block of ``H``, shape (k, n)."""
+    """Return the gradient by the kernel of ``<H, Phi>``; ``cotangent(held, which)`` is one block of ``H``, (k, n).
 
-    def body(which: Any, total: Any) -> Any:
-        held = cotangent(which)
+    The basis is a `RandomFourierBasis`. Slopes by its frequencies and scales are gathered block by block, and pulled
+    back through the spectrum once; ``held`` is the same basis with that spectrum.
+    """
+    basis: Any = blocks.basis
+    d = X.shape[1]
+    pairs = jnp.arange(blocks.padded)
 
-        def form(kernel: Any) -> Array:
-            moved = BlockedBasis(blocks.basis.with_kernel(kernel), blocks.block)
-            return jnp.vdot(held, moved.features(X, which))
+    def spectrum_of(kernel: Any) -> Any:
+        frequencies, scales = basis.with_kernel(kernel).spectrum(pairs, d, X.dtype)
+        return frequencies, scales * (pairs < basis.num_pairs)
 
-        return jax.tree.map(jnp.add, total, jax.grad(form)(blocks.basis.kernel))
+    spectrum, pull = jax.vjp(spectrum_of, basis.kernel)
+    held = BlockedBasis(StoredFourierBasis(basis, *spectrum), blocks.block)
 
-    start = jax.tree.map(jnp.zeros_like, eqx.filter(blocks.basis.kernel, eqx.is_array))
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+    def by_block(_: None, which: Any) -> tuple[None, Any]:
+        H = cotangent(held, which)
+
+        def form(part: Any) -> Array:
+            return jnp.vdot(H, held.basis.features_of_held(X, part).reshape(H.shape))
+
+        return None, jax.grad(form)(held.basis.hold(held.pairs(which), d, X.dtype))
+
+    _, slopes = jax.lax.scan(by_block, None, jnp.arange(blocks.num_blocks))
+    by_spectrum = jax.tree.map(lambda part, like: part.reshape(like.shape), slopes, spectrum)
+    return pull(by_spectrum)[0]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Most bytes of a preconditioner: the largest thing that a fit holds.
-_PRECONDITIONER_BYTES = 2_000_000_000
+from vastgp.solvers.preconditioners import PRECONDITIONER_BYTES
+
 # Making one feature costs as much as about 180 operations of a matrix product (measured, float32, CPU) and the product
 # of the inputs with its frequency.
 _FEATURE_COST = 180
@@ -48,7 +48,7 @@ def plan(
     costs = {R: R * m**2 + m**3 / 3 + _products(m / R) * product for R in samples}
     costs[n] = n * m**2 + m**3 / 3 + 2 * product
     sampled = min(costs, key=costs.__getitem__)
-    basis_fits = itemsize * m**2 <= _PRECONDITIONER_BYTES
+    basis_fits = itemsize * m**2 <= PRECONDITIONER_BYTES
     if basis_fits and m < n and costs[sampled] < row_cost:
         return Plan("basis", sampled)
     return Plan("rows", row_rank)
@@ -65,7 +65,7 @@ def plan_rows(
     """Return the rank of the preconditioner in the space of the rows, and the operations of a solution (see `plan`)."""
     per_row = num_basis * _per_entry(columns, num_features)
     best = int(per_row**0.5)
-    fits = max(1, _PRECONDITIONER_BYTES // (itemsize * n))
+    fits = max(1, PRECONDITIONER_BYTES // (itemsize * n))
     chosen = min(n, best, fits) if rank is None else min(n, rank)
     cost = 2.0 * n * chosen**2 + 15 * n * per_row * max(1.0, min(n, best) / chosen) ** 0.5
     exact_cost = 2.0 * n**2 * num_basis + n**3 / 3 + 2 * n * per_row

@@ -29,7 +29,7 @@ from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
 from vastgp.solvers.least_squares import gram_product
-from vastgp.solvers.systems import RowSystem, prior_draws
+from vastgp.solvers.systems import RowSystem, prior_draws, stored
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
 MOST_EXACT = 3000
@@ -263,14 +263,15 @@ class _Search:
         tol: float,
         options: dict[str, Any],
     ) -> None:
-        self.basis, self.X, self._y, self._tol = basis, X, y, tol
+        self.basis = stored(basis, X.shape[1], X.dtype)
+        self.X, self._y, self._tol = X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
         self._options = options
         self.system: RowSystem | JointSystem | None = None
         self._functions, self._most = likelihood.num_latent, most_rate(likelihood)
         self.draws = jnp.stack(
             [
-                prior_draws(basis, X, options["num_samples"], _seed_of(options["seed"], c))
+                prior_draws(self.basis, X, options["num_samples"], _seed_of(options["seed"], c))
                 for c in range(self._functions)
             ]
         )

@@ -1,14 +1,15 @@
-"""The block solver's linear system, in the space of the rows or in that of the basis functions.
+"""Linear systems of the posterior: mean and samples as the columns of one solution.
 
-Both give the same posterior. In the space of the rows each product costs one pass over blocks of basis
-functions; in that of the basis functions one pass over tiles of rows, which may come from disk.
+In the space of the rows each product costs one pass over blocks of basis functions (`RowSystem`); in that of the basis
+functions one pass over tiles of rows, which may come from disk (`BasisSystem`). Both give the same posterior.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,10 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.bases import PairedBasis, seed_key
-from vastgp.bases.draws import typed_key
+from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.kernels.matrices import kernel_matrix
-from vastgp.solvers.cg import CGState
+from vastgp.data.tiles import Tile, row_tiles, tile_size
 from vastgp.solvers.distinct_rows import ObservedRows
 from vastgp.solvers.least_squares import (
     BlockedBasis,
@@ -34,31 +33,25 @@ from vastgp.solvers.least_squares import (
     prior_targets,
     prior_weights,
     project,
+    row_noise,
 )
 from vastgp.solvers.preconditioners import (
     NarrowPreconditioner,
     Preconditioner,
-    balanced_preconditioner,
     dense_preconditioner,
-    landmark_factor,
-    leading_directions,
-    low_rank_preconditioner,
-    sketch_factor,
+    precision_of_matrix,
 )
+from vastgp.solvers.row_preconditioner import low_rank_of_rows
 
 # Entries of one panel of features: 128 MB in float32, made once and used twice.
 _PANEL = 2**25
-# Directions whose image corrects a preconditioner made from the exact kernel: their pass costs that of five products.
-# It is made where the two kernels differ by more than _MOST_MISMATCH noise variances (kin40k, at 7e4, gains nothing by
-# it; kegg does not converge without: at 3e5 96 directions do, at 2e6 those are not enough, and 400 take 11 products),
-# and suffices alone where what it leaves is below _MOST_BEYOND of them. As directions take memory too, there are no
-# more than a third of the landmarks.
-_DIRECTIONS, _MOST_MISMATCH, _MOST_BEYOND = 384, 1e5, 10.0
+# Standardised rows of at most so many bytes are kept between passes; more are read again.
+_MOST_KEPT = 2**29
 # Rounding of float32 products, relative to the noise, from which on the vectors of conjugate gradients are float64: a
 # product then takes 1.7 times as long. The bound is of the worst case (kin40k, at 0.5, converges to a tenth of the
 # noise without; kegg at 3.5 only just, at 20 not).
 _MOST_ROUNDING = 2.0
-_PRIOR, _NOISE, _LANDMARKS = 1, 2, 3
+_LANDMARKS = 3
 
 
 class Solution(NamedTuple):
@@ -71,43 +64,95 @@ class Solution(NamedTuple):
     deviations: Float[Array, "*c S 2 P"]
 
 
-@runtime_checkable
-class LinearSystem(Protocol):
-    """A symmetric positive definite system ``A x = right`` with columns [mean, samples]."""
+class Measures(NamedTuple):
+    """What is known of each column of a solution ``x`` with residual ``r``.
+
+    Attributes
+    ----------
+    value : Array of shape (C,)
+        ``x^T (b + r)``: what is left of ``b^T A^-1 b`` to it is the squared error in the norm of ``A``, which
+        conjugate gradients make smaller at every step but for rounding (the size of a residual may rise).
+    size : Array of shape (C,)
+        ``|r|``.
+    energy, longest : Array of shape (C,)
+        As in `CGState`.
+    """
+
+    value: Any
+    size: Any
+    energy: Any
+    longest: Any
+
+
+class LinearSystem(abc.ABC):
+    """A symmetric positive definite system ``A x = right`` with columns [mean, samples].
+
+    Attributes
+    ----------
+    right : Array of shape (C, p)
+    precondition : Preconditioner
+    vector_dtype : str
+        Precision of solutions and residuals; work on them is done inside ``precision(vector_dtype)``.
+    noise_variance : float
+    num_rows : int
+        Of the data.
+    """
 
     right: Array
     precondition: Preconditioner
     vector_dtype: str
-    """Precision of solutions and residuals; work on them is done inside ``precision(vector_dtype)``."""
+    noise_variance: float
+    num_rows: int
 
+    @abc.abstractmethod
     def product(self, V: Array) -> Array:
         """Return ``A v`` of each row of ``V``."""
 
-    def errors(self, state: CGState) -> Array:
-        """Return how far each column's function is from solved, rms over the rows, in noise standard deviations."""
+    def errors(self, measures: Measures) -> np.ndarray:
+        """Return how far each column's function is from solved, rms over the rows, in noise standard deviations.
+
+        Here ``|r| / (sigma sqrt(n))``: the error of the function is ``K A^-1 r``, which is no larger than ``r``.
+        """
+        return self._in_noise(np.asarray(measures.size, np.float64))
+
+    def _in_noise(self, size: np.ndarray) -> np.ndarray:
+        return size / (self.noise_variance * self.num_rows) ** 0.5
 
 
-@runtime_checkable
-class System(LinearSystem, Protocol):
+class System(LinearSystem):
     """One whose solution stands for weights of a basis."""
 
+    basis: PairedBasis
     blocks: BlockedBasis
 
+    @abc.abstractmethod
     def weights(self, solution: Array) -> Solution:
         """Return the weights that a solution stands for."""
 
-    def slopes(self, solution: Array) -> tuple[Any, float]:
+    @abc.abstractmethod
+    def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Return the slopes of the log evidence by the kernel and by the noise variance."""
 
+    def _prior_to_noise(self, num_rows: float) -> float:
+        """Return the trace of ``Phi Phi^T`` in noise variances: its largest eigenvalue can be near it."""
+        return num_rows * float(self.basis.kernel.total_variance()) / self.noise_variance
 
-class RowSystem:
+    def _vectors(self, dtype: Any, num_rows: float, widen: bool) -> str:
+        """Return the precision of vectors for features of one: wide where that would drown the noise."""
+        rounding = float(np.finfo(dtype).eps) * self._prior_to_noise(num_rows)
+        return "float64" if widen and rounding > _MOST_ROUNDING else str(np.dtype(dtype))
+
+
+class RowSystem(System):
     """``(Phi Phi^T + sigma^2 I) [alpha, u_1, ..., u_S] = [y, Phi w0_s + eps_s]``.
 
-    Rows of features and targets are scaled by the root of their weight (see `ObservedRows`).
+    Rows of features and targets are scaled by the root of their weight (see `ObservedRows`); one of weight zero is
+    filling, whose part of every column is zero.
 
     Parameters
     ----------
     basis : PairedBasis
+        In the precision of the rows.
     noise_variance : float
     observed : ObservedRows
         Standardised, in memory.
@@ -138,117 +183,67 @@ class RowSystem:
         widen: bool = False,
         draws: Float[Array, "S n"] | None = None,
     ) -> None:
-        X = jnp.asarray(observed.X)
-        n, dtype = len(X), X.dtype
-        self.blocks = BlockedBasis(basis, _block_size(basis, n))
-        self.noise_variance = jnp.asarray(noise_variance, dtype)
-        self.X, self.observed, self.seed, self.num_samples = X, observed, seed, num_samples
-        self.scale = jnp.sqrt(jnp.asarray(observed.weights, dtype))
-        noise = jax.random.normal(_stream(seed, _NOISE), (num_samples, n), dtype=dtype)
-        draws = prior_draws(basis, X, num_samples, seed) if draws is None else draws
-        targets = jnp.concatenate([jnp.asarray(observed.y)[None], draws]) * self.scale
-        self.right = targets.at[1:].add(jnp.sqrt(self.noise_variance) * noise)
-        self.precondition = precondition or self._make_preconditioner(rank)
-        self.vector_dtype = str(X.dtype)
-        rounding = float(np.finfo(X.dtype).eps) * self._prior_to_noise()
-        if widen and dtype == jnp.float32 and rounding > _MOST_ROUNDING:
-            self._widen()
+        self.X, self.observed = jax.device_put(observed.X), observed
+        n, dtype = len(self.X), np.dtype(self.X.dtype)
+        self.basis = basis
+        self.blocks = _row_blocks(basis, self.X)
+        self.noise_variance, self.num_rows = float(noise_variance), observed.num_rows
+        self.seed, self.num_samples = seed_key(seed), num_samples
+        self.noise = np.asarray(noise_variance, dtype)
+        if draws is None:
+            draws = _draws(self.blocks, self.X, self.seed, num_samples)
+        weights = jax.device_put(np.asarray(observed.weights).astype(dtype))
+        self.scale, self.right = right_sides(
+            jax.device_put(observed.y), draws, weights, self.noise, self.seed
+        )
+        self.vector_dtype = self._vectors(dtype, float(np.sum(observed.weights)), widen)
+        with precision(self.vector_dtype):
+            self.right = jax.device_put(np.asarray(self.right, self.vector_dtype))
+        self.precondition = precondition or self._make_preconditioner(min(rank, n), seed)
 
-    def _prior_to_noise(self) -> float:
-        """Return the trace of the weighted ``Phi Phi^T`` in noise variances: its largest eigenvalue can be near it."""
-        variance = float(self.blocks.basis.kernel.total_variance())
-        return float(np.sum(self.observed.weights)) * variance / float(self.noise_variance)
-
-    def _widen(self) -> None:
-        with precision("float64"):
-            self.right = self.right.astype(jnp.float64)
-        self.precondition = NarrowPreconditioner(self.precondition)
-        self.vector_dtype = "float64"
-
-    def prior(self) -> Array:
-        """Return the weights of the prior draws behind the samples."""
-        return _prior_weights(self.blocks, self.seed, self.num_samples, self.X.dtype)
-
-    def _make_preconditioner(self, rank: int) -> Preconditioner:
-        n, noise = len(self.X), float(self.noise_variance)
+    def _make_preconditioner(self, rank: int, seed: int) -> Preconditioner:
+        scale, n = np.asarray(self.scale), len(self.X)
         if rank < n:
-            return self._low_rank(rank, noise)
-        gram = np.array(gram_of_rows(self.blocks, self.X))
-        scale = np.asarray(self.scale)
-        gram *= scale
-        gram *= scale[:, None]
-        return dense_preconditioner(gram, noise)
-
-    def _low_rank(self, rank: int, noise: float) -> Preconditioner:
-        """Return a Nystrom preconditioner, of the matrix itself in its leading directions where that matters.
-
-        Landmarks stand for the exact kernel, from which ``Phi Phi^T`` differs by about ``n variance / sqrt(P)`` in its
-        leading directions. Where that is far above the noise, the image of those directions is computed and corrects
-        the preconditioner; where what lies beyond them is below some noise variances, it takes the landmarks' place.
-        """
-        kernel, scale = self.blocks.basis.kernel, np.asarray(self.scale)
-        variance = float(kernel.total_variance())
-        generator = np.random.default_rng([self.seed, _LANDMARKS])
-        landmarks = generator.choice(len(self.X), rank, replace=False)
-
-        def make(landmarks: np.ndarray) -> np.ndarray:
-            factor = landmark_factor(
-                partial(kernel_matrix, kernel), variance, self.X, self.X[landmarks]
-            )
-            factor *= scale
-            return factor
-
-        variances = variance * scale**2
-        mismatch = self._prior_to_noise() / self.blocks.basis.num_pairs**0.5
-        count = min(_DIRECTIONS, rank // 3)
-        if mismatch <= _MOST_MISMATCH or count == 0:
-            return low_rank_preconditioner(make(landmarks), variances, noise)
-        few = make(landmarks[: 8 * count])
-        directions = leading_directions(few, count, self.seed)
-        del few
-        image = np.asarray(self._gram_product(jnp.asarray(directions)))
-        sketch = sketch_factor(directions, image)
-        enough = float(np.sum(sketch[-1] ** 2)) <= _MOST_BEYOND * noise
-        # also balanced where the sketch is enough: by itself it cancels in float32
-        inner = low_rank_preconditioner(sketch if enough else make(landmarks), variances, noise)
-        return balanced_preconditioner(inner, directions, image, noise)
+            mismatch = self._prior_to_noise(float(np.sum(scale**2))) / self.basis.num_pairs**0.5
+            generator = np.random.default_rng([seed, _LANDMARKS])
+            made = low_rank_of_rows(
+                self.basis.kernel, self.X, scale, self.noise_variance, rank, generator,
+                gram=lambda V: row_product(self.blocks, self.X, self.scale, 0.0, V),
+                mismatch=mismatch,
+            )  # fmt: skip
+            return made if self.vector_dtype == str(scale.dtype) else NarrowPreconditioner(made)
+        dtype = precision_of_matrix(n, self.vector_dtype)
+        with precision(dtype):
+            gram = np.array(gram_of_rows(self.blocks, self.X, dtype))
+            gram *= scale
+            gram *= scale[:, None]
+            return dense_preconditioner(gram, self.noise_variance)
 
     def product(self, V: Array) -> Array:
         """Return ``Phi Phi^T v + sigma^2 v``."""
-        return self._gram_product(V) + self.noise_variance * V
+        return row_product(self.blocks, self.X, self.scale, self.noise, V)
 
-    def _gram_product(self, V: Array) -> Array:
-        return gram_product(self.blocks, self.X, V * self.scale) * self.scale
-
-    def errors(self, state: CGState) -> Array:
-        """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
-        size = jnp.linalg.norm(state.residual, axis=1)
-        return size / jnp.sqrt(self.noise_variance * self.observed.num_rows)
+    def prior(self) -> Array:
+        """Return the weights of the prior draws behind the samples."""
+        return _prior_weights(self.blocks, self.seed, self.num_samples, str(self.X.dtype))
 
     def weights(self, solution: Array) -> Solution:
         """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
-        pairs = self.blocks.basis.num_pairs
-        W = project(self.blocks, self.X, solution * self.scale)
-        dtype = self.X.dtype
-        mean, deviations = W[0].astype(dtype), (self.prior() - W[1:]).astype(dtype)
-        return Solution(mean[:, :pairs], deviations[:, :, :pairs])
+        return _row_weights(self.blocks, self.X, self.scale, self.seed, solution)
 
-    def slopes(self, solution: Array) -> tuple[Any, float]:
+    def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Return pathwise slopes of the log evidence, see `evidence_slope`."""
-        signs = _signs(self.num_samples, solution.dtype)
-        V = solution * self.scale
-        W = project(self.blocks, self.X, V)
-        by_kernel = evidence_slope(self.blocks, self.X, V, W, signs)
-        # d/d sigma^2: dA = I
-        by_noise = 0.5 * jnp.sum(signs * jnp.sum(solution**2, axis=1))
-        return by_kernel, float(by_noise) + self.observed.noise_slope(float(self.noise_variance))
+        whole = BlockedBasis(self.basis, self.blocks.block)
+        by_kernel, by_noise = _row_slopes(whole, self.X, self.scale, solution)
+        return by_kernel, by_noise + self.observed.noise_slope(self.noise_variance)
 
 
-class BasisSystem:
+class BasisSystem(System):
     """``(Phi^T Phi + sigma^2 I) [w, v_1, ..., v_S] = Phi^T [y, Phi w0_s + eps_s]``, rows in tiles.
 
     By the push-through identity ``v_s = Phi^T u_s`` of the system in the space of the rows. Weights are flat
-    vectors of length m. Parameters as in `RowSystem`, with the rows wherever they are stored.
+    vectors of length m. Parameters as in `RowSystem`, with the rows wherever they are stored; ``rank`` is the number
+    of rows that the preconditioner is made of.
     """
 
     def __init__(
@@ -263,106 +258,211 @@ class BasisSystem:
         rank: int,
         dtype: str,
         precondition: Preconditioner | None = None,
+        widen: bool = False,
     ) -> None:
-        self.blocks = BlockedBasis(basis, basis.num_pairs)
-        self.vector_dtype = dtype
-        self.noise_variance = jnp.asarray(noise_variance, dtype)
+        self.basis = basis
+        self.blocks = BlockedBasis(stored(basis, rows.d, dtype), basis.num_pairs)
+        self.noise_variance, self.num_rows = float(noise_variance), rows.n
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
-        self.seed, self.num_samples = seed, num_samples
+        self.seed, self.num_samples = seed_key(seed), num_samples
         # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
         most = max(64, 1 << ((_PANEL // basis.num_basis).bit_length() - 1))
-        self.tile = min(1 << (rows.n - 1).bit_length(), most)
-        self.prior = _prior_weights(self.blocks, seed, num_samples, self.dtype)
-        right = self.blocks.zeros(1 + num_samples, self.dtype)
-        for X, y, mask, noise in self._noisy_tiles():
-            right = right + prior_targets(self.blocks, X, mask, y, noise, self.prior)
-        self.right = right.reshape(1 + num_samples, -1)
-        self.precondition = precondition or self._make_preconditioner(rank)
+        self.tile = tile_size(rows.n, most, 1)
+        self._kept: list[Any] | None = None
+        self.vector_dtype = self._vectors(dtype, rows.n, widen)
+        self._prior = _prior_weights(self.blocks, self.seed, num_samples, dtype)
+        self.precondition = precondition or self._make_preconditioner(rank, seed)
+        with precision(self.vector_dtype):
+            shape = (1 + num_samples, basis.num_basis)
+            right = jax.device_put(np.zeros(shape, self.vector_dtype))
+            draws = _flat(self._prior)
+            for X, mask, targets in self._targets():
+                right = prior_targets(
+                    self.blocks, X, mask, targets, draws, right, self.vector_dtype
+                )
+            self.right = right
 
     def _tiles(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield standardised inputs, targets and the mask of real rows, all tiles of one shape."""
-        for X, y in self.rows.batches(self.tile):
-            count = len(X)
-            padding = self.tile - count
-            inputs = np.pad(self.standardizer.transform_X(X, self.dtype), ((0, padding), (0, 0)))
-            assert y is not None
-            targets = np.pad(self.standardizer.transform_y(y, self.dtype), (0, padding))
-            mask = (np.arange(self.tile) < count).astype(self.dtype)
-            yield jnp.asarray(inputs), jnp.asarray(targets), jnp.asarray(mask)
+        """Yield standardised inputs, mask of real rows and targets of all rows, in tiles of one shape."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        size = self.dtype.itemsize * (self.rows.n + self.tile) * (self.rows.d + 2)
+        kept: list[Any] | None = [] if size <= _MOST_KEPT else None
+        for tile in row_tiles(self.rows, self.standardizer, self.tile, self.dtype):
+            y = tile.y.astype(self.dtype)
+            parts = tuple(map(jax.device_put, (tile.X, tile.weight, y)))
+            if kept is not None:
+                kept.append(parts)
+            yield parts
+        self._kept = kept
 
-    def _noisy_tiles(self) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """Yield the tiles with each sample's noise."""
-        key = _stream(self.seed, _NOISE)
-        for number, (X, y, mask) in enumerate(self._tiles()):
-            noise = jax.random.normal(
-                jax.random.fold_in(key, number), (self.num_samples, self.tile), dtype=self.dtype
-            )
-            yield X, y, mask, jnp.sqrt(self.noise_variance) * noise
+    def _targets(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield the tiles with ``[y, eps_s]`` as targets."""
+        noise = np.asarray(self.noise_variance, self.dtype)
+        for number, (X, mask, y) in enumerate(self._tiles()):
+            first = np.asarray(number * self.tile, np.int32)
+            yield X, mask, _noisy(y, first, noise, self.seed, self.num_samples)
 
-    def _make_preconditioner(self, sampled: int) -> Preconditioner:
+    def _make_preconditioner(self, sampled: int, seed: int) -> Preconditioner:
         """Factorise ``(n / R) Phi_R^T Phi_R + sigma^2 I`` of R random rows."""
-        n, m = self.rows.n, self.blocks.basis.num_basis
-        (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=self.dtype)
-        gram = np.zeros((m, m), dtype=self.dtype, order="F")
-        generator = np.random.default_rng([self.seed, _LANDMARKS])
-        chosen = (
-            np.sort(generator.choice(n, sampled, replace=False)) if sampled < n else np.arange(n)
-        )
-        for start in range(0, sampled, self.tile):
-            X, _ = self.rows.take(chosen[start : start + self.tile])
-            inputs = jnp.asarray(self.standardizer.transform_X(X, self.dtype))
-            phi = np.asarray(_all_features(self.blocks, inputs))
-            gram = syrk(n / sampled, phi.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
-        return dense_preconditioner(gram, float(self.noise_variance))
+        n, m = self.rows.n, self.basis.num_basis
+        dtype = precision_of_matrix(m, self.vector_dtype)
+        (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=np.dtype(dtype))
+        gram = np.zeros((m, m), dtype=dtype, order="F")
+        generator = np.random.default_rng([seed, _LANDMARKS])
+        index = np.sort(generator.choice(n, sampled, replace=False)) if sampled < n else None
+        tile: Tile
+        for tile in row_tiles(self.rows, self.standardizer, self.tile, self.dtype, index):
+            phi = np.asarray(_all_features(self.blocks, jax.device_put(tile.X)), dtype)
+            phi = phi[:, : tile.num_rows].T
+            gram = syrk(n / sampled, phi, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+        with precision(dtype):
+            return dense_preconditioner(gram, self.noise_variance)
 
     def product(self, V: Array) -> Array:
         """Return ``Phi^T Phi v + sigma^2 v``."""
-        W = V.reshape(V.shape[0], 2, -1)
-        total = self.noise_variance * W
-        for X, _, mask in self._tiles():
-            total = total + normal_product(self.blocks, X, mask, W)
-        return total.reshape(V.shape)
+        total = _times(np.asarray(self.noise_variance, self.vector_dtype), V)
+        for X, mask, _ in self._tiles():
+            total = normal_product(self.blocks, X, mask, V, total)
+        return total
 
-    def errors(self, state: CGState) -> Array:
-        """Return ``sqrt(r^T P^-1 r / (sigma^2 n))``.
+    def errors(self, measures: Measures) -> np.ndarray:
+        """Return an estimate of ``sqrt(r^T A^-1 r / (sigma^2 n))``.
 
-        Where ``P = A`` this is the norm ``(|Phi e|^2 + sigma^2 |e|^2)^1/2`` of the error ``e`` of the weights.
+        That is the norm ``(|Phi e|^2 + sigma^2 |e|^2)^1/2`` of the error ``e`` of the weights, beside the noise. It is
+        ``r^T P^-1 r`` where the preconditioner is the matrix itself. One of sampled rows may be larger than that in
+        some directions; by how much, the longest step of conjugate gradients tells.
         """
-        return jnp.sqrt(jnp.maximum(state.energy, 0.0) / (self.noise_variance * self.rows.n))
+        energy = np.maximum(np.asarray(measures.energy, np.float64), 0.0)
+        return self._in_noise((energy * np.maximum(measures.longest, 1.0)) ** 0.5)
 
     def weights(self, solution: Array) -> Solution:
         """Return ``w`` and ``w0 - v``."""
-        W = solution.reshape(self.right.shape[0], 2, -1)
-        return Solution(W[0], self.prior - W[1:])
+        return _basis_weights(self._prior, solution)
 
-    def slopes(self, solution: Array) -> tuple[Any, float]:
+    def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Return pathwise slopes of the log evidence; the residuals are ``sigma^2`` times alpha and u."""
-        signs = _signs(self.num_samples, self.dtype)
-        W = solution.reshape(self.right.shape[0], 2, -1)
-        by_kernel, by_noise = None, jnp.zeros((), self.dtype)
-        for X, y, mask, noise in self._noisy_tiles():
-            targets = jnp.concatenate([y[None], evaluate(self.blocks, X, self.prior) + noise])
-            V = (targets - evaluate(self.blocks, X, W)) * mask / self.noise_variance
-            slope = evidence_slope(self.blocks, X, V, W, signs)
-            by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
-            by_noise = by_noise + 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
-        return by_kernel, float(by_noise)
+        whole = BlockedBasis(self.basis, self.blocks.block)
+        noise = np.asarray(self.noise_variance, self.dtype)
+        total = None
+        for X, mask, targets in self._targets():
+            slopes = _basis_slopes(whole, X, mask, targets, self._prior, solution, noise)
+            total = slopes if total is None else jax.tree.map(np.add, total, slopes)
+        assert total is not None
+        return total
+
+
+@partial(jax.jit, static_argnames="num_samples")
+def _noisy(y: Array, first: Array, noise_variance: Array, seed: Any, num_samples: int) -> Array:
+    """Return targets and the samples' noise of rows from number ``first`` on, (1 + S, n)."""
+    numbers = first + jnp.arange(len(y))
+    noise = row_noise(seed, numbers, num_samples, y.dtype)
+    return jnp.concatenate([y[None], jnp.sqrt(noise_variance) * noise])
+
+
+@jax.jit
+def right_sides(
+    y: Float[Array, " n"],
+    draws: Float[Array, "S n"],
+    weights: Float[Array, " n"],
+    noise_variance: Any,
+    seed: Any,
+) -> tuple[Float[Array, " n"], Float[Array, "C n"]]:
+    """Return the root of the rows' weights, and ``scale [y, draws] + [0, sigma eps]``, zero where the weight is."""
+    scale = jnp.sqrt(weights)
+    noise = row_noise(seed, jnp.arange(len(y)), len(draws), draws.dtype)
+    right = jnp.concatenate([y[None], draws]) * scale
+    noise = jnp.where(weights > 0, jnp.sqrt(noise_variance) * noise, 0.0)
+    return scale, right.at[1:].add(noise)
 
 
 def prior_draws(
     basis: PairedBasis, X: Float[Array, "n d"], num_samples: int, seed: int
 ) -> Float[Array, "S n"]:
     """Return ``Phi w0`` of each sample's prior draw."""
-    blocks = BlockedBasis(basis, _block_size(basis, len(X)))
-    return evaluate(blocks, X, _prior_weights(blocks, seed, num_samples, X.dtype))
+    return _draws(_row_blocks(basis, X), X, seed_key(seed), num_samples)
 
 
-def _block_size(basis: PairedBasis, num_rows: int) -> int:
-    return max(16, min(512, basis.num_pairs, _PANEL // (2 * num_rows)))
+def stored(basis: PairedBasis, num_features: int, dtype: Any) -> PairedBasis:
+    """Return a basis of random features with its frequencies drawn, where they fit; any other as it is."""
+    if isinstance(basis, RandomFourierBasis):
+        return basis.stored(num_features, dtype)
+    return basis
 
 
-def _prior_weights(blocks: BlockedBasis, seed: int, num_samples: int, dtype: Any) -> Array:
-    return prior_weights(blocks, _stream(seed, _PRIOR), num_samples, dtype)
+def _row_blocks(basis: PairedBasis, X: Array) -> BlockedBasis:
+    """Return the basis in blocks whose features of all rows are a panel."""
+    size = max(16, min(512, basis.num_pairs, _PANEL // (2 * len(X))))
+    return BlockedBasis(stored(basis, X.shape[1], X.dtype), size)
+
+
+@partial(jax.jit, static_argnames="num_samples")
+def _draws(blocks: BlockedBasis, X: Array, seed: Any, num_samples: int) -> Array:
+    return evaluate(blocks, X, prior_weights(blocks, seed, num_samples, X.dtype))
+
+
+@partial(jax.jit, static_argnames=("num_samples", "dtype"))
+def _prior_weights(blocks: BlockedBasis, seed: Any, num_samples: int, dtype: str) -> Array:
+    return prior_weights(blocks, seed, num_samples, jnp.dtype(dtype))
+
+
+@jax.jit
+def row_product(blocks: BlockedBasis, X: Array, scale: Array, noise: Any, V: Array) -> Array:
+    """Return ``S Phi Phi^T S v + noise v`` of each row of ``V``; ``scale`` is that of the rows, or of each column."""
+    return gram_product(blocks, X, V * scale) * scale + noise * V
+
+
+@jax.jit
+def _row_weights(
+    blocks: BlockedBasis, X: Array, scale: Array, seed: Any, solution: Array
+) -> Solution:
+    W = project(blocks, X, solution * scale).astype(X.dtype)
+    prior = prior_weights(blocks, seed, len(W) - 1, X.dtype)
+    pairs = blocks.basis.num_pairs
+    return Solution(W[0, :, :pairs], (prior - W[1:])[..., :pairs])
+
+
+@jax.jit
+def _row_slopes(blocks: BlockedBasis, X: Array, scale: Array, solution: Array) -> tuple[Any, Array]:
+    signs, V = _signs(solution), solution * scale
+    by_kernel = evidence_slope(blocks, X, V, project(blocks, X, V), signs)
+    # d/d sigma^2: dA = I
+    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(solution**2, axis=1))
+
+
+@jax.jit
+def _basis_weights(prior: Array, solution: Array) -> Solution:
+    W = solution.reshape(-1, *prior.shape[1:]).astype(prior.dtype)
+    return Solution(W[0], prior - W[1:])
+
+
+@jax.jit
+def _basis_slopes(
+    blocks: BlockedBasis,
+    X: Array,
+    mask: Array,
+    targets: Array,
+    prior: Array,
+    solution: Array,
+    noise_variance: Array,
+) -> tuple[Any, Array]:
+    W = solution.reshape(-1, *prior.shape[1:])
+    signs = _signs(solution)
+    targets = targets.at[1:].add(evaluate(blocks, X, prior))
+    V = (targets - evaluate(blocks, X, W)) * mask / noise_variance
+    by_kernel = evidence_slope(blocks, X, V, W, signs)
+    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
+
+
+@jax.jit
+def _times(noise: Any, V: Array) -> Array:
+    return noise * V
+
+
+@jax.jit
+def _flat(W: Array) -> Array:
+    return W.reshape(len(W), -1)
 
 
 @jax.jit
@@ -370,9 +470,7 @@ def _all_features(blocks: BlockedBasis, X: Array) -> Array:
     return blocks.features(X, 0)
 
 
-def _signs(num_samples: int, dtype: Any) -> Array:
-    return jnp.concatenate([jnp.ones(1, dtype), jnp.full(num_samples, -1.0 / num_samples, dtype)])
-
-
-def _stream(seed: int, purpose: int) -> Array:
-    return jax.random.fold_in(typed_key(seed_key(seed)), purpose)
+def _signs(solution: Array) -> Array:
+    """Return the signs of mean and samples in the slope of the evidence."""
+    samples = len(solution) - 1
+    return jnp.concatenate([jnp.ones(1), jnp.full(samples, -1.0 / samples)]).astype(solution.dtype)

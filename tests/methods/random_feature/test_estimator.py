@@ -77,7 +77,7 @@ def test_debiased_learning_resumes_where_it_was(tmp_path, monkeypatch):
     def interrupted(self, params, anchor, step, carried=()):
         if step == 2:
             raise KeyboardInterrupt
-        return estimate(self, params, anchor, step)
+        return estimate(self, params, anchor, step, carried)
 
     monkeypatch.setattr(FeatureEvidence, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):

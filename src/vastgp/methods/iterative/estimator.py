@@ -202,7 +202,7 @@ class IterativeGPRegressor(BaseGPRegressor):
                 law = estimate.law._asdict()
                 diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
             params, learned = learn_params(
-                estimate, params, search, rows.n, self.dtype, run, share=_LEARNING_SHARE
+                estimate, params, search, rows.n, run, share=_LEARNING_SHARE
             )
         posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
         loops = [solved] if learned is None else [learned, solved]
@@ -236,11 +236,9 @@ class IterativeGPRegressor(BaseGPRegressor):
             kernel, float(likelihood.noise_variance), observed, basis,
             num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self.preconditioner,
         )  # fmt: skip
-        state, residuals, solved = solve_system(
-            system, tol=self.tol, max_iter=max_products, max_seconds=run.seconds_left(),
-            checkpoint=None if run.checkpoint is None else run.checkpoint.phase("posterior"), verbose=run.verbose,
-        )  # fmt: skip
-        run.histories["posterior"] = solved.history
+        solution, residuals, solved = solve_system(
+            system, run, tol=self.tol, max_products=max_products
+        )
         diagnosis |= {
             "residual": float(residuals[0]),
             "residual_samples": float(np.sqrt(np.mean(residuals[1:] ** 2))),
@@ -249,7 +247,7 @@ class IterativeGPRegressor(BaseGPRegressor):
             "vectors": system.vector_dtype,
             "entries": system.entry_dtype,
         }
-        weights = system.weights(state.solution)
+        weights = system.weights(solution)
         return PathwisePosterior(system.kernel, system.X, weights, basis, run.seed), solved
 
     def _rank(self, observed: DistinctRows, columns: int) -> int:

@@ -11,23 +11,20 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
-from vastgp.bases.draws import typed_key
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.kernels.products import KernelMatrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
-from vastgp.solvers.cg import CGState
 from vastgp.solvers.distinct_rows import ObservedRows
 from vastgp.solvers.preconditioners import (
     DensePreconditioner,
     LowRankPreconditioner,
     NoPreconditioner,
-    Preconditioner,
     dense_preconditioner,
     low_rank_preconditioner,
 )
-from vastgp.solvers.systems import prior_draws
+from vastgp.solvers.systems import LinearSystem, prior_draws, right_sides
 
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
 # on a core), and a solution by products often minutes where the noise is low.
@@ -43,7 +40,7 @@ _MOST_ROUNDING = 0.05
 # Rounding of float32 entries, relative to the matrix itself, from which on entries are float64: a hundredth moves the
 # mean at the rows by no more than a hundredth of the noise. Measured on this many rows.
 _MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.01, 1000
-_NOISE, _MEASURED = 12, 13
+_MEASURED = 13
 
 Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
 
@@ -118,7 +115,7 @@ def kernel_preconditioner(
     return low_rank_preconditioner(factor, variances, noise_variance, wide_vectors=wide)
 
 
-class KernelSystem:
+class KernelSystem(LinearSystem):
     """``(S K S + sigma^2 I) [a, u_1, ..., u_S] = S [y, f_s(X)] + [0, sigma eps_s]``.
 
     The first column is that of the mean, ``f = K(x, X) S a``; the others turn draws ``f_s`` of the prior into posterior
@@ -153,29 +150,23 @@ class KernelSystem:
         made = kernel, noise_variance, observed
         self.vector_dtype, self.entry_dtype = dtypes_of(*made, seed)
         self.operator = kernel_operator(*made, self.entry_dtype)
-        self.precondition: Preconditioner = kernel_preconditioner(
-            *made, rank, seed, kind, self.vector_dtype
-        )
+        self.precondition = kernel_preconditioner(*made, rank, seed, kind, self.vector_dtype)
         self.X = X = jnp.asarray(observed.X)
         self.kernel = as_dtype(kernel, X.dtype)
         self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
-        scale = self.operator.scale.astype(X.dtype)
         draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
-        key = jax.random.fold_in(typed_key(seed_key(seed)), _NOISE)
-        noise = jax.random.normal(key, (num_samples, len(X)), X.dtype) * noise_variance**0.5
-        targets = jnp.concatenate([jnp.asarray(observed.y, X.dtype)[None], draws]) * scale
-        right = targets.at[1:].add(noise.astype(X.dtype))
+        y, weights = (
+            jax.device_put(np.asarray(part).astype(X.dtype))
+            for part in (observed.y, observed.weights)
+        )
+        noise = np.asarray(noise_variance, X.dtype)
+        _, right = right_sides(y, draws, weights, noise, seed_key(seed))
         with precision(self.vector_dtype):
-            self.right = right.astype(self.vector_dtype)
+            self.right = jax.device_put(np.asarray(right, self.vector_dtype))
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v``."""
         return self.operator.product(V)
-
-    def errors(self, state: CGState) -> Float[Array, " C"]:
-        """Return ``|r| / (sigma sqrt(n))``: the function's error is ``K A^-1 r``, which is no larger than ``r``."""
-        size = jnp.linalg.norm(state.residual, axis=1)
-        return size / (self.noise_variance * self.num_rows) ** 0.5
 
     def weights(self, solution: Float[Array, "C n"]) -> Any:
         """Return ``S a`` and ``S u_s``, in the precision of the vectors."""

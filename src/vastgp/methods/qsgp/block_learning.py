@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array
 
 from vastgp.bases import RandomFourierBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
-from vastgp.fitting.candidates import bounds_of
-from vastgp.fitting.checkpoint import Phase
-from vastgp.fitting.loop import LoopResult, Stop, run_chunks
+from vastgp.fitting.adam_ascent import Estimate, climb_evidence
+from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.block import advance, begin, build_system, choose_space
@@ -26,154 +23,105 @@ from vastgp.solvers.systems import System
 _SAMPLES = 8
 # Products per step of learning: solutions start from those of the step before.
 _PRODUCTS = 3
-# Steps between two preconditioners: hyperparameters move by a few per cent in one.
-_REFRESH = 8
-_RATE = 0.1
+RATE = 0.1
 
 
-class _State(NamedTuple):
-    """Logarithms of kernel and noise, Adam's moments, and the solutions to start from.
+class BlockEvidence:
+    """Pathwise slopes of the log evidence for `climb_evidence`.
 
-    ``anchor`` are the logarithms at which the preconditioner in use was made: a resumed run makes the same one.
+    The slope is ``1/2 alpha^T dA alpha - 1/2 mean_s u_s^T dA u_s`` (see `evidence_slope`; Lin et al. 2024): alpha
+    and the ``u_s`` are those of the posterior's mean and samples under the hyperparameters of the moment. The random
+    draws stay the same from step to step, so that every solution starts close to its end.
+
+    Parameters
+    ----------
+    basis : RandomFourierBasis
+        Its kernel is not used.
+    rows, standardizer
+        Training data.
+    rank, seed, dtype
+        As in `build_system`.
     """
 
-    logs: Any
-    anchor: Any
-    adam: Any
-    solution: Array
+    def __init__(
+        self,
+        basis: RandomFourierBasis,
+        rows: Rows,
+        standardizer: Standardizer,
+        *,
+        rank: int | None,
+        seed: int,
+        dtype: str,
+    ) -> None:
+        self.basis, self.rows, self.standardizer = basis, rows, standardizer
+        self.seed, self.dtype = seed, dtype
+        columns = 1 + _SAMPLES
+        self.space = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
+        observed = self.space[1]
+        unknowns = basis.num_basis if observed is None else len(observed.y)
+        self.carried = np.zeros((columns, unknowns), dtype)
+        self._kept: tuple[Any, Preconditioner] | None = None
+
+    def __call__(self, params: Any, anchor: Any, step: int, carried: Any) -> Estimate:
+        """Return the estimate at ``(kernel, likelihood)``, preconditioned by the system at ``anchor``."""
+        del step
+        system = self._build(params, self._at_anchor(anchor))
+        state = begin(system, jax.device_put(carried))
+        for _ in range(_PRODUCTS):
+            state = advance(system, state)
+        by_kernel, by_noise = system.slopes(state.solution)
+        residual = float(system.errors(state.measures)[0])
+        return Estimate(by_kernel, by_noise, {"residual": residual}, state.solution)
+
+    def _build(self, params: Any, precondition: Preconditioner | None) -> System:
+        kernel, likelihood = params
+        system, _ = build_system(
+            self.basis.with_kernel(kernel), float(likelihood.noise_variance), self.rows,
+            self.standardizer, num_samples=_SAMPLES, seed=self.seed, dtype=self.dtype,
+            precondition=precondition, space=self.space,
+        )  # fmt: skip
+        return system
+
+    def _at_anchor(self, anchor: Any) -> Preconditioner:
+        """Return the preconditioner of an anchor: made once and from it alone, so that a resumed run makes the same."""
+        values = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(anchor)])
+        if self._kept is None or not np.array_equal(self._kept[0], values):
+            self._kept = None  # as large as the next one
+            self._kept = values, self._build(anchor, None).precondition
+        return self._kept[1]
 
 
 def learn_block(
     basis: RandomFourierBasis,
-    noise_variance: float,
+    likelihood: Gaussian,
     rows: Rows,
     standardizer: Standardizer,
+    run: Run,
     *,
     steps: int,
-    seed: int,
-    dtype: str,
+    rate: float,
     noise_floor: float,
-    rank: int | None = None,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    verbose: bool = False,
-) -> tuple[Kernel, float, LoopResult]:
-    """Climb the evidence of all rows by Adam with pathwise slopes.
-
-    The slope is ``1/2 alpha^T dA alpha - 1/2 mean_s u_s^T dA u_s`` (see `evidence_slope`; Lin et al. 2024): alpha
-    and the ``u_s`` are those of the posterior's mean and samples under the hyperparameters of the moment. The random
-    draws stay the same from step to step, so that every solution starts close to its end. The average of the last
-    third of the steps is returned, which takes the noise of the slopes out.
+    rank: int | None,
+    dtype: str,
+    share: float = 1.0,
+) -> tuple[Kernel, Gaussian, LoopResult]:
+    """Climb the evidence of all rows by Adam, from the kernel of the basis; each step is about six passes.
 
     Parameters
     ----------
-    basis, noise_variance
+    basis, likelihood
         Where learning starts, standardised units.
     rows, standardizer
         Training data.
-    steps : int
-        Steps of Adam, each about six passes over the data and all basis functions.
-    noise_floor : float
-        Least noise variance.
-
-    Returns
-    -------
-    kernel : Kernel
-    noise_variance : float
-    loop : LoopResult
+    steps, rate, noise_floor, share
+        As in `climb_evidence`.
     """
-    params = (basis.kernel, Gaussian(noise_variance))
-    lower, upper = bounds_of(params, noise_floor)
-    low, high = jax.tree.map(np.log, lower), jax.tree.map(np.log, upper)
-    adam = optax.adam(optax.cosine_decay_schedule(_RATE, steps, alpha=0.1), b1=0.8)
-    logs = jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), params)
-    kept: dict[str, Preconditioner] = {}
-    columns = 1 + _SAMPLES
-    space = choose_space(rows, standardizer, basis.num_basis, columns, dtype, rank)
-    observed = space[1]
-
-    def build(logs: Any, precondition: Preconditioner | None) -> System:
-        kernel, likelihood = jax.tree.map(jnp.exp, logs)
-        system, _ = build_system(
-            basis.with_kernel(kernel), float(likelihood.noise_variance), rows, standardizer,
-            num_samples=_SAMPLES, seed=seed, dtype=dtype, precondition=precondition, space=space,
-        )  # fmt: skip
-        return system
-
-    def system_at(state: _State) -> System:
-        if "now" not in kept:
-            kept["now"] = build(state.anchor, None).precondition
-        return build(state.logs, kept["now"])
-
-    def step_chunk(state: _State, first: int, count: int) -> tuple[_State, dict[str, float]]:
-        for number in range(first, first + count):
-            if number % _REFRESH == 0:
-                state = state._replace(anchor=state.logs)
-                kept.clear()
-            system = system_at(state)
-            warm = begin(system, state.solution)
-            for _ in range(_PRODUCTS):
-                warm = advance(system, warm)
-            by_kernel, by_noise = system.slopes(warm.solution)
-            kernel, likelihood = jax.tree.map(jnp.exp, state.logs)
-            # d/d log h = h d/dh; Adam goes downhill
-            slopes = (by_kernel, Gaussian(jnp.asarray(by_noise, dtype)))
-            down = jax.tree.map(lambda h, g: -h * g / rows.n, (kernel, likelihood), slopes)
-            updates, moments = adam.update(down, state.adam)
-            logs = jax.tree.map(
-                lambda a, b, lo, hi: jnp.clip(a + b, jnp.asarray(lo, dtype), jnp.asarray(hi, dtype)),
-                state.logs, updates, low, high,
-            )  # fmt: skip
-            state = _State(logs, state.anchor, moments, warm.solution)
-        residuals = np.asarray(system.errors(warm))
-        size = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(down)))
-        return state, {
-            "residual": float(residuals[0]),
-            "slope": float(size),
-            "noise_variance": float(jnp.exp(state.logs[1].noise_variance)),
-            **_named(state.logs[0]),
-        }
-
-    unknowns = basis.num_basis if observed is None else len(observed.y)
-    start = _State(logs, logs, adam.init(logs), jnp.zeros((columns, unknowns), dtype))
-    state, loop = run_chunks(
-        step_chunk,
-        start,
-        max_iter=steps + 1,
-        chunk=1,
-        max_seconds=max_seconds,
-        checkpoint=checkpoint,
-        # The file stays for a run killed later in the same fit, which then need not learn again.
-        should_stop=lambda _, history: (
-            Stop(f"{steps} steps") if history.steps[-1] >= steps else None
-        ),
-        label="hyperparameters",
-        verbose=verbose,
-    )
-    kernel, likelihood = _late_average(state.logs, loop)
-    return kernel, float(likelihood.noise_variance), loop
-
-
-def _named(kernel: Kernel) -> dict[str, float]:
-    """Return every log hyperparameter of a kernel by a name of its own, for the history."""
-    named = {}
-    for number, leaf in enumerate(jax.tree.leaves(kernel)):
-        for place, value in enumerate(np.ravel(np.asarray(leaf))):
-            named[f"log_hyperparameter_{number}_{place}"] = float(value)
-    return named
-
-
-def _late_average(logs: Any, loop: LoopResult) -> Any:
-    """Return the geometric mean of the hyperparameters over the last third of the steps."""
-    count = max(1, len(loop.history) // 3)
-    kernel, _ = logs
-    leaves, tree = jax.tree.flatten(kernel)
-    averaged = []
-    for number, leaf in enumerate(leaves):
-        flat = [
-            np.mean(loop.history[f"log_hyperparameter_{number}_{place}"][-count:])
-            for place in range(leaf.size)
-        ]
-        averaged.append(np.exp(np.asarray(flat)).reshape(leaf.shape))
-    noise = np.exp(np.mean(np.log(loop.history["noise_variance"][-count:])))
-    return jax.tree.unflatten(tree, averaged), Gaussian(noise)
+    evidence = BlockEvidence(
+        basis, rows, standardizer, rank=rank, seed=run.seed, dtype=dtype
+    )  # fmt: skip
+    kernel, noise_variance, loop = climb_evidence(
+        evidence, (basis.kernel, likelihood), run,
+        steps=steps, rate=rate, noise_floor=noise_floor, num_rows=rows.n, share=share,
+        carried=evidence.carried,
+    )  # fmt: skip
+    return kernel, Gaussian(noise_variance), loop

@@ -22,6 +22,7 @@ from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.methods.qsgp.block_learning import RATE as LEARNING_RATE
 from vastgp.methods.qsgp.block_learning import learn_block
 from vastgp.methods.qsgp.inducing.answers import fit_inducing_answers
 from vastgp.methods.qsgp.inducing.estimator import is_inducing
@@ -49,6 +50,8 @@ _TILE_ROWS = 4096
 # With this many basis functions per row the model's evidence is the exact one but for an eighth of the kernel's
 # short-range part, and takes longer.
 _NEAR_EXACT = 8.0
+# Share of what is left of the budget that learning on all rows may take.
+_LEARNING_SHARE = 0.6
 # Most updates of the sites of other likelihoods than the Gaussian.
 _MOST_SITE_UPDATES = 50
 
@@ -142,48 +145,32 @@ class QSGPFits(BaseGP):
         return evidence
 
     def _fit_block(self, rows: Rows, basis: PairedBasis, likelihood: Likelihood, seed: int) -> Fit:
+        learned: LoopResult | None = None
         if isinstance(likelihood, Gaussian):
             if self.hyperparameters == "learn":
                 assert isinstance(basis, RandomFourierBasis)
-                basis, likelihood = self._learn_block(rows, basis, likelihood, seed)
+                kernel, likelihood, learned = learn_block(
+                    basis, likelihood, rows, self.standardizer_, self._run,
+                    steps=self.learning_steps, rate=LEARNING_RATE, noise_floor=self.noise_floor,
+                    rank=self.rank, dtype=self.dtype, share=_LEARNING_SHARE,
+                )  # fmt: skip
+                basis = basis.with_kernel(kernel)
             system, chosen = build_system(
                 basis, float(likelihood.noise_variance), rows, self.standardizer_,
                 num_samples=self.num_samples, seed=seed, dtype=self.dtype, rank=self.rank, widen=True,
             )  # fmt: skip
-            start, searched = None, None
+            start = None
         else:
-            system, chosen, start, searched = self._site_system(rows, basis, likelihood, seed)
+            system, chosen, start, learned = self._site_system(rows, basis, likelihood, seed)
         fit = fit_block(
             system,
             chosen,
+            self._run,
             tol=self.tol,
-            max_iter=self.max_iter or 300,
-            max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=checkpoint_of(self, rows, seed),
-            verbose=bool(self.verbose),
+            max_products=self.max_iter or 300,
             start=start,
         )
-        return self._of_block(fit, system, basis, likelihood, searched)
-
-    def _learn_block(
-        self, rows: Rows, basis: RandomFourierBasis, likelihood: Gaussian, seed: int
-    ) -> tuple[RandomFourierBasis, Gaussian]:
-        """Learn kernel and noise on all rows."""
-        kernel, noise_variance, _ = learn_block(
-            basis,
-            float(likelihood.noise_variance),
-            rows,
-            self.standardizer_,
-            steps=self.learning_steps,
-            seed=seed,
-            dtype=self.dtype,
-            noise_floor=self.noise_floor,
-            rank=self.rank,
-            max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=checkpoint_of(self, rows, seed, ".learning"),
-            verbose=bool(self.verbose),
-        )
-        return basis.with_kernel(kernel), Gaussian(noise_variance)
+        return self._of_block(fit, basis, likelihood, learned)
 
     def _site_system(
         self, rows: Rows, basis: PairedBasis, likelihood: Likelihood, seed: int
@@ -214,12 +201,11 @@ class QSGPFits(BaseGP):
     def _of_block(
         self,
         fit: BlockFit,
-        system: System,
         basis: PairedBasis,
         likelihood: Likelihood,
-        searched: LoopResult | None,
+        before: LoopResult | None,
     ) -> Fit:
-        """Return what the block solver found, after a search for sites or without one."""
+        """Return what the block solver found, after learning, a search for sites, or neither."""
         self.diagnosis_: dict[str, Any] = {
             "residual": float(fit.residuals[0]),
             "residual_samples": float(np.sqrt(np.mean(fit.residuals[1:] ** 2))),
@@ -228,14 +214,15 @@ class QSGPFits(BaseGP):
             "space": fit.plan.space,
             "rank": int(fit.plan.rank),
         }
-        ends = [fit.loop] if searched is None else [searched, fit.loop]
-        if searched is not None:
-            self.diagnosis_ |= {"site_updates": searched.num_iter} | {
-                name: searched.history.last(name) for name in ("change", "rate")
+        ends = [fit.loop] if before is None else [before, fit.loop]
+        if before is not None and not isinstance(likelihood, Gaussian):
+            self.diagnosis_ |= {"site_updates": before.num_iter} | {
+                name: before.history.last(name) for name in ("change", "rate")
             }
-        last = next((end for end in ends if not end.converged), ends[-1])
+        # the solution first: without it predictions are not those of the model
+        last = next((end for end in ends[::-1] if not end.converged), fit.loop)
         self._warn_unless_converged(last.converged, last.reason)
-        posterior = SampledPosterior(system.blocks.basis, *fit.solution)
+        posterior = SampledPosterior(as_dtype(basis, self.dtype), *fit.solution)
         # the search is where the work is; the solution starts from its last one
         return Fit(
             basis.kernel,

@@ -215,9 +215,7 @@ class RandomFeatureGPRegressor(BaseGPRegressor):
             frequencies=self.frequencies,
         )  # fmt: skip
         tol = None if debias is not None else self.tol or _TOL
-        return learn_params(
-            estimate, params, search, len(y), self.dtype, run, share=_LEARNING_SHARE, tol=tol
-        )
+        return learn_params(estimate, params, search, len(y), run, share=_LEARNING_SHARE, tol=tol)
 
     # ------------------------------------------------------------ files
 

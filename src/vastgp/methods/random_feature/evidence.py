@@ -184,4 +184,4 @@ def _slope(
     phi = blocks.features(X, 0)
     a = (y - weights @ phi) * mask / noise_variance
     held = (signs[:, None] * weights).T @ a - (inverse @ phi) * mask
-    return slope_through_features(blocks, X, lambda _: held), jnp.sum(a**2, axis=1)
+    return slope_through_features(blocks, X, lambda *_: held), jnp.sum(a**2, axis=1)
