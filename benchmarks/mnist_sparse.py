@@ -14,6 +14,7 @@ from run import machine_rates, peak_mb
 from table import RESULTS, put
 from vastgp import TSVGPClassifier
 from vastgp.metrics import classification_report
+from vastgp.options import Learn, Natural
 
 OUT = RESULTS / "mnist_sparse.jsonl"
 
@@ -27,22 +28,23 @@ def main() -> None:
     parser.add_argument("--set", type=json.loads, default={}, help="constructor arguments as JSON")
     asked = parser.parse_args()
     X, y, X_test, y_test = digits(ten=True)
+    solver = Natural(
+        rate=0.03, row_batch=200, jitter=1e-6, max_steps=100_000, e_steps=asked.e_steps, m_steps=asked.m_steps
+    )  # fmt: skip
     params = {
-        "step_rate": 0.03, "learning_rate": 0.03, "row_batch": 200, "dtype": "float32", "jitter": 1e-6,
-        "start_rows": 200, "max_iter": 100_000, "inducing": "random",
+        "solver": solver, "hyperparameters": Learn(rows=200, rate=0.03, isotropic=True), "dtype": "float32",
+        "inducing_inputs": "random",
     }  # fmt: skip
     params |= asked.set
-    model = TSVGPClassifier(
-        "rbf", 100, isotropic=True, num_e_steps=asked.e_steps, num_m_steps=asked.m_steps,
-        max_seconds=asked.seconds, **params,
-    )  # fmt: skip
+    model = TSVGPClassifier("rbf", 100, max_seconds=asked.seconds, **params)
     rates = machine_rates()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, y)
     found = classification_report(y_test, model.predict_proba(X_test), classes=model.classes_)
     result = {
-        "method": "vastgp TSVGPClassifier", "e_steps": asked.e_steps, "m_steps": asked.m_steps, "params": params,
+        "method": "vastgp TSVGPClassifier", "e_steps": asked.e_steps, "m_steps": asked.m_steps,
+        "params": {name: str(value) for name, value in params.items()},
         "seconds": round(model.fit_seconds_, 1), "steps": model.n_iter_, "reason": model.stop_reason_,
         "learned": repr(model.kernel_), "diagnosis": model.diagnosis_,
         "test": {key: float(found[key]) for key in ("accuracy", "nlpd", "brier", "ece")},

@@ -29,6 +29,7 @@ from vastgp.methods.svgp import training as svgp
 from vastgp.methods.svgp.bound import coordinates, posterior_of
 from vastgp.methods.svgp.posterior import SVGPPosterior
 from vastgp.metrics import nlpd, rmse
+from vastgp.options import Natural
 
 OUT, PEER = RESULTS / "sparse.jsonl", RESULTS / "sparse_gpytorch.jsonl"
 EVERY = 10  # chunks of ten iterations
@@ -49,15 +50,15 @@ class Recorder:
 
     def __init__(self, began: float) -> None:
         self.began, self.kept = began, []
-        self.chunk = svgp._Trainer.chunk
+        self.summary = svgp.Trainer._summary
 
-    def __call__(self, trainer: Any, state: Any, first: int, count: int) -> Any:
-        state, found = self.chunk(trainer, state, first, count)
-        if first // count % EVERY == EVERY - 1:
+    def __call__(self, trainer: Any, state: Any, records: Any, done: int) -> Any:
+        found = self.summary(trainer, state, records, done)
+        if done // len(records.objective) % EVERY == 0:
             seconds = time.perf_counter() - self.began
             copies = jax.tree.map(np.asarray, trainer.result(state))
             self.kept.append((seconds, found["objective"], copies))
-        return state, found
+        return found
 
 
 def scored(model: Any, kept: list[Any], X: np.ndarray, y: np.ndarray) -> list[dict[str, float]]:
@@ -123,18 +124,14 @@ def main() -> None:
         plot()
         return
     X, y, X_test, y_test = load(asked.dataset, asked.split)
-    params = {
-        "dtype": "float32",
-        "row_batch": 1024,
-        "jitter": 1e-6,
-        "max_iter": 100_000,
-    } | asked.set
+    steps = Natural(row_batch=1024, jitter=1e-6, max_steps=100_000)
+    params = {"dtype": "float32", "solver": steps} | asked.set
     model = getattr(vastgp, asked.estimator)(
         asked.kernel, 512, max_seconds=asked.seconds, random_state=asked.split, **params
     )
     rates = machine_rates()
     recorder = Recorder(time.perf_counter())
-    svgp._Trainer.chunk = lambda self, *given: recorder(self, *given)
+    svgp.Trainer._summary = lambda self, *given: recorder(self, *given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, y)

@@ -23,12 +23,13 @@ import vastgp
 from run import load, machine_rates, peak_mb
 from sparse import errors
 from table import RESULTS, put
+from vastgp.options import Natural
 
 OUT = RESULTS / "sparse_large.jsonl"
 PARAMS = {
     "TSVGPRegressor": {
-        "kernel": "rbf", "num_inducing": 512, "dtype": "float32", "row_batch": 1024, "jitter": 1e-6,
-        "max_iter": 100_000,
+        "kernel": "rbf", "num_inducing": 512, "dtype": "float32",
+        "solver": Natural(row_batch=1024, jitter=1e-6, max_steps=100_000),
     },
     "SWSGPRegressor": {"kernel": "matern52", "num_inducing": 100_000, "num_neighbors": 32},
 }  # fmt: skip

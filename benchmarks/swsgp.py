@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.metrics import coverage, nlpd, rmse
+from vastgp.options import Learn, LocalSteps, Natural
 
 DATA = Path(os.environ.get("VASTGP_DATA", "data"))
 
@@ -110,15 +111,18 @@ def protocol(steps: int, rate: float) -> list[tuple[str, dict[str, Any]]]:
 def swsgp(size: int, neighbors: int, steps: int, rate: float) -> dict[str, Any]:
     """Return the arguments of SWSGP-M-H as in the paper."""
     return {
-        "kernel": "matern52", "num_inducing": size, "num_neighbors": neighbors, "covariance": "full",
-        "inducing": "learned", "prior": "neighborhoods", "solver": "stochastic", "hyperparameters": "learn",
-        "row_batch": 64, "learning_rate": rate, "max_iter": steps, "tol": 1e-9, "noise_floor": 1e-6,
+        "kernel": "matern52", "num_inducing": size, "num_neighbors": neighbors,
+        "hyperparameters": Learn(noise_floor=1e-6),
+        "solver": LocalSteps("full", "neighborhoods", True, rate=rate, max_steps=steps, tol=1e-9),
     }  # fmt: skip
 
 
 def svgp(size: int) -> dict[str, Any]:
     """Return the arguments of SVGP-M."""
-    return {"kernel": "matern52", "num_inducing": size, "max_iter": 1000, "noise_floor": 1e-6}
+    return {
+        "kernel": "matern52", "num_inducing": size, "hyperparameters": Learn(noise_floor=1e-6),
+        "solver": Natural(max_steps=1000),
+    }  # fmt: skip
 
 
 def plans(

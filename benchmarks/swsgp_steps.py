@@ -42,7 +42,8 @@ def measure(
     from vastgp.kernels import Matern52
     from vastgp.kernels.metric import metric_lengthscales
     from vastgp.likelihoods import Gaussian
-    from vastgp.methods.swsgp.state import SwsgpOptions, start_state
+    from vastgp.methods.swsgp.options import SwsgpOptions
+    from vastgp.methods.swsgp.state import start_state
     from vastgp.methods.swsgp.training import Chunks
 
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from vastgp import SWSGPRegressor
+from vastgp.options import Sparse
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, (400, 2))
@@ -23,8 +24,8 @@ line = np.column_stack([x, np.full_like(x, 0.3)])
 
 models = {
     "6 neighbours": SWSGPRegressor("rbf", 100, 6),
-    "48 to predict": SWSGPRegressor("rbf", 100, 6, predict_neighbors=48),
-    "6, fading": SWSGPRegressor("rbf", 100, 6, taper=True),
+    "48 to predict": SWSGPRegressor("rbf", 100, 6, solver=Sparse(predict_neighbors=48)),
+    "6, fading": SWSGPRegressor("rbf", 100, 6, solver=Sparse(taper=True)),
 }
 figure, ax = plt.subplots(figsize=(8, 4.5), constrained_layout=True)
 for name, model in models.items():

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from vastgp.methods.reweighted.regressor import ReweightedBasisRegressor
     from vastgp.methods.svgp.svgp import SVGPClassifier, SVGPRegressor
     from vastgp.methods.svgp.tsvgp import TSVGPClassifier, TSVGPRegressor
-    from vastgp.methods.swsgp.estimators import SWSGPClassifier, SWSGPRegressor
+    from vastgp.methods.swsgp.estimator import SWSGPClassifier, SWSGPRegressor
 
 # public name -> the module that defines it
 _NAMES = ESTIMATORS | {
