@@ -48,8 +48,9 @@ class WeightedClassifier(BaseGPClassifier):
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         classes = self._classes
         if classes.link == "probit" and len(self.classes_) > 2:
+            argument = "link" if hasattr(self, "link") else "likelihood"
             raise ValueError(
-                f"likelihood='probit' is for two classes, and y holds {len(self.classes_)}: set 'logit', whose "
+                f"{argument}='probit' is for two classes, and y holds {len(self.classes_)}: set 'logit', whose "
                 "generalisation is the softmax."
             )
         assert rows.y is not None
