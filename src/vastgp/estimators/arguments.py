@@ -41,13 +41,8 @@ def seed_from(random_state: Any) -> int:
         return int(random_state.integers(most))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(most))
-    is_integer = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
-    if is_integer and 0 <= random_state <= 2**32 - 1:
-        return int(random_state)
-    raise ValueError(
-        f"random_state must be an integer from 0 to 2**32 - 1, a NumPy random generator or None; received "
-        f"{random_state!r}."
-    )
+    RandomState()("random_state", random_state)
+    return int(random_state)
 
 
 def check_positive(
@@ -64,27 +59,17 @@ def check_positive(
     none : str, optional
         What None stands for, when it is allowed.
     """
-    if value is None and none is not None:
-        return
-    kinds: tuple[type, ...] = (int, np.integer) if integer else (int, float, np.number)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if is_number and 0 < value < np.inf:
-        return
-    expected = "a positive integer" if integer else "a positive number"
-    allowed = "" if none is None else f", or None ({none})"
-    raise ValueError(f"{name} must be {expected}{allowed}; received {value!r}.")
+    Positive(integer, none)(name, value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise ``ValueError`` unless a constructor argument is one of some words."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {choices}, received {value!r}.")
+    OneOf(*choices)(name, value)
 
 
 def check_flag(name: str, value: Any) -> None:
     """Raise ``ValueError`` unless a constructor argument is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, received {value!r}.")
+    Flag()(name, value)
 
 
 def check_fixed(model: Any, needs_noise: bool = True) -> None:

@@ -106,10 +106,6 @@ class BaseGP(FittedModel, abc.ABC):
         run = self.__dict__.get("_run")
         return max_seconds if run is None else run.seconds_left()
 
-    def _take_fit(self, fit: Fit) -> None:
-        """Set the attributes of a fit outside of ``fit``."""
-        self._keep(as_answer(fit), Run())
-
     def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Return posterior mean and variance of the function at standardised inputs."""
         if with_variance:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vastgp.data import Rows
 from vastgp.fitting.checkpoint import Phase
 
 
-def checkpoint_of(model: Any, rows: Rows, seed: int, suffix: str = "") -> Phase | None:
+def checkpoint_of(model: Any, name: str) -> Phase | None:
     """Return where a part of the fit is saved, or None where nothing is."""
-    del rows, seed
     file = model._run.checkpoint
-    return None if file is None else file.phase(suffix or "fit")
+    return None if file is None else file.phase(name)

@@ -127,11 +127,6 @@ def first_hyperparameters(
     )
 
 
-def start_rows(model: Any, rows: Rows, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return standardised inputs and targets of ``start_rows`` rows, or of all where there are no more."""
-    return rows_to_start(rows, model.standardizer_, model.start_rows, seed)
-
-
 def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
     """Return where the likelihood of a regressor starts, in standardised units, for targets ``y``."""
     noise_std = getattr(model, "noise_std", None)

@@ -84,11 +84,6 @@ def cg_step(
     return CGState(solution, residual, direction, new_energy, longest), step, ratio
 
 
-def cg_update(state: CGState, product: Float[Array, "C p"], precondition: Operator) -> CGState:
-    """Take one step and return the state alone."""
-    return cg_step(state, product, precondition)[0]
-
-
 def iterate(
     product: Operator,
     precondition: Operator,

@@ -189,7 +189,7 @@ class QSGPFits(BaseGP):
             tol=self.tol,
             max_iter=_MOST_SITE_UPDATES,
             max_seconds=self._seconds_left(self.max_seconds),
-            checkpoint=checkpoint_of(self, rows, seed, ".sites"),
+            checkpoint=checkpoint_of(self, "sites"),
             verbose=bool(self.verbose),
             num_samples=self.num_samples,
             seed=seed,
