@@ -125,6 +125,12 @@ class Named:
     def __call__(self, name: str, value: Any) -> None:
         self.resolve(name, value)
 
+    def name_of(self, value: Any) -> str:
+        """Return the name that stands for the class of an object, or for itself."""
+        return next(
+            name for name, kind in self.kinds.items() if value == name or type(value) is kind
+        )
+
     def resolve(self, name: str, value: Any) -> Any:
         """Return the object that a name stands for; names that stand for themselves, and objects, as they are."""
         if isinstance(value, str) and value in self.kinds:

@@ -9,7 +9,7 @@ from scipy.stats import norm, poisson
 import vastgp
 from vastgp import QSGPRegressor, ReweightedBasisRegressor, SWSGPRegressor, TSVGPRegressor
 from vastgp.likelihoods import PoissonLogNormal
-from vastgp.options import MALA, OrthogonalWeights
+from vastgp.options import MALA, Block, OrthogonalWeights
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -34,7 +34,7 @@ def best(y, log_rate):
 NAME = {"likelihood": "poisson-log-normal"}
 CHAINS = {"inference": "mala", "basis": "interpolation", "prior": "orthogonal"}
 MODELS = {
-    "block": lambda: QSGPRegressor("rbf", 400, num_samples=64, **NAME),
+    "block": lambda: QSGPRegressor("rbf", 400, solver=Block(64), **NAME),
     "sites": lambda: TSVGPRegressor("rbf", 25, **NAME),
     "sparse": lambda: SWSGPRegressor("rbf", 40, 10, **NAME),
     "chains": lambda: ReweightedBasisRegressor(

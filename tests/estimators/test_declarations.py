@@ -29,17 +29,9 @@ ARRAYS = (
     "prior_weights",
     "hidden",
 )
-# Their arguments are still those of before; a port takes its name off this list.
-NOT_YET = (
-    "QSGPRegressor", "QSGPClassifier",
-)  # fmt: skip
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in NOT_YET else [])
-    for name in ESTIMATORS
-]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_estimator_has_at_most_a_dozen_typed_arguments(name):
     constructor = estimator_class(name).__init__
     arguments = [each for each in inspect.signature(constructor).parameters if each != "self"]

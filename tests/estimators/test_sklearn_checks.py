@@ -17,7 +17,7 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
-from vastgp.options import Learn, Natural
+from vastgp.options import Block, Learn, Natural, Subset
 
 CLASSIFIERS = (TSVGPClassifier, SVGPClassifier)
 QUICK = {"kernel": "rbf", "num_inducing": 4, "solver": Natural(max_steps=10, row_batch=64)}
@@ -37,7 +37,7 @@ def test_scikit_learn_check(estimator, check):
 
 @parametrize_with_checks(
     # double precision: a check compares decision values of a subset of the rows to 1e-7
-    [QSGPClassifier("rbf", num_basis=16, num_samples=4, start_rows=40, dtype="float64")],
+    [QSGPClassifier("rbf", 16, solver=Block(4), hyperparameters=Subset(40), dtype="float64")],
     expected_failed_checks=lambda _: AVERAGED,
 )
 def test_scikit_learn_check_of_a_classifier(estimator, check):

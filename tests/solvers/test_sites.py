@@ -7,6 +7,7 @@ import pytest
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Poisson
 from vastgp.solvers import sites as block_sites
@@ -27,11 +28,19 @@ def problem(likelihood, n=150):
     return basis, X, y
 
 
-def search(likelihood, monkeypatch, *, tol=1e-3, num_samples=400, **options):
+def search(likelihood, monkeypatch, *, tol=1e-3, num_samples=400, run=None, **options):
     monkeypatch.setattr(block_sites, "MOST_EXACT", 0)
     basis, X, y = problem(likelihood)
     return find_sites(
-        basis, likelihood, X, y, num_samples=num_samples, seed=0, rank=len(y), tol=tol, **options
+        basis,
+        likelihood,
+        X,
+        y,
+        run or Run(),
+        num_samples=num_samples,
+        rank=len(y),
+        tol=tol,
+        **options,
     )
 
 
@@ -51,7 +60,7 @@ def test_the_mean_is_stationary(likelihood, monkeypatch):
 def test_a_search_that_was_interrupted_goes_on_bit_for_bit(monkeypatch, tmp_path):
     likelihood = Bernoulli("logit")
     whole = search(likelihood, monkeypatch, num_samples=16, max_iter=6, tol=1e-9)
-    checkpoint = Checkpoint(tmp_path / "sites", 0.0, fingerprint={"of": "this test"}).phase("fit")
+    checkpoint = Checkpoint(tmp_path / "sites", 0.0, fingerprint={"of": "this test"})
 
     def stop(self, now, history):
         if len(history) == 3:
@@ -62,10 +71,20 @@ def test_a_search_that_was_interrupted_goes_on_bit_for_bit(monkeypatch, tmp_path
         patch.setattr(block_sites._Search, "decide", stop)
         with pytest.raises(KeyboardInterrupt):
             search(
-                likelihood, monkeypatch, num_samples=16, max_iter=6, tol=1e-9, checkpoint=checkpoint
+                likelihood,
+                monkeypatch,
+                num_samples=16,
+                max_iter=6,
+                tol=1e-9,
+                run=Run(checkpoint=checkpoint),
             )
     again = search(
-        likelihood, monkeypatch, num_samples=16, max_iter=6, tol=1e-9, checkpoint=checkpoint
+        likelihood,
+        monkeypatch,
+        num_samples=16,
+        max_iter=6,
+        tol=1e-9,
+        run=Run(checkpoint=checkpoint),
     )
     assert again.loop.resumed_at > 0
     for mine, theirs in zip(whole.sites, again.sites, strict=True):

@@ -72,34 +72,6 @@ def check_flag(name: str, value: Any) -> None:
     Flag()(name, value)
 
 
-def check_fixed(model: Any, needs_noise: bool = True) -> None:
-    """Raise ``ValueError`` unless kernel and noise are given just when ``hyperparameters`` is ``"fixed"``.
-
-    Parameters
-    ----------
-    model : estimator
-        With arguments ``kernel``, ``hyperparameters`` and, where there is noise to give, ``noise_std``.
-    needs_noise : bool, default True
-        Whether the likelihood's only hyperparameter is ``noise_std``.
-    """
-    noise_std = getattr(model, "noise_std", None)
-    if model.hyperparameters != "fixed":
-        if noise_std is not None:
-            raise ValueError(
-                f"noise_std={noise_std!r} was given, but the noise is learned. Leave it out, or set "
-                "hyperparameters='fixed' to keep kernel and noise as given."
-            )
-        return
-    if needs_noise:
-        check_positive("noise_std", noise_std)
-    if not isinstance(model.kernel, Kernel):
-        raise ValueError(
-            f"kernel must be a Kernel with hyperparameters='fixed', received {model.kernel!r}. Give its "
-            "lengthscales in units of the inputs and its variance in units of the target squared, for example the "
-            "kernel_ of a fit."
-        )
-
-
 def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given where hyperparameters are fixed.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,30 +14,8 @@ from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows
 from vastgp.estimators.arguments import check_positive, input_units, seed_from
 from vastgp.estimators.fitted import FittedModel
-from vastgp.fitting.history import History
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
-from vastgp.likelihoods import Likelihood
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What `BaseGP._fit_rows` returns, all in standardised units; see `Answer`."""
-
-    kernel: Any
-    likelihood: Likelihood
-    posterior: Any
-    n_iter: int
-    converged: bool
-    reason: str
-    history: History = field(default_factory=History)
-
-
-def as_answer(fit: Fit) -> Answer:
-    return Answer(
-        fit.kernel, fit.likelihood, lambda: fit.posterior, fit.n_iter, fit.reason, fit.converged,
-        fit.history, advice=None,
-    )  # fmt: skip
 
 
 class BaseGP(FittedModel, abc.ABC):
@@ -92,19 +69,7 @@ class BaseGP(FittedModel, abc.ABC):
 
         The first should come early. The base stops asking when the budget of ``run`` is used up.
         """
-        self._run = run
-        fit = self._fit_rows(rows)
-        del self._run
-        yield as_answer(fit)
-
-    def _fit_rows(self, rows: Rows) -> Fit:
-        """Return the only answer of a method that gives one."""
         raise NotImplementedError
-
-    def _seconds_left(self, max_seconds: float | None) -> float | None:
-        """Return what is left, inside `_fit_rows`, of the wall-clock budget of ``fit``."""
-        run = self.__dict__.get("_run")
-        return max_seconds if run is None else run.seconds_left()
 
     def _latent(self, X: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Return posterior mean and variance of the function at standardised inputs."""

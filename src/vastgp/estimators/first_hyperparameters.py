@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +10,11 @@ import numpy as np
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import minibatch_indices
 from vastgp.estimators.arguments import (
-    check_fixed,
     check_fixed_model,
     fixed_kernel,
     fixed_noise_variance,
 )
-from vastgp.estimators.likelihood_arguments import check_likelihood
-from vastgp.estimators.searches import Fixed, Subset
+from vastgp.estimators.searches import Fixed
 from vastgp.fitting.dual_start import start_from_dual_evidence
 from vastgp.fitting.run import Run
 from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
@@ -110,41 +108,10 @@ def rows_to_start(
     return scaling.transform_X(X), scaling.transform_y(y)
 
 
-def first_hyperparameters(
-    model: Any,
-    rows: Rows,
-    seed: int,
-    likelihood_of: Callable[[np.ndarray], Likelihood],
-    evidence: MakeEvidence | None = None,
-) -> tuple[Kernel, Likelihood]:
-    """Return what `find_first` does for an estimator whose arguments are still its own."""
-    search: Any = Subset(model.start_rows, model.noise_floor, bool(model.isotropic))
-    if model.hyperparameters == "fixed":
-        search = Fixed(isotropic=bool(model.isotropic))
-    run = model.__dict__.get("_run") or Run(seed=seed)
-    return find_first(
-        Beginning(search, model.kernel, rows, model.standardizer_, run), likelihood_of, evidence
-    )
-
-
-def regression_likelihood(model: Any, y: np.ndarray) -> Likelihood:
-    """Return where the likelihood of a regressor starts, in standardised units, for targets ``y``."""
-    noise_std = getattr(model, "noise_std", None)
-    if isinstance(model.hyperparameters, Fixed):
-        noise_std = model.hyperparameters.noise_std
-    return starting_likelihood(
-        check_likelihood(model),
-        isinstance(model.likelihood, str),
-        noise_std,
-        model.standardizer_,
-        y,
-    )
-
-
 def starting_likelihood(
     likelihood: Likelihood,
     by_name: bool,
-    noise_std: float | None,
+    noise_std: float | Sequence[float] | None,
     scaling: Standardizer,
     y: np.ndarray,
 ) -> Likelihood:
@@ -193,24 +160,6 @@ def check_given_model(search: Any, kernel: Any, argument: Any, likelihood: Likel
         raise ValueError(
             f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
             f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {argument!r}."
-        )
-
-
-def check_given(model: Any, likelihood: Likelihood) -> None:
-    """Raise ValueError unless what a regressor is given of kernel, noise and likelihood fits together."""
-    gaussian = isinstance(likelihood, Gaussian)
-    check_fixed(model, needs_noise=gaussian)
-    if gaussian:
-        return
-    if model.noise_std is not None:
-        raise ValueError(
-            f"noise_std={model.noise_std!r} is of the Gaussian likelihood; give the {likelihood.name} one as an "
-            "object with its own hyperparameters."
-        )
-    if model.hyperparameters == "fixed" and isinstance(model.likelihood, str):
-        raise ValueError(
-            f"hyperparameters='fixed' needs those of the likelihood too: give likelihood as an object, for example "
-            f"vastgp.likelihoods.{type(likelihood).__name__}(...), not the name {model.likelihood!r}."
         )
 
 

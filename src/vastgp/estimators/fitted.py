@@ -22,7 +22,7 @@ from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 
 # Arguments that say how long to work and what to show, not what is computed.
-_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint", "checkpoint_seconds")
+_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint")
 
 
 class FittedModel(Moved, SavedModel, abc.ABC):
@@ -58,7 +58,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
     def _isotropic(self) -> bool:
         """Whether all inputs have one scale and one lengthscale."""
         search = getattr(self, "hyperparameters", None)
-        return bool(getattr(search, "isotropic", False) or getattr(self, "isotropic", False))
+        return bool(getattr(search, "isotropic", False))
 
     def set_params(self, **params: Any) -> Any:
         """Set constructor arguments, those of objects among them by ``name__argument``; see scikit-learn.
@@ -143,7 +143,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
 
     def _file_of(self, data: Any, seed: int) -> Checkpoint | None:
         """Return where the fit is saved, or None where nothing is."""
-        place = save_to(self.checkpoint, getattr(self, "checkpoint_seconds", None))
+        place = save_to(self.checkpoint)
         if place is None:
             return None
         params = {

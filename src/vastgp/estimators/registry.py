@@ -31,6 +31,7 @@ ESTIMATORS = {
 # public in `vastgp.options`. Files hold them by these names.
 OPTIONS = {
     "Adam": "vastgp.methods.svgp.options",
+    "Block": "vastgp.methods.qsgp.options",
     "CG": "vastgp.methods.iterative.options",
     "Classes": "vastgp.estimators.classes",
     "CrossValidation": "vastgp.methods.grid.options",

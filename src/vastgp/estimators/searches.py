@@ -92,8 +92,8 @@ SEARCHES = Named({"subset": Subset, "learn": Learn, "fixed": Fixed})
 LEARN_OR_FIXED = Named({"learn": Learn, "fixed": Fixed})
 
 
-def save_to(checkpoint: Any, every_seconds: float | None = None) -> SaveTo | None:
+def save_to(checkpoint: Any) -> SaveTo | None:
     """Return what the argument ``checkpoint`` stands for: None, a path, or the object itself."""
     if checkpoint is None or isinstance(checkpoint, SaveTo):
         return checkpoint
-    return SaveTo(checkpoint) if every_seconds is None else SaveTo(checkpoint, every_seconds)
+    return SaveTo(checkpoint)

@@ -20,16 +20,15 @@ from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
 class WeightedClassifier(BaseGPClassifier):
     """A classifier whose likelihood knows the weights of the classes; it comes before the class that fits.
 
-    A subclass has the constructor argument ``likelihood`` (or, for the time being, ``link`` and ``class_weight``).
+    A subclass has the constructor argument ``likelihood``.
     """
 
     hyperparameters: Any
     kernel: Any
+    likelihood: Any
 
     @property
     def _classes(self) -> Classes:
-        if hasattr(self, "link"):
-            return Classes(self.link, self.class_weight)
         return CLASSES.resolve("likelihood", self.likelihood)
 
     def _check_classes(self) -> None:
@@ -48,9 +47,8 @@ class WeightedClassifier(BaseGPClassifier):
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         classes = self._classes
         if classes.link == "probit" and len(self.classes_) > 2:
-            argument = "link" if hasattr(self, "link") else "likelihood"
             raise ValueError(
-                f"{argument}='probit' is for two classes, and y holds {len(self.classes_)}: set 'logit', whose "
+                f"likelihood='probit' is for two classes, and y holds {len(self.classes_)}: set 'logit', whose "
                 "generalisation is the softmax."
             )
         assert rows.y is not None

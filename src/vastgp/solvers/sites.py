@@ -19,11 +19,11 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
-from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.damped_updates import next_rate, toward
 from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, Stop, run_chunks
+from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.run import Run
 from vastgp.likelihoods import Likelihood
 from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
@@ -106,15 +106,12 @@ def find_sites(
     likelihood: Likelihood,
     X: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
+    run: Run,
     *,
     num_samples: int,
-    seed: int,
     rank: int,
     tol: float,
     max_iter: int | None = None,
-    max_seconds: float | None = None,
-    checkpoint: Phase | None = None,
-    verbose: bool = False,
 ) -> SiteFit:
     """Find each row's site for a likelihood and a basis with fixed hyperparameters.
 
@@ -125,17 +122,17 @@ def find_sites(
     likelihood : Likelihood
     X, y : ndarray
         Standardised rows, in memory; targets in the units of the likelihood.
-    num_samples, seed, rank
-        As in `vastgp.solvers.systems.RowSystem`.
+    run : Run
+        Its phase is called "sites".
+    num_samples, rank
+        As in `vastgp.solvers.systems.RowSystem`, whose seed is that of the run.
     tol : float
         Converged when an update moves the mean at the rows by less than this many posterior standard deviations (root
         mean square), and no more standard deviations of the sites are missing of the solution.
     max_iter : int or None
         Most updates.
-    max_seconds, checkpoint, verbose
-        As in `vastgp.fitting.loop.run_chunks`.
     """
-    options: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "rank": rank}
+    options: dict[str, Any] = {"num_samples": num_samples, "seed": run.seed, "rank": rank}
     if len(y) <= most_rows(MOST_EXACT, likelihood):
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
         loop = None if found.settled else _unsettled(found.bound)
@@ -145,16 +142,14 @@ def find_sites(
             return SiteFit(sites, None, site_system(basis, X, sites, None, **options), loop)
     with precision(str(X.dtype)):
         search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options)
-        state, loop = run_chunks(
+        state, loop = run.steps(
+            "sites",
             search.update,
             search.start(),
             max_iter=max_iter,
             chunk=1,
-            max_seconds=max_seconds,
-            checkpoint=checkpoint,
             should_stop=search.decide,
             label="likelihood",
-            verbose=verbose,
         )
         sites = Sites(state.linear, state.precision)
         system = search.system

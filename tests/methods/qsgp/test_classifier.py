@@ -8,6 +8,7 @@ from estimators.classifier_conformance import ClassifierConformance, small_class
 from vastgp import QSGPClassifier
 from vastgp._precision import precision
 from vastgp.kernels import RBF
+from vastgp.options import Block, Stochastic
 from vastgp.solvers import sites as block_sites
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -17,7 +18,7 @@ class TestLogit(ClassifierConformance):
     num_independent_samples = 64
 
     def make(self, **params):
-        return QSGPClassifier(**({"kernel": "rbf", "num_basis": 400, "num_samples": 64} | params))
+        return QSGPClassifier(**({"kernel": "rbf", "num_basis": 400, "solver": Block(64)} | params))
 
 
 class TestStochastic(ClassifierConformance):
@@ -25,12 +26,8 @@ class TestStochastic(ClassifierConformance):
         quick = {
             "kernel": "rbf",
             "num_basis": 400,
-            "link": "probit",
-            "solver": "stochastic",
-            "max_iter": 300,
-            "row_batch": 60,
-            "basis_batch": 200,
-            "control_rank": 60,
+            "likelihood": "probit",
+            "solver": Stochastic(max_steps=300, row_batch=60, basis_batch=200, control_rank=60),
         }
         return QSGPClassifier(**(quick | params))
 
@@ -44,9 +41,9 @@ def test_sites_from_samples_are_those_of_the_factorisation(monkeypatch, link):
         model = QSGPClassifier(
             kernel,
             600,
-            link=link,
+            likelihood=link,
             hyperparameters="fixed",
-            num_samples=512,
+            solver=Block(512),
             tol=0.01,
             dtype="float64",
         )
@@ -73,13 +70,10 @@ def test_the_sampling_gap_closes_with_the_whole_basis(bound):
         model = QSGPClassifier(
             kernel,
             400,
-            solver="stochastic",
+            solver=Stochastic(
+                basis_batch=basis_batch, row_batch=100, control_rank=0, max_steps=200, bound=bound
+            ),
             hyperparameters="fixed",
-            basis_batch=basis_batch,
-            row_batch=100,
-            control_rank=0,
-            max_iter=200,
-            bound=bound,
         ).fit(X, y)
         return model.diagnosis_["sampling_gap"], model.diagnosis_["sampling_gap_se"]
 
@@ -99,12 +93,8 @@ def test_the_mean_of_the_stochastic_solver_maximises_its_bound():
     model = QSGPClassifier(
         kernel,
         100,
-        solver="stochastic",
+        solver=Stochastic(row_batch=200, basis_batch=100, control_rank=200, max_steps=2000),
         hyperparameters="fixed",
-        row_batch=200,
-        basis_batch=100,
-        control_rank=200,
-        max_iter=2000,
         dtype="float64",
     ).fit(X, y)
     posterior = model.posterior_
@@ -131,7 +121,7 @@ def test_a_search_that_ran_out_of_time_leaves_its_record(monkeypatch):
     X, y = small_classes(300)
     monkeypatch.setattr(block_sites, "MOST_EXACT", 0)
     model = QSGPClassifier(
-        RBF([8.0, 400.0], 4.0), 400, hyperparameters="fixed", num_samples=16, max_seconds=1e-6
+        RBF([8.0, 400.0], 4.0), 400, hyperparameters="fixed", solver=Block(16), max_seconds=1e-6
     ).fit(X, y)
     assert not model.converged_
     assert "max_seconds" in model.stop_reason_
@@ -146,11 +136,11 @@ def test_dense_columns_come_near_the_exact_covariance():
     X, y = small_classes(60)
     kernel = RBF([8.0, 400.0], 4.0)
     common = {"hyperparameters": "fixed", "dtype": "float64"}
-    exact = QSGPClassifier(kernel, 40, num_samples=2000, **common).fit(X, y)
-    options = {"row_batch": 60, "basis_batch": 40, "control_rank": 0, "max_iter": 6000}
-    options |= common | {"solver": "stochastic"}
-    chevron = QSGPClassifier(kernel, 40, dense_columns=38, **options).fit(X, y)
-    diagonal = QSGPClassifier(kernel, 40, **options).fit(X, y)
+    exact = QSGPClassifier(kernel, 40, solver=Block(2000), **common).fit(X, y)
+    solver = Stochastic(row_batch=60, basis_batch=40, control_rank=0, max_steps=6000)
+    diagonal = QSGPClassifier(kernel, 40, solver=solver, **common).fit(X, y)
+    solver = solver.set_params(dense_columns=38)
+    chevron = QSGPClassifier(kernel, 40, solver=solver, **common).fit(X, y)
     assert chevron.diagnosis_["dense_columns"] == 38
     new = small_classes(40, seed=5)[0]
     mean, std = exact.latent(new)
@@ -166,15 +156,12 @@ def test_dense_columns_come_near_the_exact_covariance():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0, received -1"),
-        (
-            {"dense_columns": 4, "bound": "strict", "solver": "stochastic"},
-            "dense_columns=4 needs bound='plug-in'",
-        ),
+        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0; received -1"),
+        ({"dense_columns": 4, "bound": "strict"}, "dense_columns=4 needs bound='plug-in'"),
     ],
 )
 def test_dense_columns_that_cannot_be(params, message):
     with pytest.raises(ValueError, match=message):
-        QSGPClassifier(RBF([8.0, 400.0], 4.0), 40, hyperparameters="fixed", **params).fit(
-            *small_classes(60)
-        )
+        QSGPClassifier(
+            RBF([8.0, 400.0], 4.0), 40, hyperparameters="fixed", solver=Stochastic(**params)
+        ).fit(*small_classes(60))

@@ -4,6 +4,7 @@ import pytest
 
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import QSGPRegressor
+from vastgp.options import Block, Stochastic
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -14,7 +15,7 @@ class TestBlock(RegressorConformance):
     resumed_with = ({}, {"hyperparameters": "learn"})
 
     def make(self, **params):
-        return QSGPRegressor(**({"kernel": "rbf", "num_basis": 400, "num_samples": 64} | params))
+        return QSGPRegressor(**({"kernel": "rbf", "num_basis": 400, "solver": Block(64)} | params))
 
 
 class TestStochastic(RegressorConformance):
@@ -25,10 +26,6 @@ class TestStochastic(RegressorConformance):
         quick = {
             "kernel": "rbf",
             "num_basis": 400,
-            "solver": "stochastic",
-            "max_iter": 200,
-            "row_batch": 60,
-            "basis_batch": 200,
-            "control_rank": 60,
+            "solver": Stochastic(max_steps=200, row_batch=60, basis_batch=200, control_rank=60),
         }
         return QSGPRegressor(**(quick | params))

@@ -8,7 +8,7 @@ import vastgp
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis
 from vastgp.kernels import RBF
-from vastgp.options import Fixed
+from vastgp.options import Block, Fixed
 
 KERNEL, NOISE = RBF([0.9, 1.4], 1.3), 0.2
 
@@ -21,7 +21,7 @@ def table():
 
 
 def make(**options):
-    fixed = {"hyperparameters": "fixed", "noise_std": NOISE, "kernel": KERNEL, "dtype": "float64"}
+    fixed = {"hyperparameters": Fixed(noise_std=NOISE), "kernel": KERNEL, "dtype": "float64"}
     return vastgp.QSGPRegressor(**(fixed | {"basis": "grief", "random_state": 0} | options))
 
 
@@ -32,7 +32,7 @@ def test_the_posterior_is_that_of_the_functions(table, num_basis, space):
     X, y = table
     if space == "rows":
         X, y = X[:25], y[:25]
-    model = make(num_basis=num_basis, tol=1e-8, num_samples=2000, max_iter=500).fit(X, y)
+    model = make(num_basis=num_basis, tol=1e-8, solver=Block(2000, max_products=500)).fit(X, y)
     assert model.diagnosis_["space"] == space
     assert model.num_basis_ == num_basis
     new = np.random.default_rng(1).uniform(-2.0, 2.0, (30, 2))
@@ -59,7 +59,7 @@ def test_the_posterior_is_that_of_the_functions(table, num_basis, space):
 def test_few_functions_reach_the_exact_process(table):
     X, y = table
     exact = vastgp.ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=NOISE)).fit(X, y)
-    model = make(num_basis=80, tol=1e-6, num_samples=500, max_iter=1000).fit(X, y)
+    model = make(num_basis=80, tol=1e-6, solver=Block(500, max_products=1000)).fit(X, y)
     new = np.random.default_rng(2).uniform(-2.0, 2.0, (50, 2))
     expected, found = exact.predict(new, return_std=True), model.predict(new, return_std=True)
     np.testing.assert_allclose(found[0], expected[0], atol=0.02)
@@ -84,7 +84,7 @@ def test_counts_and_names(table, tmp_path):
     X, y = table
     rate = np.random.default_rng(4).poisson(np.exp(0.3 * y))
     model = vastgp.QSGPRegressor(
-        "matern52", num_basis=25, basis="grief", likelihood="poisson", num_samples=4
+        "matern52", num_basis=25, basis="grief", likelihood="poisson", solver=Block(4)
     ).fit(X, rate)
     assert model.num_basis_ == 24
     assert "x0: Matern52" in str(model.kernel_)
@@ -99,11 +99,9 @@ def test_counts_and_names(table, tmp_path):
     [
         ({"solver": "stochastic"}, "solver='stochastic' is not available with basis='grief'"),
         (
-            {"hyperparameters": "learn", "noise_std": None},
+            {"hyperparameters": "learn"},
             "hyperparameters='learn' is not available with basis='grief'. Set hyperparameters='subset'",
         ),
-        ({"frequencies": "qmc"}, "frequencies='qmc' is not available with basis='grief'"),
-        ({"inducing_inputs": np.eye(2)}, "basis='grief' has none"),
         ({"kernel": vastgp.Matern32()}, "does not factor over the inputs"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),

@@ -6,6 +6,7 @@ import pytest
 import vastgp
 from vastgp import RBF, QSGPRegressor
 from vastgp.likelihoods import Laplace, Poisson, StudentT
+from vastgp.options import Block, Fixed
 from vastgp.solvers import sites as block_sites
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -31,13 +32,13 @@ def counts(n, seed):
 @pytest.fixture(scope="module", params=["laplace", "student-t"])
 def robust(request):
     X, y, _ = wave(300, 0, outliers=0.1)
-    return QSGPRegressor("rbf", 400, likelihood=request.param, num_samples=64).fit(X, y)
+    return QSGPRegressor("rbf", 400, likelihood=request.param, solver=Block(64)).fit(X, y)
 
 
 def test_outliers_move_robust_fits_less(robust):
     X, y, _ = wave(300, 0, outliers=0.1)
     new, _, f = wave(500, 1)
-    gaussian = QSGPRegressor("rbf", 400, num_samples=64).fit(X, y)
+    gaussian = QSGPRegressor("rbf", 400, solver=Block(64)).fit(X, y)
     error, its_error = (np.mean(np.abs(m.predict(new) - f)) for m in (robust, gaussian))
     assert error < 0.5 * its_error
     assert error < 1.0
@@ -73,7 +74,7 @@ def test_a_loaded_model_has_its_likelihood(robust, tmp_path):
 
 def test_counts_are_predicted_by_their_rate():
     X, y, _ = counts(400, 0)
-    model = QSGPRegressor("rbf", 400, likelihood="poisson", num_samples=128).fit(X, y)
+    model = QSGPRegressor("rbf", 400, likelihood="poisson", solver=Block(128)).fit(X, y)
     new, seen, rate = counts(2000, 1)
     mean, std = model.predict(new, return_std=True)
     assert np.sqrt(np.mean((mean / rate - 1.0) ** 2)) < 0.15
@@ -89,7 +90,7 @@ def test_with_fixed_hyperparameters_those_given_are_the_model():
     X, y, _ = wave(200, 0)
     kernel = RBF([1.3], 400.0)
     model = QSGPRegressor(
-        kernel, 400, likelihood=StudentT(1.0, 6.0), hyperparameters="fixed", num_samples=64
+        kernel, 400, likelihood=StudentT(1.0, 6.0), hyperparameters="fixed", solver=Block(64)
     ).fit(X, y)
     assert float(model.likelihood_.scale) == pytest.approx(1.0)
     assert float(model.likelihood_.degrees_of_freedom) == pytest.approx(6.0)
@@ -101,8 +102,9 @@ def test_many_degrees_of_freedom_are_gaussian_noise(monkeypatch):
     X, y, _ = wave(200, 0)
     kernel = RBF([1.3], 400.0)
     new = np.linspace(0.0, 10.0, 50)[:, None]
-    options = {"hyperparameters": "fixed", "num_samples": 256, "dtype": "float64", "tol": 1e-3}
-    exact = QSGPRegressor(kernel, 400, noise_std=1.0, **options).fit(X, y)
+    options = {"solver": Block(256), "dtype": "float64", "tol": 1e-3}
+    exact = QSGPRegressor(kernel, 400, hyperparameters=Fixed(1.0), **options).fit(X, y)
+    options["hyperparameters"] = "fixed"
     for most in (1000, 0):
         monkeypatch.setattr(block_sites, "MOST_EXACT", most)
         model = QSGPRegressor(kernel, 400, likelihood=StudentT(1.0, 1e7), **options).fit(X, y)
@@ -136,12 +138,11 @@ def test_many_degrees_of_freedom_are_gaussian_noise(monkeypatch):
         (
             {
                 "likelihood": Laplace(1.0),
-                "hyperparameters": "fixed",
+                "hyperparameters": Fixed(noise_std=1.0),
                 "kernel": RBF(),
-                "noise_std": 1.0,
             },
             [1.0, 2.0, 3.0],
-            "noise_std=1.0 is of the Gaussian likelihood",
+            "has no use for noise_std, the standard deviation of Gaussian noise",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from vastgp import QSGPClassifier
 from vastgp._precision import precision
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Softmax
+from vastgp.options import Block, Classes, Stochastic
 from vastgp.solvers import sites as block_sites
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -27,18 +28,14 @@ def three_classes(n=150, seed=0):
 
 def stochastic(**params):
     quick = {
-        "solver": "stochastic",
-        "max_iter": 300,
-        "row_batch": 60,
-        "basis_batch": 200,
-        "control_rank": 60,
+        "solver": Stochastic(max_steps=300, row_batch=60, basis_batch=200, control_rank=60),
     }
     return QSGPClassifier("rbf", 400, **(quick | params))
 
 
 @pytest.fixture(
     scope="module",
-    params=[lambda: QSGPClassifier("rbf", 400, num_samples=64), stochastic],
+    params=[lambda: QSGPClassifier("rbf", 400, solver=Block(64)), stochastic],
     ids=["block", "stochastic"],
 )
 def model(request):
@@ -109,7 +106,7 @@ def test_sites_from_samples_are_those_of_the_factorisation(monkeypatch):
 
     def fit():
         model = QSGPClassifier(
-            KERNEL, 600, hyperparameters="fixed", num_samples=256, tol=0.01, dtype="float64"
+            KERNEL, 600, hyperparameters="fixed", solver=Block(256), tol=0.01, dtype="float64"
         )
         return model.fit(X, y)
 
@@ -131,12 +128,8 @@ def test_the_means_of_the_stochastic_solver_maximise_its_bound():
     model = QSGPClassifier(
         KERNEL,
         60,
-        solver="stochastic",
+        solver=Stochastic(row_batch=80, basis_batch=60, control_rank=80, max_steps=500),
         hyperparameters="fixed",
-        row_batch=80,
-        basis_batch=60,
-        control_rank=80,
-        max_iter=500,
         dtype="float64",
     ).fit(X, y)
     posterior, numbers = model.posterior_, np.searchsorted(NAMES, y)
@@ -160,8 +153,10 @@ def test_a_weight_of_two_is_every_row_twice(classes):
     keep = np.isin(y, NAMES[:classes])
     X, y = X[keep], y[keep]
     again = y == "lake"
-    options = {"hyperparameters": "fixed", "num_samples": 512, "dtype": "float64"}
-    heavy = QSGPClassifier(KERNEL, 300, class_weight={"lake": 2.0}, **options).fit(X, y)
+    options = {"hyperparameters": "fixed", "solver": Block(512), "dtype": "float64"}
+    heavy = QSGPClassifier(
+        KERNEL, 300, likelihood=Classes(class_weight={"lake": 2.0}), **options
+    ).fit(X, y)
     both_X, both_y = np.concatenate([X, X[again]]), np.concatenate([y, y[again]])
     twice = QSGPClassifier(KERNEL, 300, **options).fit(both_X, both_y)
     new = three_classes(40, seed=6)[0]
@@ -175,10 +170,12 @@ def test_balanced_weights():
     few = (y != "lake") | (np.arange(200) % 10 == 0)
     X, y = X[few], y[few]
     counts = {name: int(np.sum(y == name)) for name in NAMES}
-    options = {"hyperparameters": "fixed", "num_samples": 16}
+    options = {"hyperparameters": "fixed", "solver": Block(16)}
     named = {name: len(y) / (3 * count) for name, count in counts.items()}
-    balanced = QSGPClassifier(KERNEL, 300, class_weight="balanced", **options).fit(X, y)
-    given = QSGPClassifier(KERNEL, 300, class_weight=named, **options).fit(X, y)
+    balanced = QSGPClassifier(
+        KERNEL, 300, likelihood=Classes(class_weight="balanced"), **options
+    ).fit(X, y)
+    given = QSGPClassifier(KERNEL, 300, likelihood=Classes(class_weight=named), **options).fit(X, y)
     plain = QSGPClassifier(KERNEL, 300, **options).fit(X, y)
     new, _ = three_classes(40, seed=6)
     np.testing.assert_array_equal(balanced.predict_proba(new), given.predict_proba(new))
@@ -188,7 +185,7 @@ def test_balanced_weights():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"link": "probit"}, "link='probit' is for two classes, and y holds 3"),
+        ({"link": "probit"}, "likelihood='probit' is for two classes, and y holds 3"),
         ({"class_weight": "heavy"}, "class_weight must be None, 'balanced' or a dict"),
         ({"class_weight": {"lake": -1.0}}, "received -1.0 for 'lake'"),
         ({"class_weight": {"ocean": 2.0}}, "class_weight names 'ocean', but the classes of y are"),
@@ -196,4 +193,4 @@ def test_balanced_weights():
 )
 def test_what_cannot_work_is_named(params, message):
     with pytest.raises(ValueError, match=message):
-        QSGPClassifier(KERNEL, 300, **params).fit(*three_classes(30))
+        QSGPClassifier(KERNEL, 300, likelihood=Classes(**params)).fit(*three_classes(30))

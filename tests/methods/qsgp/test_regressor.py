@@ -15,11 +15,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
-from vastgp.options import Fixed
+from vastgp.methods.qsgp.estimator import choose_size
+from vastgp.methods.qsgp.options import Chosen
+from vastgp.options import Block, Fixed, Fourier, Learn, Stochastic, Subset
 
 
 @pytest.mark.little_work
-@parametrize_with_checks([QSGPRegressor(num_basis=16, num_samples=4)])
+@parametrize_with_checks([QSGPRegressor(num_basis=16, solver=Block(4))])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -36,7 +38,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def block(data):
-    return QSGPRegressor("rbf", 1000, num_samples=64).fit(data[0][:500], data[1][:500])
+    return QSGPRegressor("rbf", 1000, solver=Block(64)).fit(data[0][:500], data[1][:500])
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +48,7 @@ def stochastic(data):
         return QSGPRegressor(
             "rbf",
             1000,
-            solver="stochastic",
-            max_iter=400,
-            basis_batch=400,
-            row_batch=200,
-            control_rank=200,
+            solver=Stochastic(max_steps=400, basis_batch=400, row_batch=200, control_rank=200),
         ).fit(data[0][:500], data[1][:500])
 
 
@@ -60,8 +58,7 @@ def test_many_features_approach_the_exact_process(data, block):
     noise = Fixed(noise_std=float(block.likelihood_.noise_std))
     exact = ExactGPRegressor(block.kernel_, hyperparameters=noise).fit(X[:500], y[:500])
     model = QSGPRegressor(
-        block.kernel_, 60_000, noise_std=float(block.likelihood_.noise_std),
-        hyperparameters="fixed", num_samples=400, tol=0.01,
+        block.kernel_, 60_000, hyperparameters=noise, solver=Block(400), tol=0.01,
     ).fit(X[:500], y[:500])  # fmt: skip
     assert model.converged_ and model.solver_ == "block"
     mean, std = model.predict(X[500:], return_std="latent")
@@ -117,10 +114,10 @@ def test_few_rows_and_a_large_amplitude_do_not_make_it_diverge(control_rank):
     X = rng.uniform(-1.7, 1.7, (240, 3))
     y = 5.0 * np.sin(X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(240)
     common = {
-        "kernel": RBF([1.3, 5.5, 90.0], 60.0), "num_basis": 2000, "hyperparameters": "fixed", "noise_std": 0.3
+        "kernel": RBF([1.3, 5.5, 90.0], 60.0), "num_basis": 2000, "hyperparameters": Fixed(noise_std=0.3)
     }  # fmt: skip
     exact = QSGPRegressor(**common, solver="block", tol=1e-4).fit(X, y)
-    model = QSGPRegressor(**common, solver="stochastic", control_rank=control_rank, max_iter=2000)
+    model = QSGPRegressor(**common, solver=Stochastic(control_rank=control_rank, max_steps=2000))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, y)
@@ -146,14 +143,14 @@ def test_files_pickles_and_clones(name, request, data, tmp_path):
 
 def test_the_same_seed_gives_the_same_fit_and_another_one_another(data, block):
     X, y = data
-    same = QSGPRegressor("rbf", 1000, num_samples=64).fit(X[:500], y[:500])
-    other = QSGPRegressor("rbf", 1000, num_samples=64, random_state=1).fit(X[:500], y[:500])
+    same = QSGPRegressor("rbf", 1000, solver=Block(64)).fit(X[:500], y[:500])
+    other = QSGPRegressor("rbf", 1000, solver=Block(64), random_state=1).fit(X[:500], y[:500])
     assert np.array_equal(same.predict(X), block.predict(X))
     assert not np.array_equal(other.predict(X), block.predict(X))
 
 
 def test_pipelines_and_cross_validation(data):
-    model = make_pipeline(StandardScaler(), QSGPRegressor("rbf", 200, num_samples=4))
+    model = make_pipeline(StandardScaler(), QSGPRegressor("rbf", 200, solver=Block(4)))
     assert np.mean(cross_val_score(model, *data, cv=3)) > 0.93
 
 
@@ -162,10 +159,10 @@ def test_stopping_early_warns_and_is_not_called_converged(data):
     with pytest.warns(
         ConvergenceWarning, match="did not converge: stopped after max_iter = 1 steps; residual"
     ):
-        model = QSGPRegressor("rbf", 1000, rank=5, max_iter=1).fit(X, y)
+        model = QSGPRegressor("rbf", 1000, solver=Block(rank=5, max_products=1)).fit(X, y)
     assert not model.converged_ and model.n_iter_ == 1
     with pytest.warns(ConvergenceWarning, match="use solver='block' where it fits"):
-        QSGPRegressor("rbf", 200, solver="stochastic", max_iter=2).fit(X, y)
+        QSGPRegressor("rbf", 200, solver=Stochastic(max_steps=2)).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -173,22 +170,15 @@ def test_stopping_early_warns_and_is_not_called_converged(data):
     [
         ({"num_basis": 7}, "num_basis must be even"),
         ({"num_basis": -2}, "num_basis"),
-        ({"num_samples": 1}, "num_samples must be at least 2"),
         ({"solver": "magic"}, "solver must be one of"),
-        ({"frequencies": "fast"}, "frequencies must be one of"),
         ({"hyperparameters": "guess"}, "hyperparameters must be one of"),
         ({"hyperparameters": "fixed"}, "noise_std"),
+        ({"hyperparameters": Fixed(1.0), "kernel": "rbf"}, "kernel must be a Kernel"),
+        ({"solver": Stochastic(dense_columns=400)}, "leaves no diagonal column"),
         (
-            {"hyperparameters": "fixed", "noise_std": 1.0, "kernel": "rbf"},
-            "kernel must be a Kernel",
+            {"solver": "stochastic", "hyperparameters": Learn(steps=5)},
+            r"Learn\(steps=5\) has no effect here: set solver=Stochastic\(max_steps=...\) instead",
         ),
-        ({"noise_std": 1.0}, "noise_std=1.0 was given, but the noise is learned"),
-        ({"dense_columns": -1}, "dense_columns must be an integer of at least 0"),
-        (
-            {"dense_columns": 400, "solver": "stochastic", "num_basis": 200},
-            "leaves no diagonal column",
-        ),
-        ({"validation_fraction": 1.0}, "validation_fraction must be a number from 0"),
         ({"tol": 0.0}, "tol"),
         ({"max_seconds": -1}, "max_seconds"),
         (
@@ -226,10 +216,10 @@ def test_constant_columns_duplicates_and_constant_targets():
     X = np.repeat(generator.normal(size=(40, 2)), 5, axis=0)
     X = np.column_stack([X, np.full(200, 3.0)])
     y = np.sin(X[:, 0])
-    for solver in ("block", "stochastic"):
+    for solver in (Block(4, max_products=100), Stochastic(max_steps=100)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            arguments = {"solver": solver, "num_samples": 4, "max_iter": 100}
+            arguments = {"solver": solver}
             model = QSGPRegressor("rbf", 100, **arguments).fit(X, y)
             mean, std = model.predict(X, return_std=True)
             assert np.all(np.isfinite(mean)) and np.all(std > 0)
@@ -241,8 +231,8 @@ def test_constant_columns_duplicates_and_constant_targets():
 def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     X, y = data
     path = tmp_path / "fit.checkpoint"
-    arguments = {"rank": 3, "tol": 1e-30, "dtype": "float64", "checkpoint": path}
-    arguments |= {"hyperparameters": "fixed", "noise_std": 0.7}
+    arguments = {"tol": 1e-30, "dtype": "float64", "checkpoint": path}
+    arguments |= {"hyperparameters": Fixed(noise_std=0.7), "solver": Block(rank=3)}
     kernel = RBF([1.0, 20.0], 50.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -253,21 +243,23 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
 
 
 def test_num_basis_left_open_grows_with_the_rows():
-    sizes = {n: QSGPRegressor()._choose_size(n) for n in (10, 10_000, 100_000, 1_000_000)}
-    assert [size for size, _ in sizes.values()] == [2_000, 40_000, 100_000, 20_000]
-    assert {solver for _, solver in sizes.values()} == {"block"}
-    assert QSGPRegressor(num_basis=20_000_000)._choose_size(20_000_000)[1] == "stochastic"
+    chosen = Chosen(Subset(), Fourier(), "auto")
+    rows = (10, 10_000, 100_000, 1_000_000)
+    found = [choose_size(chosen, None, n, "float32") for n in rows]
+    assert found == [(2_000, Block()), (40_000, Block()), (100_000, Block()), (20_000, Block())]
+    many = choose_size(chosen, 20_000_000, 20_000_000, "float32")
+    assert many == (20_000_000, Stochastic())
 
 
-@pytest.mark.parametrize("solver", ["block", "stochastic"])
+@pytest.mark.parametrize("solver", [Block(4, max_products=20), Stochastic(max_steps=20)])
 def test_pickles_and_copies_keep_double_precision(data, solver):
     """Also where they are made and loaded outside of double precision."""
     X, y = data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = QSGPRegressor(
-            RBF([1.0, 20.0], 50.0), 40, hyperparameters="fixed", noise_std=0.7, num_samples=4,
-            solver=solver, max_iter=20, dtype="float64",
+            RBF([1.0, 20.0], 50.0), 40, hyperparameters=Fixed(noise_std=0.7), solver=solver,
+            dtype="float64",
         ).fit(X[:100], y[:100])  # fmt: skip
     right = model.predict(X[:20], return_std=True)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):

@@ -23,7 +23,8 @@ from vastgp.solvers.systems import System
 _SAMPLES = 8
 # Products per step of learning: solutions start from those of the step before.
 _PRODUCTS = 3
-RATE = 0.1
+# Steps, and the rate of Adam, where nobody says.
+STEPS, RATE = 20, 0.1
 
 
 class BlockEvidence:

@@ -21,9 +21,8 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
-from vastgp.estimators.first_hyperparameters import Beginning, check_given_model, find_first
+from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
-from vastgp.estimators.likelihood_arguments import check_likelihood
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.estimators.weighted_classes import WeightedClassifier
@@ -161,7 +160,6 @@ class SparseRegressor(LikelihoodRegressor, SVGPFits):
     """Likelihoods of targets that are numbers."""
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED
-    # whether a likelihood may have more than one function
     several_functions = True
 
     def __init__(
@@ -195,7 +193,7 @@ class SparseRegressor(LikelihoodRegressor, SVGPFits):
 
     def _check_params(self) -> None:
         super()._check_params()
-        check_given_model(self._resolved()[0], self.kernel, self.likelihood, check_likelihood(self))
+        self._check_given(self._resolved()[0])
 
 
 class SparseClassifier(WeightedClassifier, SVGPFits):

@@ -6,7 +6,7 @@ import pytest
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, Periodic, QSGPRegressor
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Inducing
 
 
 class TestInducing(RegressorConformance):
@@ -29,7 +29,8 @@ def kernel():
 
 
 def fixed(kernel, **params):
-    return QSGPRegressor(kernel, basis="inducing", hyperparameters="fixed", noise_std=0.7, **params)
+    known = {"basis": "inducing", "hyperparameters": Fixed(noise_std=0.7)}
+    return QSGPRegressor(kernel, **(known | params))
 
 
 def test_the_mean_is_that_of_the_exact_process_and_intervals_are_not_narrower(data, kernel):
@@ -48,7 +49,7 @@ def test_the_mean_is_that_of_the_exact_process_and_intervals_are_not_narrower(da
 def test_far_from_the_rows_the_variance_is_the_priors_or_without_augmentation_zero(data, kernel):
     far = np.array([[60.0, -900.0]])
     for augment, expected in ((True, 40.0), (False, 0.0)):
-        model = fixed(kernel, augment=augment).fit(*data)
+        model = fixed(kernel, basis=Inducing(augment=augment)).fit(*data)
         _, std = model.predict(far, return_std="latent")
         assert std[0] ** 2 == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
@@ -58,7 +59,7 @@ def test_inducing_inputs_are_in_the_units_of_x_and_saved_with_the_model(data, ke
     Z = np.stack(
         [a.ravel() for a in np.meshgrid(np.linspace(-3, 3, 7), np.linspace(-60, 60, 7))], axis=1
     )
-    model = fixed(kernel, inducing_inputs=Z).fit(X, y)
+    model = fixed(kernel, basis=Inducing(Z)).fit(X, y)
     assert model.num_basis_ == 49
     kept = np.asarray(model.posterior_.basis.inputs, np.float64)
     np.testing.assert_allclose(
@@ -72,7 +73,7 @@ def test_inducing_inputs_are_in_the_units_of_x_and_saved_with_the_model(data, ke
         model.predict(X[:9], return_std=True), loaded.predict(X[:9], return_std=True), strict=True
     ):
         np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(loaded.inducing_inputs, Z)
+    np.testing.assert_array_equal(loaded.basis.inputs, Z)
     np.testing.assert_array_equal(loaded.sample_y(X[:3], 2), model.sample_y(X[:3], 2))
 
 
@@ -90,27 +91,33 @@ def test_num_basis_rows_are_chosen_at_random(data, kernel):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"inducing_inputs": np.zeros((4, 3))}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4, 3\)"),
-        ({"inducing_inputs": np.zeros(4)}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4,\)"),
-        ({"inducing_inputs": np.zeros((0, 2))}, r"inducing_inputs must have shape .*received shape \(0, 2\)"),
-        ({"inducing_inputs": [["a", "b"]]}, "inducing_inputs must be an array of numbers"),
-        ({"inducing_inputs": [[0.0, np.nan]]}, "inducing_inputs hold NaN or infinity, first at row 0"),
-        ({"inducing_inputs": np.zeros((4, 2)), "num_basis": 4}, "num_basis=4 and inducing_inputs were both given"),
+        ({"basis": Inducing(np.zeros((4, 3)))}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4, 3\)"),
+        ({"basis": Inducing(np.zeros(4))}, r"inducing_inputs must have shape \(m, 2\).*received shape \(4,\)"),
+        ({"basis": Inducing(np.zeros((0, 2)))}, r"inducing_inputs must have shape .*received shape \(0, 2\)"),
+        ({"basis": Inducing([["a", "b"]])}, "inducing_inputs must be an array of numbers"),
+        ({"basis": Inducing([[0.0, np.nan]])}, "inducing_inputs hold NaN or infinity, first at row 0"),
+        ({"basis": Inducing(np.zeros((4, 2))), "num_basis": 4}, r"num_basis=4 and Inducing\(inputs=...\) were both"),
         ({"basis": "wavelets"}, "basis must be one of .*received 'wavelets'"),
-        ({"basis": "fourier", "inducing_inputs": np.zeros((4, 2))}, "basis='fourier' has none"),
-        ({"augment": "yes"}, "augment must be True or False"),
         ({"solver": "block"}, "solver='block' is not available with basis='inducing'. Set solver='auto'"),
         ({"likelihood": "laplace"}, "likelihood='laplace' is not available with basis='inducing'"),
         ({"hyperparameters": "learn"}, "hyperparameters='learn' is not available with basis='inducing'"),
-        ({"dense_columns": 3}, "dense_columns=3 is not available with basis='inducing'. Set dense_columns=0"),
-        ({"validation_fraction": 0.1}, "validation_fraction=0.1 is not available"),
-        ({"frequencies": "qmc"}, "frequencies='qmc' is not available"),
-        ({"basis_batch": 0}, "basis_batch must be a positive integer, or None"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused_by_name(data, params, message):
     with pytest.raises(ValueError, match=message):
         QSGPRegressor(**({"kernel": "rbf", "basis": "inducing"} | params)).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"augment": "yes"}, "augment must be True or False"),
+        ({"basis_batch": 0}, "basis_batch must be a positive integer, or None"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_when_they_are_made(params, message):
+    with pytest.raises(ValueError, match=message):
+        Inducing(**params)
 
 
 def test_a_kernel_without_a_density_of_frequencies_will_do():
@@ -119,7 +126,7 @@ def test_a_kernel_without_a_density_of_frequencies_will_do():
     X = rng.uniform(0.0, 6.0, (200, 1))
     y = np.sin(np.pi * X[:, 0]) + 0.1 * rng.normal(size=200)
     model = QSGPRegressor(
-        Periodic(2.0), basis="inducing", hyperparameters="fixed", noise_std=0.1, max_iter=200
+        Periodic(2.0), basis=Inducing(max_steps=200), hyperparameters=Fixed(noise_std=0.1)
     ).fit(X, y)
     new = np.linspace(6.0, 10.0, 30)[:, None]
     assert np.sqrt(np.mean((model.predict(new) - np.sin(np.pi * new[:, 0])) ** 2)) < 0.05

@@ -3,7 +3,7 @@
 From ``QSGPRegressor.fit`` to the numerics:
 
 1. `vastgp.estimators.fitted.FittedModel`: arguments checked, budget and file opened, the answer committed;
-2. `vastgp.methods.qsgp.fit.QSGPFits`: size, first hyperparameters, the solver;
+2. `vastgp.methods.qsgp.estimator.QSGPFits`: size, first hyperparameters, the solver;
 3. `fit.fit_stochastic`: `setup` makes what stays the same (fixed rows, preconditioner), and the steps go to
    `vastgp.fitting.minibatch_runner`, which compiles a chunk of them and reads the next one's rows; `finish` ends it;
 4. `step.step`: one step, a pure function;
