@@ -23,6 +23,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.fitting.run import Run
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.qsgp.estimator import _model_evidence
 from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
@@ -79,12 +80,14 @@ def start_of(dataset: str, split: int, num_basis: int) -> dict[str, Any]:
     model = QSGPRegressor(None, num_basis, random_state=split)
     rows = as_rows(X, y)
     model.standardizer_, model.num_basis_ = Standardizer().fit(rows), num_basis
-    kernel, noise_variance = model._first_hyperparameters(rows, split)
+    chosen = model._chosen()
+    evidence = _model_evidence(chosen, None, num_basis / rows.n, rows.n, split)
+    kernel, likelihood = model._first(rows, Run(seed=split), chosen, evidence)
     return {
         "rows": rows,
         "standardizer": model.standardizer_,
         "basis": RandomFourierBasis(kernel, jnp.asarray(seed_key(split)), num_basis),
-        "noise_variance": noise_variance,
+        "noise_variance": float(likelihood.noise_variance),
         "new": model.standardizer_.transform_X(X_test),
         "target": model.standardizer_.transform_y(y_test),
         "began": began,

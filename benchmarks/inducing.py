@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-import vastgp
+from methods import make
 from run import load, machine_rates, peak_mb
 from table import RESULTS, put
 from vastgp.metrics import regression_report
@@ -29,7 +29,7 @@ def measure(dataset: str, split: int, changes: dict[str, Any]) -> dict[str, Any]
     X, y, X_test, y_test = load(dataset, split)
     params = {"basis": "inducing", "random_state": split} | changes
     rates = machine_rates()
-    model = vastgp.QSGPRegressor(**params)
+    model = make("QSGPRegressor", params)
     began, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -59,7 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--split", type=int, default=0)
-    parser.add_argument("--set", default="{}", help="constructor arguments to change, as JSON")
+    parser.add_argument(
+        "--set", default="{}", help="arguments to change, as JSON: see `methods.make`"
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     result = measure(asked.dataset, asked.split, json.loads(asked.set))

@@ -1,7 +1,7 @@
 """MNIST, odd and even digits (the classification study of Evans and Nair 2020) or all ten: one JSON line for each run.
 
 VASTGP_DATA=/path/to/npz python benchmarks/mnist.py --num-basis 1000000 --seconds 3600
-VASTGP_DATA=/path/to/npz python benchmarks/mnist.py --solver block --num-basis 20000 --set '{"rank": 2000}'
+VASTGP_DATA=/path/to/npz python benchmarks/mnist.py --solver block --num-basis 20000 --set '{"solver.rank": 2000}'
 VASTGP_DATA=/path/to/npz python benchmarks/mnist.py --solver block --num-basis 20000 --ten --pca 100
 """
 
@@ -21,9 +21,9 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from methods import make
 from run import machine_rates
 from table import RESULTS, put
-from vastgp import QSGPClassifier
 from vastgp._precision import precision
 from vastgp.metrics import classification_report
 
@@ -64,26 +64,30 @@ def main() -> None:
     parser.add_argument("--solver", default="stochastic", choices=("stochastic", "block"))
     parser.add_argument("--num-basis", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=3600.0)
-    parser.add_argument("--max-iter", type=int)
     parser.add_argument("--rows", type=int, help="use the first rows alone")
     parser.add_argument("--pca", type=int, help="principal components in the place of pixels")
     parser.add_argument("--ten", action="store_true", help="the ten digits")
     parser.add_argument(
         "--regression", type=int, help="also fit softmax regression on so many of the features"
     )
-    parser.add_argument("--set", type=json.loads, default={}, help="constructor arguments as JSON")
+    parser.add_argument(
+        "--set", type=json.loads, default={}, help="arguments as JSON: see `methods.make`"
+    )
     parser.add_argument("--verbose", action="store_true")
     asked = parser.parse_args()
     X, y, X_test, y_test = digits(asked.ten)
     X, y = X[: asked.rows], y[: asked.rows]
-    options: dict[str, Any] = {"kernel": "rbf", "isotropic": True, "solver": asked.solver}
+    options: dict[str, Any] = {
+        "kernel": "rbf", "hyperparameters": "subset", "hyperparameters.isotropic": True, "solver": asked.solver,
+    }  # fmt: skip
     if asked.solver == "stochastic":
         # batches of the paper, and its empirical Bayes
-        options |= {"row_batch": 100, "basis_batch": 20_000, "hyperparameters": "learn"}
+        options |= {
+            "solver.row_batch": 100, "solver.basis_batch": 20_000, "hyperparameters": "learn",
+        }  # fmt: skip
     options |= asked.set
-    model = QSGPClassifier(
-        num_basis=asked.num_basis, max_seconds=asked.seconds, max_iter=asked.max_iter, verbose=asked.verbose, **options
-    )  # fmt: skip
+    limits = {"num_basis": asked.num_basis, "max_seconds": asked.seconds, "verbose": asked.verbose}
+    model = make("QSGPClassifier", limits | options)
     rates = machine_rates()
     began = time.perf_counter()
     kept = 1.0

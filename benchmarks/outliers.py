@@ -18,6 +18,7 @@ from run import load, machine_rates
 from table import RESULTS, put
 from vastgp import QSGPRegressor
 from vastgp.metrics import regression_report
+from vastgp.options import Block
 
 OUT = RESULTS / "outliers.jsonl"
 # Share of the training targets that are wrong, and by how much: normal, in standard deviations of the target.
@@ -42,8 +43,7 @@ def run(
         "matern32",
         num_basis,
         likelihood=likelihood,
-        solver="block",
-        num_samples=16,
+        solver=Block(num_samples=16),
         max_seconds=seconds,
     )
     rates = machine_rates()

@@ -12,7 +12,7 @@ README = RESULTS.parent.parent / "README.md"
 DATA = ("kin40k", "protein", "kegg")
 # Table 2 of the QSGP paper: 100,000 random features, means over ten splits.
 PAPER = {"kin40k": 0.174, "protein": 0.602, "kegg": 0.135}
-VARIANTS = {"default": "", "qsgp-100": ", `dense_columns=100`"}
+VARIANTS = {"default": "", "qsgp-100": ", `Stochastic(dense_columns=100)`"}
 
 
 def scores(reports: list[dict[str, Any]]) -> str:
@@ -32,8 +32,10 @@ def block() -> list[str]:
             runs = [r for r in found if r["dataset"] == data and r["method"] == method]
             if not runs:
                 continue
-            steps = runs[0]["params"].get("learning_steps")
-            how = f', `hyperparameters="learn"`, `learning_steps={steps}`' if steps else ""
+            params = runs[0]["params"]
+            # older lines have another name
+            steps = params.get("hyperparameters.steps", params.get("learning_steps"))
+            how = f", `hyperparameters=Learn(steps={steps})`" if steps else ""
             lines.append(
                 f"| {data}{how} | {runs[0]['n']:,} | {len(runs)} | {scores([r['report'] for r in runs])} "
                 f"| {mean([r['seconds'] for r in runs]):.0f} | {PAPER[data]} |"

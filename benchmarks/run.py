@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import vastgp
-from methods import KERNELS, METHODS
+from methods import KERNELS, METHODS, make
 from table import RESULTS, put
 from vastgp.linalg.sincos import sincos_of_moderate
 from vastgp.metrics import regression_report
@@ -68,7 +68,7 @@ def measure(dataset: str, split: int, method: str, changes: dict[str, Any]) -> d
     params = {"kernel": KERNELS.get(dataset), "random_state": split} | METHODS[method] | changes
     rates = machine_rates()
     # Compiled once beforehand on a few rows? No: compilation is part of what a user waits for.
-    model = vastgp.QSGPRegressor(**params)
+    model = make("QSGPRegressor", params)
     before = peak_mb()
     began, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(record=True) as caught:
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--split", type=int, default=0)
     parser.add_argument("--method", required=True, choices=sorted(METHODS))
-    parser.add_argument("--set", default="{}", help="constructor arguments to change, as JSON")
+    parser.add_argument("--set", default="{}", help="arguments to change, as JSON: see `make`")
     parser.add_argument("--out", type=Path, default=RESULTS / "regression.jsonl")
     asked = parser.parse_args()
     result = measure(asked.dataset, asked.split, asked.method, json.loads(asked.set))

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Inducing
 
 # Twenty noisy measurements of sin(x) / x.
 rng = np.random.default_rng(3)
@@ -21,14 +21,14 @@ grid = np.linspace(-14, 14, 500)[:, None]
 
 # %%
 # All models have the same kernel and noise, so that only the inference differs. With ``basis="inducing"`` alone, every
-# training row is an inducing input, and the mean is that of the exact process. ``augment`` is on by default.
+# training row is an inducing input, and the mean is that of the exact process; ``augment`` of ``Inducing`` is on.
 
-given = {"kernel": RBF(1.6, 0.3), "noise_std": 0.1, "hyperparameters": "fixed"}
+given = {"kernel": RBF(1.6, 0.3), "hyperparameters": Fixed(noise_std=0.1)}
 models = {
-    "exact process": ExactGPRegressor(given["kernel"], hyperparameters=Fixed(noise_std=0.1)),
+    "exact process": ExactGPRegressor(**given),
     "inducing inputs, augmented": QSGPRegressor(**given, basis="inducing", tol=0.01),
     "inducing inputs, not augmented": QSGPRegressor(
-        **given, basis="inducing", tol=0.01, augment=False
+        **given, basis=Inducing(augment=False), tol=0.01
     ),
 }
 for model in models.values():
