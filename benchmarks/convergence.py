@@ -23,7 +23,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Standardizer, as_rows
 from vastgp.fitting.run import Run
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.qsgp.estimator import _model_evidence
+from vastgp.methods.qsgp.estimator import model_evidence
 from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
@@ -81,7 +81,7 @@ def start_of(dataset: str, split: int, num_basis: int) -> dict[str, Any]:
     rows = as_rows(X, y)
     model.standardizer_, model.num_basis_ = Standardizer().fit(rows), num_basis
     chosen = model._chosen()
-    evidence = _model_evidence(chosen, None, num_basis / rows.n, rows.n, split)
+    evidence = model_evidence(chosen, None, num_basis / rows.n, rows.n, split)
     kernel, likelihood = model._first(rows, Run(seed=split), chosen, evidence)
     return {
         "rows": rows,

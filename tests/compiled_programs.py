@@ -50,19 +50,3 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
 
 def _is_program(value: Any) -> bool:
     return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
-
-
-@contextmanager
-def programs_made() -> Iterator[list[str]]:
-    """Collect what was compiled, or read from the cache of compiled programs, while the block ran."""
-    made: list[str] = []
-
-    def note(event: str, seconds: float, **_: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            made.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    try:
-        yield made
-    finally:
-        jax.monitoring.unregister_event_duration_listener(note)

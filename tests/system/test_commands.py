@@ -16,7 +16,8 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 import vastgp
 from vastgp.cli import info
-from vastgp.cli._estimators import METHODS
+from vastgp.cli._errors import BadInput
+from vastgp.cli._estimators import METHODS, make_estimator
 from vastgp.estimators.registry import ESTIMATORS
 from vastgp.kernels import RBF, Constant, Linear, Matern52, Periodic
 from vastgp.kernels.grid import GridKernel
@@ -241,6 +242,20 @@ def test_fit_passes_any_other_argument_on(run, files, tmp_path):
     X = np.load(files / "test.npz")["X"]
     expected = fixed.fit(files / "train.npz").predict(X)
     np.testing.assert_allclose(vastgp.load(out).predict(X), expected, rtol=1e-9)
+
+
+def test_what_a_name_stands_for_is_set_by_a_dot():
+    settings = [
+        "likelihood.class_weight=balanced",
+        "basis.frequencies=qmc",
+        "hyperparameters.rows=9",
+    ]
+    model = make_estimator("QSGPClassifier", {}, settings)
+    assert model.likelihood.class_weight == "balanced" and model.likelihood.link == "logit"
+    assert model.basis == vastgp.options.Fourier("qmc")
+    assert model.hyperparameters == vastgp.options.Subset(rows=9)
+    with pytest.raises(BadInput, match="--set solver=block or stochastic"):
+        make_estimator("QSGPRegressor", {}, ["solver.rank=5"])
 
 
 def test_every_estimator_of_rows_is_a_method():

@@ -74,9 +74,11 @@ def _resolved(model: Any, key: str) -> Any:
 
     cls: Any = type(model)
     value = getattr(model, key)
-    named = [check for check in declared(cls)[key] if isinstance(check, Named)]
-    if named:
-        found = named[0].resolve(key, value)
+    checks = declared(cls)[key]
+    named = [check for check in checks if isinstance(check, Named)]
+    resolves = [check for check in checks if hasattr(check, "resolve")]
+    if resolves:
+        found = resolves[0].resolve(key, value)
     elif isinstance(value, str) and key in ("kernel", "likelihood"):
         from vastgp import kernels, likelihoods
 

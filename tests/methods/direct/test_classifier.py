@@ -33,7 +33,6 @@ def test_scikit_learn_check(estimator, check):
 
 
 class TestDirectClassifier(ClassifierConformance):
-    lacks = ("max_iter",)
     resumed_with = (
         {},
         {"family": MeanField(logistic_bound="exponential", max_iter=5), "num_basis": 20},

@@ -29,7 +29,6 @@ def test_scikit_learn_check(estimator, check):
 
 class TestDirect(RegressorConformance):
     units_tolerance = 1e-4  # float32
-    lacks = ("max_iter",)
     resumed_with = (
         {"num_basis": 20},
         {

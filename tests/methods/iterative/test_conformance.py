@@ -10,7 +10,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 class TestIterative(RegressorConformance):
-    lacks = ("max_iter",)
     num_independent_samples = 64
     units_tolerance = 1e-4  # float32
 
@@ -20,7 +19,6 @@ class TestIterative(RegressorConformance):
 
 
 class TestRandomFeatures(RegressorConformance):
-    lacks = ("max_iter",)
     units_tolerance = 1e-4  # float32
 
     def make(self, **params):

@@ -25,7 +25,6 @@ def test_scikit_learn_check(estimator, check):
 
 class TestRelevanceVector(RegressorConformance):
     units_tolerance = 1e-4
-    lacks = ("max_iter",)
     resumed_with = ({}, {"solver": Pruning(basis_batch=20, row_batch=30)})
 
     def make(self, **params):

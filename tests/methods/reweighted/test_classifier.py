@@ -39,7 +39,6 @@ def test_scikit_learn_check(estimator, check):
 
 class TestReweightedClassifier(ClassifierConformance):
     # chains end after so many steps
-    lacks = ("max_iter", "tol")
 
     def make(self, **params):
         return ReweightedBasisClassifier(**(QUICK | {"inference": FEW} | params))

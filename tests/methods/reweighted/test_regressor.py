@@ -51,7 +51,6 @@ def test_scikit_learn_check(estimator, check):
 class TestGrief(RegressorConformance):
     units_tolerance = 1e-4
     resumed_with = ({}, {"inference": NUTS(2, 50, 30)})
-    lacks = ("max_iter", "tol")  # they are TypeII's
 
     def make(self, **params):
         return GriefRegressor(**({"kernel": "rbf", "num_eigenfunctions": 40} | params))
@@ -70,7 +69,6 @@ class TestGrief(RegressorConformance):
 
 class TestReweighted(RegressorConformance):
     units_tolerance = 1e-4
-    lacks = ("max_iter", "tol")
 
     def make(self, **params):
         return ReweightedBasisRegressor(

@@ -12,7 +12,6 @@ QUICK = {"kernel": "rbf", "num_inducing": 16, "solver": Natural(max_steps=30)}
 
 
 class TestTSVGP(RegressorConformance):
-    lacks = ("max_iter",)
     resumed_with = ({}, {"solver": Natural(max_steps=20, sites="full")})
     units_tolerance = 1e-5
 
@@ -21,7 +20,6 @@ class TestTSVGP(RegressorConformance):
 
 
 class TestSVGP(RegressorConformance):
-    lacks = ("max_iter",)
     resumed_with = ({}, {"solver": Adam(max_steps=20, row_batch=32)})
     units_tolerance = 1e-5
 
@@ -30,7 +28,5 @@ class TestSVGP(RegressorConformance):
 
 
 class TestTSVGPClassifier(ClassifierConformance):
-    lacks = ("max_iter",)
-
     def make(self, **params):
         return TSVGPClassifier(**(QUICK | params))

@@ -8,13 +8,11 @@ from vastgp import SWSGPClassifier, SWSGPRegressor
 from vastgp.options import Learn, LocalSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-LACKS = ("max_iter", "tol")
 QUICK = {"kernel": "rbf", "num_inducing": 16, "num_neighbors": 8}
 STEPS = {"solver": LocalSteps(prior="neighborhoods", max_steps=300, rate=0.05)}
 
 
 class TestSparse(RegressorConformance):
-    lacks = LACKS
     resumed_with = ({}, {"hyperparameters": Learn(steps=100)})
     units_tolerance = 1e-5
 
@@ -23,7 +21,6 @@ class TestSparse(RegressorConformance):
 
 
 class TestStochastic(RegressorConformance):
-    lacks = LACKS
     units_tolerance = 1e-4
 
     def make(self, **params):
@@ -31,7 +28,5 @@ class TestStochastic(RegressorConformance):
 
 
 class TestSWSGPClassifier(ClassifierConformance):
-    lacks = LACKS
-
     def make(self, **params):
         return SWSGPClassifier(**(QUICK | params))

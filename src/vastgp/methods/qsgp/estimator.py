@@ -114,7 +114,7 @@ class QSGPFits(BaseGP):
         check_chosen(chosen, self._declared_likelihood(), size)
         evidence = None
         if isinstance(chosen.basis, Fourier):
-            evidence = _model_evidence(chosen, self.kernel, size / rows.n, rows.n, run.seed)
+            evidence = model_evidence(chosen, self.kernel, size / rows.n, rows.n, run.seed)
         kernel, likelihood = self._first(rows, run, chosen, evidence)
         basis: PairedBasis
         if isinstance(chosen.basis, Fourier):
@@ -179,7 +179,7 @@ def _rate(search: Any) -> float | None:
     return (search.rate or RATE) if isinstance(search, Learn) else None
 
 
-def _model_evidence(
+def model_evidence(
     chosen: Chosen, kernel: Any, per_row: float, num_rows: int, seed: int
 ) -> MakeEvidence:
     """Return how to make the evidence of some rows with so many basis functions that they err as the whole does."""

@@ -36,6 +36,9 @@ _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _TILE = 4096
+# Up to so many pairs of functions the preconditioner is made of them, and not of the kernel that they are drawn for.
+_KNOWN_PAIRS = 8192
+_TRIED_SETS = 2  # sets that the damping is tried on
 # Running products at the support rows are made anew after so many steps at least, and so seldom that it takes less
 # than this share of the time of the steps.
 _RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
@@ -161,7 +164,8 @@ def make_problem(
     support_X = cast(X[:p])
     head = _head_features(plan, stored, support_X)
     numbers = make_numbers(plan, options, rows.n, dtype, rate_hyper)
-    operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, dtype)
+    known = _known_functions(plan, stored, support_X, head, seed)
+    operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, known, dtype)
     target, target_support = None, None
     if plan.target_control:
         target, cross_target = _target_products(stored, rows, standardizer, support_X, dtype)
@@ -196,6 +200,46 @@ def _head_features(plan: StochasticPlan, basis: FourierBasis, support_X: Array) 
     return features.transpose(0, 2, 1).reshape(len(features), 2 * len(pairs))
 
 
+def _known_functions(
+    plan: StochasticPlan, basis: FourierBasis, support_X: Array, head: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """Return what `support_operators` asks of the functions; nothing where a step makes its matrix itself."""
+    if plan.exact_curvature:
+        return {}
+    whole = plan.pair_batch == plan.num_pairs
+    few = whole or plan.num_pairs <= _KNOWN_PAIRS
+    count = plan.num_pairs if few else _KNOWN_PAIRS  # frequencies are in no order
+    expected, kept = head @ head.T, []
+    tile = min(_TILE, count)  # one shape: the last tile begins within the one before
+    for first in range(0, count, tile):
+        start = min(first, count - tile)
+        pairs = np.arange(start, start + tile, dtype=np.int32)
+        G = np.asarray(_features(basis, support_X, pairs)).transpose(0, 2, 1)
+        G = G[:, max(first, plan.head) - start :]
+        expected += _gram(G) / plan.tail_factor
+        if not whole:
+            kept.append(G)
+    known: dict[str, Any] = {"expected": expected if few else None}
+    if whole:
+        return known
+    functions = np.concatenate(kept, axis=1)
+    rng, size = (
+        np.random.default_rng([seed, plan.num_pairs]),
+        min(plan.tail_batch, len(functions[0])),
+    )
+    sets = [rng.choice(functions.shape[1], size, replace=False) for _ in range(_TRIED_SETS)]
+    grams = [
+        head @ head.T + plan.tail_batch / size * _gram(functions[:, chosen]) for chosen in sets
+    ]
+    return known | {"functions": functions, "grams": grams}
+
+
+def _gram(G: np.ndarray) -> np.ndarray:
+    """Return the sum over pairs of functions of their products at every two rows, in float64."""
+    flat = G.reshape(len(G), -1)
+    return (flat @ flat.T).astype(np.float64)
+
+
 @jax.jit
 def _features(
     basis: FourierBasis, X: Float[Array, "n d"], pairs: Int[Array, " b"]
@@ -211,6 +255,7 @@ def _operators(
     support: np.ndarray,
     probe: np.ndarray,
     head: np.ndarray,
+    known: dict[str, Any],
     dtype: str,
 ) -> SupportOperators:
     with precision("float64"):
@@ -230,6 +275,7 @@ def _operators(
         step=float(numbers.learning_rate),
         noise_variance=noise_variance,
         rounding=float(np.finfo(dtype).eps),
+        **known,
     )
 
 
