@@ -8,6 +8,7 @@ import scipy.linalg
 
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data.padding import padded_size
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.fitting.history import History
@@ -82,7 +83,8 @@ def test_converges_to_the_exact_posterior(num_basis, rank, space, distinct, dtyp
             basis, NOISE, rows, scaling, num_samples=200, seed=0, dtype=dtype, rank=rank
         )
         assert chosen.space == space
-        assert system.right.shape[1] == (num_basis if space == "basis" else distinct)
+        unknowns = num_basis if space == "basis" else padded_size(distinct)
+        assert system.right.shape[1] == unknowns
         fit = fit_block(system, chosen, Run(), tol=tol, max_products=800)
         assert fit.loop.converged, fit.loop.reason
         X, y = standardised(rows, scaling, dtype)

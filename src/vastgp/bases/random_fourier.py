@@ -212,6 +212,11 @@ class StoredFourierBasis(_Waves):
         """Return the same underlying draws under another kernel's hyperparameters, not stored."""
         return self.basis.with_kernel(kernel)
 
+    def stored(self, num_features: int, dtype: Any) -> StoredFourierBasis:
+        """Return the basis itself."""
+        del num_features, dtype
+        return self
+
     def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
         """Return the frequency (radians per unit of input) and the scale of each pair."""
         del num_features

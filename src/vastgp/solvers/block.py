@@ -138,14 +138,14 @@ def choose_space(
     dtype: str,
     rank: int | None = None,
 ) -> tuple[Plan, DistinctRows | None]:
-    """Return the space that costs less, and the rows in memory, repeated ones merged, where it is theirs."""
+    """Return the space that costs less, and the rows in memory, repeated ones merged, filled up, where it is theirs."""
     itemsize = np.dtype(dtype).itemsize
     chosen = plan(rows.n, num_basis, columns, itemsize, rank, rows.d)
     if chosen.space == "basis":
         return chosen, None
     observed = merge_repeated(*standardised(rows, standardizer, dtype))
     row_rank, _ = plan_rows(len(observed.y), num_basis, columns, itemsize, rank, rows.d)
-    return Plan("rows", row_rank), observed
+    return Plan("rows", row_rank), observed.padded()
 
 
 def standardised(
@@ -233,7 +233,7 @@ def solve_system(
         mean, samples = _both_errors(system, state)
         return state, {
             # 1/2 x^T (b + r) of the mean rises to 1/2 b^T A^-1 b
-            "objective": 0.5 * float(state.measures.value[0]),
+            "objective": 0.5 * float(np.asarray(state.measures.value)[0]),
             "residual": mean,
             "residual_samples": samples,
             "residual_is_true": float(checked),

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from vastgp.data.padding import pad_rows
+
 
 @runtime_checkable
 class ObservedRows(Protocol):
@@ -46,6 +48,7 @@ class DistinctRows(NamedTuple):
         In the order of first appearance.
     y : ndarray of shape (N,)
     counts : ndarray of shape (N,)
+        Zero for filling.
     scatter : float
         Sum of squares of all targets around the mean of their group.
     """
@@ -71,8 +74,16 @@ class DistinctRows(NamedTuple):
         The targets of a group minus their mean have the density ``N(0, sigma^2)`` in ``c - 1`` directions:
         ``-(n - N) / 2 log sigma^2 - scatter / (2 sigma^2)``.
         """
-        spare = self.num_rows - len(self.y)
+        spare = self.num_rows - int(np.count_nonzero(self.counts))
         return 0.5 * (self.scatter / noise_variance - spare) / noise_variance
+
+    def padded(self) -> DistinctRows:
+        """Return the rows with others of count zero, up to a number that compiled code is shared for."""
+        X = pad_rows(self.X)
+        extra = len(X) - len(self.y)
+        return self._replace(
+            X=X, y=np.pad(self.y, (0, extra)), counts=np.pad(self.counts, (0, extra))
+        )
 
 
 def merge_repeated(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> DistinctRows:

@@ -29,7 +29,7 @@ from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
 from vastgp.solvers.least_squares import gram_product
-from vastgp.solvers.systems import RowSystem, prior_draws, stored
+from vastgp.solvers.systems import RowSystem, prior_draws
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
 MOST_EXACT = 3000
@@ -258,7 +258,7 @@ class _Search:
         tol: float,
         options: dict[str, Any],
     ) -> None:
-        self.basis = stored(basis, X.shape[1], X.dtype)
+        self.basis = basis.stored(X.shape[1], X.dtype)
         self.X, self._y, self._tol = X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
         self._options = options

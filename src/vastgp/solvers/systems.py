@@ -18,7 +18,7 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
+from vastgp.bases import PairedBasis, seed_key
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
@@ -161,7 +161,7 @@ class RowSystem(System):
     seed : int
         Of the prior draws, the noise draws and the landmarks.
     rank : int
-        Of the preconditioner; ``rank >= n`` means an exact one.
+        Of the preconditioner; as many as there are rows, filling aside, means an exact one.
     precondition : Preconditioner, optional
         One made before, for nearby hyperparameters; None makes one.
     widen : bool
@@ -184,7 +184,7 @@ class RowSystem(System):
         draws: Float[Array, "S n"] | None = None,
     ) -> None:
         self.X, self.observed = jax.device_put(observed.X), observed
-        n, dtype = len(self.X), np.dtype(self.X.dtype)
+        dtype = np.dtype(self.X.dtype)
         self.basis = basis
         self.blocks = _row_blocks(basis, self.X)
         self.noise_variance, self.num_rows = float(noise_variance), observed.num_rows
@@ -199,11 +199,11 @@ class RowSystem(System):
         self.vector_dtype = self._vectors(dtype, float(np.sum(observed.weights)), widen)
         with precision(self.vector_dtype):
             self.right = jax.device_put(np.asarray(self.right, self.vector_dtype))
-        self.precondition = precondition or self._make_preconditioner(min(rank, n), seed)
+        self.precondition = precondition or self._make_preconditioner(rank, seed)
 
     def _make_preconditioner(self, rank: int, seed: int) -> Preconditioner:
-        scale, n = np.asarray(self.scale), len(self.X)
-        if rank < n:
+        scale = np.asarray(self.scale)
+        if rank < np.count_nonzero(scale):
             mismatch = self._prior_to_noise(float(np.sum(scale**2))) / self.basis.num_pairs**0.5
             generator = np.random.default_rng([seed, _LANDMARKS])
             made = low_rank_of_rows(
@@ -212,7 +212,7 @@ class RowSystem(System):
                 mismatch=mismatch,
             )  # fmt: skip
             return made if self.vector_dtype == str(scale.dtype) else NarrowPreconditioner(made)
-        dtype = precision_of_matrix(n, self.vector_dtype)
+        dtype = precision_of_matrix(len(self.X), self.vector_dtype)
         with precision(dtype):
             gram = np.array(gram_of_rows(self.blocks, self.X, dtype))
             gram *= scale
@@ -261,7 +261,7 @@ class BasisSystem(System):
         widen: bool = False,
     ) -> None:
         self.basis = basis
-        self.blocks = BlockedBasis(stored(basis, rows.d, dtype), basis.num_pairs)
+        self.blocks = BlockedBasis(basis.stored(rows.d, dtype), basis.num_pairs)
         self.noise_variance, self.num_rows = float(noise_variance), rows.n
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
         self.seed, self.num_samples = seed_key(seed), num_samples
@@ -384,17 +384,10 @@ def prior_draws(
     return _draws(_row_blocks(basis, X), X, seed_key(seed), num_samples)
 
 
-def stored(basis: PairedBasis, num_features: int, dtype: Any) -> PairedBasis:
-    """Return a basis of random features with its frequencies drawn, where they fit; any other as it is."""
-    if isinstance(basis, RandomFourierBasis):
-        return basis.stored(num_features, dtype)
-    return basis
-
-
 def _row_blocks(basis: PairedBasis, X: Array) -> BlockedBasis:
     """Return the basis in blocks whose features of all rows are a panel."""
     size = max(16, min(512, basis.num_pairs, _PANEL // (2 * len(X))))
-    return BlockedBasis(stored(basis, X.shape[1], X.dtype), size)
+    return BlockedBasis(basis.stored(X.shape[1], X.dtype), size)
 
 
 @partial(jax.jit, static_argnames="num_samples")

@@ -42,6 +42,7 @@ class SampledPosterior:
         self.basis = basis
         self.mean_weights = mean
         self.deviations = deviations
+        self._cut: BlockedBasis | None = None
 
     @property
     def num_samples(self) -> int:
@@ -77,16 +78,18 @@ class SampledPosterior:
 
     def _mean_and_deviations(self, X: np.ndarray) -> np.ndarray:
         """Return the values of mean and deviations, the mean first: (*c, 1 + S, n)."""
-        return self._evaluate(
-            X, jnp.concatenate([self.mean_weights[..., None, :, :], self.deviations], axis=-3)
-        )
+        return self._evaluate(X, self.mean_weights, self.deviations)
 
-    def _evaluate(self, X: np.ndarray, weights: Any) -> np.ndarray:
-        """Return functions of given weights (*s, 2, P) at the rows of ``X``, float64 (*s, n)."""
-        dtype, pairs = self.mean_weights.dtype, weights.shape[-2:]
-        blocks = BlockedBasis.cut(self.basis)
-        values = evaluate(blocks, jnp.asarray(X, dtype), blocks.pad(weights.reshape(-1, *pairs)))
-        return np.asarray(values, dtype=np.float64).reshape(*weights.shape[:-2], len(X))
+    def _evaluate(self, X: np.ndarray, *weights: Any) -> np.ndarray:
+        """Return functions of given weights at the rows of ``X``, float64."""
+        rows = jax.device_put(np.asarray(X, self.mean_weights.dtype))
+        return np.asarray(_values(self._blocks(rows.shape[1]), rows, *weights), np.float64)
+
+    def _blocks(self, num_features: int) -> BlockedBasis:
+        """Return the basis in blocks, its frequencies drawn at the first prediction."""
+        if self._cut is None:
+            self._cut = BlockedBasis.cut(self.basis.stored(num_features, self.mean_weights.dtype))
+        return self._cut
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
@@ -104,6 +107,17 @@ class SampledPosterior:
             jnp.asarray(arrays["mean"]),
             jnp.asarray(arrays["deviations"]),
         )
+
+
+@jax.jit
+def _values(
+    blocks: BlockedBasis, X: Array, weights: Array, deviations: Array | None = None
+) -> Array:
+    """Return functions of weights, and of those that deviate from them beside these, at some rows."""
+    if deviations is not None:
+        weights = jnp.concatenate([weights[..., None, :, :], deviations], axis=-3)
+    flat = weights.reshape(-1, *weights.shape[-2:])
+    return evaluate(blocks, X, blocks.pad(flat)).reshape(*weights.shape[:-2], len(X))
 
 
 def basis_to_state(basis: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
