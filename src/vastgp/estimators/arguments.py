@@ -62,16 +62,6 @@ def check_positive(
     Positive(integer, none)(name, value)
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` unless a constructor argument is one of some words."""
-    OneOf(*choices)(name, value)
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Raise ``ValueError`` unless a constructor argument is True or False."""
-    Flag()(name, value)
-
-
 def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given where hyperparameters are fixed.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import minibatch_indices
+from vastgp.data.minibatch import fixed_indices
 from vastgp.estimators.arguments import (
     check_fixed_model,
     fixed_kernel,
@@ -25,6 +25,8 @@ from vastgp.solvers.sites import most_rows
 # Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
 _DUAL_ROWS = 1000
 _CHECKED_ROWS = 65_536
+# Their use of the seed: other fixed rows of a fit have other numbers, see `fixed_indices`.
+_START = 100
 # Rows whose targets say where a likelihood starts that is fixed in all but what only they tell.
 _CHECKED_FIXED = 2000
 
@@ -102,7 +104,7 @@ def rows_to_start(
     rows: Rows, scaling: Standardizer, most: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standardised inputs and targets of some rows, or of all where there are no more."""
-    chosen = np.sort(minibatch_indices(seed, 0, rows.n, min(rows.n, most)))
+    chosen = np.sort(fixed_indices(seed, _START, rows.n, most))
     X, y = rows.take(chosen)
     assert y is not None
     return scaling.transform_X(X), scaling.transform_y(y)

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Named
+from vastgp._arguments import Named, OneOf
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.minibatch import fixed_indices
-from vastgp.estimators.arguments import check_choice, check_positive, seed_from
+from vastgp.estimators.arguments import check_positive, seed_from
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.first_hyperparameters import Beginning
@@ -203,7 +203,7 @@ class DirectBase(BaseGP):
         IntegerModel
             What was written; its ``predict_integers`` and the C program agree to the bit.
         """
-        check_choice("format", format, ("c", "npz"))
+        OneOf("c", "npz")("format", format)
         model = self.to_integer(num_samples, random_state=random_state)
         if format == "c":
             write_header(model, path, name)

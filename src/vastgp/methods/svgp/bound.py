@@ -276,25 +276,6 @@ def bound_of(
     return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
 
 
-def moved_bound(
-    kernel: Kernel,
-    likelihood: Likelihood,
-    Z: Float[Array, "m d"],
-    jitter: Any,
-    hold: str,
-    sums: SiteSums,
-    before: Coordinates,
-    rows: Rows,
-) -> Array:
-    """Return the bound at other hyperparameters than those of the sites: eq. (15), or (14) by what is held.
-
-    As ``-KL = log Z - sum_i E_q[log t_i]``, with ``"sites"`` this is eq. (16), ``log Z(theta) + c(theta)``.
-    """
-    after = coordinates(kernel, Z, jitter)
-    q = posterior_of(held(hold, sums, before, after))
-    return bound_of(kernel, likelihood, Z, after.inverse, q, rows)
-
-
 def untied_bound(
     kernel: Kernel,
     likelihood: Likelihood,
@@ -308,17 +289,6 @@ def untied_bound(
     q = posterior_of(row_sums(psi, *sites))
     mean, variance = q.moments(psi, kernel.diag(rows.X))
     return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
-
-
-@jax.jit
-def log_normaliser(sums: SiteSums) -> Array:
-    """Return ``log Z``, the integral of the prior times all sites: eq. (17) at inducing points.
-
-    ``1/2 b^T R^-1 b - 1/2 log |R|``, without the constants of normalised sites.
-    """
-    q = posterior_of(sums)
-    log_det = -jnp.sum(jnp.log(jnp.diagonal(q.root, axis1=1, axis2=2)))
-    return 0.5 * jnp.sum(sums.linear * q.mean) - log_det
 
 
 def quadratic_fit(sums: SiteSums, q: Whitened) -> Array:
