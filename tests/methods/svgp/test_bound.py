@@ -22,21 +22,12 @@ from vastgp.methods.svgp.bound import (
     SiteSums,
     better_sums,
     centred,
+    moved_bound,
     posterior_under,
     untied_bound,
     whitener,
 )
 from vastgp.methods.svgp.slope import bound_slope_and_sites
-
-
-def moved_bound(kernel, likelihood, Z, jitter, hold, sums, before, rows):
-    """Return the bound at other hyperparameters than those of the sites: eq. (15), or (14) by what is held.
-
-    As ``-KL = log Z - sum_i E_q[log t_i]``, with ``"sites"`` this is eq. (16), ``log Z(theta) + c(theta)``.
-    """
-    after = bound.coordinates(kernel, Z, jitter)
-    q = bound.posterior_of(bound.held(hold, sums, before, after))
-    return bound.bound_of(kernel, likelihood, Z, after.inverse, q, rows)
 
 
 def log_normaliser(sums):

@@ -276,6 +276,25 @@ def bound_of(
     return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
 
 
+def moved_bound(
+    kernel: Kernel,
+    likelihood: Likelihood,
+    Z: Float[Array, "m d"],
+    jitter: Any,
+    hold: str,
+    sums: SiteSums,
+    before: Coordinates,
+    rows: Rows,
+) -> Array:
+    """Return the bound at other hyperparameters than those of the sites: eq. (15), or (14) by what is held.
+
+    As ``-KL = log Z - sum_i E_q[log t_i]``, with ``"sites"`` this is eq. (16), ``log Z(theta) + c(theta)``.
+    """
+    after = coordinates(kernel, Z, jitter)
+    q = posterior_of(held(hold, sums, before, after))
+    return bound_of(kernel, likelihood, Z, after.inverse, q, rows)
+
+
 def untied_bound(
     kernel: Kernel,
     likelihood: Likelihood,

@@ -45,7 +45,7 @@ def bound_slope_and_sites(
     here: Coordinates,
     rows: Rows,
 ) -> tuple[Array, Slope, SiteSums]:
-    """Return the bound of eq. (15), or (14) by what is held, where the sites are, its derivatives, and sums of sites.
+    """Return `moved_bound` where the sites are, its derivatives, and the sums of sites that they ask for.
 
     The sums are those of `vastgp.methods.svgp.bound.better_sums`: what an E-step needs is on the M-step's way.
 
@@ -54,7 +54,7 @@ def bound_slope_and_sites(
     log_kernel, log_likelihood
         Logarithms of the hyperparameters.
     Z, jitter, rows
-        As in `vastgp.methods.svgp.bound.untied_bound`.
+        As in `moved_bound`.
     hold : {"sites", "whitened", "unwhitened"}
         What stays while hyperparameters move, see `vastgp.methods.svgp.bound.held`.
     q : Whitened
