@@ -28,7 +28,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @parametrize_with_checks(
-    [SWSGPRegressor("rbf"), SWSGPClassifier("rbf", 4, 3, hyperparameters=Subset(rows=40))],
+    [
+        SWSGPRegressor("rbf", 4, 3, hyperparameters=Subset(rows=40)),
+        SWSGPClassifier("rbf", 4, 3, hyperparameters=Subset(rows=15)),
+    ],
     expected_failed_checks=lambda kind: AVERAGED if isinstance(kind, SWSGPClassifier) else {},
 )
 def test_scikit_learn_check(estimator, check):
