@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,10 @@ from vastgp.solvers.preconditioners import PRECONDITIONER_BYTES
 _FEATURE_COST = 180
 # A matrix that is factorised whole may cost this many times an iterative solution: it cannot stall.
 _EXACT_FACTOR = 3.0
+# A preconditioner takes up to so many times as long as its ``2 n k^2`` operations do in a matrix product (4 to 8 times
+# for ranks in the thousands, measured on two cores; more for small ones, which are quick in any case).
+_SLOWER_THAN_PRODUCT = 10.0
+_TIMED = 768  # rows of the matrix product that is timed
 
 
 class Plan(NamedTuple):
@@ -72,6 +77,19 @@ def plan_rows(
     if rank is None and n <= fits and exact_cost <= _EXACT_FACTOR * cost:
         return n, exact_cost
     return chosen, cost
+
+
+def affordable_rank(n: int, seconds: float) -> int:
+    """Return the largest rank of a preconditioner of ``n`` rows that is made in so many seconds on this machine, now.
+
+    The rate is that of a matrix product, timed here in some hundredths of a second.
+    """
+    block = np.ones((_TIMED, _TIMED), np.float32)
+    block @ block  # the threads start
+    began = time.perf_counter()
+    block @ block
+    rate = 2.0 * _TIMED**3 / max(time.perf_counter() - began, 1e-9)
+    return max(1, int((seconds * rate / (2.0 * n * _SLOWER_THAN_PRODUCT)) ** 0.5))
 
 
 def _per_entry(columns: int, num_features: int) -> float:

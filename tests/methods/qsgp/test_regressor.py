@@ -15,9 +15,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
+from vastgp.data.padding import padded_size
+from vastgp.methods.qsgp import block as block_fit
 from vastgp.methods.qsgp.estimator import choose_size
 from vastgp.methods.qsgp.options import Chosen
 from vastgp.options import Block, Fixed, Fourier, Learn, Stochastic, Subset
+from vastgp.solvers.plan import affordable_rank
 
 
 @pytest.mark.little_work
@@ -256,6 +259,32 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     assert path.exists()
     with pytest.raises(ValueError, match=r"written by another fit: .*data"):
         QSGPRegressor(kernel, 1000, **arguments).fit(X, y + 1.0)
+
+
+def test_a_budget_leaves_time_for_products_unless_the_rank_is_given(data, monkeypatch):
+    X, y = data
+    asked = []
+
+    def affordable(num_rows, seconds):
+        asked.append((num_rows, seconds))
+        return 7
+
+    monkeypatch.setattr(block_fit, "affordable_rank", affordable)
+    given = {"kernel": RBF([1.0, 20.0], 50.0), "num_basis": 2000, "hyperparameters": Fixed(0.7)}
+    assert QSGPRegressor(**given).fit(X, y).diagnosis_["rank"] > 7 and not asked
+    limited = QSGPRegressor(**given, max_seconds=600.0).fit(X, y)
+    assert limited.diagnosis_["rank"] == 7
+    ((rows, seconds),) = asked
+    assert rows == padded_size(len(y)) and 150.0 < seconds <= 200.0
+    chosen = QSGPRegressor(**given, max_seconds=600.0, solver=Block(rank=9)).fit(X, y)
+    assert chosen.diagnosis_["rank"] == 9 and len(asked) == 1
+
+
+def test_the_affordable_rank_follows_from_the_rate_of_a_product(monkeypatch):
+    clock = iter([0.0, 1e-3])  # 768^3 * 2 operations in a millisecond
+    monkeypatch.setattr("vastgp.solvers.plan.time.perf_counter", lambda: next(clock))
+    # 2 n k^2 operations at a tenth of that rate, in four seconds
+    assert affordable_rank(10_000, 4.0) == int((4.0 * 2e3 * 768**3 / (2.0 * 10_000 * 10.0)) ** 0.5)
 
 
 def test_num_basis_left_open_grows_with_the_rows():

@@ -16,9 +16,9 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.block_learning import RATE, STEPS, learn_block
 from vastgp.methods.qsgp.options import Block
-from vastgp.solvers.block import BlockFit, build_system, fit_block, standardised
-from vastgp.solvers.plan import Plan, plan_rows
-from vastgp.solvers.sites import find_sites
+from vastgp.solvers.block import BlockFit, build_system, choose_space, fit_block, standardised
+from vastgp.solvers.plan import Plan, affordable_rank, plan_rows
+from vastgp.solvers.sites import MOST_EXACT, find_sites, most_rows
 from vastgp.solvers.systems import System
 from vastgp.solvers.weight_space import SampledPosterior
 
@@ -26,6 +26,8 @@ from vastgp.solvers.weight_space import SampledPosterior
 _LEARNING_SHARE = 0.6
 # Most updates of the sites of other likelihoods than the Gaussian.
 _MOST_SITE_UPDATES = 50
+# Of what is left of the budget: for the preconditioner, and for each of those that a search for sites makes.
+_PRECONDITIONER_SHARE, _MANY_PRECONDITIONERS = 1.0 / 3.0, 0.1
 
 
 def fit_block_answers(
@@ -61,9 +63,15 @@ def fit_block_answers(
                 rank=options.rank, dtype=dtype, share=_LEARNING_SHARE,
             )  # fmt: skip
             basis = basis.with_kernel(kernel)
+        space = choose_space(
+            rows, standardizer, basis.num_basis, 1 + options.num_samples, dtype, options.rank
+        )
+        if options.rank is None and space[1] is not None:
+            rank = _rank_in_time(space[0].rank, len(space[1].y), run)
+            space = space[0]._replace(rank=rank), space[1]
         system, plan = build_system(
             basis, float(likelihood.noise_variance), rows, standardizer,
-            num_samples=options.num_samples, seed=run.seed, dtype=dtype, rank=options.rank, widen=True,
+            num_samples=options.num_samples, seed=run.seed, dtype=dtype, widen=True, space=space,
         )  # fmt: skip
     else:
         system, plan, start, before = _site_system(
@@ -88,12 +96,25 @@ def _site_system(
     X, y = standardised(rows, standardizer, dtype)
     columns = 1 + options.num_samples
     rank, _ = plan_rows(len(y), basis.num_basis, columns, X.dtype.itemsize, options.rank, rows.d)
+    if options.rank is None and len(y) > most_rows(MOST_EXACT, likelihood):
+        rank = _rank_in_time(rank, len(y), run, _MANY_PRECONDITIONERS)
     found = find_sites(
         as_dtype(basis, dtype), likelihood, X, y, run,
         num_samples=options.num_samples, rank=rank, tol=tol, max_iter=_MOST_SITE_UPDATES,
     )  # fmt: skip
     start = None if found.dual is None else found.dual / found.system.scale
     return found.system, Plan("rows", rank), start, found.loop
+
+
+def _rank_in_time(planned: int, num_rows: int, run: Run, share: float = 1.0) -> int:
+    """Return the planned rank, or what its share of the budget affords: products are to follow.
+
+    Measured once for a fit, resumed or not.
+    """
+    left = run.seconds_left(_PRECONDITIONER_SHARE * share)
+    if left is None:
+        return planned
+    return int(run.once("rank", lambda: min(planned, affordable_rank(num_rows, left))))
 
 
 def _answer(

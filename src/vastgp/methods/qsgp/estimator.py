@@ -48,6 +48,8 @@ _TILE_ROWS = 4096
 _NEAR_EXACT = 8.0
 # Least noise variance relative to that of the target: float32 cannot solve a system with less.
 _NOISE_FLOOR = 1e-3
+# Of the budget, for first hyperparameters: the posterior of the best of them is the prior where no time is left for it.
+_START_SHARE = 0.25
 
 
 class QSGPFits(BaseGP):
@@ -136,7 +138,9 @@ class QSGPFits(BaseGP):
     def _first(
         self, rows: Rows, run: Run, chosen: Chosen, evidence: MakeEvidence | None
     ) -> tuple[Kernel, Likelihood]:
-        beginning = Beginning(chosen.search, self.kernel, rows, self.standardizer_, run)
+        beginning = Beginning(
+            chosen.search, self.kernel, rows, self.standardizer_, run, _START_SHARE
+        )
         return find_first(beginning, self._first_likelihood, evidence)
 
     # ------------------------------------------------------------ predict
