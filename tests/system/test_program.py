@@ -108,7 +108,7 @@ def test_an_interrupted_fit_leaves_no_file(files, tmp_path):
     out = tmp_path / "m.vastgp"
     arguments = [
         "fit", files / "train.parquet", "--target", "temperature", "--num-basis", 4096, "--out", out,
-        "--set", "solver=stochastic", "--set", "max_iter=100000000", "--max-seconds", 300,
+        "--set", "solver=stochastic", "--set", "solver.max_steps=100000000", "--max-seconds", 300,
     ]  # fmt: skip
     leader, follower = pty.openpty()
     program = subprocess.Popen(

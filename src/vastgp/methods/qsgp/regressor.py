@@ -77,8 +77,9 @@ class QSGPRegressor(LikelihoodRegressor, QSGPFits):
         many standard deviations of the noise: at 0.1 it adds one per cent to the variance of an observation.
         Stochastic: converged when a record of the residual gains less than a hundredth of this many of them.
     max_seconds : float, optional
-        Wall-clock budget of ``fit``, checked after each product or chunk of steps. The block solver's variance
-        includes what was left undone when it stopped early, see `vastgp.solvers.block`.
+        Wall-clock budget of ``fit``, checked after each product or chunk of steps: a quarter of it at most for first
+        hyperparameters, a third of the rest for the preconditioner. The block solver's variance includes what was left
+        undone when it stopped early, see `vastgp.solvers.block`.
     checkpoint : path or SaveTo, optional
         File to save the state of the fit to, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
