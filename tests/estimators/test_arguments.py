@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import vastgp
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp._arguments import Positive
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.registry import ESTIMATORS
 
 
@@ -27,15 +28,15 @@ def test_other_seeds_are_refused(bad):
 
 
 def test_positive_numbers():
-    check_positive("tol", 0.1)
-    check_positive("tol", np.float32(3))
-    check_positive("count", np.int64(3), integer=True)
-    check_positive("max_seconds", None, none="no limit")
+    Positive()("tol", 0.1)
+    Positive()("tol", np.float32(3))
+    Positive(integer=True)("count", np.int64(3))
+    Positive(none="no limit")("max_seconds", None)
     for bad in (0, -1, float("nan"), float("inf"), "1", True, None, [1]):
         with pytest.raises(ValueError, match="tol must be a positive number; received"):
-            check_positive("tol", bad)
+            Positive()("tol", bad)
     with pytest.raises(ValueError, match=r"a positive integer, or None \(chosen\); received 1.5"):
-        check_positive("count", 1.5, integer=True, none="chosen")
+        Positive(integer=True, none="chosen")("count", 1.5)
 
 
 def test_every_estimator_in_the_registry_is_public():

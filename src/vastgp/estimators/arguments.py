@@ -45,23 +45,6 @@ def seed_from(random_state: Any) -> int:
     return int(random_state)
 
 
-def check_positive(
-    name: str, value: Any, *, integer: bool = False, none: str | None = None
-) -> None:
-    """Raise ``ValueError`` unless a constructor argument is a positive number.
-
-    Parameters
-    ----------
-    name : str
-    value : object
-    integer : bool, default False
-        Whether it must be a whole number.
-    none : str, optional
-        What None stands for, when it is allowed.
-    """
-    Positive(integer, none)(name, value)
-
-
 def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given where hyperparameters are fixed.
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vastgp._arguments import Positive
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, as_rows
-from vastgp.estimators.arguments import check_positive, input_units, seed_from
+from vastgp.estimators.arguments import input_units, seed_from
 from vastgp.estimators.fitted import FittedModel
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
@@ -169,7 +170,7 @@ class BaseGP(FittedModel, abc.ABC):
             In the units of the target, where it is scaled.
         """
         check_is_fitted(self, "posterior_")
-        check_positive("n_samples", n_samples, integer=True)
+        Positive(integer=True)("n_samples", n_samples)
         rows = self._open(X)
         inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
         with precision(self.dtype):

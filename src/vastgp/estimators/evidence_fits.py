@@ -9,7 +9,7 @@ import numpy as np
 from vastgp.data import Rows, Standardizer
 from vastgp.estimators.arguments import fixed_noise_variance
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
-from vastgp.estimators.searches import SEARCHES, Fixed, Learn
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, moved_to
 from vastgp.fitting.adam_ascent import Estimator, climb_evidence
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
 from vastgp.fitting.run import Run
@@ -20,14 +20,7 @@ from vastgp.likelihoods import Gaussian
 _ROWS, _RATE = 1000, 0.1
 
 # Arguments that are fields of other objects now.
-LEARN_ARGUMENTS = {
-    "isotropic": "hyperparameters=Learn(isotropic=...)",
-    "noise_std": "hyperparameters=Fixed(noise_std=...)",
-    "noise_floor": "hyperparameters=Learn(noise_floor=...)",
-    "start_rows": "hyperparameters=Learn(rows=...)",
-    "learning_rate": "hyperparameters=Learn(rate=...)",
-    "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds)",
-}
+LEARN_ARGUMENTS = moved_to("Learn") | {"learning_rate": "hyperparameters=Learn(rate=...)"}
 
 Params = tuple[Kernel, Gaussian]
 

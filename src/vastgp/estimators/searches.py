@@ -92,6 +92,21 @@ SEARCHES = Named({"subset": Subset, "learn": Learn, "fixed": Fixed})
 LEARN_OR_FIXED = Named({"learn": Learn, "fixed": Fixed})
 
 
+def moved_to(search: str) -> dict[str, str]:
+    """Return the arguments that estimators had for what these objects hold, and what to write now.
+
+    Parameters
+    ----------
+    search : {"Subset", "Learn"}
+        What the estimator's messages name.
+    """
+    fields = {"isotropic": "isotropic", "noise_floor": "noise_floor", "start_rows": "rows"}
+    return {old: f"hyperparameters={search}({new}=...)" for old, new in fields.items()} | {
+        "noise_std": "hyperparameters=Fixed(noise_std=...)",
+        "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds=...)",
+    }
+
+
 def save_to(checkpoint: Any) -> SaveTo | None:
     """Return what the argument ``checkpoint`` stands for: None, a path, or the object itself."""
     if checkpoint is None or isinstance(checkpoint, SaveTo):

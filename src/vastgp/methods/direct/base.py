@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Named, OneOf
+from vastgp._arguments import Named, OneOf, Positive
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows
 from vastgp.data.minibatch import fixed_indices
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.first_hyperparameters import Beginning
@@ -160,7 +160,7 @@ class DirectBase(BaseGP):
             same samples do in floating point numbers.
         """
         check_is_fitted(self, "posterior_")
-        check_positive("num_samples", num_samples, integer=True)
+        Positive(integer=True)("num_samples", num_samples)
         if num_samples % 2:
             raise ValueError(
                 f"num_samples must be even (two share a byte), received {num_samples}."

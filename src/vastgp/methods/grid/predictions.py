@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vastgp._arguments import Positive
 from vastgp.data.archive import above, below
 from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_points import Target, make_target, training_target
-from vastgp.estimators.arguments import check_positive, seed_from
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.fitted import FittedModel
 from vastgp.methods.grid.files import (
     decode_coords,
@@ -111,7 +112,7 @@ class GridPredictions(FittedModel, abc.ABC):
             With a first dimension ``sample``. Without the noise of observations, as elsewhere.
         """
         check_is_fitted(self, "posterior_")
-        check_positive("n_samples", n_samples, integer=True)
+        Positive(integer=True)("n_samples", n_samples)
         target, seed = self._target(coords), seed_from(random_state)
         posterior = self.posterior_
         shift, scale = self._units(target)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from vastgp._arguments import AtLeast, Named, Options, Positive
 from vastgp.estimators.arguments import refuse_given
 from vastgp.estimators.bases import Fourier
-from vastgp.estimators.searches import SEARCHES, Learn
+from vastgp.estimators.searches import SEARCHES, Learn, moved_to
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.stochastic.options import Stochastic
@@ -45,11 +45,7 @@ CLASS_BASES = Named({"fourier": Fourier, "grief": None})
 NumBasis = Annotated[int | None, Positive(integer=True, none="chosen by the number of rows")]
 
 # Arguments of before, and what to write now.
-MOVED = {
-    "isotropic": "hyperparameters=Subset(isotropic=...)",
-    "noise_std": "hyperparameters=Fixed(noise_std=...)",
-    "noise_floor": "hyperparameters=Subset(noise_floor=...)",
-    "start_rows": "hyperparameters=Subset(rows=...)",
+MOVED = moved_to("Subset") | {
     "learning_steps": "hyperparameters=Learn(steps=...)",
     "frequencies": "basis=Fourier(frequencies=...)",
     "inducing_inputs": "basis=Inducing(inputs=...)",
@@ -57,7 +53,6 @@ MOVED = {
     "num_samples": "solver=Block(num_samples=...)",
     "rank": "solver=Block(rank=...)",
     "max_iter": "solver=Block(max_products=...) or Stochastic(max_steps=...)",
-    "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds=...)",
 } | {
     name: f"solver=Stochastic({name}=...)"
     for name in (

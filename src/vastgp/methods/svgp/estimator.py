@@ -24,7 +24,7 @@ from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
@@ -58,16 +58,15 @@ _FIELDS = {
     "sites": "sites",
     "whiten": "whiten",
 }
-_MOVED = {
-    "inducing": "inducing_inputs=...",
-    "optimizer": "solver='natural' or solver='adam'",
-    "learning_rate": "hyperparameters=Learn(rate=...), or solver=Adam(rate=...)",
-    "start_rows": "hyperparameters=Learn(rows=...)",
-    "isotropic": "hyperparameters=Learn(isotropic=...)",
-    "noise_std": "hyperparameters=Fixed(noise_std=...)",
-    "noise_floor": "hyperparameters=Learn(noise_floor=...)",
-    "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds=...)",
-} | {old: f"solver=Natural({new}=...)" for old, new in _FIELDS.items()}
+_MOVED = (
+    moved_to("Learn")
+    | {
+        "inducing": "inducing_inputs=...",
+        "optimizer": "solver='natural' or solver='adam'",
+        "learning_rate": "hyperparameters=Learn(rate=...), or solver=Adam(rate=...)",
+    }
+    | {old: f"solver=Natural({new}=...)" for old, new in _FIELDS.items()}
+)
 
 
 class SVGPFits(BaseGP):

@@ -22,7 +22,7 @@ from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
@@ -62,13 +62,7 @@ _FIELDS = {
 }
 _SHARED = ("taper", "predict_neighbors", "neighbor_search", "jitter", "tol")
 _MOVED = (
-    {
-        "start_rows": "hyperparameters=Subset(rows=...)",
-        "isotropic": "hyperparameters=Subset(isotropic=...)",
-        "noise_std": "hyperparameters=Fixed(noise_std=...)",
-        "noise_floor": "hyperparameters=Subset(noise_floor=...)",
-        "checkpoint_seconds": "checkpoint=SaveTo(path, every_seconds=...)",
-    }
+    moved_to("Subset")
     | {old: f"solver=LocalSteps({new}=...)" for old, new in _FIELDS.items()}
     | {name: f"solver=Sparse({name}=...) or LocalSteps({name}=...)" for name in _SHARED}
 )

@@ -180,7 +180,7 @@ def support_operators(
     growths = [_growth(gram, scales, directions) for gram in grams]
 
     def missing(d: float) -> float:
-        if squares is None or fraction == 1.0:
+        if squares is None:
             return 0.0
         return (1.0 - fraction) * float(np.max((1.0 / (scales + p * d)) @ squares))
 
