@@ -13,10 +13,10 @@ from vastgp._precision import precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32
-from vastgp.methods.exact.posterior import ExactPosterior
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 NOISE = 0.05
 KERNEL = Matern32([0.8, 1.1], 1.4)

@@ -10,8 +10,8 @@ from vastgp import kernels
 from vastgp._precision import precision
 from vastgp.kernels import RBF, Constant, Linear, Matern32, Periodic
 from vastgp.kernels.metric import metric_lengthscales, shortened
-from vastgp.methods.exact.posterior import ExactPosterior
 from vastgp.options import Fixed, Natural, Sparse
+from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.prior_draws import PriorDraws
 
 TREND = Matern32([0.8, 1.5], 0.6) + Linear([0.3, 2.0])

@@ -14,7 +14,6 @@ from vastgp.fitting.damped_updates import toward
 from vastgp.fitting.dual_evidence import DualEvidence, local_sites
 from vastgp.kernels import RBF, Linear, Matern32
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
-from vastgp.methods.exact.posterior import ExactPosterior
 from vastgp.methods.svgp import bound as bound
 from vastgp.methods.svgp.bound import (
     HOLDS,
@@ -28,6 +27,7 @@ from vastgp.methods.svgp.bound import (
     whitener,
 )
 from vastgp.methods.svgp.slope import bound_slope_and_sites
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 
 def log_normaliser(sums):

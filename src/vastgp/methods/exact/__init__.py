@@ -1,5 +1,5 @@
 """The exact Gaussian process.
 
 From ``ExactGPRegressor.fit`` to the numerics: `estimator` (``_answers``) -> `vastgp.fitting.start` (``fit_best``)
--> `vastgp.fitting.lbfgs` -> `vastgp.fitting.exact_evidence`; `posterior` conditions and predicts.
+-> `vastgp.fitting.lbfgs` -> `vastgp.fitting.exact_evidence`; `vastgp.solvers.exact_posterior` conditions and predicts.
 """

@@ -7,7 +7,7 @@ import pytest
 from vastgp._precision import precision
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import RBF, Matern32
-from vastgp.methods.exact.posterior import ExactPosterior
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 KERNEL = RBF([1.0, 2.0], 1.5) + Matern32([0.5, 0.5], 0.3)
 

@@ -1,0 +1,185 @@
+"""Linear functions of the inputs and their posterior: found in a second, and what any other answer has to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vastgp._precision import precision
+from vastgp.data.padding import padded_size, repeat_last
+from vastgp.fitting.damped_updates import DampedUpdates, Found
+from vastgp.fitting.dual_evidence import local_sites, most_rate
+from vastgp.fitting.scaled_evidence import ScaledEvidence
+from vastgp.kernels import Constant, Kernel, Linear
+from vastgp.likelihoods import Gaussian, Likelihood
+
+# Least noise variance, relative to that of the target, and where its search starts.
+_NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
+# Updates of a posterior, and rounds of the prior variance between which it is brought to its optimum.
+_MOST_UPDATES, _ROUNDS = 20, 2
+# A whole step that gains less, for each row, ends the updates.
+_SETTLED = 1e-5
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-4, 1e4
+
+
+@dataclass(frozen=True)
+class LinearPosterior:
+    """Posterior of ``f(x) = w^T [1, x]``, ``w ~ N(weights, root root^T)``, in standardised units and float64.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (C, 1 + d)
+        Of C functions, independent of each other.
+    root : ndarray of shape (C, 1 + d, 1 + d)
+    variance : float
+        Prior variance of every weight.
+    """
+
+    weights: np.ndarray
+    root: np.ndarray
+    variance: float
+
+    @property
+    def kernel(self) -> Kernel:
+        """Covariance of the prior."""
+        each = np.full(self.weights.shape[1] - 1, self.variance)
+        return Constant(self.variance) + Linear(each)
+
+    def mean(self, X: Any) -> np.ndarray:
+        """Return the posterior mean at each row of ``X``: (n,), or (C, n)."""
+        return _one_or_all(self.weights @ _features(X).T)
+
+    def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the function at each row of ``X``, (n,) or (C, n)."""
+        return self.mean(X), _one_or_all(np.sum((_features(X) @ self.root) ** 2, axis=-1))
+
+    def covariance(self, X: Any) -> np.ndarray:
+        """Return the covariance of the function between the rows of ``X``: (n, n), or (C, n, n)."""
+        spread = _features(X) @ self.root
+        return _one_or_all(spread @ np.swapaxes(spread, -1, -2))
+
+    def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function at the rows of ``X``: (n, num_samples), or (n, C, num_samples)."""
+        normals = np.random.default_rng(seed).standard_normal((*self.weights.shape, num_samples))
+        drawn = _features(X) @ (self.weights[..., None] + self.root @ normals)
+        return drawn[0] if len(drawn) == 1 else np.moveaxis(drawn, 1, 0)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        return {"variance": self.variance}, {"weights": self.weights, "root": self.root}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPosterior:
+        """Return the posterior that `to_state` described."""
+        return cls(arrays["weights"], arrays["root"], state["variance"])
+
+
+def fit_linear(
+    likelihood: Likelihood, X: np.ndarray, y: np.ndarray
+) -> tuple[LinearPosterior, Likelihood]:
+    """Return the posterior of linear functions whose weights have one prior variance, that of highest evidence.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Log-concave. A Gaussian one is returned with the noise that belongs to the answer.
+    X, y : ndarray
+        Standardised rows.
+    """
+    if isinstance(likelihood, Gaussian):
+        return _fit_gaussian(_features(X), y)
+    return _fit_sites(likelihood, _features(X), y), likelihood
+
+
+def _features(X: Any) -> np.ndarray:
+    return np.concatenate([np.ones((len(X), 1)), np.asarray(X, np.float64)], axis=1)
+
+
+def _one_or_all(values: np.ndarray) -> np.ndarray:
+    return values[0] if len(values) == 1 else values
+
+
+def _fit_gaussian(features: np.ndarray, y: np.ndarray) -> tuple[LinearPosterior, Gaussian]:
+    """Bayesian linear regression: (Bishop 2006, eqs. 3.53, 3.54), variances by their evidence.
+
+    With ``Phi^T Phi = E diag(lambda) E^T`` the precision of the weights is ``E diag(lambda / sigma^2 + 1 / s) E^T``.
+    """
+    eigenvalues, vectors = np.linalg.eigh(features.T @ features)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    projected = vectors.T @ (features.T @ y)
+    evidence = ScaledEvidence(eigenvalues, projected, float(y @ y), len(y))
+    variance, noise_variance, _ = evidence.best(_FIRST_NOISE, _NOISE_FLOOR)
+    deviation = 1.0 / np.sqrt(eigenvalues / noise_variance + 1.0 / variance)
+    weights = vectors @ (projected / noise_variance * deviation**2)
+    posterior = LinearPosterior(weights[None], (vectors * deviation)[None], variance)
+    return posterior, Gaussian(noise_variance)
+
+
+class _Weights:
+    """The lower bound of the evidence of normal weights, as a function of their natural parameters.
+
+    ``q(w_c) = N(S_c eta_c, S_c)``, ``S_c = (P_c + I / s)^-1``; ``eta_c`` and ``P_c`` are what sites of the rows add
+    (t-SVGP, eqs. (12), (13), with weights in the place of inducing variables).
+    """
+
+    def __init__(self, likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> None:
+        self.likelihood, self.features, self.num_rows = likelihood, features, len(y)
+        self.padded = repeat_last(features, padded_size(len(y)))
+        self.y = repeat_last(y, padded_size(len(y)))
+        self.variance = 1.0
+
+    def moments(self, natural: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and covariances of the weights."""
+        linear, added = natural
+        covariance = np.linalg.inv(added + np.eye(added.shape[-1]) / self.variance)
+        return np.einsum("cij,cj->ci", covariance, linear), covariance
+
+    def evaluate(self, natural: tuple[np.ndarray, np.ndarray]) -> Found:
+        """Return the bound at natural parameters, and those that its derivatives ask for."""
+        weights, covariance = self.moments(natural)
+        if self.likelihood.shift_invariant:
+            # as of `Sites.centred`: the optimum has no part that the likelihood does not see
+            weights = weights - weights.mean(axis=0)
+            natural = np.linalg.solve(covariance, weights[..., None])[..., 0], natural[1]
+        mean = weights @ self.padded.T
+        variance = np.einsum("ni,cij,nj->cn", self.padded, covariance, self.padded, optimize=True)
+        shape = mean.shape if len(mean) > 1 else mean.shape[1:]
+        with precision("float64"):
+            bound, sites = local_sites(
+                self.likelihood, self.y, mean.reshape(shape), variance.reshape(shape)
+            )
+        n, features = self.num_rows, self.features
+        linear, curvature = (np.asarray(part).reshape(mean.shape)[:, :n] for part in sites)
+        better = (
+            linear @ features,
+            np.einsum("ni,cn,nj->cij", features, curvature, features, optimize=True),
+        )
+        total = float(np.sum(np.asarray(bound)[:n])) - self._divergence(weights, covariance)
+        return Found(natural, total, better)
+
+    def _divergence(self, weights: np.ndarray, covariance: np.ndarray) -> float:
+        """Return ``KL(q(w) || N(0, s I))``."""
+        size = weights.size
+        square = np.sum(weights**2) + np.trace(covariance, axis1=1, axis2=2).sum()
+        logs = np.linalg.slogdet(covariance)[1].sum()
+        return float(0.5 * (square / self.variance - size + size * np.log(self.variance) - logs))
+
+
+def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> LinearPosterior:
+    """Variational inference of the weights, their prior variance by EM: ``s = E[|w|^2] / (C p)``."""
+    model = _Weights(likelihood, features, y)
+    functions, size = likelihood.num_latent, features.shape[1]
+    natural = np.zeros((functions, size)), np.zeros((functions, size, size))
+    updates = DampedUpdates(
+        model.evaluate, most=most_rate(likelihood), least_gain=_SETTLED * len(y)
+    )
+    natural = updates.run(updates.start(natural), _MOST_UPDATES).found.sites
+    for _ in range(_ROUNDS):
+        weights, covariance = model.moments(natural)
+        square = np.sum(weights**2) + np.trace(covariance, axis1=1, axis2=2).sum()
+        model.variance = float(np.clip(square / weights.size, _LEAST_VARIANCE, _MOST_VARIANCE))
+        natural = updates.run(updates.start(natural), _MOST_UPDATES).found.sites
+    weights, covariance = model.moments(natural)
+    return LinearPosterior(weights, np.linalg.cholesky(covariance), model.variance)

@@ -1,0 +1,116 @@
+"""The linear answer, against exact Gaussian processes with its kernel."""
+
+import numpy as np
+import pytest
+
+from vastgp.fitting.dual_evidence import DualEvidence
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
+from vastgp.solvers.linear_model import LinearPosterior, fit_linear
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(8)
+
+
+@pytest.fixture
+def inputs(rng):
+    return rng.normal(size=(60, 3)), rng.normal(size=(7, 3))
+
+
+def labels_of(likelihood, X, rng):
+    values = X @ np.array([1.0, -0.5, 0.2]) + 0.3 * rng.normal(size=len(X))
+    if isinstance(likelihood, Softmax):
+        return np.digitize(values, [-0.5, 0.5]).astype(float)
+    if isinstance(likelihood, Poisson):
+        return rng.poisson(np.exp(0.5 * values)).astype(float)
+    return np.where(values > 0, 1.0, -1.0)
+
+
+def test_bayesian_linear_regression_is_a_gaussian_process_with_its_kernel(inputs, rng):
+    X, new = inputs
+    y = X @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
+    posterior, likelihood = fit_linear(Gaussian(1.0), X, y)
+    exact, _ = ExactPosterior.condition(posterior.kernel, float(likelihood.noise_variance), X, y)
+    mean, variance = exact.mean_and_latent_variance(new)
+    np.testing.assert_allclose(posterior.mean(new), mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(posterior.mean_and_latent_variance(new)[1], variance, rtol=1e-6)
+    np.testing.assert_allclose(posterior.covariance(new), exact.covariance(new), atol=1e-8)
+
+
+def test_its_variances_are_those_of_highest_evidence(inputs, rng):
+    X, _ = inputs
+    y = X @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
+    posterior, likelihood = fit_linear(Gaussian(1.0), X, y)
+    evidence, noise = ExactEvidence(X, y), float(likelihood.noise_variance)
+
+    def value(prior, factor):
+        kernel = LinearPosterior(posterior.weights, posterior.root, prior * posterior.variance)
+        return evidence(kernel.kernel, factor * noise)
+
+    best = value(1.0, 1.0)
+    for factors in [(1.1, 1.0), (0.9, 1.0), (1.0, 1.05), (1.0, 0.95)]:
+        assert value(*factors) < best
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Bernoulli("probit"), Softmax(3), Poisson(1.5)])
+def test_other_likelihoods_agree_with_sites_of_the_rows(likelihood, inputs, rng):
+    """Weights with a normal prior are a Gaussian process: inference over the rows finds the same posterior."""
+    X, new = inputs
+    y = labels_of(likelihood, X, rng)
+    posterior, _ = fit_linear(likelihood, X, y)
+    exact = SeveralExact.of_sites(
+        posterior.kernel, DualEvidence(X, y).solve(posterior.kernel, likelihood), X
+    )
+    mean, variance = exact.mean_and_latent_variance(new)
+    found = posterior.mean_and_latent_variance(new)
+    # steps end where a whole one gains 1e-5 nats a row
+    np.testing.assert_allclose(found[0], mean, atol=0.03)
+    np.testing.assert_allclose(found[1], variance, rtol=0.02)
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Softmax(3)])
+def test_the_posterior_of_sites_has_their_moments(likelihood, inputs, rng):
+    X, _ = inputs
+    y = labels_of(likelihood, X, rng)
+    kernel = fit_linear(likelihood, X, y)[0].kernel
+    found = DualEvidence(X, y).solve(kernel, likelihood)
+    posterior = SeveralExact.of_sites(kernel, found, X)
+    mean, variance = posterior.mean_and_latent_variance(X)
+    np.testing.assert_allclose(mean, found.mean, atol=1e-4)
+    np.testing.assert_allclose(variance, found.variance, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_samples_have_mean_and_covariance(several, inputs, rng):
+    X, new = inputs
+    likelihood = Softmax(3) if several else Bernoulli()
+    y = labels_of(likelihood, X, rng)
+    linear = fit_linear(likelihood, X, y)[0]
+    sites = DualEvidence(X, y).solve(linear.kernel, likelihood)
+    for posterior in (linear, SeveralExact.of_sites(linear.kernel, sites, X)):
+        draws = 4000
+        samples = posterior.samples(new, draws, seed=3)
+        mean, variance = posterior.mean_and_latent_variance(new)
+        np.testing.assert_array_less(
+            np.abs(samples.mean(axis=-1).T - mean), 5.0 * np.sqrt(variance / draws)
+        )
+        # the standard error of a variance is sqrt(2 / draws) of it
+        np.testing.assert_allclose(samples.var(axis=-1).T, variance, rtol=5 * (2 / draws) ** 0.5)
+        together = np.atleast_3d(samples.T).reshape(draws, -1, len(new))[:, 0]
+        covariance = posterior.covariance(new)
+        covariance = covariance if covariance.ndim == 2 else covariance[0]
+        scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+        np.testing.assert_allclose(np.cov(together.T) / scale, covariance / scale, atol=0.1)
+
+
+def test_separable_classes_and_wide_tables_have_an_answer(rng):
+    X = rng.normal(size=(10, 40))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    for likelihood, target in ((Bernoulli(), y), (Gaussian(1.0), y - y.mean())):
+        posterior, _ = fit_linear(likelihood, X, target)
+        mean, variance = posterior.mean_and_latent_variance(X)
+        assert np.all(np.isfinite(mean))
+        assert np.all(variance > 0)
