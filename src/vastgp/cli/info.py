@@ -92,7 +92,8 @@ def summary(model: Any) -> dict[str, Any]:
         ``parameters`` (those that differ from the default), ``target``, ``features``,
         ``training_rows``, ``kernel``, ``components`` (see `components`), ``likelihood``, ``noise_std`` in target units
         where it is Gaussian, ``signal_std`` (prior standard deviation of the function) with ``signal_units``,
-        ``converged``, ``stop_reason``, ``steps`` and ``seconds``.
+        ``converged``, ``stop_reason``, ``steps`` and ``seconds``, ``answer`` and ``scores`` (whose answer was kept, and
+        what was compared), ``spent`` (seconds by phase, right after a fit).
     """
     import numpy as np
 
@@ -128,6 +129,9 @@ def summary(model: Any) -> dict[str, Any]:
         "stop_reason": model.stop_reason_,
         "steps": int(model.n_iter_),
         "seconds": float(model.fit_seconds_),
+        "answer": model.answer_,
+        "scores": model.scores_,
+        "spent": model.history_.spent,
     }
 
 
@@ -216,6 +220,8 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
         *([] if found["signal_std"] is None else [_signal(found)]),
         _noise(found),
         ("fit", f"{how_it_ended(found)}, {duration(found['seconds'])}"),
+        *_time(found["spent"]),
+        *_compared(found["scores"]),
     ]
     if found["solver"] == "block" and "residual" in found["diagnosis"]:
         left = found["diagnosis"]
@@ -254,6 +260,30 @@ def _noise(found: dict[str, Any]) -> tuple[str, str]:
     if found["noise_std"] is None:
         return "likelihood", str(found["likelihood"])
     return "noise", f"standard deviation {number(found['noise_std'])}, in target units"
+
+
+def _time(spent: dict[str, float]) -> list[tuple[str, str]]:
+    """Where the time of a fit went; nothing for a loaded model."""
+    phases = sorted(
+        ((name, seconds) for name, seconds in spent.items() if name != "compilation"),
+        key=lambda phase: -phase[1],
+    )
+    if not phases:
+        return []
+    shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in phases if seconds >= 0.05)
+    return [
+        ("time", f"{shown or 'less than 0.1 s'}; compilation {spent['compilation']:.1f} s of it")
+    ]
+
+
+def _compared(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """What the answer was compared with, where it was."""
+    from vastgp.cli._console import number
+
+    if len(scores) < 2:
+        return []
+    shown = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
+    return [("compared", f"{shown} (mean log density of standardised rows)")]
 
 
 def _method(found: dict[str, Any]) -> str:

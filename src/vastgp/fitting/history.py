@@ -27,6 +27,9 @@ class History:
         ``q`` has its standard error in ``q_se``.
     phases : dict of str to History
         The records of the other phases of the fit, such as the search for hyperparameters before it.
+    spent : dict of str to float
+        Wall-clock seconds of the fit by phase; ``"compilation"`` happens within the others. Of this process alone, and
+        not kept in files.
 
     Examples
     --------
@@ -40,6 +43,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     phases: dict[str, History] = field(default_factory=dict, repr=False)
+    spent: dict[str, float] = field(default_factory=dict, repr=False, compare=False)
 
     def append(self, step: int, seconds: float, diagnostics: Mapping[str, Any]) -> None:
         """Add one record; a diagnostic that is new starts with NaN for the records before it."""
