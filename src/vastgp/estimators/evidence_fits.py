@@ -18,6 +18,7 @@ from vastgp.likelihoods import Gaussian
 
 # Rows of the first hyperparameters, and the rate of Adam, where nothing else is said.
 _ROWS, _RATE = 1000, 0.1
+_START_SHARE = 0.25
 
 # Arguments that are fields of other objects now.
 LEARN_ARGUMENTS = moved_to("Learn") | {"learning_rate": "hyperparameters=Learn(rate=...)"}
@@ -44,7 +45,9 @@ def first_params(search: Any, kernel: Any, rows: Rows, scaling: Standardizer, ru
         fixed = isinstance(search, Fixed)
         return Gaussian(fixed_noise_variance(search.noise_std, scaling) if fixed else 1.0)
 
-    kernel, likelihood = find_first(Beginning(search, kernel, rows, scaling, run), noise)
+    # what is learned on all rows need not be found on some of them
+    share = _START_SHARE if isinstance(search, Learn) else 2.0 * _START_SHARE
+    kernel, likelihood = find_first(Beginning(search, kernel, rows, scaling, run, share), noise)
     assert isinstance(likelihood, Gaussian)
     return kernel, likelihood
 

@@ -17,6 +17,8 @@ _EXACT_FACTOR = 3.0
 # A preconditioner takes up to so many times as long as its ``2 n k^2`` operations do in a matrix product (4 to 8 times
 # for ranks in the thousands, measured on two cores; more for small ones, which are quick in any case).
 _SLOWER_THAN_PRODUCT = 10.0
+# What a solution takes beside its count of operations, and the ratio of numbers of functions that are tried.
+_SLOWER_THAN_COUNTED, _FEWER = 3.0, 1.1
 _TIMED = 768  # rows of the matrix product that is timed
 
 
@@ -46,7 +48,13 @@ def plan(
     (Marchenko and Pastur 1967), from which the number of products follows; R runs over ``2 m, 4 m, ...`` and all rows,
     which leave 2 products.
     """
-    m = num_basis
+    return _cheapest(n, num_basis, columns, itemsize, rank, num_features)[0]
+
+
+def _cheapest(
+    n: int, m: int, columns: int, itemsize: int, rank: int | None, num_features: int
+) -> tuple[Plan, float]:
+    """Return the plan and its operations, see `plan`."""
     product = n * m * _per_entry(columns, num_features)
     row_rank, row_cost = plan_rows(n, m, columns, itemsize, rank, num_features)
     samples = [m * 2**k for k in range(1, 8) if m * 2**k < n]
@@ -55,8 +63,8 @@ def plan(
     sampled = min(costs, key=costs.__getitem__)
     basis_fits = itemsize * m**2 <= PRECONDITIONER_BYTES
     if basis_fits and m < n and costs[sampled] < row_cost:
-        return Plan("basis", sampled)
-    return Plan("rows", row_rank)
+        return Plan("basis", sampled), costs[sampled]
+    return Plan("rows", row_rank), row_cost
 
 
 def plan_rows(
@@ -82,14 +90,30 @@ def plan_rows(
 def affordable_rank(n: int, seconds: float) -> int:
     """Return the largest rank of a preconditioner of ``n`` rows that is made in so many seconds on this machine, now.
 
-    The rate is that of a matrix product, timed here in some hundredths of a second.
+    The rate is that of a matrix product, see `operations_a_second`.
     """
+    rate = operations_a_second()
+    return max(1, int((seconds * rate / (2.0 * n * _SLOWER_THAN_PRODUCT)) ** 0.5))
+
+
+def affordable_basis(
+    n: int, most: int, columns: int, itemsize: int, num_features: int, seconds: float
+) -> int:
+    """Return the most basis functions, ``most`` at most, whose plan takes so many seconds on this machine, now."""
+    operations = seconds * operations_a_second() / _SLOWER_THAN_COUNTED
+    tried = most
+    while tried > 2 and _cheapest(n, tried, columns, itemsize, None, num_features)[1] > operations:
+        tried = int(tried / _FEWER)
+    return tried
+
+
+def operations_a_second() -> float:
+    """Return the rate of a float32 matrix product on this machine, timed now in some hundredths of a second."""
     block = np.ones((_TIMED, _TIMED), np.float32)
     block @ block  # the threads start
     began = time.perf_counter()
     block @ block
-    rate = 2.0 * _TIMED**3 / max(time.perf_counter() - began, 1e-9)
-    return max(1, int((seconds * rate / (2.0 * n * _SLOWER_THAN_PRODUCT)) ** 0.5))
+    return float(2.0 * _TIMED**3 / max(time.perf_counter() - began, 1e-9))
 
 
 def _per_entry(columns: int, num_features: int) -> float:

@@ -43,11 +43,14 @@ from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
 from vastgp.methods.iterative.posterior import PathwisePosterior
 from vastgp.solvers.block import solve_system, standardised
 from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
+from vastgp.solvers.plan import affordable_rank
 
 # Basis functions of the prior draws behind the samples: per row, at least and at most.
 _BASIS_PER_ROW, _LEAST_BASIS, _MOST_BASIS = 16, 2048, 16_384
 # Share of max_seconds that learning may use: the final solution needs the rest.
 _LEARNING_SHARE = 0.7
+# The most of what is left of a budget that a preconditioner may take.
+_RANK_SHARE = 0.3
 _TILE_ROWS = 4096
 # Least noise variance that is learned, relative to the variance of the target: a system with less noise has a larger
 # condition number. Steps of learning.
@@ -128,6 +131,7 @@ class IterativeGPRegressor(BaseGPRegressor):
     True
     """
 
+    _compiling_seconds: ClassVar[float] = 4.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
         "learning_steps": "hyperparameters=Learn(steps=...)",
         "iterations": "solver=RouletteCG(iterations=...) or CG(iterations=...)",
@@ -195,7 +199,7 @@ class IterativeGPRegressor(BaseGPRegressor):
         learned: LoopResult | None = None
         if isinstance(search, Learn) and rows.n > search.rows:  # type: ignore[operator]
             estimate = IterativeEvidence(
-                observed, solver, rank=self._rank(observed, solver.num_probes), seed=run.seed,
+                observed, solver, rank=self._rank(observed, solver.num_probes, run), seed=run.seed,
                 dtype=self.dtype, kind=self.preconditioner,
             )  # fmt: skip
             if estimate.law is not None:
@@ -204,6 +208,7 @@ class IterativeGPRegressor(BaseGPRegressor):
             params, learned = learn_params(
                 estimate, params, search, rows.n, run, share=_LEARNING_SHARE
             )
+        run.check_time()
         posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
         loops = [solved] if learned is None else [learned, solved]
         # the solution first: without it predictions are not those of the model
@@ -231,7 +236,7 @@ class IterativeGPRegressor(BaseGPRegressor):
         size = 2 * (min(max(_BASIS_PER_ROW * n, _LEAST_BASIS), _MOST_BASIS) // 2)
         basis = RandomFourierBasis(as_dtype(kernel, self.dtype), seed_key(run.seed), size)
         return_freed_memory()
-        rank = self._rank(observed, self.num_samples)
+        rank = self._rank(observed, self.num_samples, run)
         system = KernelSystem(
             kernel, float(likelihood.noise_variance), observed, basis,
             num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self.preconditioner,
@@ -250,11 +255,16 @@ class IterativeGPRegressor(BaseGPRegressor):
         weights = system.weights(solution)
         return PathwisePosterior(system.kernel, system.X, weights, basis, run.seed), solved
 
-    def _rank(self, observed: DistinctRows, columns: int) -> int:
+    def _rank(self, observed: DistinctRows, columns: int, run: Run) -> int:
         """Return the rank of a preconditioner for so many right-hand sides beside that of the mean."""
         n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
-        rank = choose_rank(n, 1 + columns, itemsize) if self.rank is None else self.rank
-        return int(min(rank, n))
+        if self.rank is not None:
+            return int(min(self.rank, n))
+        rank, left = min(choose_rank(n, 1 + columns, itemsize), n), run.seconds_left(_RANK_SHARE)
+        if left is None:
+            return rank
+        # measured once for a fit, resumed or not
+        return int(run.once(f"rank, {columns}", lambda: min(rank, affordable_rank(n, left))))
 
     def _unfinished_solution(self, diagnosis: dict[str, Any]) -> str:
         worst = max(diagnosis["residual"], diagnosis["residual_samples"])

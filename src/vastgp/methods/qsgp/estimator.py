@@ -32,6 +32,7 @@ from vastgp.methods.qsgp.stochastic.fit import RATE, fit_stochastic_answers
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.solvers.basis_evidence import BasisEvidence
+from vastgp.solvers.plan import affordable_basis
 from vastgp.solvers.weight_space import SampledPosterior
 
 # Beyond this many bytes of vectors for the block solver, `solver="auto"` turns to the stochastic one.
@@ -50,6 +51,9 @@ _NEAR_EXACT = 8.0
 _NOISE_FLOOR = 1e-3
 # Of the budget, for first hyperparameters: the posterior of the best of them is the prior where no time is left for it.
 _START_SHARE = 0.25
+# Of the rest, for the block solver's preconditioner and products: compilation takes the others. Sites of another
+# likelihood ask for some solutions one after the other.
+_SOLUTION_SHARE, _SITE_SOLUTIONS = 0.6, 4
 
 
 class QSGPFits(BaseGP):
@@ -58,6 +62,7 @@ class QSGPFits(BaseGP):
     # of the first hyperparameters, where nobody says how many
     _start_rows: ClassVar[int]
     _bases: ClassVar[Named]
+    _compiling_seconds: ClassVar[float] = 5.0
 
     kernel: Any
     num_basis: Any
@@ -112,6 +117,8 @@ class QSGPFits(BaseGP):
             yield from _with(answers, solver_="stochastic")
             return
         size, solver = choose_size(chosen, self.num_basis, rows.n, self.dtype)
+        if self.num_basis is None and isinstance(solver, Block):
+            size = self._size_in_time(size, rows, solver, run)
         chosen = chosen._replace(solver=solver)
         check_chosen(chosen, self._declared_likelihood(), size)
         evidence = None
@@ -134,6 +141,23 @@ class QSGPFits(BaseGP):
                 rows, scaling, basis, likelihood, solver, run, rate=_rate(chosen.search), **common
             )
         yield from _with(answers, solver_=SOLVERS.name_of(solver), num_basis_=basis.num_basis)
+
+    def _size_in_time(self, planned: int, rows: Rows, solver: Block, run: Run) -> int:
+        """Return the planned number of basis functions, or those that the budget affords.
+
+        Measured once for a fit, resumed or not.
+        """
+        solutions = 1 if isinstance(self._declared_likelihood(), Gaussian) else _SITE_SOLUTIONS
+        left = run.seconds_left((1.0 - _START_SHARE) * _SOLUTION_SHARE / solutions)
+        if left is None:
+            return planned
+
+        def measure() -> int:
+            itemsize = np.dtype(self.dtype).itemsize
+            most = affordable_basis(rows.n, planned, 1 + solver.num_samples, itemsize, rows.d, left)
+            return min(planned, max(_LEAST_BASIS, 2 * (most // 2)))
+
+        return int(run.once("size", measure))
 
     def _first(
         self, rows: Rows, run: Run, chosen: Chosen, evidence: MakeEvidence | None
