@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -14,6 +14,7 @@ from vastgp.data import Rows
 from vastgp.data.labels import encode_as, open_labelled, read_labels
 from vastgp.data.tables import open_frame
 from vastgp.estimators.base import BaseGP
+from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
 from vastgp.likelihoods.rowwise import by_rows
 
 
@@ -26,6 +27,8 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         The labels, sorted. With two of them there is one function, that of the second one: it is likely where the
         function is large. With more there is one function for each.
     """
+
+    _compiling_seconds: ClassVar[float] = 4.0
 
     def _scales_target(self) -> bool:
         return False
@@ -101,7 +104,7 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         rows = self._open(X)
         with precision("float64"):
             if method == "mean":
-                found = self._probabilities(rows)
+                found = self._reader("_probabilities")(rows)
             else:
                 found = by_rows(self.likelihood_, "median", self._by_tiles(rows, False)[0])
         return np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found.T
@@ -125,7 +128,21 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         X = open_frame(X)
         labels = self._coded(self._numbers(X, y))
         with precision("float64"):
-            return self._log_probabilities(self._open(X), labels)
+            return self._reader("_log_probabilities")(self._open(X), labels)
+
+    def _log_densities(self, rows: Rows) -> np.ndarray:
+        with precision("float64"):
+            return self._reader("_log_probabilities")(rows, np.asarray(rows.y))
+
+    def _simple_likelihood(self, y: np.ndarray) -> Likelihood:
+        del y
+        if len(self.classes_) == 2:
+            return Bernoulli()
+        return Softmax(len(self.classes_))
+
+    @property
+    def _simple_reader(self) -> type[BaseGP]:
+        return BaseGPClassifier
 
     def _probabilities(self, rows: Rows) -> np.ndarray:
         """Return the probability of the second class, (n,), or of each of more than two, (C, n)."""

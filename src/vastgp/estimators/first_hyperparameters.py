@@ -45,7 +45,7 @@ class Beginning(NamedTuple):
         Of the rows.
     run : Run
         Whose seed chooses the rows.
-    share : float
+    share : float, default 0.5
         Of what is left of the budget, for the search.
     """
 
@@ -54,7 +54,7 @@ class Beginning(NamedTuple):
     rows: Rows
     scaling: Standardizer
     run: Run
-    share: float = 1.0
+    share: float = 0.5
 
 
 def find_first(
@@ -74,7 +74,9 @@ def find_first(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    search, kernel, rows, scaling, run, _ = beginning
+    search, kernel, rows, scaling, run, share = beginning
+    if run.too_late(1.0 - share):
+        share = 1.0  # they are all that there will be
 
     def compute() -> tuple[Kernel, Likelihood]:
         fixed = isinstance(search, Fixed)
@@ -87,7 +89,7 @@ def find_first(
             "seed": run.seed,
             "noise_floor": search.noise_floor,
             "isotropic": search.isotropic,
-            "max_seconds": run.seconds_left(beginning.share),
+            "max_seconds": run.seconds_left(share),
         }
         if isinstance(likelihood, Gaussian):
             start = start_from_exact_gp(
@@ -97,7 +99,11 @@ def find_first(
         few = min(search.rows, most_rows(_DUAL_ROWS, likelihood))
         return start_from_dual_evidence(kernel, likelihood, X, y, max_rows=few, **options)[:2]
 
-    return run.once("first hyperparameters", compute)
+    found = run.once("first hyperparameters", compute)
+    if not isinstance(search, Fixed):
+        run.first = found
+        run.check_time()
+    return found
 
 
 def rows_to_start(

@@ -17,6 +17,7 @@ from vastgp.estimators.saved import SavedModel
 from vastgp.estimators.searches import save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.compilation import compile_seconds
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
@@ -103,7 +104,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         """
         began = time.perf_counter()
         work = self._copy(keep)
-        with Interrupts.watch() as interrupts:
+        with Interrupts.watch() as interrupts, compile_seconds() as compiling:
             check_arguments(work)
             with precision(work.dtype):
                 pass
@@ -116,10 +117,13 @@ class FittedModel(Moved, SavedModel, abc.ABC):
                 verbose=bool(work.verbose), seconds=time.perf_counter() - began, seed=seed,
             )  # fmt: skip
             with precision(work.dtype):
-                give = work._answers(data, run) if answers is None else answers(work, data, run)
-                answer = _last_of(give, run)
-                work._keep(answer, run)
+                if answers is None:
+                    answer = work._settle(data, run)
+                else:
+                    answer = _last_of(answers(work, data, run), run)
+                    work._keep(answer, run)
             interrupts.raise_if_seen()
+            work.history_.spent = run.spent | {"compilation": compiling()}
             work.fit_seconds_ = run.elapsed() + (self.fit_seconds_ if keep else 0.0)
             if run.checkpoint is not None:
                 _finish(run.checkpoint, answer)
@@ -127,6 +131,16 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         if not answer.converged and answer.advice is not None:
             self._warn_of(answer)
         return self
+
+    def _settle(self, data: Any, run: Run) -> Answer:
+        """Fit, set the attributes of the answer that is kept, and return it."""
+        answer = self._last_answer(data, run)
+        self._keep(answer, run)
+        return answer
+
+    def _last_answer(self, data: Any, run: Run) -> Answer:
+        """Return the method's best answer that the budget allows: the latest."""
+        return _last_of(self._answers(data, run), run)
 
     def _copy(self, keep: bool) -> Any:
         """Return a copy, without fitted attributes unless they are kept.
@@ -190,7 +204,8 @@ def _last_of(answers: Iterator[Answer], run: Run) -> Answer:
 def _finish(file: Checkpoint, answer: Answer) -> None:
     """Remove the file of a complete fit; keep that of one whose budget was used up, for a larger one."""
     ends = [saved.ended["reason"] for saved in file.phases.values() if saved.ended]
-    if not answer.converged and OUT_OF_TIME in (*ends, answer.reason):
+    # a simple answer in the place of one that ran out of time says so among other things
+    if not answer.converged and (OUT_OF_TIME in ends or "max_seconds" in answer.reason):
         file.write()
     else:
         file.remove()

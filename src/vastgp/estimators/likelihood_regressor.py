@@ -10,12 +10,13 @@ from vastgp.data import Rows
 from vastgp.estimators.first_hyperparameters import (
     check_all_targets,
     check_given_model,
+    first_counts,
     starting_likelihood,
 )
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.searches import Fixed
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Likelihood, Poisson
 
 
 class LikelihoodRegressor(BaseGPRegressor):
@@ -49,6 +50,11 @@ class LikelihoodRegressor(BaseGPRegressor):
             self.standardizer_,
             y,
         )
+
+    def _simple_likelihood(self, y: np.ndarray) -> Likelihood:
+        if self._chosen_likelihood().counts:
+            return first_counts(Poisson(), y)
+        return super()._simple_likelihood(y)
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         return check_all_targets(super()._open_training(X, y), self._chosen_likelihood())

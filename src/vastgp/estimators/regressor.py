@@ -50,7 +50,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
             )
         # only where observations are centred on the function is its mean theirs
         needed = return_std is not False or not self.likelihood_.scales_target
-        found = self._predictive(self._open(X), needed)
+        found = self._reader("_predictive")(self._open(X), needed)
         if return_std is False:
             return found.mean
         if return_std is True:
@@ -71,7 +71,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
             With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
         """
         check_is_fitted(self, "posterior_")
-        return self._predictive(self._open(X))
+        return self._reader("_predictive")(self._open(X))
 
     def predict_quantiles(self, X: Any, probabilities: Any = (0.025, 0.5, 0.975)) -> np.ndarray:
         """Return quantiles of a new observation at each row, by its own distribution: counts for counts.
@@ -114,7 +114,11 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         """
         check_is_fitted(self, "posterior_")
         rows = self._open(X, y, require_y=True)
-        return self._predictive(rows).log_density(_targets(rows))
+        return self._reader("_predictive")(rows).log_density(_targets(rows))
+
+    def _log_densities(self, rows: Rows) -> np.ndarray:
+        found = self._reader("_predictive")(rows).log_density(_targets(rows))
+        return found + np.log(self.standardizer_.y_scale)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
@@ -136,6 +140,10 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         if self.likelihood_.num_latent == 1:
             return found
         return np.asarray(self.likelihood_.location(np.moveaxis(found, 1, 0)))
+
+    @property
+    def _simple_reader(self) -> type[BaseGP]:
+        return BaseGPRegressor
 
 
 def _targets(rows: Rows) -> np.ndarray:

@@ -53,6 +53,14 @@ class SavedModel(BaseEstimator, abc.ABC):
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Set ``posterior_`` from what `_state` returned."""
 
+    def _posterior_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the state of whatever posterior was kept."""
+        return self._state()
+
+    def _restore_posterior(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Set the posterior that `_posterior_state` described."""
+        self._restore_state(state, arrays)
+
     @abc.abstractmethod
     def _data_header(self) -> dict[str, Any]:
         """Return what the model remembers of its data, as JSON-able data."""
@@ -89,7 +97,7 @@ class SavedModel(BaseEstimator, abc.ABC):
         check_is_fitted(self, "posterior_")
         params, param_arrays = encode_params(self.get_params(deep=False))
         kernel, kernel_arrays = (None, {}) if self.kernel_ is None else to_spec(self.kernel_)
-        state, state_arrays = self._state()
+        state, state_arrays = self._posterior_state()
         header = {
             "kind": "model",
             "vastgp": vastgp.__version__,
@@ -127,7 +135,7 @@ class SavedModel(BaseEstimator, abc.ABC):
         model.history_ = History.from_dict(below("history/", arrays))
         model._restore_data(header, arrays)
         with precision(model.dtype):
-            model._restore_state(header["state"], below("state/", arrays))
+            model._restore_posterior(header["state"], below("state/", arrays))
         return model
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,11 +145,11 @@ class SavedModel(BaseEstimator, abc.ABC):
         """
         state = dict(super().__getstate__())
         if "posterior_" in state:
-            state["posterior_"] = self._state()
+            state["posterior_"] = self._posterior_state()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "posterior_" in state:
             with precision(self.dtype):
-                self._restore_state(*state["posterior_"])
+                self._restore_posterior(*state["posterior_"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,20 @@ class WeightedClassifier(BaseGPClassifier):
             return Bernoulli(self._classes.link, class_weights=self._class_weights)
         return Softmax(len(self.classes_), class_weights=self._class_weights)
 
-    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
+    def _simple_likelihood(self, y: np.ndarray) -> Likelihood:
+        return self._first_likelihood(y)
+
+    def _log_densities(self, rows: Rows) -> np.ndarray:
+        """Return log probabilities, each as often as its class counts in the fit."""
+        found = super()._log_densities(rows)
+        if self._class_weights is None:
+            return found
+        assert rows.y is not None
+        numbers = (rows.y > 0.0) if len(self.classes_) == 2 else rows.y
+        weights = np.asarray(self._class_weights)[numbers.astype(np.int64)]
+        return found * weights / np.mean(weights)
+
+    def _settle(self, rows: Rows, run: Run) -> Answer:
         classes = self._classes
         if classes.link == "probit" and len(self.classes_) > 2:
             raise ValueError(
@@ -54,7 +66,6 @@ class WeightedClassifier(BaseGPClassifier):
         assert rows.y is not None
         self._class_weights = weights_by_class(classes.class_weight, self.classes_, rows.y)
         try:
-            # those of the class which fits, the next in line
-            yield from super()._answers(rows, run)
+            return super()._settle(rows, run)
         finally:
             del self._class_weights

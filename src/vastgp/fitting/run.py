@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,10 @@ class Answer:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
+class OutOfTime(Exception):
+    """What is left of the budget is too little for the method's own work, and another answer stands."""
+
+
 class Run:
     """Budget, file, progress and record of one fit.
 
@@ -78,6 +83,12 @@ class Run:
     ----------
     histories : dict of str to History
         The records of every phase that had some.
+    spent : dict of str to float
+        Wall-clock seconds of every phase, in this process.
+    first : tuple of Kernel and Likelihood, or None
+        What the method begins with, once that is known and unless it was given.
+    needs : float or None
+        Seconds that the method's work takes at least, where there is another answer if they are not left. None: none.
     """
 
     def __init__(
@@ -95,6 +106,9 @@ class Run:
         before = 0.0 if checkpoint is None else checkpoint.seconds
         self._began = time.perf_counter() - seconds - before
         self.histories: dict[str, History] = {}
+        self.spent: dict[str, float] = {}
+        self.first: tuple[Any, Likelihood] | None = None
+        self.needs: float | None = None
 
     # ------------------------------------------------------------ the clock
 
@@ -108,6 +122,24 @@ class Run:
             return None
         return share * max(self.max_seconds - self.elapsed(), 0.0)
 
+    def hold_back(self, seconds: float) -> None:
+        """Keep some of the budget for what comes after the method, a fifth of it at most."""
+        if self.max_seconds is not None:
+            self.max_seconds -= min(seconds, 0.2 * self.max_seconds)
+
+    def too_late(self, share: float = 1.0) -> bool:
+        """Return whether a share of what is left is less than the method needs, and another answer stands."""
+        left = self.seconds_left(share)
+        return self.needs is not None and left is not None and left < self.needs
+
+    def check_time(self) -> None:
+        """Raise `OutOfTime` where it is too late to begin."""
+        if self.too_late():
+            raise OutOfTime(
+                f"{self.seconds_left():.1f} s are left of max_seconds, too few for the method's own work (some "
+                f"{self.needs:g} s where its programs are not compiled yet)"
+            )
+
     @property
     def deadline(self) -> float | None:
         """Time of ``time.perf_counter`` at which the budget ends."""
@@ -119,6 +151,15 @@ class Run:
         return self.max_seconds is not None and self.elapsed() >= self.max_seconds
 
     # ------------------------------------------------------------ phases
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the time of a block to that of a phase."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - began
 
     def steps(
         self,
@@ -146,17 +187,18 @@ class Run:
         phase = None if self.checkpoint is None else self.checkpoint.phase(name)
         before = self.elapsed() if phase is None or phase.saved is None else phase.saved.began
         limit = None if self.max_seconds is None else share * max(self.max_seconds - before, 0.0)
-        state, loop = run_chunks(
-            step_chunk,
-            state,
-            max_iter=max_iter,
-            chunk=chunk,
-            max_seconds=limit,
-            checkpoint=phase,
-            should_stop=should_stop,
-            label=label or name,
-            verbose=self.verbose,
-        )
+        with self.timed(name):
+            state, loop = run_chunks(
+                step_chunk,
+                state,
+                max_iter=max_iter,
+                chunk=chunk,
+                max_seconds=limit,
+                checkpoint=phase,
+                should_stop=should_stop,
+                label=label or name,
+                verbose=self.verbose,
+            )
         self.histories[name] = loop.history
         return state, loop
 
@@ -172,7 +214,9 @@ class Run:
             return _decode(known.value, known.arrays)
         began = self.elapsed()
         # with or without a file, what follows begins with arrays of one kind
-        found = jax.tree.map(lambda leaf: np.array(leaf) if _is_array(leaf) else leaf, compute())
+        with self.timed(name):
+            found = compute()
+        found = jax.tree.map(lambda leaf: np.array(leaf) if _is_array(leaf) else leaf, found)
         if file is None:
             return found
         arrays: dict[str, np.ndarray] = {}
@@ -231,7 +275,8 @@ class Evaluations:
                 self.seconds = float(row[0])
                 return float(row[1]), row[3:].copy()
             del self._rows[self._asked :]  # an optimiser of another version: it goes its own way
-        value, slope = compute()
+        with self.run.timed(self.name):
+            value, slope = compute()
         self.seconds = self.run.elapsed() - self._began
         self._asked += 1
         file = self.run.checkpoint

@@ -142,6 +142,7 @@ class DirectBase(BaseGP):
     def sparsity(self) -> float:
         """Return the expected share of zeros among the weights of a posterior sample."""
         check_is_fitted(self, "posterior_")
+        self._check_own("sparsity")
         return self.posterior_.sparsity()
 
     def to_integer(self, num_samples: Any = 16, *, random_state: Any = 0) -> IntegerModel:
@@ -160,6 +161,7 @@ class DirectBase(BaseGP):
             same samples do in floating point numbers.
         """
         check_is_fitted(self, "posterior_")
+        self._check_own("the model in integers")
         Positive(integer=True)("num_samples", num_samples)
         if num_samples % 2:
             raise ValueError(

@@ -202,6 +202,7 @@ class DirectNetworkRegressor(BaseGPRegressor):
     def sparsity(self) -> float:
         """Return the expected share of zeros among the weights of a posterior sample."""
         check_is_fitted(self, "posterior_")
+        self._check_own("sparsity")
         return self.posterior_.sparsity()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -157,6 +157,10 @@ class DirectRegressor(DirectBase, BaseGPRegressor):
         self.dtype = dtype
         self.verbose = verbose
 
+    def _can_spare(self, left: int) -> bool:
+        # `partial_fit` adds rows to sums over all that came before
+        return False
+
     def _check_params(self) -> None:
         super()._check_params()
         check_fixed_model(self._search(), self.kernel)
@@ -249,6 +253,7 @@ class DirectRegressor(DirectBase, BaseGPRegressor):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y)
+        self._check_own("partial_fit")
         if not hasattr(self, "statistics_"):
             raise ValueError(
                 "the sums over the rows of the fit were deleted, so no rows can be added to them. Fit again, and keep "
@@ -311,6 +316,7 @@ class DirectRegressor(DirectBase, BaseGPRegressor):
             In powers of the target's unit; the second one is the latent variance.
         """
         check_is_fitted(self, "posterior_")
+        self._check_own("moments")
         if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 1:
             raise ValueError(f"order must be a positive integer, received {order!r}.")
         with precision(self.dtype):

@@ -32,7 +32,7 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.start import fit_best, fit_evidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.exact.posterior import ExactPosterior
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 # Least noise variance that is learned, relative to the variance of the target: a thousandth of its standard deviation.
 _NOISE_FLOOR = 1e-6
@@ -148,6 +148,10 @@ class ExactGPRegressor(BaseGPRegressor):
         search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
         check_fixed_model(search, self.kernel)
         refuse_given("hyperparameters", search, rows="max_rows", steps="max_iter", rate=None)
+
+    def _can_spare(self, left: int) -> bool:
+        # its answers are exact at the hyperparameters that they have
+        return False
 
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2

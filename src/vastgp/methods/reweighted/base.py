@@ -184,6 +184,10 @@ class ChosenBasis(FixedBasisEstimator):
 class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
     """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
 
+    def _can_spare(self, left: int) -> bool:
+        # sums over parts are those over all rows
+        return False
+
     @abc.abstractmethod
     def _inferred(
         self, features: Features, statistics: SufficientStatistics, run: Run, learned: Any = None
@@ -221,6 +225,7 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
             As in ``fit``.
         """
         check_is_fitted(self, "posterior_")
+        self._check_own("statistics")
         self._check_takes_rows()
         return self._gather(self._open(X, y, require_y=True), self._model.features.basis)
 
@@ -240,6 +245,7 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
         self
         """
         check_is_fitted(self, "posterior_")
+        self._check_own("update")
         self._check_takes_rows()
         # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
         return self._fit_whole(

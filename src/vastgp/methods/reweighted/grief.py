@@ -28,6 +28,7 @@ from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.start import start_from_exact_gp
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
+from vastgp.likelihoods import Gaussian
 from vastgp.methods.reweighted.base import (
     CHAIN_ARGUMENTS,
     NOISE_FLOOR,
@@ -217,6 +218,7 @@ class GriefRegressor(FixedBasisRegressor):
                 noise_floor=search.noise_floor, max_seconds=run.seconds_left(_START_SHARE),
             )[:2],
         )  # fmt: skip
+        run.first = kernel, Gaussian(noise)
         learning = GriefLearning(X, y, axes, count, search.noise_floor)
         type_ii = isinstance(how, TypeII)
         starts = learning.best_lengthscales(

@@ -27,7 +27,7 @@ from vastgp.estimators.first_hyperparameters import (
 from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
-from vastgp.likelihoods import Gaussian, PoissonLogNormal
+from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
 from vastgp.methods.reweighted.base import (
     BASIS_ARGUMENTS,
     CHAIN_ARGUMENTS,
@@ -181,6 +181,9 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
 
     def _scales_target(self) -> bool:
         return not self._counts
+
+    def _simple_likelihood(self, y: np.ndarray) -> Likelihood:
+        return first_counts(Poisson(), y) if self._counts else super()._simple_likelihood(y)
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         rows = super()._open_training(X, y)

@@ -94,6 +94,9 @@ class SVGPFits(BaseGP):
         search, solver = self._resolved()
         check_options(solver, search, self._dual)
 
+    def _can_spare(self, left: int) -> bool:
+        return self.num_inducing is None or self.num_inducing <= left
+
     def _count(self, n: int) -> int:
         if self.num_inducing is None:
             return min(n, _MOST_INDUCING)

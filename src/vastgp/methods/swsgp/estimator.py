@@ -110,6 +110,9 @@ class SwsgpFits(BaseGP):
             rows, scaling, first, Z, options, run, sparse=isinstance(solver, Sparse), dtype=self.dtype
         )  # fmt: skip
 
+    def _can_spare(self, left: int) -> bool:
+        return self.num_inducing is None or self.num_inducing <= left
+
     def _inputs(self, rows: Rows, covariance: str) -> Inputs:
         """Return inducing inputs as they are asked for; refuse those that cannot be."""
         Z = given_inputs(self.inducing_inputs, self.num_inducing, rows.d)

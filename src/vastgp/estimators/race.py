@@ -1,0 +1,293 @@
+"""Which answer a fit keeps: the method's own, or a simpler one that says more of rows which neither has seen.
+
+Beside the method's answer stand Bayesian linear regression (linear functions of other likelihoods), and the exact
+posterior of some rows at the hyperparameters that the method began with. A fit that its budget ended in the middle, or
+that went astray, hands over the one of them that foretells rows best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from vastgp.data import Rows, held_out_indices, without
+from vastgp.data.minibatch import fixed_indices
+from vastgp.fitting.dual_evidence import DualEvidence
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.history import History
+from vastgp.fitting.run import Answer, OutOfTime, Run
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
+from vastgp.solvers.linear_model import LinearPosterior, fit_linear
+
+OWN, LINEAR, SUBSET = "own", "linear", "subset"
+CALLED = {
+    OWN: "the method itself",
+    LINEAR: "a linear function of the inputs",
+    SUBSET: "the exact posterior of some rows",
+}
+# From here on some rows are kept out of the fit to judge by: of fewer rows none can be spared.
+_LEAST_TO_SPARE = 2000
+_SPARED, _MOST_SPARED = 0.05, 500
+# Rows of a linear answer, and of functions that need quadrature over several values.
+_LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 50_000, 16_384, 1000
+# Numbers in the inputs of a linear answer at most.
+_LINEAR_ENTRIES = 20_000_000
+# Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
+_SUBSET_ROWS, _SUBSET_SITE_ROWS = 2000, 1000
+# Where a second or two more do not matter, and the method's own answer is not to be had.
+_MORE_ROWS, _MORE_SECONDS = 4000, 30.0
+# The method's own answer gives way to one that is better by this many nats a row; where it has converged also by twice
+# the standard error of that.
+_CLEARLY, _DOUBT = 0.02, 2.0
+# Up to here the evidence of a line is compared with that of the process.
+_FEW_ROWS = 500
+# Seconds of a budget that posteriors and their comparison take after the method's work.
+_FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
+# Seconds that a method takes at least where its programs are compiled, and for which they are in this process.
+_WARM = 0.3
+_compiled: set[type] = set()
+# Uses of the seed, see `fixed_indices`.
+_ROWS_OF = {LINEAR: 110, SUBSET: 111, OWN: 112}
+
+
+class Judged(NamedTuple):
+    """An answer, the fitted attributes that it makes, and log densities of the rows that judge."""
+
+    name: str
+    answer: Answer
+    attributes: dict[str, Any]
+    scores: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """Mean log density; minus infinity where there is none."""
+        mean = float(np.mean(self.scores))
+        return mean if np.isfinite(mean) else -np.inf
+
+
+class Judge:
+    """Rows kept out of the fit, or rows of it where there are few, and what an answer says of them."""
+
+    def __init__(self, model: Any, rows: Rows, seed: int) -> None:
+        self.spared = rows.n >= _LEAST_TO_SPARE
+        if self.spared:
+            chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED)
+            self.spared = model._can_spare(rows.n - len(chosen))
+        # the exact posterior of some rows has then seen few of those that judge
+        self.apart = self.spared or rows.n >= 2 * _MORE_ROWS
+        if self.spared:
+            self.training = without(rows, chosen)
+        else:
+            chosen = np.sort(fixed_indices(seed, _ROWS_OF[OWN], rows.n, _MOST_SPARED))
+            self.training = rows
+        X, y = rows.take(chosen)
+        self.rows = Rows(X, y, rows.feature_names, rows.target_name, checked=True)
+
+    def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
+        """Return an answer and its scores; the model is left as it was."""
+        trial = model._copy(keep=True)
+        trial.answer_ = name
+        with run.timed("posterior"):
+            trial._keep(answer, run)
+        with run.timed("comparison"), np.errstate(all="ignore"):
+            scores = trial._log_densities(self.rows)
+        return Judged(name, answer, trial.__dict__, scores)
+
+
+def race(model: Any, rows: Rows, run: Run) -> Answer:
+    """Fit the model, set the attributes of the best answer, and return it.
+
+    Parameters
+    ----------
+    model : BaseGP
+        The copy that the fit works on.
+    rows : Rows
+    run : Run
+
+    Raises
+    ------
+    FactorizationError
+        Where the method has no answer and no other is to be had.
+    """
+    judge = Judge(model, rows, run.seed)
+
+    def simple(name: str, finished: bool) -> list[Judged]:
+        try:
+            with run.timed("comparison"):
+                answer = _SIMPLE[name](model, judge.training, run, finished)
+        except (FactorizationError, np.linalg.LinAlgError):
+            return []  # the others stand
+        return [] if answer is None else [judge(name, answer, model, run)]
+
+    # while rows are kept out something stands before the method begins, whatever becomes of it
+    found = simple(LINEAR, True) if judge.spared else []
+    failure, own = None, None
+    run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
+    run.needs = _WARM if type(model) in _compiled else model._compiling_seconds
+    try:
+        own = model._last_answer(judge.training, run)
+        _compiled.add(type(model))
+    except (FactorizationError, np.linalg.LinAlgError, OutOfTime) as error:
+        failure = error
+    finished = own is not None and own.converged
+    if own is not None:
+        found.append(judge(OWN, own, model, run))
+    if not judge.spared:
+        # a method that takes more rows later may have few of them now
+        line = not hasattr(model, "partial_fit") and is_linear(model, judge.training, run)
+        if finished and not line and np.isfinite(found[0].score):
+            return _keep(model, found[0], found)
+        found += simple(LINEAR, finished)
+        if line and found and found[-1].name == LINEAR:
+            return _keep_line(model, found, own)
+    found += simple(SUBSET, finished)
+    if not found:
+        assert failure is not None
+        raise failure
+    return _keep(model, _best(found, judge.apart), found, own, failure)
+
+
+def is_linear(model: Any, rows: Rows, run: Run) -> bool:
+    """Return whether the evidence of few rows is for a line rather than for the process fitted to them.
+
+    At its maximum over a lengthscale for each input the evidence can make a function of noise; each hyperparameter
+    costs ``log(n) / 2`` (Schwarz 1978), and a line has two.
+    """
+    if run.first is None or rows.n > _FEW_ROWS or not isinstance(run.first[1], Gaussian):
+        return False
+    X, y = model._standardised(rows, np.arange(rows.n))
+    evidence, cost = ExactEvidence(X, y), 0.5 * np.log(rows.n)
+    kernel, likelihood = run.first
+    assert isinstance(likelihood, Gaussian)
+    fitted = 1 + sum(np.size(leaf) for leaf in jax.tree.leaves(kernel))
+    try:
+        linear, noise = fit_linear(Gaussian(1.0), X, y)
+        of_lines = evidence(linear.kernel, float(noise.noise_variance)) - 2 * cost  # type: ignore[attr-defined]
+        of_process = evidence(kernel, float(likelihood.noise_variance)) - fitted * cost
+    except (FactorizationError, np.linalg.LinAlgError):
+        return False
+    return bool(of_lines > of_process)
+
+
+def _best(found: list[Judged], apart: bool) -> Judged:
+    """Return the answer of the highest score: the method's own unless another is clearly better.
+
+    Where the method has converged it must be so beyond doubt. Rows of the fit itself flatter whoever follows them most
+    closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives way only where it
+    says less than linear functions do.
+    """
+    best = max(found, key=lambda each: each.score)
+    own = next((each for each in found if each.name == OWN), None)
+    if own is None or best is own or not np.isfinite(own.score):
+        return best
+    rival, needed = best, _CLEARLY
+    if not apart:
+        rival = next((each for each in found if each.name == LINEAR), best)
+    if own.answer.converged:
+        error = float(np.std(rival.scores - own.scores)) / np.sqrt(len(own.scores))
+        needed = max(needed, _DOUBT * error)
+    return own if rival.score - own.score < needed else best
+
+
+def _keep_line(model: Any, found: list[Judged], own: Answer | None) -> Answer:
+    """Set the attributes of the linear answer, for which the evidence is."""
+    line = found[-1]
+    answer = _keep(model, line, found, own)
+    ended = "" if own is None else f"{own.reason.rstrip('.')}. "
+    model.stop_reason_ = (
+        f"{ended}The evidence of these few rows is for a linear function, which is the answer"
+    )
+    model.converged_ = own is None or own.converged
+    return replace(answer, reason=model.stop_reason_, converged=model.converged_)
+
+
+def _keep(
+    model: Any,
+    best: Judged,
+    found: list[Judged],
+    own: Answer | None = None,
+    failure: Exception | None = None,
+) -> Answer:
+    """Set the attributes of an answer, and say why it is not the method's own, where it is not."""
+    of_method = next((each.attributes for each in found if each.name == OWN), {})
+    # what the method found of itself stays readable
+    steps = {name: of_method[name] for name in ("n_iter_", "history_") if name in of_method}
+    model.__dict__ = {**of_method, **best.attributes, **steps}
+    model.scores_ = {each.name: each.score for each in found}
+    if best.name == OWN:
+        return best.answer
+    ended = f"{failure}" if own is None else own.reason
+    mine = "" if own is None else f" ({model.scores_[OWN]:.4g})"
+    reason = (
+        f"{ended.rstrip('.')}. {CALLED[best.name].capitalize()} foretells rows better, by mean log density "
+        f"{best.score:.4g}{mine}, and is the answer"
+    )
+    model.stop_reason_, model.converged_ = reason, False
+    advice = "" if own is None or own.converged else own.advice
+    if isinstance(failure, OutOfTime):
+        advice = "give more time (max_seconds)."
+    return replace(best.answer, reason=reason, advice=advice)
+
+
+# ---------------------------------------------------------------- simple answers
+
+
+def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
+    """Return the posterior of linear functions of some rows, or of all."""
+    del finished
+    many = max(1, min(_LINEAR_ROWS, _LINEAR_ENTRIES // rows.d))
+    X, y = model._standardised(rows, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
+    likelihood = model._simple_likelihood(y)
+    if not isinstance(likelihood, Gaussian):
+        step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
+        X, y = X[::step], y[::step]
+    posterior, likelihood = fit_linear(likelihood, X, y)
+    return _simple(posterior.kernel, likelihood, posterior)
+
+
+def subset_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer | None:
+    """Return the exact posterior of some rows at the method's first hyperparameters; None where it has none.
+
+    There are fewer rows where the method has ended well by itself, or where time is short.
+    """
+    if run.first is None:
+        return None
+    kernel, likelihood = run.first
+    most = _SUBSET_SITE_ROWS // likelihood.num_latent
+    if isinstance(likelihood, Gaussian):
+        hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
+        most = _SUBSET_ROWS if finished or hurry else _MORE_ROWS
+    X, y = model._standardised(rows, fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
+    posterior: ExactPosterior | SeveralExact
+    if isinstance(likelihood, Gaussian):
+        posterior, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), X, y)
+    else:
+        posterior = SeveralExact.of_sites(kernel, DualEvidence(X, y).solve(kernel, likelihood), X)
+    return _simple(kernel, likelihood, posterior)
+
+
+def _simple(kernel: Any, likelihood: Likelihood, posterior: Any) -> Answer:
+    return Answer(kernel, likelihood, lambda: posterior, 0, "a simple answer", False, History())
+
+
+_SIMPLE: dict[str, Callable[..., Answer | None]] = {LINEAR: linear_answer, SUBSET: subset_answer}
+_POSTERIORS = {
+    each.__name__: each for each in (LinearPosterior, ExactPosterior, SeveralExact)
+}  # fmt: skip
+
+
+def posterior_to_state(posterior: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the posterior of a simple answer as JSON-able data and arrays."""
+    state, arrays = posterior.to_state()
+    return {"posterior": type(posterior).__name__, **state}, arrays
+
+
+def posterior_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Return the posterior that `posterior_to_state` described."""
+    return _POSTERIORS[state["posterior"]].from_state(state, arrays)

@@ -1,0 +1,211 @@
+"""An answer that foretells rows worse than a simple one is not kept."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import vastgp
+from vastgp import (
+    DirectRegressor,
+    QSGPClassifier,
+    QSGPRegressor,
+    TSVGPClassifier,
+    TSVGPRegressor,
+)
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.options import Fixed, Subset
+
+QUICK = Subset(rows=100)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(2600, 3))
+    y = 5.0 + 2.0 * X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * rng.normal(size=2600)
+    return X[:2200], y[:2200], X[2200:], y[2200:]
+
+
+@pytest.fixture(scope="module")
+def classes(table):
+    X, y, new, target = table
+    return X, np.where(y > 5.0, "high", "low"), new, np.where(target > 5.0, "high", "low")
+
+
+def linear_nlpd(X, y, new, target):
+    A = np.column_stack([np.ones(len(X)), X])
+    weights, rest = np.linalg.lstsq(A, y, rcond=None)[:2]
+    noise = float(rest[0]) / len(y)
+    error = target - np.column_stack([np.ones(len(new)), new]) @ weights
+    return 0.5 * np.log(2 * np.pi * noise) + 0.5 * np.mean(error**2) / noise
+
+
+def spoiled(model, change):
+    """Return an estimator whose own answers are changed."""
+    kind = type(model)
+
+    def answers(self, rows, run):
+        for answer in kind._answers(self, rows, run):
+            yield change(answer)
+
+    name = kind.__name__
+    return type(name, (kind,), {"_answers": answers})(**model.get_params(deep=False))
+
+
+class Nowhere:
+    """A posterior that knows nothing, or not even numbers."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def mean_and_latent_variance(self, X):
+        return np.full(len(X), self.value), np.full(len(X), 1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_budget_too_short_for_the_method_gives_an_answer_as_good_as_linear_regression(table):
+    X, y, new, target = table
+    model = QSGPRegressor("rbf", hyperparameters=QUICK, max_seconds=0.01).fit(X, y)
+    found = -np.mean(model.log_predictive_density(new, target))
+    assert found < linear_nlpd(*table) + 0.02
+    assert not model.converged_ or model.answer_ == "own"
+
+
+@pytest.mark.parametrize("value", [3.0, np.nan])
+def test_a_method_that_went_astray_hands_over(value, table):
+    X, y, new, target = table
+    model = spoiled(
+        TSVGPRegressor("rbf", 5, hyperparameters=QUICK),
+        lambda answer: dataclasses.replace(answer, posterior=lambda: Nowhere(value)),
+    )
+    with pytest.warns(ConvergenceWarning, match="foretells rows better"):
+        model.fit(X, y)
+    # the exact posterior of 2000 rows at good hyperparameters is far better than a line
+    assert model.answer_ == "subset"
+    assert not model.converged_
+    assert model.scores_["subset"] == max(model.scores_.values())
+    mean, std = model.predict(new, return_std=True)
+    assert np.mean(np.abs(target - mean) < 1.96 * std) > 0.92
+    assert -np.mean(model.log_predictive_density(new, target)) < linear_nlpd(*table) - 0.1
+
+
+@pytest.mark.parametrize("error", [FactorizationError, np.linalg.LinAlgError])
+def test_a_factorisation_that_fails_leaves_the_simple_answers(error, table):
+    X, y, new, target = table
+
+    class Failing(QSGPRegressor):
+        def _answers(self, rows, run):
+            raise error("the matrix cannot be factorised")
+            yield
+
+    with pytest.warns(ConvergenceWarning, match="cannot be factorised"):
+        model = Failing().fit(X, y)
+    assert model.answer_ == "linear"
+    assert -np.mean(model.log_predictive_density(new, target)) == pytest.approx(
+        linear_nlpd(*table), abs=0.01
+    )
+
+
+def test_a_good_answer_is_the_methods_own_and_rows_were_kept_out_of_it(table):
+    X, y, _, _ = table
+    seen = []
+    model = TSVGPRegressor("rbf", 60, hyperparameters=QUICK)
+    kind = type(model)
+
+    def answers(self, rows, run):
+        seen.append(rows.n)
+        return kind._answers(self, rows, run)
+
+    model = type(kind.__name__, (kind,), {"_answers": answers})(**model.get_params(deep=False)).fit(
+        X, y
+    )
+    assert seen == [2200 - 110]
+    assert model.answer_ == "own"
+    assert model.scores_["own"] > model.scores_["linear"]
+
+
+def test_given_hyperparameters_are_the_model_and_all_rows_are_its_own(table):
+    X, y, new, _ = table
+    kernel = vastgp.RBF(100.0, 1e-4)  # poor, and as it was asked for
+    model = TSVGPRegressor(kernel, 5, hyperparameters=Fixed(noise_std=1.0)).fit(X, y)
+    assert model.answer_ == "own"
+    assert model.scores_ == {}
+    np.testing.assert_allclose(model.predict(new), np.mean(y), atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("weight", [None, "balanced"])
+def test_classes_have_a_simple_answer_too(classes, weight):
+    X, y, new, target = classes
+    likelihood = vastgp.options.Classes(class_weight=weight)
+    model = spoiled(
+        TSVGPClassifier("rbf", 5, likelihood=likelihood, hyperparameters=QUICK),
+        lambda answer: dataclasses.replace(answer, posterior=lambda: Nowhere(9.0)),
+    ).fit(X, y)
+    assert model.answer_ in ("linear", "subset")
+    assert model.score(new, target) > 0.85
+    assert -np.mean(model.log_predictive_density(new, target)) < 0.35
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", [QSGPRegressor, QSGPClassifier])
+def test_simple_answers_are_saved_pickled_and_sampled(kind, table, classes, tmp_path):
+    X, y, new, _ = table if kind is QSGPRegressor else classes
+
+    def fail(self, rows, run):
+        raise FactorizationError("no")
+        yield
+
+    own = kind._answers
+    kind._answers = fail
+    try:
+        model = kind().fit(X, y)
+    finally:
+        kind._answers = own
+    assert model.answer_ == "linear"
+    model.save(tmp_path / "model.vastgp")
+    predict = "predict" if kind is QSGPRegressor else "predict_proba"
+    wanted = getattr(model, predict)(new)
+    for again in (vastgp.load(tmp_path / "model.vastgp"), pickle.loads(pickle.dumps(model))):
+        assert again.answer_ == "linear"
+        assert again.scores_ == model.scores_
+        np.testing.assert_array_equal(getattr(again, predict)(new), wanted)
+        np.testing.assert_array_equal(again.sample_y(new, 3), model.sample_y(new, 3))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_only_the_method_has_is_refused_by_name(table):
+    X, y, _, _ = table
+    model = spoiled(
+        DirectRegressor("rbf", 20, hyperparameters=QUICK),
+        lambda answer: dataclasses.replace(
+            answer, converged=False, posterior=lambda: Nowhere(np.nan)
+        ),
+    ).fit(X, y)
+    assert model.answer_ == "subset"
+    with pytest.raises(ValueError, match="partial_fit is of the method's own answer"):
+        model.partial_fit(X, y)
+    with pytest.raises(ValueError, match="the model in integers"):
+        model.to_integer()
+
+
+def _nothing(*_):
+    return None
+
+
+def test_without_any_answer_the_methods_error_is_raised(table, monkeypatch):
+    X, y, _, _ = table
+    monkeypatch.setattr(
+        "vastgp.estimators.race._SIMPLE", dict.fromkeys(("linear", "subset"), _nothing)
+    )
+
+    class Failing(QSGPRegressor):
+        def _answers(self, rows, run):
+            raise FactorizationError("the matrix cannot be factorised")
+            yield
+
+    with pytest.raises(FactorizationError):
+        Failing().fit(X, y)
