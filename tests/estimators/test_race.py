@@ -1,4 +1,4 @@
-"""An answer that foretells rows worse than a simple one is not kept."""
+"""An answer that predicts rows worse than a simple one is not kept."""
 
 import dataclasses
 import pickle
@@ -81,7 +81,7 @@ def test_a_method_that_went_astray_hands_over(value, table):
         TSVGPRegressor("rbf", 5, hyperparameters=QUICK),
         lambda answer: dataclasses.replace(answer, posterior=lambda: Nowhere(value)),
     )
-    with pytest.warns(ConvergenceWarning, match="foretells rows better"):
+    with pytest.warns(ConvergenceWarning, match="predicts rows better"):
         model.fit(X, y)
     # the exact posterior of 2000 rows at good hyperparameters is far better than a line
     assert model.answer_ == "subset"

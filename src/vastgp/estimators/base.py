@@ -173,7 +173,7 @@ class BaseGP(FittedModel, abc.ABC):
         return rows
 
     def _settle(self, rows: Rows, run: Run) -> Answer:
-        """Fit, and keep the best answer: the method's own unless a simpler one foretells rows better."""
+        """Fit, and keep the best answer: the method's own unless a simpler one predicts rows better."""
         self.answer_, self.scores_ = OWN, {}
         given = getattr(self, "hyperparameters", None)
         if given == "fixed" or isinstance(given, Fixed):

@@ -1,8 +1,8 @@
-"""Which answer a fit keeps: the method's own, or a simpler one that says more of rows which neither has seen.
+"""Which answer a fit keeps: the method's own, or a simpler one that says more of rows that neither has seen.
 
 Beside the method's answer stand Bayesian linear regression (linear functions of other likelihoods), and the exact
 posterior of some rows at the hyperparameters that the method began with. A fit that its budget ended in the middle, or
-that went astray, hands over the one of them that foretells rows best.
+that went astray, hands over the one of them that predicts rows best.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CALLED = {
 _LEAST_TO_SPARE = 2000
 _SPARED, _MOST_SPARED = 0.05, 500
 # Rows of a linear answer, and of functions that need quadrature over several values.
-_LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 50_000, 16_384, 1000
+_LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 20_000, 16_384, 1000
 # Numbers in the inputs of a linear answer at most.
 _LINEAR_ENTRIES = 20_000_000
 # Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
@@ -225,7 +225,7 @@ def _keep(
     ended = f"{failure}" if own is None else own.reason
     mine = "" if own is None else f" ({model.scores_[OWN]:.4g})"
     reason = (
-        f"{ended.rstrip('.')}. {CALLED[best.name].capitalize()} foretells rows better, by mean log density "
+        f"{ended.rstrip('.')}. {CALLED[best.name].capitalize()} predicts rows better, by mean log density "
         f"{best.score:.4g}{mine}, and is the answer"
     )
     model.stop_reason_, model.converged_ = reason, False

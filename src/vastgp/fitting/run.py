@@ -136,7 +136,7 @@ class Run:
         """Raise `OutOfTime` where it is too late to begin."""
         if self.too_late():
             raise OutOfTime(
-                f"{self.seconds_left():.1f} s are left of max_seconds, too few for the method's own work (some "
+                f"too little of max_seconds was left for the method's own work ({self.seconds_left():.1f} s, of some "
                 f"{self.needs:g} s where its programs are not compiled yet)"
             )
 
