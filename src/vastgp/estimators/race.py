@@ -203,7 +203,7 @@ def _keep_line(model: Any, found: list[Judged], own: Answer | None) -> Answer:
     model.stop_reason_ = (
         f"{ended}The evidence of these few rows is for a linear function, which is the answer"
     )
-    model.converged_ = own is None or own.converged
+    model.converged_ = own is not None and own.converged
     return replace(answer, reason=model.stop_reason_, converged=model.converged_)
 
 
