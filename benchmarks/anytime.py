@@ -21,11 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from hard_tables import NAMED, Table, random_table
 from methods import make
 from run import peak_mb
 from table import RESULTS, put, rows, write_table
 from vastgp.estimators.registry import ESTIMATORS
+
+# those of the suite
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from hard_tables import NAMED, Table, random_table
 
 
 def table_of(name: str) -> tuple[Table, int]:
