@@ -30,6 +30,9 @@ from vastgp.estimators.registry import ESTIMATORS
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from hard_tables import NAMED, Table, random_table
 
+# What the exact process and the network of discrete weights take.
+_EXACT_ROWS, _NETWORK_INPUTS = 5000, 28
+
 
 def table_of(name: str) -> tuple[Table, int]:
     """Return a table and its seed."""
@@ -114,8 +117,17 @@ def measure(name: str, estimator: str, budget: float, params: dict[str, Any]) ->
 
 def suited(name: str) -> list[str]:
     """Return the estimators that take a table's kind of target."""
-    ending = "Classifier" if table_of(name)[0].target == "classes" else "Regressor"
-    return [estimator for estimator in ESTIMATORS if estimator.endswith(ending)]
+    table = table_of(name)[0]
+    ending = "Classifier" if table.target == "classes" else "Regressor"
+    found = [estimator for estimator in ESTIMATORS if estimator.endswith(ending)]
+    # these refuse by name what they are not made for
+    for estimator, suits in (
+        ("ExactGPRegressor", table.rows <= _EXACT_ROWS),
+        ("DirectNetworkRegressor", table.useful + table.useless <= _NETWORK_INPUTS),
+    ):
+        if not suits and estimator in found:
+            found.remove(estimator)
+    return found
 
 
 def faults(found: dict[str, Any]) -> str:
