@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 # Test rows: those that a coverage of 95 % is counted on have a standard error of 0.5 %.
 _TEST_ROWS = 2000
+# Training rows of a random table, at most.
+_MOST_ROWS = 100_000
 
 Generator = np.random.Generator
 
@@ -177,15 +179,15 @@ NAMED: dict[str, Table] = {
 }  # fmt: skip
 
 
-def random_table(seed: int, most_rows: int = 100_000, target: str | None = None) -> Table:
+def random_table(seed: int) -> Table:
     """Return a table drawn at random; its rows follow a law that is even in their logarithm, from two on."""
     generator = np.random.default_rng([seed, 77])
 
     def one(names: object) -> str:
         return str(generator.choice(sorted(names)))  # type: ignore[call-overload]
 
-    rows = round(float(np.exp(generator.uniform(np.log(2), np.log(most_rows)))))
-    table = Table(
+    rows = round(float(np.exp(generator.uniform(np.log(2), np.log(_MOST_ROWS)))))
+    return Table(
         rows=rows,
         useful=int(generator.integers(1, 9)),
         useless=int(generator.choice([0, 0, 3, 10, 32])),
@@ -196,4 +198,3 @@ def random_table(seed: int, most_rows: int = 100_000, target: str | None = None)
         target=str(generator.choice(["plain", "plain", "plain", "skewed"])),
         repeats=float(generator.choice([0.0, 0.0, 0.5, 0.95])),
     )
-    return table if target is None else replace(table, target=target)

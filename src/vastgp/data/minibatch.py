@@ -117,3 +117,12 @@ def chunk_of_minibatches(
         standardizer.transform_X(X, np.dtype(dtype)).reshape(*shape, rows.d),
         standardizer.transform_y(y).astype(dtype).reshape(shape),
     )
+
+
+def standardised_rows(
+    rows: Rows, standardizer: Standardizer, indices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return standardised inputs and targets of some rows, in the order of their numbers."""
+    X, y = rows.take(np.sort(indices))
+    assert y is not None
+    return standardizer.transform_X(X), standardizer.transform_y(y)

@@ -21,7 +21,6 @@ from vastgp.estimators.race import (
     posterior_to_state,
     race,
 )
-from vastgp.estimators.searches import Fixed
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -175,16 +174,9 @@ class BaseGP(FittedModel, abc.ABC):
     def _settle(self, rows: Rows, run: Run) -> Answer:
         """Fit, and keep the best answer: the method's own unless a simpler one predicts rows better."""
         self.answer_, self.scores_ = OWN, {}
-        given = getattr(self, "hyperparameters", None)
-        if given == "fixed" or isinstance(given, Fixed):
+        if self._is_fixed:
             return super()._settle(rows, run)
         return race(self, rows, run)
-
-    def _standardised(self, rows: Rows, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return inputs and targets of some rows as the method sees them."""
-        X, y = rows.take(np.sort(indices))
-        assert y is not None
-        return self.standardizer_.transform_X(X), self.standardizer_.transform_y(y)
 
     def _take(self, answer: Answer) -> None:
         """Set the attributes of an answer, in the units of inputs and target."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import fixed_indices
+from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.arguments import (
     check_fixed_model,
     fixed_kernel,
@@ -110,10 +110,7 @@ def rows_to_start(
     rows: Rows, scaling: Standardizer, most: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return standardised inputs and targets of some rows, or of all where there are no more."""
-    chosen = np.sort(fixed_indices(seed, _START, rows.n, most))
-    X, y = rows.take(chosen)
-    assert y is not None
-    return scaling.transform_X(X), scaling.transform_y(y)
+    return standardised_rows(rows, scaling, fixed_indices(seed, _START, rows.n, most))
 
 
 def starting_likelihood(

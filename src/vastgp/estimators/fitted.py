@@ -14,7 +14,7 @@ from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import SavedModel
-from vastgp.estimators.searches import save_to
+from vastgp.estimators.searches import Fixed, save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.compilation import compile_seconds
@@ -60,6 +60,12 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         """Whether all inputs have one scale and one lengthscale."""
         search = getattr(self, "hyperparameters", None)
         return bool(getattr(search, "isotropic", False))
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the hyperparameters are given."""
+        given = getattr(self, "hyperparameters", None)
+        return given == "fixed" or isinstance(given, Fixed)
 
     def set_params(self, **params: Any) -> Any:
         """Set constructor arguments, those of objects among them by ``name__argument``; see scikit-learn.

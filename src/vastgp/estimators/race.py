@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from vastgp.data import Rows, held_out_indices, without
-from vastgp.data.minibatch import fixed_indices
+from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
@@ -161,7 +161,7 @@ def is_linear(model: Any, rows: Rows, run: Run) -> bool:
     """
     if run.first is None or rows.n > _FEW_ROWS or not isinstance(run.first[1], Gaussian):
         return False
-    X, y = model._standardised(rows, np.arange(rows.n))
+    X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
     evidence, cost = ExactEvidence(X, y), 0.5 * np.log(rows.n)
     kernel, likelihood = run.first
     assert isinstance(likelihood, Gaussian)
@@ -242,7 +242,9 @@ def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
     """Return the posterior of linear functions of some rows, or of all."""
     del finished
     many = max(1, min(_LINEAR_ROWS, _LINEAR_ENTRIES // rows.d))
-    X, y = model._standardised(rows, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
+    X, y = standardised_rows(
+        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many)
+    )
     likelihood = model._simple_likelihood(y)
     if not isinstance(likelihood, Gaussian):
         step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
@@ -263,7 +265,9 @@ def subset_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer | 
     if isinstance(likelihood, Gaussian):
         hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
         most = _SUBSET_ROWS if finished or hurry else _MORE_ROWS
-    X, y = model._standardised(rows, fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
+    X, y = standardised_rows(
+        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most)
+    )
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
         posterior, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), X, y)

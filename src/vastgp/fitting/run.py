@@ -227,6 +227,27 @@ class Run:
             file.write()
         return _decode(value, arrays)
 
+    def afforded(
+        self, name: str, planned: int, share: float, affordable: Callable[[float], int]
+    ) -> int:
+        """Return a planned size, or what a share of the budget that is left affords.
+
+        Measured once for a fit, resumed or not.
+
+        Parameters
+        ----------
+        name : str
+            Of the phase in the file.
+        planned : int
+        share : float
+        affordable : callable
+            ``affordable(seconds)`` gives the largest size that is worked with in so many seconds.
+        """
+        left = self.seconds_left(share)
+        if left is None:
+            return planned
+        return int(self.once(name, lambda: min(planned, affordable(left))))
+
     def evaluations(
         self, name: str, *, share: float = 1.0, label: str | None = None
     ) -> Evaluations:

@@ -156,10 +156,6 @@ class ExactGPRegressor(BaseGPRegressor):
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2
 
-    @property
-    def _is_fixed(self) -> bool:
-        return self.hyperparameters == "fixed" or isinstance(self.hyperparameters, Fixed)
-
     def _tile_rows(self) -> int:
         return max(256, _TILE_ENTRIES // len(self.posterior_.X))
 

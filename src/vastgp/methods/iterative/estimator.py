@@ -260,11 +260,10 @@ class IterativeGPRegressor(BaseGPRegressor):
         n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
         if self.rank is not None:
             return int(min(self.rank, n))
-        rank, left = min(choose_rank(n, 1 + columns, itemsize), n), run.seconds_left(_RANK_SHARE)
-        if left is None:
-            return rank
-        # measured once for a fit, resumed or not
-        return int(run.once(f"rank, {columns}", lambda: min(rank, affordable_rank(n, left))))
+        rank = min(choose_rank(n, 1 + columns, itemsize), n)
+        return run.afforded(
+            f"rank, {columns}", rank, _RANK_SHARE, lambda left: affordable_rank(n, left)
+        )
 
     def _unfinished_solution(self, diagnosis: dict[str, Any]) -> str:
         worst = max(diagnosis["residual"], diagnosis["residual_samples"])

@@ -107,14 +107,10 @@ def _site_system(
 
 
 def _rank_in_time(planned: int, num_rows: int, run: Run, share: float = 1.0) -> int:
-    """Return the planned rank, or what its share of the budget affords: products are to follow.
-
-    Measured once for a fit, resumed or not.
-    """
-    left = run.seconds_left(_PRECONDITIONER_SHARE * share)
-    if left is None:
-        return planned
-    return int(run.once("rank", lambda: min(planned, affordable_rank(num_rows, left))))
+    """Return the planned rank, or what its share of the budget affords: products are to follow."""
+    return run.afforded(
+        "rank", planned, _PRECONDITIONER_SHARE * share, lambda left: affordable_rank(num_rows, left)
+    )
 
 
 def _answer(

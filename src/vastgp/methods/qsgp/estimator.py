@@ -143,21 +143,16 @@ class QSGPFits(BaseGP):
         yield from _with(answers, solver_=SOLVERS.name_of(solver), num_basis_=basis.num_basis)
 
     def _size_in_time(self, planned: int, rows: Rows, solver: Block, run: Run) -> int:
-        """Return the planned number of basis functions, or those that the budget affords.
-
-        Measured once for a fit, resumed or not.
-        """
+        """Return the planned number of basis functions, or those that the budget affords."""
         solutions = 1 if isinstance(self._declared_likelihood(), Gaussian) else _SITE_SOLUTIONS
-        left = run.seconds_left((1.0 - _START_SHARE) * _SOLUTION_SHARE / solutions)
-        if left is None:
-            return planned
+        columns, itemsize = 1 + solver.num_samples, np.dtype(self.dtype).itemsize
 
-        def measure() -> int:
-            itemsize = np.dtype(self.dtype).itemsize
-            most = affordable_basis(rows.n, planned, 1 + solver.num_samples, itemsize, rows.d, left)
-            return min(planned, max(_LEAST_BASIS, 2 * (most // 2)))
+        def affordable(left: float) -> int:
+            most = affordable_basis(rows.n, planned, columns, itemsize, rows.d, left)
+            return max(_LEAST_BASIS, 2 * (most // 2))
 
-        return int(run.once("size", measure))
+        share = (1.0 - _START_SHARE) * _SOLUTION_SHARE / solutions
+        return run.afforded("size", planned, share, affordable)
 
     def _first(
         self, rows: Rows, run: Run, chosen: Chosen, evidence: MakeEvidence | None

@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import fixed_indices
+from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
 from vastgp.fitting.run import Answer, Run
@@ -100,9 +100,8 @@ def _scaled(
     seed: int,
 ) -> tuple[Kernel, Gaussian]:
     """Return amplitude and noise of highest bound with these inducing inputs, on some rows."""
-    X, y = rows.take(np.sort(fixed_indices(seed, _SCALED, rows.n, _SCALED_BY)))
-    assert y is not None
-    X, y = standardizer.transform_X(X), standardizer.transform_y(y)
+    chosen = fixed_indices(seed, _SCALED, rows.n, _SCALED_BY)
+    X, y = standardised_rows(rows, standardizer, chosen)
     kernel, noise = best_scales(
         kernel, float(likelihood.noise_variance), Z, X, y,
         jitter=options.jitter, noise_floor=options.noise_floor,

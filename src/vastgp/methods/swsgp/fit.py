@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vastgp.data import Rows, Standardizer
-from vastgp.data.minibatch import fixed_indices, generator
+from vastgp.data.minibatch import fixed_indices, generator, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
 from vastgp.fitting.run import Answer, Run
@@ -247,10 +247,10 @@ def _noise_left(
 
     Means that were stopped on their way leave more than the noise of a converged fit.
     """
-    X, y = rows.take(np.sort(fixed_indices(seed, _JUDGED, rows.n, _JUDGE_ROWS)))
-    assert y is not None
-    mean, variance = posterior.mean_and_latent_variance(standardizer.transform_X(X))
-    return float(np.mean((standardizer.transform_y(y) - mean) ** 2 + variance))
+    chosen = fixed_indices(seed, _JUDGED, rows.n, _JUDGE_ROWS)
+    X, y = standardised_rows(rows, standardizer, chosen)
+    mean, variance = posterior.mean_and_latent_variance(X)
+    return float(np.mean((y - mean) ** 2 + variance))
 
 
 def _explains_nothing(fit: SwsgpFit, options: SwsgpOptions, n: int) -> bool:
