@@ -34,7 +34,7 @@ class RowEvidence:
     def __init__(self, X: Any, y: Any) -> None:
         self.X = np.ascontiguousarray(X, dtype=np.float64)
         self.y = np.ascontiguousarray(y, dtype=np.float64)
-        self.num_rows = len(self.y)
+        self.num_rows, self.num_features = self.X.shape
         self._work = np.empty((self.num_rows, self.num_rows), order="F")
 
     def _covariance(self, kernel: Kernel, noise_variance: float = 0.0) -> np.ndarray:

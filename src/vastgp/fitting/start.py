@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from vastgp.fitting.candidates import (
@@ -18,9 +19,10 @@ from vastgp.fitting.candidates import (
     candidate_kernels,
     starting_params,
 )
+from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
+from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise
-from vastgp.fitting.lengthscale_prior import PriorDualEvidence
 from vastgp.fitting.run import Evaluations
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -36,8 +38,9 @@ _PART_ROWS, _PARTS, _REFINING = 1000, 3, 20
 _LOOSE_TOL = 1e-3
 # Fewer rows do not say how fast more of them resolve the function.
 _LEAST_RATE = 100
-# Standard deviation of the logarithms of the lengthscales around their mean, where the target is not a number.
-_SPREAD = 0.5
+# Forms of kernel that are fitted to all rows, of those within so many nats of the best on few rows; and for how many
+# iterations before the best of them goes on alone.
+_FINALISTS, _CONTENDING, _TRIAL = 2, 10.0, 8
 # Evidences that differ by fewer nats say the same of the hyperparameters.
 _SAME = 3.0
 
@@ -48,6 +51,9 @@ class Evidence(Protocol):
 
     @property
     def num_rows(self) -> int: ...
+
+    @property
+    def num_features(self) -> int: ...
 
     def objective(self, params: Any) -> tuple[float, Any]:
         """Return the log evidence at ``(kernel, likelihood)``, and its slope by every hyperparameter."""
@@ -123,16 +129,17 @@ def start_from_exact_gp(
     X, y = some_rows(X, y, max_rows, generator)
     fit = partial(
         fit_best,
-        candidate_kernels(kernel, X.shape[1], isotropic),
         noise_floor=noise_floor,
         restarts=restarts,
         generator=generator,
         deadline=deadline,
     )
-    fits = _fit_parts(fit, X, y, generator, deadline)
-    best = _refine_best(fits, X, y, noise_floor, deadline, evidence)
+    prior = HyperparameterPrior(X.shape[1])
+    forms = candidate_kernels(kernel, X.shape[1], isotropic)
+    fits = _fit_parts(fit, forms, X, y, generator, deadline)
+    best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence)
     fitted, likelihood = best.params
-    return Start(fitted, float(likelihood.noise_variance), best.value)
+    return Start(fitted, float(likelihood.noise_variance), best.value - prior(best.params)[0])
 
 
 def some_rows(
@@ -146,20 +153,22 @@ def some_rows(
 
 
 def _fit_parts(
-    fit: Callable[[np.ndarray, np.ndarray], LbfgsResult],
+    fit: Callable[..., LbfgsResult],
+    forms: Sequence[Kernel],
     X: np.ndarray,
     y: np.ndarray,
     generator: np.random.Generator,
     deadline: float | None,
 ) -> list[LbfgsResult]:
-    """Fit random parts of the rows, or all of them where they are few."""
+    """Fit random parts of the rows, or all of them where they are few; the first of them chooses the form of kernel."""
     parts, size = (_PARTS, _PART_ROWS) if len(y) >= 2 * _PART_ROWS else (1, len(y))
     fits: list[LbfgsResult] = []
     for _ in range(parts):
         if fits and deadline is not None and time.perf_counter() > deadline:
             break
         rows = np.sort(generator.choice(len(y), size, replace=False))
-        fits.append(fit(X[rows], y[rows]))
+        fits.append(fit(forms, X[rows], y[rows]))
+        forms = [form for form in forms if _form(form) == _form(fits[0].params[0])]
     return fits
 
 
@@ -167,6 +176,7 @@ def _refine_best(
     fits: Sequence[LbfgsResult],
     X: np.ndarray,
     y: np.ndarray,
+    prior: HyperparameterPrior,
     noise_floor: float,
     deadline: float | None,
     make_evidence: MakeEvidence | None,
@@ -184,7 +194,7 @@ def _refine_best(
     if deadline is not None and time.perf_counter() > deadline:
         return best_of(fits)
     exact = ExactEvidence(X, y)
-    best = fits[0] if alone else _highest(exact, fits, noise_floor)
+    best = fits[0] if alone else _highest(exact, fits, prior, noise_floor)
 
     def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
@@ -199,8 +209,9 @@ def _refine_best(
         other = None
         if make_evidence is not None and len(y) >= _LEAST_RATE:
             other = make_evidence(X, y, resolving_rate(kernel, noise_variance, X))
-        if other is not None and abs(other(kernel, noise_variance) - best.value) >= _SAME:
-            return refine(other, _highest(other, fits, noise_floor))
+        known = best.value - prior(best.params)[0]
+        if other is not None and abs(other(kernel, noise_variance) - known) >= _SAME:
+            return refine(other, _highest(other, fits, prior, noise_floor))
     except FactorizationError as error:
         warnings.warn(
             f"kernel and noise are those of the exact evidence, as that of the model could not be computed: {error}",
@@ -211,9 +222,12 @@ def _refine_best(
 
 
 def _highest(
-    evidence: ExactEvidence, fits: Sequence[LbfgsResult], noise_floor: float
+    evidence: ExactEvidence,
+    fits: Sequence[LbfgsResult],
+    prior: HyperparameterPrior,
+    noise_floor: float,
 ) -> LbfgsResult:
-    """Return the fit of highest evidence, each at its best amplitude and noise."""
+    """Return the fit of highest density, each at its amplitude and noise of highest evidence."""
     found: list[LbfgsResult] = []
     for fit in fits:
         kernel, likelihood = fit.params
@@ -223,7 +237,8 @@ def _highest(
             )
         except FactorizationError:
             continue
-        found.append(replace(fit, params=(kernel, Gaussian(noise)), value=value))
+        params = (kernel, Gaussian(noise))
+        found.append(replace(fit, params=params, value=value + prior(params)[0]))
     return best_of(found) if found else fits[0]
 
 
@@ -264,13 +279,19 @@ def fit_best(
     LbfgsResult
         Iterations are counted from the start that won, the history is that of all rows.
     """
-    fits: list[LbfgsResult] = []
-    for form in forms:
-        if fits and deadline is not None and time.perf_counter() > deadline:
-            break
-        starts = starting_params(form, X.shape[1], likelihood, restarts, generator)
-        fits.append(_fit_form(starts, X, y, noise_floor, deadline, max_iter, tol))
-    return best_of(fits)
+    step = max(1, round(len(y) / _FIRST_ROWS))
+    gaussian = likelihood is None or isinstance(likelihood, Gaussian)
+    make: Callable[..., Evidence] = ExactEvidence if gaussian else DualEvidence
+    coarse = make(X[::step], y[::step])
+    starts = [
+        start
+        for form in forms
+        for start in starting_params(form, X.shape[1], likelihood, restarts, generator)
+    ]
+    return fit_from_best(
+        starts, coarse, lambda: coarse if step == 1 else make(X, y),
+        noise_floor=noise_floor, max_iter=max_iter, tol=tol, deadline=deadline,
+    )  # fmt: skip
 
 
 def fit_evidence(
@@ -284,13 +305,21 @@ def fit_evidence(
     on_iteration: Callable[[int, float], None] | None = None,
     record: Evaluations | None = None,
 ) -> LbfgsResult:
-    """Maximise the evidence over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
+    """Maximise evidence times prior over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
 
-    ``tol`` is on the derivative of the log evidence per row by the logarithm of a hyperparameter.
+    ``tol`` is on the derivative of the logarithm of that, per row, by the logarithm of a hyperparameter. The prior is
+    `HyperparameterPrior`, and ``value`` has it, up to its constant.
     """
     lower, upper = bounds_of(start, noise_floor)
+    prior = HyperparameterPrior(evidence.num_features)
+
+    def objective(params: Params) -> tuple[float, Any]:
+        (value, slope), (density, by_prior) = evidence.objective(params), prior(params)
+        parts = zip(jax.tree.leaves(slope), jax.tree.leaves(by_prior), strict=True)
+        return value + density, [np.asarray(a) + b for a, b in parts]
+
     return maximise(
-        evidence.objective,
+        objective,
         start,
         lower=lower,
         upper=upper,
@@ -339,49 +368,52 @@ def fit_from_best(
         When no start has a covariance matrix that can be factorised.
     """
 
-    def left() -> float | None:
-        return None if deadline is None else max(deadline - time.perf_counter(), 0.0)
+    def left(parts: int = 1) -> float | None:
+        return None if deadline is None else max(deadline - time.perf_counter(), 0.0) / parts
 
     rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, _LOOSE_TOL)}
     found: list[LbfgsResult] = []
     for number, start in enumerate(starts):
-        seconds = left()
-        if found and seconds == 0.0:
+        if found and left() == 0.0:
             break
-        share = None if seconds is None else seconds / (2 * len(starts) - number)
         try:
             found.append(
                 fit_evidence(
-                    coarse, start, noise_floor=noise_floor, max_seconds=share,
+                    coarse, start, noise_floor=noise_floor, max_seconds=left(2 * len(starts) - number),
                     record=record(f"start {number + 1}"), **rough,
                 )
             )  # fmt: skip
         except FactorizationError:
             if not found and number == len(starts) - 1:
                 raise
-    best = best_of(found)
+    finalists, whole = _finalists(found), fine()
+    tried = []
+    if len(finalists) > 1:
+        tried = [
+            fit_evidence(
+                whole, each.params, noise_floor=noise_floor, max_iter=min(_TRIAL, max_iter), tol=tol,
+                max_seconds=left(1 + len(finalists) - number),
+                record=record(f"finalist {number + 1}"),
+            )
+            for number, each in enumerate(finalists)
+        ]  # fmt: skip
+    best = best_of(tried or finalists)
     last = fit_evidence(
-        fine(), best.params, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left(),
+        whole, best.params, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left(),
         record=record("evidence"),
     )  # fmt: skip
     return replace(last, num_iter=best.num_iter + last.num_iter)
 
 
-def _fit_form(
-    starts: Sequence[Params],
-    X: np.ndarray,
-    y: np.ndarray,
-    noise_floor: float,
-    deadline: float | None,
-    max_iter: int,
-    tol: float,
-) -> LbfgsResult:
-    """Fit one form of kernel: every start on few rows and roughly, the best of them on all rows."""
-    step = max(1, round(len(y) / _FIRST_ROWS))
-    gaussian = isinstance(starts[0][1], Gaussian)
-    make = ExactEvidence if gaussian else partial(PriorDualEvidence, spread=_SPREAD)
-    coarse = make(X[::step], y[::step])
-    return fit_from_best(
-        starts, coarse, lambda: coarse if step == 1 else make(X, y),
-        noise_floor=noise_floor, max_iter=max_iter, tol=tol, deadline=deadline,
-    )  # fmt: skip
+def _finalists(found: Sequence[LbfgsResult]) -> list[LbfgsResult]:
+    """Return the best fit of each form of kernel that is not clearly behind on few rows, the best of all first."""
+    best: dict[Any, LbfgsResult] = {}
+    for fit in sorted(found, key=lambda fit: -fit.value):
+        best.setdefault(_form(fit.params[0]), fit)
+    ranked = list(best.values())[:_FINALISTS]
+    return [fit for fit in ranked if fit.value >= ranked[0].value - _CONTENDING]
+
+
+def _form(kernel: Kernel) -> Any:
+    """Return what two kernels have in common that differ in their hyperparameters alone."""
+    return jax.tree.structure(kernel)

@@ -62,7 +62,7 @@ class GriefEvidence:
     def __init__(
         self, X: np.ndarray, y: np.ndarray, axes: Sequence[np.ndarray], num_basis: int
     ) -> None:
-        self.num_rows = len(y)
+        self.num_rows, self.num_features = X.shape
         self._axes, self._num_basis = axes, num_basis
         self._tiles = list(array_tiles(X, y, tile_size(len(y), _BLOCK_ROWS)))
 
