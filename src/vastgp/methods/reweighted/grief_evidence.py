@@ -26,7 +26,7 @@ from vastgp.fitting.scaled_evidence import ScaledEvidence
 from vastgp.fitting.start import fit_from_best
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.cholesky import blas_threads, factorize
 
 # Rows whose features are made at a time.
 _BLOCK_ROWS = 2048
@@ -47,7 +47,9 @@ class GriefEvidence:
 
     With ``P = Phi^T Phi + sigma^2 I``, ``w = P^-1 Phi^T y`` and ``a = (y - Phi w) / sigma^2`` the gradient by the
     features is ``a w^T - Phi P^-1``: a second pass over the rows pulls it back to the hyperparameters, block by block.
-    Both passes take O(n p^2) time. Which eigenfunctions are the leading ones is decided anew at every evaluation.
+    Both passes take O(n p^2) time. Of fewer rows than functions ``B = Phi Phi^T + sigma^2 I`` is solved instead, in
+    O(n^2 p): with ``a = B^-1 y`` the gradient by the features is ``a (Phi^T a)^T - B^-1 Phi``. Which eigenfunctions are
+    the leading ones is decided anew at every evaluation.
 
     Parameters
     ----------
@@ -64,7 +66,9 @@ class GriefEvidence:
     ) -> None:
         self.num_rows, self.num_features = X.shape
         self._axes, self._num_basis = axes, num_basis
+        self._y = y
         self._tiles = list(array_tiles(X, y, tile_size(len(y), _BLOCK_ROWS)))
+        self._few_rows = len(self._tiles) == 1 and len(y) < num_basis
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
         """Return the log evidence of ``(kernel, likelihood)`` and its derivatives.
@@ -72,12 +76,17 @@ class GriefEvidence:
         Raises
         ------
         FactorizationError
-            When ``P`` cannot be factorised.
+            When ``P`` or ``B`` cannot be factorised.
         """
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
         with precision("float64"):
             kernel, fixed, active = self._held(kernel)
+            if self._few_rows:
+                phi = self._phi(kernel, fixed, active)
+                value, by_noise, by_features = self._solve_rows(phi, noise)
+                slope = _pull_back_rows(kernel, fixed, active, self._tiles[0][0], by_features)
+                return value, (jax.tree.map(np.asarray, slope), by_noise)
             sums = self._sums(kernel, fixed, active)
             value, by_noise, weights, inverse = self._solve(sums, noise)
             sigma2 = jnp.asarray(noise)  # a number would be compiled in
@@ -92,10 +101,21 @@ class GriefEvidence:
         self, kernel: Kernel, noise: float, noise_floor: float
     ) -> tuple[float, Kernel, float]:
         """Return the highest log evidence of all amplitudes and noise variances, and what has it: one pass."""
-        with precision("float64"):
-            sums = self._sums(*self._held(kernel))
-        eigenvalues, E = eigh(sums.gram, driver="evd")
-        parts = np.maximum(eigenvalues, 0.0), E.T @ sums.target, sums.square, self.num_rows
+        if self._few_rows:
+            # of Phi Phi^T = U diag(lambda) U^T: eigenvectors of Phi^T Phi are Phi^T U lambda^-1/2
+            with precision("float64"):
+                phi = self._phi(*self._held(kernel))
+            with blas_threads(len(phi)):
+                eigenvalues, U = eigh(phi @ phi.T, driver="evd")
+            eigenvalues = np.maximum(eigenvalues, 0.0)
+            projected, square = np.sqrt(eigenvalues) * (U.T @ self._y), float(self._y @ self._y)
+        else:
+            with precision("float64"):
+                sums = self._sums(*self._held(kernel))
+            eigenvalues, E = eigh(sums.gram, driver="evd")
+            eigenvalues = np.maximum(eigenvalues, 0.0)
+            projected, square = E.T @ sums.target, sums.square
+        parts = eigenvalues, projected, square, self.num_rows
         s, noise, value = ScaledEvidence(*parts).best(noise, noise_floor)
         return value, kernel.in_units(1.0, s**0.5), noise
 
@@ -113,6 +133,22 @@ class GriefEvidence:
 
     def _sums(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> Moments:
         return accumulate(partial(_features, kernel, fixed, active), self._tiles, self._num_basis)
+
+    def _phi(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> np.ndarray:
+        """Return the features of all rows, which are few."""
+        return np.asarray(_features(kernel, fixed, active, self._tiles[0][0]))[: self.num_rows]
+
+    def _solve_rows(self, phi: np.ndarray, noise: float) -> tuple[float, float, np.ndarray]:
+        """Return the evidence and its derivatives by the noise variance and by the features, of few rows."""
+        n = self.num_rows
+        factor = factorize(phi @ phi.T, noise, what="the covariance matrix of the observations")
+        a = factor.solve(self._y)
+        value = -0.5 * (self._y @ a + factor.log_determinant + n * math.log(2.0 * math.pi))
+        solved = factor.solve(np.asfortranarray(phi))
+        by_noise = 0.5 * (a @ a - np.trace(factor.into_inverse()))
+        by_features = np.zeros((len(self._tiles[0][0]), self._num_basis))
+        by_features[:n] = np.outer(a, phi.T @ a) - solved
+        return float(value), float(by_noise), by_features
 
     def _solve(self, sums: Moments, noise: float) -> tuple[float, float, Array, Array]:
         """Return the evidence, its derivative by the noise variance, ``w`` and ``P^-1``."""
@@ -211,6 +247,12 @@ class GriefLearning(NamedTuple):
 def _features(kernel: Kernel, basis: Any, active: Array, X: Any) -> Float[Array, "n m"]:
     own = basis.with_kernel(kernel)
     return own.features(jnp.asarray(X), jnp.arange(own.num_basis)) * active
+
+
+@eqx.filter_jit
+def _pull_back_rows(kernel: Kernel, basis: Any, active: Array, X: Any, by_features: Any) -> Kernel:
+    """Return the gradient by the kernel of what has a gradient by the features."""
+    return jax.vjp(lambda k: _features(k, basis, active, X), kernel)[1](by_features)[0]
 
 
 @eqx.filter_jit
