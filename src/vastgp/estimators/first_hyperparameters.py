@@ -80,8 +80,7 @@ def find_first(
 
     def compute() -> tuple[Kernel, Likelihood]:
         fixed = isinstance(search, Fixed)
-        most = _CHECKED_FIXED if fixed else search.rows
-        X, y = rows_to_start(rows, scaling, most, run.seed)
+        X, y = rows_to_start(rows, scaling, _CHECKED_FIXED if fixed else search.rows, run.seed)
         likelihood = likelihood_of(y)
         if fixed:
             return fixed_kernel(kernel, scaling, search.isotropic), likelihood
@@ -91,19 +90,26 @@ def find_first(
             "isotropic": search.isotropic,
             "max_seconds": run.seconds_left(share),
         }
+        most = rows_of_start(search, likelihood)
         if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(
-                kernel, X, y, max_rows=search.rows, evidence=evidence, **options
-            )
+            start = start_from_exact_gp(kernel, X, y, max_rows=most, evidence=evidence, **options)
             return start.kernel, Gaussian(start.noise_variance)
-        few = min(search.rows, most_rows(_DUAL_ROWS, likelihood))
-        return start_from_dual_evidence(kernel, likelihood, X, y, max_rows=few, **options)[:2]
+        return start_from_dual_evidence(kernel, likelihood, X, y, max_rows=most, **options)[:2]
 
     found = run.once("first hyperparameters", compute)
     if not isinstance(search, Fixed):
         run.first = found
         run.check_time()
     return found
+
+
+def rows_of_start(search: Any, likelihood: Likelihood) -> int:
+    """Return how many rows first hyperparameters are found on, at most; none where they are given."""
+    if isinstance(search, Fixed):
+        return 0
+    if isinstance(likelihood, Gaussian):
+        return int(search.rows)
+    return min(search.rows, most_rows(_DUAL_ROWS, likelihood))
 
 
 def rows_to_start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -23,15 +24,16 @@ from vastgp.estimators.arguments import (
     Verbose,
     refuse_given,
 )
+from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.grid_basis import as_product, check_product, grid_points
 from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
-from vastgp.fitting.start import start_from_exact_gp
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.reweighted.base import (
     CHAIN_ARGUMENTS,
     NOISE_FLOOR,
+    START_ROWS,
     TYPE_II_ARGUMENTS,
     FixedBasisRegressor,
 )
@@ -51,8 +53,8 @@ from vastgp.methods.reweighted.options import (
 from vastgp.methods.reweighted.weight_priors import ScalePrior, WeightPrior
 
 _MOST_FUNCTIONS = 1000
-# Rows that the kernel is learned on, and of the exact process before; what that may use of the budget.
-_EVIDENCE_ROWS, _START_ROWS, _START_SHARE = 5000, 1000, 0.3
+# Rows that the kernel is learned on; what the exact process before may use of the budget.
+_EVIDENCE_ROWS, _START_SHARE = 5000, 0.3
 _ROWS = 5  # purpose of random numbers
 
 
@@ -211,14 +213,13 @@ class GriefRegressor(FixedBasisRegressor):
         X, y = rows.take(generator.permutation(rows.n)[: search.rows])
         assert y is not None
         X, y = scaling.transform_X(X), scaling.transform_y(y)
-        kernel, noise = run.once(
-            "first hyperparameters",
-            lambda: start_from_exact_gp(
-                "rbf" if self.kernel is None else self.kernel, X, y, max_rows=_START_ROWS, seed=run.seed,
-                noise_floor=search.noise_floor, max_seconds=run.seconds_left(_START_SHARE),
-            )[:2],
+        beginning = Beginning(
+            replace(search, rows=min(search.rows, START_ROWS)),
+            "rbf" if self.kernel is None else self.kernel, rows, scaling, run, _START_SHARE,
         )  # fmt: skip
-        run.first = kernel, Gaussian(noise)
+        kernel, likelihood = find_first(beginning, lambda y: Gaussian(1.0))
+        assert isinstance(likelihood, Gaussian)
+        noise = float(likelihood.noise_variance)
         learning = GriefLearning(X, y, axes, count, search.noise_floor)
         type_ii = isinstance(how, TypeII)
         starts = learning.best_lengthscales(

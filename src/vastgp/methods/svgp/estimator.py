@@ -21,7 +21,7 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
-from vastgp.estimators.first_hyperparameters import Beginning, find_first
+from vastgp.estimators.first_hyperparameters import Beginning, find_first, rows_of_start
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
@@ -36,6 +36,7 @@ from vastgp.methods.svgp.options import (
     Natural,
     check_options,
     plain_options,
+    without_steps,
 )
 from vastgp.methods.svgp.posterior import SVGPPosterior
 
@@ -121,6 +122,8 @@ class SVGPFits(BaseGP):
         share = _FOR_START if options.learn else _FOR_START_ALONE
         beginning = Beginning(search, self.kernel, rows, scaling, run, share)
         first = find_first(beginning, self._first_likelihood)
+        if given is None and rows.n <= min(inputs.size, rows_of_start(search, first[1])):
+            options = without_steps(options, solver)
         fit = fit_svgp(rows, scaling, first, inputs, options, run, self.dtype)
         yield answer_of(fit, scaling, options, self.dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from vastgp._arguments import Flag, Named, OneOf, Optional, Options, Positive
@@ -174,3 +174,14 @@ def plain_options(solver: Any, search: Any, dual: bool, tol: float) -> SVGPOptio
         noise_floor=getattr(search, "noise_floor", None) or SVGPOptions.noise_floor,
         tol=tol,
     )
+
+
+def without_steps(options: SVGPOptions, solver: Any) -> SVGPOptions:
+    """Return the options of a fit whose first hyperparameters leave nothing to learn.
+
+    With inducing inputs at all rows the bound is the evidence that the first hyperparameters maximise, where that was
+    of all rows as well. Steps that a user has asked for are taken.
+    """
+    if not options.learn or replace(solver, jitter=_JITTER) != Natural():
+        return options
+    return replace(options, learn=False, move=False, passes=_MOST_PASSES_ALONE)
