@@ -137,7 +137,7 @@ class Run:
         if self.too_late():
             raise OutOfTime(
                 f"too little of max_seconds was left for the method's own work ({self.seconds_left():.1f} s, of some "
-                f"{self.needs:g} s where its programs are not compiled yet)"
+                f"{self.needs:.2g} s that it takes here)"
             )
 
     @property

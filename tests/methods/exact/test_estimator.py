@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from compiled_programs import count_programs
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32
+from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.options import Fixed, Learn
 
 
@@ -129,3 +130,27 @@ def test_fit_and_prediction_compile_nothing():
     with count_programs() as programs:
         ExactGPRegressor().fit(X, y).predict(X, return_std=True)
         assert programs() == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answer", "reason"),
+    [(8.0, "own", "no time to learn on all rows"), (1e3, "subset", "too little of max_seconds")],
+)
+def test_what_the_budget_does_not_hold_is_not_begun(monkeypatch, seconds, answer, reason):
+    """An evaluation of all rows, or the posterior alone, as long as is said here."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(1100, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=1100)
+    monkeypatch.setattr("vastgp.methods.exact.estimator._seconds_of_evaluation", lambda n: seconds)
+    asked = []
+    evidence = ExactEvidence.value_and_gradient
+    monkeypatch.setattr(
+        ExactEvidence,
+        "value_and_gradient",
+        lambda self, *params: (asked.append(self.num_rows), evidence(self, *params))[1],
+    )
+    with pytest.warns(ConvergenceWarning, match=reason):
+        model = ExactGPRegressor("rbf", max_seconds=20.0).fit(X, y)
+    assert max(asked) <= 1000
+    assert (model.answer_, model.converged_) == (answer, False)
+    assert model.score(X, y) > 0.97

@@ -33,11 +33,20 @@ from vastgp.fitting.start import fit_best, fit_evidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.plan import operations_a_second
 
 # Least noise variance that is learned, relative to the variance of the target: a thousandth of its standard deviation.
 _NOISE_FLOOR = 1e-6
 # Up to here all rows are used from the first iteration; beyond, this many give the starting values.
 _START_ROWS = 1000
+# What those may use of the budget.
+_START_SHARE = 0.5
+# Of an evaluation of the evidence and its gradient: the posterior after it, and an iteration, which may take two. Some
+# share of what is left has to remain, or the hyperparameters of some rows stay.
+_OF_POSTERIOR, _OF_ITERATION, _LEAST_SHARE = 0.5, 1.5, 0.25
+_NO_TIME = f"max_seconds leaves no time to learn on all rows: kernel and noise are those of {_START_ROWS} of them"
+# Numbers of a kernel matrix take so many operations to make and to differentiate.
+_PER_ENTRY = 300.0
 # A tile of predictions holds this many numbers of the cross-covariance.
 _TILE_ENTRIES = 4_000_000
 
@@ -178,7 +187,7 @@ class ExactGPRegressor(BaseGPRegressor):
             return
         search = search.given(noise_floor=_NOISE_FLOOR)
         best = self._learn(search, X, y, run)
-        kernel, likelihood = best.params
+        run.first = kernel, likelihood = best.params
         yield self._condition(kernel, likelihood, X, y, best)
 
     def _learn(self, search: Any, X: np.ndarray, y: np.ndarray, run: Run) -> LbfgsResult:
@@ -206,15 +215,24 @@ class ExactGPRegressor(BaseGPRegressor):
                 noise_floor=search.noise_floor,
                 restarts=self.restarts,
                 isotropic=search.isotropic,
-                max_seconds=run.seconds_left(),
+                max_seconds=run.seconds_left(_START_SHARE),
             )[:2]
 
         kernel, noise_variance = run.once("first hyperparameters", begin)
+        first = run.first = kernel, Gaussian(noise_variance)
+        # the posterior takes one factorisation more, and an iteration that has begun is not left in the middle
+        one = run.once("seconds of an evaluation", lambda: _seconds_of_evaluation(len(y)))
+        run.needs = max(run.needs or 0.0, _OF_POSTERIOR * one)
+        run.check_time()
+        left = run.seconds_left()
+        share = 1.0 if left is None else 1.0 - (_OF_POSTERIOR + _OF_ITERATION) * one / left
+        if share < _LEAST_SHARE:
+            return LbfgsResult(first, np.nan, 0, 0, False, _NO_TIME, History())
         return fit_evidence(
             ExactEvidence(X, y),
-            (kernel, Gaussian(noise_variance)),
+            first,
             noise_floor=search.noise_floor,
-            record=run.evaluations("exact GP"),
+            record=run.evaluations("exact GP", share=share),
             **limits,
         )
 
@@ -253,3 +271,11 @@ class ExactGPRegressor(BaseGPRegressor):
 
 
 _GIVEN = LbfgsResult(None, float("nan"), 0, 0, True, "hyperparameters were given", History())
+
+
+def _seconds_of_evaluation(n: int) -> float:
+    """Return about what the evidence of n rows and its gradient take on this machine.
+
+    A factorisation and an inverse, ``n^3`` operations in float64 at some two thirds of a product's rate.
+    """
+    return (1.5 * n**3 + _PER_ENTRY * n**2) / (0.5 * operations_a_second())
