@@ -52,7 +52,10 @@ _TILE_ENTRIES = 4_000_000
 
 
 class ExactGPRegressor(BaseGPRegressor):
-    """Gaussian process regression by Cholesky factorisation, hyperparameters by maximal evidence.
+    """Gaussian process regression by Cholesky factorisation, hyperparameters by their evidence.
+
+    They maximise the evidence times a weak prior, without which few rows would be followed in all their noise
+    (`vastgp.fitting.hyperparameter_prior`); from some hundred rows on it changes little.
 
     Time grows with the cube of the rows and memory with their square: one evaluation of the evidence and its gradient
     takes some 40 ms at 1000 rows and 2 s at 5000, on two cores. All work is in float64.
