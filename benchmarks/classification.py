@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
+from shared_sets import load, random_split
 from table import RESULTS, put, rows
 from vastgp import QSGPClassifier, ReweightedBasisClassifier
 from vastgp.metrics import classification_report
@@ -27,7 +26,7 @@ OUT = RESULTS / "classification.jsonl"
 DATA_SETS = ("banana", "ionosphere", "sonar", "iris", "wine")
 # Three classes, from scikit-learn.
 PACKAGED = {"iris": load_iris, "wine": load_wine}
-SPLITS, TEST_SHARE = 5, 0.1
+SPLITS = 5
 # scikit-learn's evidence takes O(n^3) and gradients O(n^3) a hyperparameter: its kernel is learned on so many rows.
 LEARNED_ROWS = 1000
 
@@ -35,15 +34,13 @@ LEARNED_ROWS = 1000
 def split_of(name: str, split: int) -> tuple[np.ndarray, ...]:
     """Return standardised training and test rows of one of the random splits."""
     if name in PACKAGED:
-        X, y = PACKAGED[name](return_X_y=True)
+        X, y, X_test, y_test = random_split(*PACKAGED[name](return_X_y=True), split)
     else:
-        with np.load(Path(os.environ["VASTGP_DATA"]) / f"{name}.npz") as stored:
-            X, y = stored["X"].astype(np.float64), stored["y"]
-    order = np.random.default_rng(split).permutation(len(y))
-    test, train = np.split(order, [round(TEST_SHARE * len(y))])
-    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
-    X = (X - mean) / np.where(scale > 0, scale, 1.0)
-    return X[train], y[train], X[test], y[test]
+        X, y, X_test, y_test = load(name, split)
+    X, X_test = X.astype(np.float64), X_test.astype(np.float64)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scale[scale == 0] = 1.0
+    return (X - mean) / scale, y, (X_test - mean) / scale, y_test
 
 
 def scikit_learn(X: np.ndarray, y: np.ndarray, ard: bool) -> Any:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import re
 import time
 import warnings
 from pathlib import Path
@@ -18,27 +16,10 @@ import numpy as np
 
 import vastgp
 from methods import KERNELS, METHODS, make
-from table import RESULTS, put
+from shared_sets import load
+from table import RESULTS, peak_mb, put
 from vastgp.linalg.sincos import sincos_of_moderate
 from vastgp.metrics import regression_report
-
-
-def load(dataset: str, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return training and test rows of one split."""
-    with np.load(Path(os.environ["VASTGP_DATA"]) / f"{dataset}.npz") as stored:
-        X, y, n = stored["X"], stored["y"], int(stored["n"])
-        packed = stored["test_mask_packed"]
-    test = np.unpackbits(packed[split], count=n).astype(bool)
-    return X[~test], y[~test], X[test], y[test]
-
-
-def peak_mb() -> float:
-    """Return the most memory that this program has had, MB.
-
-    Not ``ru_maxrss``, which begins with that of the process that started it.
-    """
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 1024
 
 
 def machine_rates() -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,30 @@ def put(path: Path, result: dict[str, Any], names: tuple[str, ...]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_table(path: Path, title: str, made: str, header: str, lines: list[str]) -> None:
-    """Write a page of one table, and print it."""
-    page = [f"# {title}", "", made, "", header, "|" + "---|" * header.count("|", 1), *lines]
+def peak_mb() -> float:
+    """Return the most memory that this program has had, MB.
+
+    Not ``ru_maxrss``, which begins with that of the process that started it.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 1024
+
+
+def table_lines(header: str, lines: list[str]) -> list[str]:
+    """Return a table of Markdown."""
+    return [header, "|" + "---|" * header.count("|", 1), *lines]
+
+
+def write_page(path: Path, title: str, page: list[str]) -> None:
+    """Write a page, and print it."""
+    page = [f"# {title}", "", *page]
     path.write_text("\n".join(page) + "\n")
     print("\n".join(page))
+
+
+def write_table(path: Path, title: str, made: str, header: str, lines: list[str]) -> None:
+    """Write a page of one table, and print it."""
+    write_page(path, title, [made, "", *table_lines(header, lines)])
 
 
 def mean(values: list[float]) -> float:
