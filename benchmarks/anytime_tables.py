@@ -1,0 +1,123 @@
+"""Tables of `anytime.py` by name, what a linear model says of each, and scores: without JAX, for peers as well.
+
+A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed) or of a shared set
+(``kin40k``; ``kin40k:3`` is its split 3). ``named``, ``regression``, ``classes`` and ``shared`` are all of a kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shared_sets import CLASSES, REGRESSION, load
+
+# those of the suite, and the package's scores, which ask for no other part of it
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "src")]
+from hard_tables import NAMED, random_table
+from vastgp.metrics import coverage, nlpd, nlpd_of_probabilities, rmse
+
+KINDS = {
+    "named": sorted(NAMED),
+    "regression": REGRESSION,
+    "classes": CLASSES,
+    "shared": (*REGRESSION, *CLASSES),
+}
+# More test rows would make a line no more exact, and local methods take long for each.
+_MOST_TEST_ROWS = 20_000
+# Fewer rows kept out tell little of a deviation.
+_FEW_KEPT_OUT = 20
+
+
+class Drawn(NamedTuple):
+    """Rows of a table, and what it was drawn from."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    origin: dict[str, Any]
+
+    @property
+    def classes(self) -> bool:
+        """Whether the target is a class."""
+        return self.y.dtype.kind == "i"
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of the training target, which scores are relative to."""
+        return float(self.y.std()) or 1.0
+
+
+def names_of(words: list[str]) -> list[str]:
+    """Return names of tables; a word that stands for a kind is all of its kind."""
+    return [name for word in words for name in KINDS.get(word, (word,))]
+
+
+def draw(name: str) -> Drawn:
+    """Return a table by its name."""
+    dataset, _, split = name.partition(":")
+    if dataset in KINDS["shared"]:
+        X, y, X_test, y_test = load(dataset, int(split or 0))
+        kind = np.int64 if dataset in CLASSES else np.float64
+        every = -(-len(y_test) // _MOST_TEST_ROWS)
+        X_test, y_test = X_test[::every].astype(np.float64), y_test[::every].astype(kind)
+        origin = {"shared": dataset, "split": int(split or 0)}
+        return Drawn(X.astype(np.float64), y.astype(kind), X_test, y_test, origin)
+    table, seed = (NAMED[name], 0) if name in NAMED else (random_table(int(name)), int(name))
+    return Drawn(*table.draw(seed), dataclasses.asdict(table))
+
+
+def scores(
+    table: Drawn, density: np.ndarray, mean: np.ndarray, std: np.ndarray
+) -> dict[str, float]:
+    """Return RMSE and NLPD in units of the training target's standard deviation, and coverage of 95 %."""
+    return {
+        "rmse": rmse(table.y_test, mean) / table.unit,
+        "nlpd": float(-np.mean(density) - np.log(table.unit)),
+        "coverage": coverage(table.y_test, mean, std),
+    }
+
+
+def gaussian_scores(table: Drawn, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+    """Return scores of Gaussian predictions of standardised targets: zero is the training mean, one its deviation."""
+    mean, std = table.y.mean() + table.unit * mean, table.unit * std
+    return scores(table, -nlpd(table.y_test, mean, std, average=False), mean, std)
+
+
+def class_scores(table: Drawn, probabilities: np.ndarray, classes: np.ndarray) -> dict[str, float]:
+    """Return scores of probabilities, one column for each class."""
+    return {
+        "nlpd": nlpd_of_probabilities(table.y_test, probabilities, classes=classes),
+        "accuracy": float(np.mean(classes[probabilities.argmax(axis=1)] == table.y_test)),
+    }
+
+
+def standardised(table: Drawn) -> np.ndarray:
+    """Return the training target with mean 0 and deviation 1."""
+    return (table.y - table.y.mean()) / table.unit
+
+
+def kept_out(table: Drawn) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows for a peer to stop by, a tenth (of a few rows up to a half), and the others."""
+    n = len(table.y)
+    count = max(round(0.1 * n), min(_FEW_KEPT_OUT, n // 2))
+    out, rest = np.split(np.random.default_rng(0).permutation(n), [count])
+    return out, rest
+
+
+def linear(table: Drawn) -> dict[str, float]:
+    """Return what scikit-learn's Bayesian linear regression, or logistic regression, has."""
+    from sklearn.linear_model import BayesianRidge, LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if table.classes:
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        model.fit(table.X, table.y)
+        return class_scores(table, model.predict_proba(table.X_test), model.classes_)
+    model = make_pipeline(StandardScaler(), BayesianRidge()).fit(table.X, standardised(table))
+    return gaussian_scores(table, *model.predict(table.X_test, return_std=True))
