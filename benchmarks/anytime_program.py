@@ -44,22 +44,22 @@ def measure(table: Drawn, values: tuple[str, str, float], fit: Fit) -> dict[str,
         "drawn": table.origin,
     }
     began, cpu = time.perf_counter(), time.process_time()
+    fitted = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             scored, about = fit(table)
-            seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-            began = time.perf_counter()
+            fitted, cpu = time.perf_counter(), time.process_time() - cpu
             found = scored()
         except Exception as error:  # a defect to record, as any other
-            seconds = time.perf_counter() - began
+            seconds = (fitted or time.perf_counter()) - began
             return result | {
                 "error": f"{type(error).__name__}: {error}"[:200],
                 "seconds": round(seconds, 2),
             }
     return result | found | {
-        "seconds": round(seconds, 2), "cpu": round(cpu, 2),
-        "predicting": round(time.perf_counter() - began, 2), **about, "peak_mb": round(peak_mb()),
+        "seconds": round(fitted - began, 2), "cpu": round(cpu, 2),
+        "predicting": round(time.perf_counter() - fitted, 2), **about, "peak_mb": round(peak_mb()),
         "warnings": [str(w.message)[:200] for w in caught[:_WARNINGS]],
     }  # fmt: skip
 

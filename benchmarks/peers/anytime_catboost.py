@@ -75,8 +75,13 @@ def _scores(model: Any, table: Drawn) -> dict[str, float]:
     """Return scores of the test rows."""
     if table.classes:
         return class_scores(table, model.predict_proba(table.X_test), model.classes_)
+    # each ensemble has a part of the later half of the trees
+    count = min(_ENSEMBLES, model.tree_count_ // 2)
+    if count < 2:
+        mean, data = model.predict(table.X_test, prediction_type="RMSEWithUncertainty").T
+        return gaussian_scores(table, mean, np.sqrt(data))
     mean, knowledge, data = model.virtual_ensembles_predict(
-        table.X_test, prediction_type="TotalUncertainty", virtual_ensembles_count=_ENSEMBLES
+        table.X_test, prediction_type="TotalUncertainty", virtual_ensembles_count=count
     ).T
     return gaussian_scores(table, mean, np.sqrt(knowledge + data))
 
