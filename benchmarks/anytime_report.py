@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,41 +66,38 @@ def _wins(found: list[Row], ours: set[str]) -> list[str]:
     """By budget: the sets on which the best of vastgp's estimators has the lowest NLPD of all."""
     header = "| budget, s | sets with a peer | lowest NLPD is vastgp's | share | a peer has it, and by how much |"
     lines = []
-    for budget in sorted({row["budget"] for row in found}):
+    for (budget, kind), fits in _by(lambda row: (row["budget"], _kind(row)), found).items():
         won, lost = 0, []
-        for table, here in _by("table", [r for r in found if r["budget"] == budget]).items():
+        for table, here in _by("table", fits).items():
             mine, others = _lowest(here, ours), _lowest(here, {r["estimator"] for r in here} - ours)
             if mine is None or others is None:
                 continue
-            short = _nlpd(mine) - _nlpd(others)
-            if short > 0.0:
-                lost.append(f"{table} ({others['estimator']}, {short:.3f})")
-            else:
+            if np.isfinite(_nlpd(mine)) and _nlpd(mine) <= _nlpd(others):
                 won += 1
-        if won + len(lost):
-            share = won / (won + len(lost))
-            lines.append(
-                f"| {budget:g} | {won + len(lost)} | {won} | {share:.0%} | {', '.join(sorted(lost))} |"
-            )
+            else:
+                short = _nlpd(mine) - _nlpd(others)
+                lost.append(f"{table} ({others['estimator']}, {short:.3f})")
+        count = won + len(lost)
+        if count:
+            first = f"| {budget:g} | {count} {kind} | {won} | {won / count:.0%}"
+            lines.append(f"{first} | {', '.join(lost)} |")
     return table_lines(header, lines) if lines else ["No peer has a line."]
+
+
+def _kind(row: Row) -> str:
+    """Whether rows are those of a shared set, or were drawn."""
+    return "shared" if "shared" in row["drawn"] else "drawn"
 
 
 def _counted(found: list[Row], ours: set[str]) -> list[str]:
     """By budget: how many of vastgp's fits have which fault."""
-    header = "| budget, s | fits of vastgp | worse than linear | coverage | late | error | without a fault |"
+    names = ("worse than linear", "coverage", "late")
+    header = f"| budget, s | fits of vastgp | {' | '.join(names)} | error | without a fault |"
     lines = []
-    for budget in sorted({row["budget"] for row in found}):
-        here = [row for row in found if row["budget"] == budget and row["estimator"] in ours]
-        if not here:
-            continue
-        of = {
-            name: sum(name in faults(row) for row in here)
-            for name in ("worse than linear", "coverage", "late")
-        }
-        of["error"] = sum("error" in row for row in here)
-        of["without"] = sum(not faults(row) for row in here)
-        counts = " | ".join(map(str, of.values()))
-        lines.append(f"| {budget:g} | {len(here)} | {counts} |")
+    for budget, fits in _by("budget", [r for r in found if r["estimator"] in ours]).items():
+        counts = [sum(name in faults(row) for row in fits) for name in names]
+        counts += [sum("error" in row for row in fits), sum(not faults(row) for row in fits)]
+        lines.append(f"| {budget:g} | {len(fits)} | {' | '.join(map(str, counts))} |")
     return table_lines(header, lines)
 
 
@@ -130,11 +129,12 @@ def _faults(row: Row) -> str:
     return " ".join(", ".join(faults(row)).split()).replace("|", "\\|")
 
 
-def _by(key: str, found: list[Row]) -> dict[Any, list[Row]]:
-    """Return results grouped by what their lines say under a key, in order."""
+def _by(key: str | Callable[[Row], Any], found: list[Row]) -> dict[Any, list[Row]]:
+    """Return results grouped by what their lines say under a key, or by a function of them, in order."""
+    value = key if callable(key) else itemgetter(key)
     groups = defaultdict(list)
-    for row in sorted(found, key=lambda row: row[key]):
-        groups[row[key]].append(row)
+    for row in sorted(found, key=value):
+        groups[value(row)].append(row)
     return dict(groups)
 
 
