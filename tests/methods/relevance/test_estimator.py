@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, RelevanceVectorRegressor
-from vastgp.options import Fixed, Pruning
+from vastgp.options import Fixed, Pruning, Subset
 
 
 @parametrize_with_checks([RelevanceVectorRegressor("rbf")])
@@ -35,9 +35,10 @@ class TestRelevanceVector(RegressorConformance):
         X, y = data
         scores = cross_val_score(make_pipeline(StandardScaler(), self.make()), X, y, cv=2)
         assert np.all(scores > 0.6)
-        grid = {"solver__max_precision": [1e-3, 1e4]}
-        search = GridSearchCV(self.make(solver=Pruning()), grid, cv=2).fit(X, y)
-        assert search.best_params_["solver__max_precision"] == 1e4
+        # three rows say nothing of the lengthscales
+        grid = {"hyperparameters__rows": [3, 100]}
+        search = GridSearchCV(self.make(hyperparameters=Subset()), grid, cv=2).fit(X, y)
+        assert search.best_params_["hyperparameters__rows"] == 100
 
 
 @pytest.fixture(scope="module")
