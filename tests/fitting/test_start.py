@@ -237,3 +237,23 @@ def test_fits_are_compared_at_the_amplitude_and_noise_that_suit_all_rows():
     assert value(best) + prior(best.params)[0] == pytest.approx(best.value)
     assert value(best) > value(timid) + 10.0
     assert best.value > right.value - 10.0
+
+
+def test_forms_that_are_clearly_behind_on_few_rows_are_not_fitted_to_all(monkeypatch):
+    """Of three, 300 rows of a rough function rule out the smoothest; the best of the others goes on alone."""
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.001, 600, 2, seed=1)
+    asked = []
+    evaluate = ExactEvidence.value_and_gradient
+
+    def counted(self, kernel, noise_variance):
+        asked.append((type(kernel).__name__, self.num_rows))
+        return evaluate(self, kernel, noise_variance)
+
+    monkeypatch.setattr(ExactEvidence, "value_and_gradient", counted)
+    found = start_from_exact_gp(None, X, y)
+    on_few = {name for name, rows in asked if rows == 300}
+    on_all = [name for name, rows in asked if rows == 600]
+    assert on_few == {"RBF", "Matern52", "Matern32"}
+    assert "RBF" not in on_all and isinstance(found.kernel, Matern32)
+    alone = start_from_exact_gp("matern32", X, y)
+    assert found.log_evidence == pytest.approx(alone.log_evidence, abs=0.05)

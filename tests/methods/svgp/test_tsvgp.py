@@ -242,3 +242,25 @@ def test_rows_of_a_parquet_file_give_what_rows_in_memory_give(tmp_path):
     of_array = TSVGPRegressor("rbf", **options).fit(X, y)
     named = pa.table({"a": X[:, 0], "b": X[:, 1]})
     np.testing.assert_allclose(of_file.predict(named), of_array.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [TSVGPRegressor, SVGPRegressor])
+def test_with_an_inducing_input_at_every_row_there_is_nothing_left_to_learn(make):
+    """The bound is the evidence then, which the first hyperparameters maximise; steps that are asked for are taken."""
+    X, y = small()
+    model = make("rbf").fit(X, y)
+    assert model.converged_ and model.n_iter_ <= 1
+    assert "inducing inputs" not in model.history_.phases
+    # the evidence has no slope left, but for that of the prior
+    exact = ExactGPRegressor("rbf", hyperparameters=Learn(noise_floor=1e-3)).fit(X, y)
+    np.testing.assert_allclose(model.kernel_.lengthscales, exact.kernel_.lengthscales, rtol=0.05)
+    for found, expected in zip(
+        model.predict(X + 0.1, return_std=True),
+        exact.predict(X + 0.1, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, atol=0.02)
+    stepped = make("rbf", solver=Natural(max_steps=20)).fit(X, y)
+    assert "inducing inputs" in stepped.history_.phases
+    fewer = make("rbf", num_inducing=20, solver=Natural(max_steps=20)).fit(X, y)
+    assert "inducing inputs" in fewer.history_.phases
