@@ -175,9 +175,12 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     if own is not None:
         found.append(judge(OWN, own, model, run))
     if not judge.spared:
-        # a method that takes more rows later may have few of them now
+        # a method that takes more rows later may have some of them now
         line = not hasattr(model, "partial_fit") and is_linear(model, judge.training, run)
-        exact = simple(SUBSET, finished) if is_of_few(judge.training, run) else []
+        held = is_of_few(judge.training, run) and (
+            judge.training.n < _FEWER_ROWS or not hasattr(model, "partial_fit")
+        )
+        exact = simple(SUBSET, finished) if held else []
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not line and not astray and np.isfinite(found[0].score):
             return _keep(model, found[0], found)

@@ -19,10 +19,8 @@ from vastgp.linalg.cholesky import Cholesky, factorize
 
 # Least precision of a site: the posterior at a row with less is the prior's to 1e-10.
 LEAST_PRECISION = 1e-10
-# The bound's gain per row at which sites have converged. It is quadratic in the sites' error, gradients linear. While
-# hyperparameters are climbed by them less will do: from 1e-6 on the climb ends within a hundredth of a nat of where
-# 1e-8 ends, in half the updates.
-_CONVERGED, _CLIMBING = 1e-8, 1e-6
+# The bound's gain per row at which sites have converged. It is quadratic in the sites' error, gradients linear.
+_CONVERGED = 1e-8
 _MOST_UPDATES = 100
 
 
@@ -137,10 +135,13 @@ class DualEvidence(RowEvidence):
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
         In the units of the likelihood.
+    least_gain : float, default 1e-8
+        Sites have converged where an update gains less, in nats a row.
     """
 
-    def __init__(self, X: Any, y: Any) -> None:
+    def __init__(self, X: Any, y: Any, least_gain: float = _CONVERGED) -> None:
         super().__init__(X, y)
+        self._least_gain = least_gain
         self._sites: Sites | None = None
         self._padded_y = repeat_last(self.y, padded_size(self.num_rows))
 
@@ -154,7 +155,7 @@ class DualEvidence(RowEvidence):
         """
         kernel, likelihood = params
         K = self._covariance(kernel)
-        found = self._solve(K, likelihood, _CLIMBING)
+        found = self._solve(K, likelihood)
         by_likelihood = self._by_likelihood(likelihood, found)
         slopes = [
             self._slope_of(kernel, K, sites, mean)
@@ -174,9 +175,7 @@ class DualEvidence(RowEvidence):
         """Return the posterior at the best sites."""
         return self._solve(self._covariance(kernel), likelihood)
 
-    def _solve(
-        self, K: np.ndarray, likelihood: Likelihood, gain: float = _CONVERGED
-    ) -> DualPosterior:
+    def _solve(self, K: np.ndarray, likelihood: Likelihood) -> DualPosterior:
         if self._sites is None:
             functions = () if likelihood.num_latent == 1 else (likelihood.num_latent,)
             nothing = np.zeros((*functions, self.num_rows))
@@ -184,7 +183,7 @@ class DualEvidence(RowEvidence):
         updates = DampedUpdates(
             lambda sites: self._posterior(K, likelihood, sites),
             most=most_rate(likelihood),
-            least_gain=gain * self.num_rows,
+            least_gain=self._least_gain * self.num_rows,
         )
         found, _, _, end = updates.run(updates.start(self._sites), _MOST_UPDATES)
         self._sites = found.sites

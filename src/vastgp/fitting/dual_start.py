@@ -12,6 +12,10 @@ from vastgp.fitting.start import fit_best, some_rows
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 
+# See `fit_evidence`: a start needs no more. On 1000 x 13 rows of two classes 33 of 145 evaluations went into the last
+# 0.6 nats.
+_TOL = 3e-4
+
 
 class DualStart(NamedTuple):
     """Starting values in standardised units, and the bound of the log evidence of the rows used, in nats."""
@@ -66,6 +70,7 @@ def start_from_dual_evidence(
         generator=generator,
         likelihood=likelihood,
         deadline=deadline,
+        tol=_TOL,
     )
     fitted, of_noise = best.params
     return DualStart(fitted, of_noise, best.value)

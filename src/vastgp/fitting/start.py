@@ -41,6 +41,8 @@ _LEAST_RATE = 100
 # Forms of kernel that are fitted to all rows, of those within so many nats of the best on few rows; and for how many
 # iterations before the best of them goes on alone.
 _FINALISTS, _CONTENDING, _TRIAL = 2, 10.0, 8
+# Sites settle so far while they climb: the end is within a hundredth of a nat of where 1e-8 ends, in half the updates.
+_LEAST_GAIN = 1e-6
 # Evidences that differ by fewer nats say the same of the hyperparameters.
 _SAME = 3.0
 
@@ -281,7 +283,9 @@ def fit_best(
     """
     step = max(1, round(len(y) / _FIRST_ROWS))
     gaussian = likelihood is None or isinstance(likelihood, Gaussian)
-    make: Callable[..., Evidence] = ExactEvidence if gaussian else DualEvidence
+    make: Callable[..., Evidence] = (
+        ExactEvidence if gaussian else partial(DualEvidence, least_gain=_LEAST_GAIN)
+    )
     coarse = make(X[::step], y[::step])
     starts = [
         start
@@ -352,7 +356,8 @@ def fit_from_best(
     coarse : Evidence
         Every start is climbed from on this one, roughly: that of few rows.
     fine : callable
-        Gives the evidence that the best of them is climbed from to the end; called when all others have ended.
+        Gives the evidence that the best of them is climbed from to the end; called when all others have ended. Starts
+        of another form of kernel that come close are climbed from for a few iterations first, and compared.
     noise_floor, max_iter, tol
         See `fit_evidence`; iterations are counted from the start that won.
     first_iter : int, optional

@@ -272,9 +272,11 @@ def test_steps_that_inducing_inputs_close_together_hold_back_are_warned_of():
     X = rng.uniform(0.0, 10.0, (400, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
     dense = {"num_inducing": 30, "num_neighbors": 8, "solver": LocalSteps(max_steps=1000)}
-    with pytest.warns(ConvergenceWarning, match=r"below that of noise alone; .*solver='sparse'"):
+    with pytest.warns(ConvergenceWarning, match=r"below that of noise alone.*solver='sparse'"):
         model = SWSGPRegressor("rbf", **dense).fit(X, y)
-    assert not model.converged_ and model.score(X, y) < 0.5
+    assert not model.converged_
+    # what they ended in contradicts the exact posterior of these rows, which is the answer
+    assert model.answer_ == "subset" and model.score(X, y) > 0.95
     # with room between them the same steps arrive
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
