@@ -162,7 +162,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         return [] if answer is None else [judge(name, answer, model, run)]
 
     # while rows are kept out something stands before the method begins, whatever becomes of it
-    found = simple(LINEAR, True) if judge.spared else []
+    found, exact = simple(LINEAR, True) if judge.spared else [], []
     failure, own = None, None
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
     run.needs = _WARM if type(model) in _compiled else model._compiling_seconds
@@ -189,7 +189,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
             return _keep_for(model, found[-1], found, own, _FOR_LINE)
         if astray:
             return _keep_for(model, exact[0], found + exact, own, _FOR_EXACT)
-    found += simple(SUBSET, finished)
+    found += exact or simple(SUBSET, finished)
     if not found:
         assert failure is not None
         raise failure

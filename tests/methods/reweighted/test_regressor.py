@@ -273,7 +273,7 @@ def test_new_rows_update_a_model_wherever_they_were_summed(waves, tmp_path):
 
 def test_an_interrupted_update_counts_no_row(waves, monkeypatch):
     X, y = waves
-    model = ReweightedBasisRegressor("rbf", 20, basis="laplace", max_seconds=5.0).fit(
+    model = ReweightedBasisRegressor("rbf", 20, basis="laplace", max_seconds=60.0).fit(
         X[:90], y[:90]
     )
     whole = ReweightedBasisRegressor("rbf", 20, basis="laplace").fit(X[:90], y[:90])

@@ -126,6 +126,7 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
     """
 
     _moved: ClassVar[Mapping[str, str]] = CHAIN_ARGUMENTS | TYPE_II_ARGUMENTS | BASIS_ARGUMENTS
+    _compiling_seconds: ClassVar[float] = 5.0
 
     def __init__(
         self,
