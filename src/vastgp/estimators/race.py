@@ -102,9 +102,7 @@ class Judge:
         trial.answer_ = name
         with run.timed("posterior"):
             trial._keep(answer, run)
-        with run.timed("comparison"), np.errstate(all="ignore"):
-            scores = trial._log_densities(self.rows)
-        return Judged(name, answer, trial.__dict__, scores)
+        return Judged(name, answer, trial.__dict__, _densities(trial, self.rows, run))
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
@@ -116,19 +114,16 @@ class Judge:
         generator = np.random.default_rng([run.seed, _IMAGINING])
         X = self.training.take(np.arange(self.training.n))[0]
         X = np.stack([generator.choice(column, _IMAGINED) for column in X.T], axis=1)
-        trial = model._copy(keep=True)
-        trial.__dict__ = exact.attributes
-        mean, variance = trial.posterior_.mean_and_latent_variance(
-            model.standardizer_.transform_X(X)
-        )
+        posterior = exact.attributes["posterior_"]
+        mean, variance = posterior.mean_and_latent_variance(model.standardizer_.transform_X(X))
         noise = exact.answer.likelihood.noise_variance  # type: ignore[attr-defined]
         y = mean + np.sqrt(variance + noise) * generator.standard_normal(_IMAGINED)
         rows = self._with(X, model.standardizer_.inverse_mean(y))
         scores = []
         for each in (own, exact):
+            trial = object.__new__(type(model))
             trial.__dict__ = each.attributes
-            with run.timed("comparison"), np.errstate(all="ignore"):
-                scores.append(float(np.mean(trial._log_densities(rows))))
+            scores.append(float(np.mean(_densities(trial, rows, run))))
         return not scores[0] >= scores[1] - _ASTRAY  # NaN is astray
 
     def _with(self, X: np.ndarray, y: Any) -> Rows:
@@ -176,10 +171,9 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         found.append(judge(OWN, own, model, run))
     if not judge.spared:
         # a method that takes more rows later may have some of them now
-        line = not hasattr(model, "partial_fit") and is_linear(model, judge.training, run)
-        held = is_of_few(judge.training, run) and (
-            judge.training.n < _FEWER_ROWS or not hasattr(model, "partial_fit")
-        )
+        grows = hasattr(model, "partial_fit")
+        line = not grows and is_linear(model, judge.training, run)
+        held = is_of_few(judge.training, run) and (not grows or judge.training.n < _FEWER_ROWS)
         exact = simple(SUBSET, finished) if held else []
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not line and not astray and np.isfinite(found[0].score):
@@ -194,6 +188,12 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         assert failure is not None
         raise failure
     return _keep(model, _best(found, judge.apart), found, own, failure)
+
+
+def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:
+    """Return what a fitted model says of rows, its time counted as comparison."""
+    with run.timed("comparison"), np.errstate(all="ignore"):
+        return model._log_densities(rows)
 
 
 def is_of_few(rows: Rows, run: Run) -> bool:

@@ -223,12 +223,13 @@ class ExactGPRegressor(BaseGPRegressor):
 
         kernel, noise_variance = run.once("first hyperparameters", begin)
         first = run.first = kernel, Gaussian(noise_variance)
-        # the posterior takes one factorisation more, and an iteration that has begun is not left in the middle
-        one = run.once("seconds of an evaluation", lambda: _seconds_of_evaluation(len(y)))
-        run.needs = max(run.needs or 0.0, _OF_POSTERIOR * one)
-        run.check_time()
-        left = run.seconds_left()
-        share = 1.0 if left is None else 1.0 - (_OF_POSTERIOR + _OF_ITERATION) * one / left
+        share = 1.0
+        if run.max_seconds is not None:
+            # the posterior takes one factorisation more, and an iteration that has begun is not left in the middle
+            one = run.once("seconds of an evaluation", lambda: _seconds_of_evaluation(len(y)))
+            run.needs = max(run.needs or 0.0, _OF_POSTERIOR * one)
+            run.check_time()
+            share -= (_OF_POSTERIOR + _OF_ITERATION) * one / run.seconds_left()
         if share < _LEAST_SHARE:
             return LbfgsResult(first, np.nan, 0, 0, False, _NO_TIME, History())
         return fit_evidence(

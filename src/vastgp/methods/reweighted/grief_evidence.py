@@ -101,21 +101,21 @@ class GriefEvidence:
         self, kernel: Kernel, noise: float, noise_floor: float
     ) -> tuple[float, Kernel, float]:
         """Return the highest log evidence of all amplitudes and noise variances, and what has it: one pass."""
+        with precision("float64"):
+            held = self._held(kernel)
+            if self._few_rows:
+                phi = self._phi(*held)
+                matrix, target = phi @ phi.T, self._y
+            else:
+                sums = self._sums(*held)
+                matrix, target = sums.gram, sums.target
+        with blas_threads(len(matrix)):
+            eigenvalues, E = eigh(matrix, driver="evd")
+        eigenvalues, projected = np.maximum(eigenvalues, 0.0), E.T @ target
         if self._few_rows:
             # of Phi Phi^T = U diag(lambda) U^T: eigenvectors of Phi^T Phi are Phi^T U lambda^-1/2
-            with precision("float64"):
-                phi = self._phi(*self._held(kernel))
-            with blas_threads(len(phi)):
-                eigenvalues, U = eigh(phi @ phi.T, driver="evd")
-            eigenvalues = np.maximum(eigenvalues, 0.0)
-            projected, square = np.sqrt(eigenvalues) * (U.T @ self._y), float(self._y @ self._y)
-        else:
-            with precision("float64"):
-                sums = self._sums(*self._held(kernel))
-            eigenvalues, E = eigh(sums.gram, driver="evd")
-            eigenvalues = np.maximum(eigenvalues, 0.0)
-            projected, square = E.T @ sums.target, sums.square
-        parts = eigenvalues, projected, square, self.num_rows
+            projected *= np.sqrt(eigenvalues)
+        parts = eigenvalues, projected, float(self._y @ self._y), self.num_rows
         s, noise, value = ScaledEvidence(*parts).best(noise, noise_floor)
         return value, kernel.in_units(1.0, s**0.5), noise
 
