@@ -23,6 +23,7 @@ from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Evaluations
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -363,7 +364,8 @@ def fit_from_best(
     first_iter : int, optional
         Most iterations from each start. None: ``max_iter``.
     deadline : float, optional
-        Time of ``time.perf_counter`` at which to end. The starts share half of what is left, if they need it.
+        Time of ``time.perf_counter`` at which to end. The starts share half of what is left, if they need it; where one
+        does not end in its share, those after it are left out.
     record : callable, optional
         Gives the record of the run with a name, see `Run.evaluations`.
 
@@ -379,8 +381,8 @@ def fit_from_best(
     rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, _LOOSE_TOL)}
     found: list[LbfgsResult] = []
     for number, start in enumerate(starts):
-        if found and left() == 0.0:
-            break
+        if found and (left() == 0.0 or found[-1].message == OUT_OF_TIME):
+            break  # what others would take is needed by the first
         try:
             found.append(
                 fit_evidence(
