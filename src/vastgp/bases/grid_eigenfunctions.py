@@ -257,8 +257,8 @@ def axis_kernels(kernel: Kernel, num_features: int) -> list[Kernel]:
         When it does not factor over the inputs, or has another number of them.
     """
     if isinstance(kernel, RBF):
-        check_for_each_feature(kernel.lengthscales, num_features)
-        each = jnp.broadcast_to(jnp.asarray(kernel.lengthscales), (num_features,))
+        check_for_each_feature(kernel.scales, num_features)
+        each = jnp.broadcast_to(jnp.asarray(kernel.scales), (num_features,))
         return [RBF(each[i : i + 1], 1.0) for i in range(num_features)]
     if isinstance(kernel, GridKernel) and all(len(group) == 1 for group in kernel.groups):
         if len(kernel.parts) != num_features:
@@ -287,7 +287,7 @@ def _axis_matrices(kernel: Kernel, A: Any, B: Any) -> Float[Array, "d a b"]:
         parts = [kernel]
     if len({type(part) for part in parts}) == 1 and type(parts[0]) in _ALIKE:
         # all axes at once, whatever their number
-        scales = jnp.stack([jnp.asarray(part.lengthscales, A.dtype).ravel() for part in parts])
+        scales = jnp.stack([jnp.asarray(part.scales, A.dtype).ravel() for part in parts])
         left, right = A / scales.reshape(-1, 1), B / scales.reshape(-1, 1)
         return parts[0].correlation((left[:, :, None] - right[:, None, :]) ** 2)
     return jnp.stack(

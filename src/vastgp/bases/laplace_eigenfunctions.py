@@ -67,7 +67,7 @@ class LaplaceEigenfunctionBasis(eqx.Module):
                 "it out."
             )
         # densities of these kernels fall with sum_l (l_l omega_l)^2, whatever their form
-        scales = np.broadcast_to(np.asarray(kernel.lengthscales), centre.shape)  # type: ignore[attr-defined]
+        scales = np.broadcast_to(np.asarray(kernel.scales), centre.shape)  # type: ignore[attr-defined]
         numbers = np.arange(1, _MOST_PER_AXIS + 1)
         waves = [np.pi * numbers / (2.0 * half) for half in half_width]
         logs = [-0.5 * (scale * wave) ** 2 for scale, wave in zip(scales, waves, strict=True)]

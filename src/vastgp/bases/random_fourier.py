@@ -173,7 +173,7 @@ class RandomFourierBasis(_Waves):
             )
             mixture = index_keys(jax.random.fold_in(factor_key, _MIXTURE), within)
             scale = factor.spectral_scale(auxiliary, mixture)
-            lengthscales = jnp.asarray(factor.lengthscales, dtype=dtype)
+            lengthscales = jnp.asarray(factor.scales, dtype=dtype)
             total = total + directions * scale[:, None] / lengthscales
             variance = variance * jnp.asarray(factor.variance, dtype=dtype)
         return total, jnp.broadcast_to(jnp.sqrt(variance / count), (pairs.shape[0],))

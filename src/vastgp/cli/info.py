@@ -181,7 +181,7 @@ def components(kernel: Any, x_scale: Any) -> list[dict[str, Any]]:
         "variance": None if variance is None else float(variance),
     }
     if isinstance(kernel, Stationary):
-        found |= of_each("lengthscales", kernel.lengthscales, 1.0 / x_scale)
+        found |= of_each("lengthscales", kernel.scales, 1.0 / x_scale)
     elif isinstance(kernel, Linear):
         found |= of_each("slope_std", np.sqrt(kernel.slope_variances), x_scale)
     return [found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,9 @@ class Standardizer:
     ----------
     common : bool, default False
         Whether all inputs have one scale, the root of their mean variance, for inputs of one kind and unit.
+    inputs : sequence of int, optional
+        For every column the number of the input that it belongs to: columns of one number have one scale, the root of
+        the sum of their variances.
 
     Attributes
     ----------
@@ -84,8 +88,9 @@ class Standardizer:
         Columns of the inputs that do not vary.
     """
 
-    def __init__(self, common: bool = False) -> None:
+    def __init__(self, common: bool = False, inputs: Sequence[int] | None = None) -> None:
         self.common = common
+        self.inputs = tuple(inputs) if inputs else None
         self._x: _Moments | None = None
         self._y: _Moments | None = None
         self.feature_names: list[str] | None = None
@@ -162,9 +167,12 @@ class Standardizer:
             self._inputs,
             lambda j: f"X column {names[j]!r}" if names is not None else f"X column {j}",
         )
+        varying = ~_is_constant(self._inputs)
+        if self.inputs is not None:
+            of_inputs = np.sqrt(np.bincount(self.inputs, np.where(varying, each, 0.0) ** 2))
+            return np.where(of_inputs > 0.0, of_inputs, 1.0)[np.asarray(self.inputs)]
         if not self.common:
             return each
-        varying = ~_is_constant(self._inputs)
         together = np.sqrt(np.sum(each[varying] ** 2) / self.d) if varying.any() else 1.0
         return np.full(self.d, together)
 
@@ -226,7 +234,9 @@ class Standardizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, in types that JSON has. Floats survive it exactly."""
-        result: dict[str, Any] = {"feature_names": self.feature_names, "common": self.common}
+        result: dict[str, Any] = {
+            "feature_names": self.feature_names, "common": self.common, "inputs": self.inputs,
+        }  # fmt: skip
         for key, moments in (("x", self._x), ("y", self._y)):
             result[key] = None
             if moments is not None:
@@ -237,7 +247,7 @@ class Standardizer:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Standardizer:
         """What `to_dict` described, down to the last bit; more rows can be added to it."""
-        result = cls(values["common"])
+        result = cls(values["common"], values.get("inputs"))
         result.feature_names = values["feature_names"]
         for name, key in (("_x", "x"), ("_y", "y")):
             stored = values[key]

@@ -110,10 +110,10 @@ def check_constant_variance(kernel: Any, num_features: int) -> None:
         chosen.spectral_terms()  # has none, and says which methods need none
 
 
-def fixed_kernel(kernel: Any, scaling: Standardizer, isotropic: bool = False) -> Kernel:
+def fixed_kernel(kernel: Any, scaling: Standardizer, search: Fixed) -> Kernel:
     """Return a kernel as given, from the units of inputs and target to standardised ones."""
-    (kernel,) = candidate_kernels(kernel, scaling.d, isotropic)
-    return kernel.in_units(1.0 / input_units(scaling, isotropic), 1.0 / scaling.y_scale)
+    (kernel,) = candidate_kernels(kernel, scaling.d, search.inputs(scaling.d))
+    return kernel.in_units(1.0 / input_units(scaling, search.isotropic), 1.0 / scaling.y_scale)
 
 
 def input_units(scaling: Standardizer, isotropic: bool) -> Any:

@@ -168,7 +168,7 @@ class BaseGP(FittedModel, abc.ABC):
         self._remember_columns(rows)
         self._check_inputs(rows.d)
         scaled = rows if self._scales_target() else dataclasses.replace(rows, y=None)
-        self.standardizer_ = Standardizer(common=self._isotropic).fit(scaled)
+        self.standardizer_ = Standardizer(self._isotropic, self._tied(rows.d)).fit(scaled)
         return rows
 
     def _settle(self, rows: Rows, run: Run) -> Answer:

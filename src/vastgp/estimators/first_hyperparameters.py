@@ -83,11 +83,11 @@ def find_first(
         X, y = rows_to_start(rows, scaling, _CHECKED_FIXED if fixed else search.rows, run.seed)
         likelihood = likelihood_of(y)
         if fixed:
-            return fixed_kernel(kernel, scaling, search.isotropic), likelihood
+            return fixed_kernel(kernel, scaling, search), likelihood
         options: dict[str, Any] = {
             "seed": run.seed,
             "noise_floor": search.noise_floor,
-            "isotropic": search.isotropic,
+            "inputs": search.inputs(rows.d),
             "max_seconds": run.seconds_left(share),
         }
         most = rows_of_start(search, likelihood)

@@ -14,7 +14,7 @@ from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import SavedModel
-from vastgp.estimators.searches import Fixed, save_to
+from vastgp.estimators.searches import Fixed, Subset, save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.compilation import compile_seconds
@@ -60,6 +60,11 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         """Whether all inputs have one scale and one lengthscale."""
         search = getattr(self, "hyperparameters", None)
         return bool(getattr(search, "isotropic", False))
+
+    def _tied(self, num_features: int) -> tuple[int, ...] | None:
+        """Return the number of the input that each column belongs to, see `Subset.inputs`."""
+        search = getattr(self, "hyperparameters", None)
+        return search.inputs(num_features) if isinstance(search, (Subset, Fixed)) else None
 
     @property
     def _is_fixed(self) -> bool:

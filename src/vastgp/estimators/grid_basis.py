@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,12 @@ def as_product(kernel: Kernel, num_features: int) -> Kernel:
     """Return the product of one kernel of the same form and lengthscale for each input; RBFs are one already."""
     if isinstance(kernel, RBF) or not isinstance(kernel, Stationary):
         return kernel
-    scales = np.broadcast_to(np.asarray(kernel.lengthscales), (num_features,))
+    scales = np.broadcast_to(np.asarray(kernel.scales), (num_features,))
     parts = [
-        kernel._replace(scales[i : i + 1].copy(), np.float64(1.0)) for i in range(num_features)
+        dataclasses.replace(
+            kernel, lengthscales=scales[i : i + 1].copy(), variance=1.0, inputs=None
+        )
+        for i in range(num_features)
     ]
     groups = [[f"x{i}"] for i in range(num_features)]
     return GridKernel(parts, groups, kernel.variance)

@@ -7,7 +7,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
+
 from vastgp._arguments import Each, Flag, Named, Optional, Options, Positive
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Groups of numbers of columns."""
+
+    def __call__(self, name: str, value: Any) -> None:
+        if not isinstance(value, (list, tuple)) or not all(
+            isinstance(group, (list, tuple)) and group and all(_is_column(one) for one in group)
+            for group in value
+        ):
+            raise ValueError(
+                f"{name} must be groups of numbers of columns, such as [(2, 3, 4), (7, 8)]; received {value!r}."
+            )
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _inputs(search: Any, num_features: int) -> tuple[int, ...] | None:
+    if search.isotropic and search.tied is not None:
+        raise ValueError("isotropic=True already ties all columns: leave out tied, or isotropic.")
+    if search.isotropic:
+        return ()
+    if search.tied is None:
+        return None
+    columns = [int(column) for group in search.tied for column in group]
+    if len(set(columns)) < len(columns) or max(columns, default=0) >= num_features:
+        raise ValueError(
+            f"tied={search.tied!r} must name columns from 0 to {num_features - 1}, each in one group at most."
+        )
+    first = {int(column): int(min(group)) for group in search.tied for column in group}
+    leaders = [first.get(column, column) for column in range(num_features)]
+    return tuple(sorted(set(leaders)).index(leader) for leader in leaders)
 
 
 @dataclass(frozen=True)
@@ -24,11 +61,27 @@ class Subset(Options):
     isotropic : bool, default False
         One lengthscale for all inputs, which are then scaled together by their root mean variance: for inputs of one
         kind, such as pixels or coordinates, of which there may be hundreds. Otherwise each input has its own of both.
+    tied : sequence of sequences of int, optional
+        Groups of columns, by number, that together are one input: they have one lengthscale, and are scaled together so
+        that their variances add up to 1. For indicators of the levels of a category, or sine and cosine of a season.
     """
 
     rows: Annotated[int | None, Positive(integer=True, none="the method's own")] = None
     noise_floor: Annotated[float | None, Positive(none="the method's own")] = None
     isotropic: Annotated[bool, Flag()] = False
+    tied: Annotated[Sequence[Sequence[int]] | None, Optional(_Columns())] = None
+
+    def inputs(self, num_features: int) -> tuple[int, ...] | None:
+        """Return for every column the number of the input that it belongs to.
+
+        None where each is an input of its own, nothing where all have one lengthscale: see `candidate_kernels`.
+
+        Raises
+        ------
+        ValueError
+            For columns that are not there, or that are in two groups.
+        """
+        return _inputs(self, num_features)
 
 
 @dataclass(frozen=True)
@@ -37,7 +90,7 @@ class Learn(Subset):
 
     Parameters
     ----------
-    rows, noise_floor, isotropic
+    rows, noise_floor, isotropic, tied
         As in `Subset`.
     steps : int, optional
         Steps of learning. None: the method's own. Refused where the solver's object has them.
@@ -60,10 +113,17 @@ class Fixed(Options):
         a list with one for each. Other likelihoods are given as objects with their own hyperparameters.
     isotropic : bool, default False
         As in `Subset`: the kernel has one lengthscale.
+    tied : sequence of sequences of int, optional
+        As in `Subset`: the kernel has one lengthscale for the columns of a group.
     """
 
     noise_std: Annotated[float | Sequence[float] | None, Optional(Each(Positive()))] = None
     isotropic: Annotated[bool, Flag()] = False
+    tied: Annotated[Sequence[Sequence[int]] | None, Optional(_Columns())] = None
+
+    def inputs(self, num_features: int) -> tuple[int, ...] | None:
+        """Return what `Subset.inputs` does."""
+        return _inputs(self, num_features)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 
 from vastgp.kernels import Kernel, from_name
+from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian, Likelihood
 
 # Bounds in standardised units. They are wide enough to be out of the way of any fit that the data determine, and keep
@@ -30,50 +32,60 @@ _FAMILIES = ("rbf", "matern52", "matern32")
 Params = tuple[Kernel, Likelihood]
 
 
-def candidate_kernels(kernel: object, num_features: int, isotropic: bool = False) -> list[Kernel]:
+def candidate_kernels(
+    kernel: object, num_features: int, inputs: Sequence[int] | None = None
+) -> list[Kernel]:
     """Return the kernels to try for the ``kernel`` of an estimator, one lengthscale per input or for all.
 
     Parameters
     ----------
     kernel : Kernel, str or None
     num_features : int
-    isotropic : bool, default False
-        One lengthscale for all inputs.
+        Columns of the inputs.
+    inputs : sequence of int, optional
+        For every column the number of the input that it belongs to, see `vastgp.kernels.RBF`. Empty: one
+        lengthscale for all. None: each column is an input.
 
     Raises
     ------
     ValueError
         When it is neither a kernel, nor the name of one, nor None, or has another number of lengthscales.
     """
-    count = 1 if isotropic else num_features
+
+    def shaped(form: Kernel) -> Kernel:
+        if inputs is None:
+            return form.with_ard(num_features)
+        return form.with_inputs(inputs) if inputs else form.with_ard(1)
+
     if kernel is None or isinstance(kernel, str):
         names = _FAMILIES if kernel is None else (kernel,)
-        return [default_values(from_name(name).with_ard(count), num_features) for name in names]
+        return [default_values(shaped(from_name(name)), num_features) for name in names]
     if not isinstance(kernel, Kernel):
         raise ValueError(
             f"kernel must be a Kernel such as vastgp.Matern32(), the name of one, or None to choose by evidence; "
             f"received {kernel!r}."
         )
-    return [kernel.with_ard(count)]
+    return [shaped(kernel)]
 
 
 def default_values(kernel: Kernel, num_features: int) -> Kernel:
     """Return a kernel of the same form, and as many lengthscales, with starting values for standardised data.
 
-    Lengthscales are ``sqrt(d)``: two random standardised rows lie ``sqrt(2 d)`` apart, so that the correlation of
-    neighbours is seen whatever d is. Where a kernel has several parts they start apart from each other, as equal ones
-    would have equal gradients. The variance is that of the target.
+    Lengthscales are ``sqrt(d)`` of d inputs: two random standardised rows lie ``sqrt(2 d)`` apart, so that the
+    correlation of neighbours is seen whatever d is. Where a kernel has several parts they start apart from each other,
+    as equal ones would have equal gradients. The variance is that of the target.
     """
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(kernel)]
     owners = [path[:-1] for path in paths if _name(path) == "lengthscales"]
+    count = number_of_inputs(kernel, num_features)
 
     def value(path: Any, leaf: Any) -> Any:
         if _name(path) == "slope_variances":
-            return np.full_like(leaf, 1.0 / num_features)
+            return np.full_like(leaf, 1.0 / count)
         if _name(path) != "lengthscales":
             return np.ones_like(leaf)
         place = owners.index(path[:-1]) - (len(owners) - 1) / 2
-        return np.full_like(leaf, num_features**0.5 * 3.0**place)
+        return np.full_like(leaf, count**0.5 * 3.0**place)
 
     kernel = jax.tree_util.tree_map_with_path(value, kernel)
     return kernel.in_units(1.0, float(kernel.total_variance()) ** -0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ def start_from_dual_evidence(
     seed: int = 0,
     noise_floor: float = 1e-4,
     restarts: int = 1,
-    isotropic: bool = False,
+    inputs: Sequence[int] | None = None,
     max_seconds: float | None = None,
 ) -> DualStart:
     """Maximise the evidence lower bound of some rows over the hyperparameters of kernel and likelihood.
@@ -53,7 +54,7 @@ def start_from_dual_evidence(
     max_rows : int, default 1000
         A random subset of this many rows is used where there are more: one evaluation takes some five factorisations,
         about 0.2 s at 1000.
-    seed, noise_floor, restarts, isotropic, max_seconds
+    seed, noise_floor, restarts, inputs, max_seconds
         As in `vastgp.fitting.start.start_from_exact_gp`; ``noise_floor`` also bounds the square of a scale.
     """
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
@@ -62,7 +63,7 @@ def start_from_dual_evidence(
     # parts of the rows are taken evenly: an order by class would leave some with one class
     order = generator.permutation(len(y))
     best = fit_best(
-        candidate_kernels(kernel, X.shape[1], isotropic),
+        candidate_kernels(kernel, X.shape[1], inputs),
         X[order],
         y[order],
         noise_floor=noise_floor,

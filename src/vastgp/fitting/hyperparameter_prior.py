@@ -43,7 +43,7 @@ class HyperparameterPrior:
     Attributes
     ----------
     num_features : int
-        Inputs of the kernel, whether or not each has a lengthscale of its own.
+        Inputs of the kernel, whether or not each has a lengthscale of its own; columns that it ties are one.
     """
 
     num_features: int

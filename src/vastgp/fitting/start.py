@@ -26,6 +26,7 @@ from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Evaluations
 from vastgp.kernels import Kernel
+from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.cholesky import FactorizationError
 
@@ -82,7 +83,7 @@ def start_from_exact_gp(
     seed: int = 0,
     noise_floor: float = 1e-4,
     restarts: int = 1,
-    isotropic: bool = False,
+    inputs: Sequence[int] | None = None,
     max_seconds: float | None = None,
     evidence: MakeEvidence | None = None,
 ) -> Start:
@@ -109,8 +110,8 @@ def start_from_exact_gp(
         can drive the noise to 1e-5, at which systems in float32 are no longer solvable.
     restarts : int, default 1
         How often to begin: beyond 1 from random values around the defaults as well, on 300 of the rows.
-    isotropic : bool, default False
-        One lengthscale for all inputs.
+    inputs : sequence of int, optional
+        Which columns have one lengthscale, see `candidate_kernels`.
     max_seconds : float, optional
         Budget for all of it, checked after every iteration of L-BFGS.
     evidence : callable, optional
@@ -137,8 +138,8 @@ def start_from_exact_gp(
         generator=generator,
         deadline=deadline,
     )
-    prior = HyperparameterPrior(X.shape[1])
-    forms = candidate_kernels(kernel, X.shape[1], isotropic)
+    forms = candidate_kernels(kernel, X.shape[1], inputs)
+    prior = HyperparameterPrior(number_of_inputs(forms[0], X.shape[1]))
     fits = _fit_parts(fit, forms, X, y, generator, deadline)
     best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence)
     fitted, likelihood = best.params
@@ -316,7 +317,7 @@ def fit_evidence(
     `HyperparameterPrior`, and ``value`` has it, up to its constant.
     """
     lower, upper = bounds_of(start, noise_floor)
-    prior = HyperparameterPrior(evidence.num_features)
+    prior = HyperparameterPrior(number_of_inputs(start[0], evidence.num_features))
 
     def objective(params: Params) -> tuple[float, Any]:
         (value, slope), (density, by_prior) = evidence.objective(params), prior(params)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -39,6 +40,10 @@ class Kernel(Parameters, eqx.Module):
     def with_ard(self, num_features: int) -> Kernel:
         """Return the kernel with one lengthscale for each of ``num_features`` inputs."""
 
+    def with_inputs(self, inputs: Sequence[int]) -> Kernel:
+        """Return the kernel with one lengthscale for columns of the same number, where it has lengthscales."""
+        return self.with_ard(len(inputs))
+
     @abc.abstractmethod
     def in_units(self, x_scale: Any, y_scale: float) -> Kernel:
         """Return a kernel fitted on standardised data in the units of inputs and target."""
@@ -59,7 +64,8 @@ class Kernel(Parameters, eqx.Module):
         return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
 
     def __repr__(self) -> str:
-        values = (f"{name}={short(getattr(self, name))}" for name in self.__dataclass_fields__)
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values = (f"{name}={short(value)}" for name, value in given.items() if value is not None)
         return f"{type(self).__name__}({', '.join(values)})"
 
 
@@ -80,6 +86,9 @@ class _Composite(Kernel):
 
     def with_ard(self, num_features: int) -> Kernel:
         return type(self)(tuple(part.with_ard(num_features) for part in self.parts))
+
+    def with_inputs(self, inputs: Sequence[int]) -> Kernel:
+        return type(self)(tuple(part.with_inputs(inputs) for part in self.parts))
 
 
 class Sum(_Composite):
@@ -157,6 +166,31 @@ def for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") 
     """Return one value for each feature; ``ValueError`` where there is another number of them."""
     check_for_each_feature(values, num_features, noun)
     return np.broadcast_to(np.asarray(values, dtype=np.float64), (num_features,)).copy()
+
+
+def numbers_of_inputs(inputs: Any) -> tuple[int, ...]:
+    """Return for every column the number of its lengthscale; ``ValueError`` unless all from 0 on are there."""
+    numbers = np.asarray(inputs)
+    if (
+        numbers.ndim != 1
+        or not numbers.size
+        or numbers.dtype.kind not in "iu"
+        or not np.array_equal(np.unique(numbers), np.arange(numbers.max() + 1))
+    ):
+        raise ValueError(
+            f"inputs must give every column the number of its lengthscale, counted from 0 without gaps, such as "
+            f"(0, 1, 1, 2); received {inputs!r}."
+        )
+    return tuple(int(number) for number in numbers)
+
+
+def check_same_columns(inputs: tuple[int, ...], num_features: int) -> None:
+    """Raise ``ValueError`` unless there is a number for each feature."""
+    if len(inputs) != num_features:
+        raise ValueError(
+            f"kernel has inputs={inputs} for {len(inputs)} columns but the data have {num_features} features; give one "
+            "number for each."
+        )
 
 
 def short(value: Any) -> str:

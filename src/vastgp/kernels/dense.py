@@ -93,7 +93,7 @@ def _matrix(kernel: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         return (X * _for_inputs(kernel.slope_variances, X)) @ Z.T
     if isinstance(kernel, Constant):
         return np.full((len(X), len(Z)), float(kernel.variance))
-    scales = _for_inputs(kernel.lengthscales, X)
+    scales = _for_inputs(kernel.scales, X)
     # differences are summed, as in `squared_distance`, and why
     return float(kernel.variance) * kernel.correlation(cdist(X / scales, Z / scales, "sqeuclidean"))
 
@@ -114,7 +114,7 @@ def _slopes(kernel: Any, X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> list[np
         return [_as_given(kernel.slope_variances, np.einsum("ij,ij->j", X, W @ Z))]
     # dk/dl_j = v c'(r2) dr2/dl_j,  dr2/dl_j = -2 (u_j - t_j)^2 / l_j  of scaled rows u, t, and with A = W v c'(r2)
     # sum_ab A_ab (u_aj - t_bj)^2 = sum_a A_a. u_aj^2 + sum_b A_.b t_bj^2 - 2 sum_a u_aj (A t)_aj: one matrix product
-    scales = _for_inputs(kernel.lengthscales, X)
+    scales = _for_inputs(kernel.scales, X)
     U, T = X / scales, Z / scales
     r2 = cdist(U, T, "sqeuclidean")
     c = kernel.correlation(r2)
@@ -123,7 +123,7 @@ def _slopes(kernel: Any, X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> list[np
     moved = A.sum(axis=1) @ U**2 + A.sum(axis=0) @ T**2 - 2.0 * np.einsum("ij,ij->j", U, A @ T)
     shapes = kernel.shape_slopes(r2, c)
     return [
-        _as_given(kernel.lengthscales, -2.0 * moved / scales),
+        _as_given(kernel.lengthscales, -2.0 * moved / scales, kernel.inputs),
         np.array([np.vdot(W, c)]),
         *(np.array([float(kernel.variance) * np.vdot(W, slope)]) for slope in shapes),
     ]
@@ -133,6 +133,8 @@ def _for_inputs(values: Any, X: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.asarray(values, np.float64), (X.shape[1],))
 
 
-def _as_given(values: Any, slopes: np.ndarray) -> np.ndarray:
-    """Return slopes by one value of each input as those by the values: their sum where one is for all."""
-    return slopes if np.size(values) == len(slopes) else np.sum(slopes, keepdims=True)
+def _as_given(values: Any, slopes: np.ndarray, inputs: tuple[int, ...] | None = None) -> np.ndarray:
+    """Return slopes by one value of each column as those by the values: their sum where one is for several."""
+    if np.size(values) == 1:
+        return np.sum(slopes, keepdims=True)
+    return slopes if inputs is None else np.bincount(inputs, slopes)

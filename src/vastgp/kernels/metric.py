@@ -30,7 +30,7 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
     total, weights = np.zeros(num_features), 0.0
     for term in falling_part(kernel).spectral_terms():
         variance = float(np.prod([float(part.variance) for part in term]))
-        scales = [np.broadcast_to(part.lengthscales, num_features) for part in term]
+        scales = [np.broadcast_to(part.scales, num_features) for part in term]
         total += variance * np.sum([np.asarray(one, np.float64) ** -2 for one in scales], axis=0)
         weights += variance
     return (weights / total) ** 0.5
@@ -61,6 +61,14 @@ def shortened(kernel: Kernel, most: float) -> Kernel:
         return kernel
     lengthscales = np.minimum(np.asarray(kernel.lengthscales), most)
     return eqx.tree_at(lambda part: part.lengthscales, kernel, lengthscales)
+
+
+def number_of_inputs(kernel: Kernel, num_features: int) -> int:
+    """Return how many inputs a kernel of so many columns has: those of one lengthscale that it ties are one."""
+    if isinstance(kernel, (Sum, Product)):
+        return min(number_of_inputs(part, num_features) for part in kernel.parts)
+    inputs = getattr(kernel, "inputs", None)
+    return num_features if inputs is None else max(inputs) + 1
 
 
 def _stays(kernel: Kernel) -> bool:

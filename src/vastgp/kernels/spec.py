@@ -80,9 +80,10 @@ def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return {"kind": "grid", "parts": parts, "groups": groups, "path": path}
         if type(node) not in _NAMES:
             raise TypeError(f"a kernel of type {type(node).__name__} cannot be saved.")
-        names = list(node.__dataclass_fields__)
+        held = {name: getattr(node, name) for name in node.__dataclass_fields__}
+        names = [name for name, value in held.items() if value is not None]
         for field in names:
-            arrays[f"{path}.{field}"] = np.asarray(getattr(node, field))
+            arrays[f"{path}.{field}"] = np.asarray(held[field])
         return {"kind": _NAMES[type(node)], "hyperparameters": names, "path": path}
 
     return visit(kernel, "kernel"), arrays

@@ -31,7 +31,7 @@ def log_spectral_density(kernel: Kernel, frequencies: Float[Array, "b d"]) -> Fl
             "or another prior than 'kernel'."
         )
     d = frequencies.shape[1]
-    scales = jnp.broadcast_to(jnp.asarray(kernel.lengthscales, frequencies.dtype), (d,))
+    scales = jnp.broadcast_to(jnp.asarray(kernel.scales, frequencies.dtype), (d,))
     q = jnp.sum((frequencies * scales) ** 2, axis=1)
     amplitude = jnp.log(jnp.asarray(kernel.variance, q.dtype)) + jnp.sum(jnp.log(scales))
     if isinstance(kernel, RBF):

@@ -7,6 +7,8 @@ random Fourier feature is ``normal / lengthscale * spectral_scale``.
 from __future__ import annotations
 
 import abc
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.base import Kernel, for_each_feature, positive
+from vastgp.kernels.base import (
+    Kernel,
+    check_for_each_feature,
+    check_same_columns,
+    for_each_feature,
+    numbers_of_inputs,
+    positive,
+)
 from vastgp.kernels.distance import squared_distance
 
 _SQRT3 = 3.0**0.5
@@ -32,14 +41,28 @@ class Stationary(Kernel):
         estimator, which reports them back in the inputs' own units as ``kernel_``).
     variance : float, default 1.0
         Prior variance of the function.
+    inputs : sequence of int, optional
+        For every column of the inputs, the number of its lengthscale: columns that together say one thing, as the
+        indicators of the levels of a category do, then have one. None: each column has its own, or all have one.
     """
 
     lengthscales: Any
     variance: Any
+    inputs: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
-    def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0) -> None:
+    def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0, inputs: Any = None) -> None:
         self.lengthscales = positive("lengthscales", lengthscales)
         self.variance = positive("variance", variance)
+        self.inputs = None if inputs is None else numbers_of_inputs(inputs)
+        if self.inputs is not None and np.ndim(self.lengthscales):
+            check_for_each_feature(self.lengthscales, max(self.inputs) + 1)
+
+    @property
+    def scales(self) -> Any:
+        """Lengthscales of the columns: one for all of them, or of shape (d,)."""
+        if self.inputs is None or np.size(self.lengthscales) == 1:
+            return self.lengthscales
+        return self.lengthscales[np.asarray(self.inputs)]
 
     @abc.abstractmethod
     def correlation(self, r2: Any) -> Any:
@@ -75,7 +98,7 @@ class Stationary(Kernel):
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
         # Hyperparameters follow the inputs' precision, so float64 defaults never promote.
-        scales = jnp.asarray(self.lengthscales, dtype=X.dtype)
+        scales = jnp.asarray(self.scales, dtype=X.dtype)
         r2 = squared_distance(X / scales, Z / scales)
         return jnp.asarray(self.variance, dtype=X.dtype) * self.correlation(r2)
 
@@ -89,12 +112,27 @@ class Stationary(Kernel):
         return eqx.tree_at(lambda k: (k.lengthscales, k.variance), self, (lengthscales, variance))
 
     def with_ard(self, num_features: int) -> Stationary:
+        if self.inputs is not None:
+            check_same_columns(self.inputs, num_features)
+            num_features = max(self.inputs) + 1
         scales = for_each_feature(self.lengthscales, num_features)
         return self._replace(scales, np.asarray(self.variance))
 
+    def with_inputs(self, inputs: Sequence[int]) -> Stationary:
+        if self.inputs == tuple(inputs):
+            return self.with_ard(len(inputs))
+        # those that were apart meet at their geometric mean
+        logs = np.log(for_each_feature(self.scales, len(inputs)))
+        means = np.bincount(inputs, logs) / np.bincount(inputs)
+        return dataclasses.replace(self, lengthscales=np.exp(means), inputs=tuple(inputs))
+
     def in_units(self, x_scale: Any, y_scale: float) -> Stationary:
+        x_scale = np.asarray(x_scale)
+        if self.inputs is not None and x_scale.size > 1:
+            # those that share a lengthscale share a unit
+            x_scale = x_scale[np.unique(self.inputs, return_index=True)[1]]
         return self._replace(
-            np.asarray(self.lengthscales) * np.asarray(x_scale),
+            np.asarray(self.lengthscales) * x_scale,
             np.asarray(self.variance) * y_scale**2,
         )
 
@@ -210,16 +248,18 @@ class RationalQuadratic(Stationary):
 
     Parameters
     ----------
-    lengthscales, variance
+    lengthscales, variance, inputs
         As in every stationary kernel.
     alpha : float, default 1.0
         Mixture of lengthscales: large values approach the RBF.
     """
 
-    alpha: Any
+    alpha: Any = 1.0
 
-    def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0, alpha: Any = 1.0) -> None:
-        super().__init__(lengthscales, variance)
+    def __init__(
+        self, lengthscales: Any = 1.0, variance: Any = 1.0, alpha: Any = 1.0, inputs: Any = None
+    ) -> None:
+        super().__init__(lengthscales, variance, inputs)
         self.alpha = positive("alpha", alpha)
 
     def correlation(self, r2: Any) -> Any:

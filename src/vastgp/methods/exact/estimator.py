@@ -184,7 +184,7 @@ class ExactGPRegressor(BaseGPRegressor):
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
         if isinstance(search, Fixed):
-            kernel = fixed_kernel(self.kernel, scaling, search.isotropic)
+            kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
             yield self._condition(kernel, noise, X, y, _GIVEN)
             return
@@ -198,7 +198,7 @@ class ExactGPRegressor(BaseGPRegressor):
         limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol}
         if len(y) <= _START_ROWS:
             return fit_best(
-                candidate_kernels(self.kernel, X.shape[1], search.isotropic),
+                candidate_kernels(self.kernel, X.shape[1], search.inputs(X.shape[1])),
                 X,
                 y,
                 noise_floor=search.noise_floor,
@@ -217,7 +217,7 @@ class ExactGPRegressor(BaseGPRegressor):
                 seed=run.seed,
                 noise_floor=search.noise_floor,
                 restarts=self.restarts,
-                isotropic=search.isotropic,
+                inputs=search.inputs(X.shape[1]),
                 max_seconds=run.seconds_left(_START_SHARE),
             )[:2]
 

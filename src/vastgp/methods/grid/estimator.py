@@ -167,7 +167,9 @@ class GridGP(GridPredictions):
                 f"hyperparameters={type(search).__name__}(isotropic=True) has no effect here: give the dimensions that "
                 "share a lengthscale a kernel with one, kernels={('lat', 'lon'): ...}."
             )
-        refuse_given("hyperparameters", search, rows=None, steps="max_iter", rate=None)
+        refuse_given(
+            "hyperparameters", search, rows=None, steps="max_iter", rate=None, tied="kernels"
+        )
         if isinstance(search, Fixed) and search.noise_std is None:
             raise ValueError(
                 f"hyperparameters={self.hyperparameters!r} needs noise_std, the standard deviation of the noise in "

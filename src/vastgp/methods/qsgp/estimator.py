@@ -213,7 +213,8 @@ def model_evidence(
         share = per_row * (num_rows / rows) ** rate
         if share >= _NEAR_EXACT:
             return None
-        candidate = candidate_kernels(kernel, X.shape[1], chosen.search.isotropic)[0]
+        inputs = chosen.search.inputs(X.shape[1])
+        candidate = candidate_kernels(kernel, X.shape[1], inputs)[0]
         least = 2 * len(candidate.spectral_terms())
         size = max(least, 2 * round(share * rows / 2))
         basis = RandomFourierBasis(candidate, seed_key(seed), size, chosen.basis.frequencies)

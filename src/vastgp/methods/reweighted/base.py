@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
+from vastgp.estimators.arguments import refuse_given
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
@@ -71,6 +72,7 @@ class FixedBasisEstimator(BaseGP):
                 "hyperparameters=Subset(isotropic=True) has no effect here: leave it out, and give a kernel with one "
                 "lengthscale and inputs in common units."
             )
+        refuse_given("hyperparameters", search, tied=None)
         return search.given(**defaults)
 
     def _check_libraries(self, how: Any) -> None:
