@@ -55,7 +55,7 @@ class Table:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""
         for frame in self.frames(columns, rows):
             if len(frame):
-                yield [_numbers(frame[:, j]) for j in range(len(columns))]
+                yield [as_numbers(frame[:, j]) for j in range(len(columns))]
 
     def labels(self, name: str) -> np.ndarray:
         """Return all values of a column as they are, missing ones as None or NaN."""
@@ -197,7 +197,7 @@ def _kind_by_values(column: Any) -> np.dtype | str:
     return np.dtype(np.float64)
 
 
-def _numbers(column: Any) -> np.ndarray:
+def as_numbers(column: Any) -> np.ndarray:
     """Values of a column of numbers as a vector, missing ones as NaN."""
     import narwhals as nw
 

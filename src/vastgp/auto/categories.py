@@ -1,0 +1,299 @@
+"""Text and categories: what a column of them holds, and how its levels become inputs.
+
+Few levels are one column each, and one more stands for all levels that training did not have: any two of these are at
+the squared distance |e_i - e_j|^2 = 2, so a level never seen is exactly as far from each level as those are from each
+other, and one lengthscale serves all. Of many levels each has a direction in 16 dimensions that follows from its name
+alone, so that levels never seen have one too, and any two are at a squared distance of 2 on average (standard
+deviation 1/2).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vastgp.auto.dates import DateFacts
+from vastgp.auto.numeric import NumberFacts
+from vastgp.auto.values import (
+    UnfitError,
+    Values,
+    first_present,
+    levels_of,
+    parse_date,
+    parse_levels,
+    parse_number,
+    parse_time,
+    parse_truth,
+)
+
+CODE_SIZE = 16
+# Beyond so many distinct texts their number is an estimate, and none of them is kept.
+MOST_LEVELS = 100_000
+_SKETCH = 16_384
+# The name of a missing value among coded levels; text in a table has no null character before it.
+_GAP = "\0missing"
+
+
+class TextFacts:
+    """What the rows so far say of a column of text or categories."""
+
+    def __init__(self, declared: bool) -> None:
+        self.present = self.missing = 0
+        self.numeric = False
+        self._levels: set[str] = set()
+        self._sketch: np.ndarray | None = None
+        # what all of the text may be instead, until one is found that is not
+        self.numbers = None if declared else NumberFacts("numbers")
+        self.dates = None if declared else DateFacts()
+        self.times = None if declared else NumberFacts("times")
+
+    def update(self, first: int, values: Values) -> None:
+        """Take in a block."""
+        codes, levels = levels_of(values)
+        there = int((codes >= 0).sum())
+        self.present += there
+        self.missing += len(codes) - there
+        self._count(levels)
+        self.numeric = self.numeric or any(map(_is_numeric, levels))
+        self._guess(first, values, codes, levels)
+
+    def read_as(self) -> Any:
+        """Return the facts of numbers, dates or times of day where all of the text is that, otherwise these."""
+        for facts in (self.numbers, self.dates, self.times):
+            if facts is not None and facts.present:
+                return facts
+        return self
+
+    @property
+    def distinct(self) -> int:
+        """Number of levels, an estimate (about 1 %) beyond `MOST_LEVELS`."""
+        if self._sketch is None:
+            return len(self._levels)
+        # the k-th smallest of n uniform numbers is near k / n
+        return round((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+
+    @property
+    def levels(self) -> tuple[str, ...] | None:
+        """The levels, sorted, unless there are too many to keep."""
+        return None if self._sketch is not None else tuple(sorted(self._levels))
+
+    def example(self) -> str:
+        """Return one level as messages show it."""
+        level = min(self._levels) if self._levels else ""
+        return repr(level if len(level) <= 30 else level[:30] + "...")
+
+    def _guess(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> None:
+        nat = np.datetime64("NaT", "us")
+        if self.numbers is not None:
+            found = parse_levels(levels, parse_number, np.nan)
+            if isinstance(found, int):
+                self.numbers = None
+            else:
+                self.numbers.update_numbers(first, np.append(found, np.nan)[codes], values)
+        if self.dates is not None:
+            found = parse_levels(levels, parse_date, nat)
+            if isinstance(found, int):
+                self.dates = None
+            else:
+                self.dates.update_dates(first, np.append(found, nat)[codes])
+        if self.times is not None:
+            found = parse_levels(levels, parse_time, np.nan)
+            if isinstance(found, int):
+                self.times = None
+            else:
+                self.times.update_numbers(first, np.append(found, np.nan)[codes], values)
+
+    def _count(self, levels: Sequence[str]) -> None:
+        if self._sketch is None:
+            self._levels.update(levels)
+            if len(self._levels) <= MOST_LEVELS:
+                return
+            levels = list(self._levels)
+            self._levels = {min(self._levels)}  # an example for messages
+            self._sketch = np.zeros(0, np.uint64)
+        hashes = np.frombuffer(b"".join(_hash(level, 8) for level in levels), "<u8")
+        self._sketch = np.unique(np.concatenate([self._sketch, hashes]))[:_SKETCH]
+
+
+def _is_numeric(level: str) -> bool:
+    return parse_number(level) is not None or parse_truth(level) is not None
+
+
+def _hash(level: str, size: int) -> bytes:
+    return hashlib.blake2b(level.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
+def _checked_levels(values: Values, numeric: bool) -> tuple[np.ndarray, Sequence[str]]:
+    """Return codes and levels; numbers are refused where no level of training looks like one."""
+    if values.form in ("numbers", "booleans") and not numeric:
+        row = first_present(values)
+        if values.data[row] == values.data[row]:
+            raise UnfitError(values, row, "categories")
+    return levels_of(values)
+
+
+@dataclass(frozen=True)
+class CategoryEncoding:
+    """Few levels: one column each, and one for levels that training did not have.
+
+    Attributes
+    ----------
+    levels : tuple of str
+        Levels in training, sorted.
+    gap : bool
+        Whether a missing value is a level; otherwise it is one that training did not have.
+    numeric : bool
+        Whether some level is a number, so that numbers are taken for levels.
+    """
+
+    kind: ClassVar[str] = "category"
+
+    levels: tuple[str, ...]
+    gap: bool
+    numeric: bool
+
+    def groups(self, name: str) -> list[list[str]]:
+        """Return the names of the output columns, all of one input."""
+        levels = [*self.levels, *["(missing)"] * self.gap, "(unseen)"]
+        return [[f"{name}={level}" for level in levels]]
+
+    def encode(self, values: Values) -> tuple[np.ndarray, int]:
+        """Return the output columns of a block; nothing is unforeseen."""
+        codes, levels = _checked_levels(values, self.numeric)
+        size = len(self.levels) + self.gap + 1
+        unseen = size - 1
+        gap = len(self.levels) if self.gap else unseen
+        places = np.array([self._place.get(level, unseen) for level in levels] + [gap])
+        return np.eye(size)[places[codes]], 0
+
+    @functools.cached_property
+    def _place(self) -> dict[str, int]:
+        return {level: place for place, level in enumerate(self.levels)}
+
+    def words(self) -> str:
+        """Return what is done, as a person reads it."""
+        shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
+        gap = ", and missing," if self.gap else ""
+        return f"{len(self.levels)} levels ({shown}){gap} all as far from each other as from a level never seen"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was found in training."""
+        return {"levels": self.levels}
+
+
+@dataclass(frozen=True)
+class CodeEncoding:
+    """Many levels: a direction each, and the mean of the target where there was one.
+
+    Attributes
+    ----------
+    count : int
+        Number of levels in training.
+    numeric : bool
+        Whether some level is a number, so that numbers are taken for levels.
+    levels : tuple of str
+        Levels that have a mean of the target, then that of all rows for any other.
+    means : tuple of float
+        These means, one more than levels; empty without a target.
+    """
+
+    kind: ClassVar[str] = "codes"
+
+    count: int
+    numeric: bool
+    levels: tuple[str, ...] = ()
+    means: tuple[float, ...] = ()
+
+    def groups(self, name: str) -> list[list[str]]:
+        """Return the names of the output columns, those of one input in one list."""
+        codes = [f"{name} code {j + 1}" for j in range(CODE_SIZE)]
+        return [codes, [f"{name} mean target"]] if self.means else [codes]
+
+    def encode(self, values: Values) -> tuple[np.ndarray, int]:
+        """Return the output columns of a block; nothing is unforeseen."""
+        codes, levels = _checked_levels(values, self.numeric)
+        found = code_vectors([*levels, _GAP])[codes]
+        if self.means:
+            means = np.array(self.means)[self.places(levels)[codes]]
+            found = np.column_stack([found, means])
+        return found, 0
+
+    def places(self, levels: Sequence[str]) -> np.ndarray:
+        """Return the place of each level among those with a mean, and after them that of a missing value."""
+        other = len(self.levels)
+        return np.array([self._place.get(level, other) for level in (*levels, _GAP)])
+
+    @functools.cached_property
+    def _place(self) -> dict[str, int]:
+        return {level: place for place, level in enumerate(self.levels)}
+
+    def words(self) -> str:
+        """Return what is done, as a person reads it."""
+        done = f"{self.count} levels, each a direction of its own in {CODE_SIZE} dimensions that follows from its name"
+        return done + "; beside it the target's mean of each level" * bool(self.means)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was found in training."""
+        return {"levels": self.count}
+
+
+def code_vectors(levels: Sequence[str]) -> np.ndarray:
+    """Return a unit vector per level, which follows from its name alone.
+
+    Normal numbers from the bits of a hash, scaled to length one, are uniform on the sphere: |u - v|^2 = 2 - 2 u.v,
+    and u.v has mean 0 and variance 1 / 16.
+    """
+    from scipy.special import ndtri
+
+    bits = b"".join(_hash(level, 4 * CODE_SIZE) for level in levels)
+    uniform = (np.frombuffer(bits, "<u4").reshape(-1, CODE_SIZE) + 0.5) / 2.0**32
+    normal = ndtri(uniform)
+    return normal / np.linalg.norm(normal, axis=1, keepdims=True)
+
+
+def with_means(
+    encoding: CodeEncoding, levels: Sequence[str], codes: np.ndarray, y: np.ndarray
+) -> tuple[CodeEncoding, np.ndarray]:
+    """Return an encoding with the target's means, and those of the training rows, each from the other rows.
+
+    Parameters
+    ----------
+    encoding
+        The encoding without them.
+    levels
+        Levels, with the missing value as the last where it occurs.
+    codes
+        The place of each row's level.
+    y
+        The target; rows without it count nowhere.
+
+    Notes
+    -----
+    Each level's mean is shrunk towards that of all rows as scikit-learn's TargetEncoder does (empirical Bayes). A row's
+    own target must not be in its input, so the mean of a training row is of the other four fifths of the rows.
+    """
+    from sklearn.model_selection import KFold
+
+    there = np.flatnonzero(np.isfinite(y))
+    fitted = _target_encoder(codes[there], y[there])
+    means = np.full(len(levels) + 1, fitted.target_mean_)
+    means[fitted.categories_[0]] = fitted.encodings_[0]
+    rows = means[codes]
+    if len(there) >= 2:
+        folds = KFold(min(5, len(there)), shuffle=True, random_state=0)
+        for train, test in folds.split(there):
+            part = _target_encoder(codes[there[train]], y[there[train]])
+            rows[there[test]] = part.transform(codes[there[test], None])[:, 0]
+    found = CodeEncoding(encoding.count, encoding.numeric, tuple(levels), tuple(means.tolist()))
+    return found, rows
+
+
+def _target_encoder(codes: np.ndarray, y: np.ndarray) -> Any:
+    from sklearn.preprocessing import TargetEncoder
+
+    return TargetEncoder(target_type="continuous", smooth="auto").fit(codes[:, None], y)

@@ -1,0 +1,183 @@
+"""What each column of a table is, and what is done with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vastgp.auto.categories import CategoryEncoding, CodeEncoding, TextFacts
+from vastgp.auto.dates import DateEncoding, DateFacts, TimeEncoding
+from vastgp.auto.numeric import NumberEncoding, NumberFacts
+from vastgp.auto.values import Values
+
+Encoding = NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding
+Facts = NumberFacts | DateFacts | TextFacts
+
+_ENCODINGS: dict[str, Any] = {
+    made.__name__: made
+    for made in (NumberEncoding, DateEncoding, TimeEncoding, CategoryEncoding, CodeEncoding)
+}
+# The name of a column that numbers the rows, or the things in them.
+_IDENTIFIER = re.compile(
+    r"\s*|unnamed(: ?\d+)?|index|idx|row|row ?(number|no|nr|id)|rownum|(.*[ ._-])?(id|uuid|guid)",
+    re.IGNORECASE,
+)
+_CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
+# Of fewer texts, all distinct may be chance.
+_FEW_ROWS = 10
+# Text with more distinct values than this share of the rows tells rows apart and nothing else.
+_MOST_DISTINCT = 0.5
+_NOUN = {"numbers": "number", "booleans": "boolean", "durations": "duration"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table and what is done with it.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    kind : str
+        What it is: number, boolean, duration, date, time of day, category, ordered category, codes (a category of
+        many levels), text, or empty.
+    missing : int
+        How many training rows had nothing there.
+    outputs : tuple of int
+        Numbers of its columns in the encoded matrix; none where it is left out.
+    encoding : object, optional
+        How it is encoded; None where it is left out.
+    reason : str
+        Why it is left out.
+    """
+
+    name: str
+    kind: str
+    missing: int
+    outputs: tuple[int, ...]
+    encoding: Encoding | None
+    reason: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is an input."""
+        return self.encoding is not None
+
+    @property
+    def done(self) -> str:
+        """What is done with it, in words."""
+        return f"left out: {self.reason}" if self.encoding is None else self.encoding.words()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the training rows said: levels, range, number of missing values."""
+        found = {} if self.encoding is None else self.encoding.facts()
+        return {"missing": self.missing, **found}
+
+    def to_state(self) -> dict[str, Any]:
+        """Return plain data that `from_state` makes the record of."""
+        state = dataclasses.asdict(dataclasses.replace(self, encoding=None))
+        state["outputs"] = list(self.outputs)
+        if self.encoding is not None:
+            fields = dataclasses.asdict(self.encoding)
+            lists = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+            state["encoding"] = {"class": type(self.encoding).__name__, **lists}
+        return state
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Column:
+        """Return the record of such data."""
+        fields = dict(state)
+        if fields["encoding"] is not None:
+            stored = {k: _tupled(v) for k, v in fields["encoding"].items()}
+            fields["encoding"] = _ENCODINGS[stored.pop("class")](**stored)
+        return cls(**{k: _tupled(v) for k, v in fields.items()})
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# ---------------------------------------------------------------- what a column is
+
+
+def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
+    """Return empty facts for a column that begins with these values.
+
+    Parameters
+    ----------
+    values
+        Its first block.
+    order
+        Its levels in order, where the caller says so.
+    """
+    order = values.order if order is None else order
+    if order:
+        return NumberFacts("text", order)
+    if values.form == "text":
+        return TextFacts(values.declared)
+    if values.form == "dates":
+        return DateFacts()
+    return NumberFacts("numbers" if values.form == "nothing" else values.form)
+
+
+def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
+    """Return what is done with a column whose rows have all been read; its outputs are not numbered yet."""
+    facts = found.read_as() if isinstance(found, TextFacts) else found
+    kind = _kind_of(facts)
+    if not facts.present:
+        return Column(name, "empty", facts.missing, (), None, "all values are missing")
+    if isinstance(facts, TextFacts):
+        return _settle_text(name, facts, max_levels)
+    # the same everywhere, and nowhere missing
+    if facts.constant and not facts.missing:
+        return Column(name, kind, 0, (), None, "all values are the same")
+    encoding: Encoding
+    if isinstance(facts, DateFacts):
+        encoding = facts.encoding()
+    elif facts.form == "times":
+        encoding = TimeEncoding(facts.missing > 0, facts.low, facts.high)
+    elif _is_identifier(name, facts):
+        reason = "whole numbers, all distinct, under a name that says they only number the rows"
+        return Column(name, kind, facts.missing, (), None, reason)
+    else:
+        encoding = facts.encoding(squash)
+    return Column(name, kind, facts.missing, (), encoding)
+
+
+def _kind_of(facts: Facts) -> str:
+    if isinstance(facts, DateFacts):
+        return "date"
+    if isinstance(facts, TextFacts):
+        return "text"
+    if facts.order:
+        return "ordered category"
+    return _NOUN.get(facts.form, "time of day")
+
+
+def _is_identifier(name: str, facts: NumberFacts) -> bool:
+    named = _IDENTIFIER.fullmatch(name) or _CAMEL_ID.fullmatch(name)
+    return bool(named) and facts.form == "numbers" and facts.whole and facts.all_distinct()
+
+
+def _settle_text(name: str, facts: TextFacts, max_levels: int) -> Column:
+    distinct, levels, gap = facts.distinct, facts.levels, facts.missing > 0
+    if distinct == 1 and not gap:
+        return Column(name, "category", 0, (), None, "all values are the same")
+    encoding: Encoding
+    all_distinct = distinct == facts.present and facts.present >= _FEW_ROWS
+    if levels is not None and distinct <= max_levels and not all_distinct:
+        encoding = CategoryEncoding(levels, gap, facts.numeric)
+    elif distinct <= _MOST_DISTINCT * facts.present:
+        encoding = CodeEncoding(distinct, facts.numeric, levels or ())
+    else:
+        about = "about " if levels is None else ""
+        reason = (
+            f"text such as {facts.example()}, {about}{distinct} different ones in {facts.present} rows: it tells rows "
+            "apart and nothing else. If it holds dates or measurements, convert it"
+        )
+        return Column(name, "text", facts.missing, (), None, reason)
+    return Column(name, encoding.kind, facts.missing, (), encoding)

@@ -1,0 +1,405 @@
+"""`TableEncoder`: any table as a matrix of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import AtLeast, Flag, check_arguments
+from vastgp._warn import warn
+from vastgp.auto.columns import Column, Encoding, settle
+from vastgp.auto.dates import DateEncoding
+from vastgp.auto.messages import refusal, warn_of_gaps
+from vastgp.auto.reading import (
+    excluded_names,
+    names_in,
+    numbered,
+    read_facts,
+    with_target_means,
+)
+from vastgp.auto.source import Source, open_source
+from vastgp.auto.target import numeric_target
+from vastgp.auto.values import UnfitError, level_text
+from vastgp.data import validate
+
+_STATE_VERSION = 1
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn any table into a matrix of numbers that a Gaussian process understands.
+
+    Every column becomes one or a few *inputs*, and an input one or several columns of the matrix, which are meant to
+    share one scale and one lengthscale (``tied_``). What is done with a column follows from what it holds:
+
+    - numbers (also text that all parses as numbers, "1,234" included) stay one column; booleans are 0 and 1,
+      durations seconds. Gaps become the median, and another input says where they were. With a value farther from the
+      median than ten interquartile ranges, the column is ``asinh((x - median) / range)``;
+    - ordered categories are their rank;
+    - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
+      input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions
+      each, and the mean of the target by level beside it where ``fit`` was given one;
+    - dates (also text that all parses as ISO 8601) are years since the first; season of the year, weekday and time of
+      day are further inputs where the rows span enough of them. Times of day are a place on a circle;
+    - constant and empty columns, identifiers and free text are left out, with a word.
+
+    Rows are read by blocks, twice where means of the target are wanted, and never held together, but for the result
+    of `transform`.
+
+    Parameters
+    ----------
+    max_levels : int, default 24
+        Categories of up to so many levels get a column per level.
+    squash : bool, default True
+        Whether long tails of numbers are drawn in.
+    ordered : mapping, optional
+        Levels in their order by column name, ``{"size": ["S", "M", "L"]}``; an empty list takes away an order that
+        the table declares. Ordered categories of pandas and Arrow and enumerations of polars have theirs.
+    target_mean : bool, default True
+        Whether columns of many levels get the mean of a numeric target.
+
+    Attributes
+    ----------
+    columns_ : tuple of Column
+        One record per column of the table: ``name``, ``kind``, ``done`` (in words), ``missing``, ``facts``,
+        ``outputs``.
+    tied_ : tuple of tuple of int
+        Output columns by input: every output column is in exactly one tuple.
+    dropped_ : dict
+        Columns that are left out, with the reason.
+    n_features_in_ : int
+        Number of columns of the table.
+    feature_names_in_ : ndarray of str
+        Their names, where it has names.
+
+    Notes
+    -----
+    ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)`` where a mean of the target is an input: the former has
+    for each row the mean of other rows, without which a model would read the target in its input. As in
+    scikit-learn's `TargetEncoder`, encode training rows by `fit_transform` and new rows by `transform`.
+
+    Examples
+    --------
+    >>> from vastgp.auto import TableEncoder
+    >>> encoder = TableEncoder().fit([[1.5, "a"], [2.0, "b"], [4.0, "a"]])
+    >>> encoder.transform([[3.0, "c"]])
+    array([[3., 0., 0., 1.]])
+    >>> encoder.tied_
+    ((0,), (1, 2, 3))
+    """
+
+    def __init__(
+        self,
+        max_levels: Annotated[int, AtLeast(1)] = 24,
+        squash: Annotated[bool, Flag()] = True,
+        ordered: Any = None,
+        target_mean: Annotated[bool, Flag()] = True,
+    ) -> None:
+        self.max_levels = max_levels
+        self.squash = squash
+        self.ordered = ordered
+        self.target_mean = target_mean
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any = None, exclude: Any = ()) -> TableEncoder:
+        """Find what each column is.
+
+        Parameters
+        ----------
+        X : table, path or array-like of shape (n, p)
+            A pandas, polars or Arrow table, the path of a Parquet or CSV file, of a folder of Parquet files or of a
+            ``.npy`` file, or an array of numbers (NaN is missing), text or Python objects.
+        y : array-like of shape (n,), or str, optional
+            The target, or the name of its column, which then is no input. Only columns of many levels use it, and
+            only if it is numeric: leave it out for classes that are numbers.
+        exclude : sequence of str, default ()
+            Columns that are no input, such as weights; x0, x1, ... of an array.
+
+        Returns
+        -------
+        TableEncoder
+            This object.
+
+        Raises
+        ------
+        ValueError
+            For columns that nothing can be made of, infinite numbers, and tables of which no column is left.
+        """
+        self._fit(X, y, exclude)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, exclude: Any = ()) -> np.ndarray:
+        """Find what each column is, and encode the rows; means of the target are those of other rows.
+
+        Parameters
+        ----------
+        X, y, exclude
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            The encoded rows.
+        """
+        source, means = self._fit(X, y, exclude)
+        found = self._encode_all(source)
+        for output, values in means.items():
+            found[:, output] = values
+        return found
+
+    def _fit(self, X: Any, y: Any, exclude: Any) -> tuple[Source, dict[int, np.ndarray]]:
+        """Fit, and return the source and the target's means of the training rows by output column."""
+        check_arguments(self)
+        source = open_source(X)
+        excluded = excluded_names(source, exclude)
+        target, name = numeric_target(source, y)
+        names = [other for other in source.names if other not in excluded | {name}]
+        facts, num_rows = read_facts(source, names, self.ordered)
+        if target is not None:
+            validate.check_same_length(num_rows, len(target))
+        columns = [
+            settle(name, found, max_levels=self.max_levels, squash=self.squash)
+            for name, found in facts.items()
+        ]
+        means: dict[int, np.ndarray] = {}
+        if target is not None and self.target_mean and np.isfinite(target).any():
+            columns, means = with_target_means(source, columns, target)
+        self._set_columns(numbered(columns), source.named)
+        if not self._kept:
+            reasons = "; ".join(f"{name!r} ({why})" for name, why in [*self.dropped_.items()][:10])
+            raise ValueError(
+                f"No column of {source.where} can be an input: {reasons}. Give rows that differ, or other columns."
+            )
+        return source, {self._kept[j].outputs[-1]: rows for j, rows in means.items()}
+
+    def _set_columns(self, columns: tuple[Column, ...], named: bool) -> None:
+        self.columns_ = columns
+        self.n_features_in_ = len(columns)
+        if named:
+            self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.dropped_ = {column.name: column.reason for column in columns if not column.kept}
+        tied: list[tuple[int, ...]] = []
+        for column in self._kept:
+            start = column.outputs[0]
+            for group in _encoding(column).groups(column.name):
+                tied.append(tuple(range(start, start + len(group))))
+                start += len(group)
+        self.tied_ = tuple(tied)
+
+    @property
+    def _kept(self) -> list[Column]:
+        return [column for column in self.columns_ if column.kept]
+
+    # ------------------------------------------------------------ transform
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+            As in `fit`. Columns of a table are matched by name, in any order, and others are ignored; those of an
+            array by position.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            The encoded rows.
+
+        Raises
+        ------
+        ValueError
+            For columns that are missing, or hold what the fit did not have: text for numbers, for example.
+
+        Warns
+        -----
+        UserWarning
+            About gaps in columns that had none in the fit; they get the median.
+        """
+        check_is_fitted(self, "columns_")
+        return self._encode_all(open_source(X))
+
+    def transform_batches(self, X: Any, rows: int = 65_536) -> Iterator[np.ndarray]:
+        """Encode rows block by block, so that a table in a file is never in memory as a whole.
+
+        Parameters
+        ----------
+        X
+            As in `transform`.
+        rows : int, default 65536
+            The most rows in a block.
+
+        Yields
+        ------
+        ndarray of shape (at most rows, d)
+            The next encoded rows.
+        """
+        check_is_fitted(self, "columns_")
+        AtLeast(1)("rows", rows)
+        yield from self._encode(open_source(X), rows)
+
+    def _encode_all(self, source: Source) -> np.ndarray:
+        size = self._size
+        if source.num_rows is None:
+            found = np.concatenate([np.zeros((0, size)), *self._encode(source, None)])
+        else:  # filled in place: no second copy at the end
+            found = np.empty((source.num_rows, size))
+            start = 0
+            for block in self._encode(source, None):
+                found[start : start + len(block)] = block
+                start += len(block)
+        validate.check_num_rows(found.shape, 1)
+        return found
+
+    def _encode(self, source: Source, rows: int | None) -> Iterator[np.ndarray]:
+        columns = self._kept
+        names = names_in(source, self.columns_, hasattr(self, "feature_names_in_"))
+        zones = {
+            name: column.encoding.zone
+            for name, column in zip(names, columns, strict=True)
+            if isinstance(column.encoding, DateEncoding) and column.encoding.zone is not None
+        }
+        unforeseen = dict.fromkeys(names, 0)
+        for first, block in source.blocks(names, rows, zones):
+            out = np.empty((len(block[0]), self._size))
+            for name, column, values in zip(names, columns, block, strict=True):
+                try:
+                    encoded, gaps = _encoding(column).encode(values)
+                except UnfitError as error:
+                    raise refusal(error, name, source, first, False, column.kind) from None
+                out[:, column.outputs[0] : column.outputs[-1] + 1] = encoded
+                unforeseen[name] += gaps
+            yield out
+        warn_of_gaps({name: count for name, count in unforeseen.items() if count}, source)
+
+    # ------------------------------------------------------------ what was found
+
+    @property
+    def _size(self) -> int:
+        return sum(len(column.outputs) for column in self.columns_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of the encoded matrix.
+
+        Parameters
+        ----------
+        input_features : None
+            For scikit-learn; the names are those of the fit.
+
+        Returns
+        -------
+        ndarray of str, shape (d,)
+            Such as ``age``, ``age is missing``, ``city=Oslo``, ``day season sin``.
+        """
+        check_is_fitted(self, "columns_")
+        own = getattr(self, "feature_names_in_", None)
+        if input_features is not None and own is not None and list(input_features) != own.tolist():
+            raise ValueError(
+                "input_features is not equal to feature_names_in_, the names of the fit: pass None."
+            )
+        names = [
+            name
+            for column in self._kept
+            for group in _encoding(column).groups(column.name)
+            for name in group
+        ]
+        return np.array(names, dtype=object)
+
+    def summary(self) -> str:
+        """Return what was done with every column, one line each.
+
+        Returns
+        -------
+        str
+            Name, kind, what was done, how many were missing.
+        """
+        check_is_fitted(self, "columns_")
+        inputs = f"{len(self.tied_)} input{'s' * (len(self.tied_) != 1)}"
+        lines = [
+            f"{self.n_features_in_} columns become {inputs} in {self._size} columns of numbers"
+        ]
+        width = max(len(column.name) for column in self.columns_)
+        kinds = max(len(column.kind) for column in self.columns_)
+        for column in self.columns_:
+            gaps = f" ({column.missing} missing)" if column.missing else ""
+            lines.append(f"  {column.name:<{width}}  {column.kind:<{kinds}}  {column.done}{gaps}")
+        return "\n".join(lines)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the summary of a fitted encoder, the arguments of another."""
+        return self.summary() if hasattr(self, "columns_") else super().__repr__(N_CHAR_MAX)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn may expect of it."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    # ------------------------------------------------------------ as data
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the fitted encoder as data that JSON holds without loss.
+
+        Returns
+        -------
+        dict
+            Numbers, text, lists and dictionaries alone; floats come back to the last bit.
+        """
+        check_is_fitted(self, "columns_")
+        orders = None
+        if self.ordered is not None:
+            orders = {name: list(map(level_text, order)) for name, order in self.ordered.items()}
+        return {
+            "version": _STATE_VERSION,
+            "params": {
+                "max_levels": int(self.max_levels),
+                "squash": bool(self.squash),
+                "ordered": orders,
+                "target_mean": bool(self.target_mean),
+            },
+            "named": hasattr(self, "feature_names_in_"),
+            "columns": [column.to_state() for column in self.columns_],
+        }
+
+    @classmethod
+    def from_state(cls, state: Any) -> TableEncoder:
+        """Return the fitted encoder that `to_state` wrote.
+
+        Parameters
+        ----------
+        state : dict
+            The data.
+
+        Returns
+        -------
+        TableEncoder
+            It encodes as the one before.
+
+        Raises
+        ------
+        ValueError
+            For data of another version.
+        """
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if version != _STATE_VERSION:
+            raise ValueError(
+                f"The state of a TableEncoder has version {version!r}; this program reads {_STATE_VERSION}. Fit the "
+                "encoder again, or use the program that wrote it."
+            )
+        encoder = cls(**state["params"])
+        columns = tuple(Column.from_state(column) for column in state["columns"])
+        encoder._set_columns(columns, state["named"])
+        return encoder
+
+
+def _encoding(column: Column) -> Encoding:
+    assert column.encoding is not None
+    return column.encoding

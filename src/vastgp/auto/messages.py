@@ -1,0 +1,41 @@
+"""What `TableEncoder` says of values that it cannot read, by column and row, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vastgp._warn import warn
+from vastgp.auto.source import Source
+from vastgp.auto.values import UnfitError
+
+
+def refusal(
+    error: UnfitError, name: str, source: Source, first: int, given: bool, kind: str | None = None
+) -> ValueError:
+    """What is wrong with a value, by column and row, and what to do."""
+    place = f"Column {name!r} of {source.where} holds"
+    row = f"in row {first + error.row} (counted from 0)"
+    if error.expected == "finite numbers":
+        return ValueError(
+            f"{place} infinity or a number too large {row}. Remove the row, correct what made the number (a division by "
+            "zero, an overflow, a unit), or leave it empty, which is read as missing."
+        )
+    if kind is None:
+        to_do = f"Add it to ordered[{name!r}]" if given else f"Give all levels as ordered[{name!r}]"
+        return ValueError(
+            f"{place} {error.held} {row}, which its order has not: expected {error.expected}. {to_do}, or leave it "
+            "empty, which is read as missing."
+        )
+    return ValueError(
+        f"{place} {error.held} {row}, but TableEncoder was fitted with a {kind} there: expected {error.expected}. "
+        "Convert the column, leave what is unknown empty, or fit again with a table like this one."
+    )
+
+
+def warn_of_gaps(gaps: Mapping[str, int], source: Source) -> None:
+    if gaps:
+        counts = ", ".join(f"{name!r} ({count})" for name, count in [*gaps.items()][:10])
+        warn(
+            f"{source.where} has gaps in columns that had none in the fit: {counts}. They get the median, and the "
+            "model does not know that they were missing: fit with rows that have such gaps if they are usual."
+        )

@@ -1,0 +1,227 @@
+"""Numbers: what a column of them holds, and how it becomes inputs.
+
+A number stays as it is. Two things are done to it where the rows ask for it: a gap is filled with the median, and a
+column beside it says that it was one; and tails so long that one row would set the scale of all others are drawn in
+by asinh, which is linear near the median and logarithmic far from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vastgp.auto.values import UnfitError, Values, levels_of, numbers_of
+
+# Quantiles are those of all rows up to so many, beyond of so many rows chosen at random.
+_SAMPLED_ROWS = 100_000
+# A column is squashed when a value is farther from the median than so many interquartile ranges.
+_LONG_TAIL = 10.0
+
+
+class Sample:
+    """Some values of a column, the same ones however its rows come in blocks.
+
+    Every row has a random number that follows from its place alone; rows with the smallest ones are kept.
+    """
+
+    def __init__(self, size: int = _SAMPLED_ROWS) -> None:
+        self._size = size
+        self._threshold = 2**64 - 1
+        self._keys = [np.zeros(0, np.uint64)]
+        self._values = [np.zeros(0)]
+        self._held = 0
+
+    def add(self, values: np.ndarray, rows: np.ndarray) -> None:
+        """Take in values with their row numbers."""
+        keys = _mixed(rows)
+        near = keys <= np.uint64(self._threshold)
+        self._keys.append(keys[near])
+        self._values.append(np.asarray(values, dtype=np.float64)[near])
+        self._held += int(near.sum())
+        if self._held > 2 * self._size:
+            self._cut()
+
+    def values(self) -> np.ndarray:
+        """Return the values that were kept, sorted."""
+        self._cut()
+        return np.sort(self._values[0])
+
+    def _cut(self) -> None:
+        keys, values = np.concatenate(self._keys), np.concatenate(self._values)
+        if len(keys) > self._size:
+            kept = np.argpartition(keys, self._size - 1)[: self._size]
+            keys, values = keys[kept], values[kept]
+            self._threshold = int(keys.max())
+        self._keys, self._values, self._held = [keys], [values], len(keys)
+
+
+def _mixed(rows: np.ndarray) -> np.ndarray:
+    """SplitMix64 of row numbers: a bijection of 64 bits whose values look independent."""
+    z = rows.astype(np.uint64) + np.uint64(1)
+    z *= np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+class NumberFacts:
+    """What the rows so far say of a column of numbers."""
+
+    def __init__(self, form: str, order: tuple[str, ...] = ()) -> None:
+        self.form, self.order = form, order
+        self.present = self.missing = 0
+        self.low, self.high = np.inf, -np.inf
+        self.whole = True
+        self.sample = Sample()
+
+    def update(self, first: int, values: Values) -> None:
+        """Take in a block."""
+        self.update_numbers(first, self.read(values), values)
+
+    def read(self, values: Values) -> np.ndarray:
+        """Return the numbers of a block."""
+        if not self.order:
+            return numbers_of(values, self.form)
+        ranks = ranks_of(values, self.order)
+        if (ranks < 0).any():
+            listed = ", ".join(map(repr, self.order))
+            raise UnfitError(values, int(np.argmax(ranks < 0)), f"one of {listed}")
+        return ranks
+
+    def update_numbers(self, first: int, data: np.ndarray, values: Values) -> None:
+        """Take in numbers; an infinite one is refused."""
+        infinite = np.isinf(data)
+        if infinite.any():
+            raise UnfitError(values, int(np.argmax(infinite)), "finite numbers")
+        there = np.flatnonzero(~np.isnan(data))
+        found = data[there]
+        self.present += len(found)
+        self.missing += len(data) - len(found)
+        if len(found):
+            self.low = min(self.low, float(found.min()))
+            self.high = max(self.high, float(found.max()))
+            self.whole = self.whole and bool(np.all(found == np.rint(found)))
+            self.sample.add(found, first + there)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all values that are there are the same."""
+        return self.low == self.high
+
+    def all_distinct(self) -> bool:
+        """Whether no value occurs twice, in the rows of the sample."""
+        values = self.sample.values()
+        return len(values) > 1 and bool(np.all(values[1:] > values[:-1]))
+
+    def encoding(self, squash: bool) -> NumberEncoding:
+        """Return how the column becomes inputs."""
+        values = self.sample.values()
+        lower, median, upper = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+        spread = upper - lower
+        farthest = max(self.high - median, median - self.low)
+        long = squash and self.form != "booleans" and not self.order
+        # of numbers near the largest that a float holds, the spread itself overflows
+        long = long and 0 < spread < np.inf and farthest > _LONG_TAIL * spread
+        return NumberEncoding(
+            self.form,
+            median,
+            scale=spread if long else None,
+            gaps=self.missing > 0,
+            value=not self.constant,
+            low=self.low,
+            high=self.high,
+            order=self.order,
+        )
+
+
+def ranks_of(values: Values, order: Sequence[str]) -> np.ndarray:
+    """Return the place of each value in an order of levels, NaN for missing ones and -1 for what is not in it."""
+    codes, levels = levels_of(values)
+    place = {level: rank for rank, level in enumerate(order)}
+    return np.array([place.get(level, -1) for level in levels] + [np.nan], np.float64)[codes]
+
+
+@dataclass(frozen=True)
+class NumberEncoding:
+    """A number as one input, and whether it was missing as another.
+
+    Attributes
+    ----------
+    form : str
+        What the column is read as.
+    fill : float
+        Value of gaps: the median.
+    scale : float, optional
+        Interquartile range, where values are ``asinh((x - fill) / scale)``.
+    gaps : bool
+        Whether there is an indicator of gaps.
+    value : bool
+        Whether the number itself is an input; otherwise it was constant where it was there.
+    low, high : float
+        Range in training.
+    order : tuple of str
+        Of ordered categories the levels, whose ranks are the number.
+    """
+
+    kind: ClassVar[str] = "number"
+
+    form: str
+    fill: float
+    scale: float | None
+    gaps: bool
+    value: bool
+    low: float
+    high: float
+    order: tuple[str, ...] = ()
+
+    def groups(self, name: str) -> list[list[str]]:
+        """Return the names of the output columns, those of one input in one list."""
+        return [[name]] * self.value + [[f"{name} is missing"]] * self.gaps
+
+    def encode(self, values: Values) -> tuple[np.ndarray, int]:
+        """Return the output columns of a block, and the number of gaps that training had none of."""
+        data = ranks_of(values, self.order) if self.order else numbers_of(values, self.form)
+        if self.order:  # a level without a rank is a gap
+            data = np.where(data < 0, np.nan, data)
+        infinite = np.isinf(data)
+        if infinite.any():
+            raise UnfitError(values, int(np.argmax(infinite)), "finite numbers")
+        missing = np.isnan(data)
+        found = np.where(missing, self.fill, data)
+        if self.scale is not None:
+            found = np.arcsinh((found - self.fill) / self.scale)
+        columns = [found] * self.value + [missing.astype(np.float64)] * self.gaps
+        return np.column_stack(columns), 0 if self.gaps else int(missing.sum())
+
+    def words(self) -> str:
+        """Return what is done, as a person reads it."""
+        unit = " s" if self.form == "durations" else ""
+        if not self.value:
+            return f"always {self.low:g}{unit} where it is there; an input says where it is missing"
+        if self.order:
+            done = f"ranks 0 to {len(self.order) - 1} in the order {_shown(self.order)}"
+        elif self.form == "booleans":
+            done = "0 or 1"
+        else:
+            done = f"{self.low:.6g} to {self.high:.6g}{unit}, as it is"
+        if self.scale is not None:
+            done = (
+                f"{self.low:.6g} to {self.high:.6g}{unit}, long tails drawn in: "
+                f"asinh((x - {self.fill:.6g}) / {self.scale:.6g})"
+            )
+        filled = f"; gaps become the median {self.fill:.6g}, and an input says where they were"
+        return done + filled * self.gaps
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was found in training."""
+        if self.order:
+            return {"levels": self.order}
+        return {"low": self.low, "high": self.high, "median": self.fill}
+
+
+def _shown(levels: Sequence[str], at_most: int = 6) -> str:
+    more = f", ... ({len(levels) - at_most} more)" if len(levels) > at_most else ""
+    return " < ".join(levels[:at_most]) + more

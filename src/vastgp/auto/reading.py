@@ -1,0 +1,148 @@
+"""The passes over the rows by which `TableEncoder` learns what each column is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vastgp._warn import warn
+from vastgp.auto.categories import CodeEncoding, with_means
+from vastgp.auto.columns import Column, Facts, new_facts
+from vastgp.auto.messages import refusal
+from vastgp.auto.source import Source
+from vastgp.auto.values import UnfitError, level_text, levels_of
+from vastgp.data import validate
+
+
+def read_facts(source: Source, names: list[str], ordered: Any) -> tuple[dict[str, Facts], int]:
+    """Read all rows once, and return what they say of each column, and how many they are."""
+    orders = _orders(ordered, names)
+    if not names:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape=({source.num_rows or 0}, 0)) while a minimum of 1 is required: "
+            f"{source.where} has no columns beside the target and those excluded."
+        )
+    facts: dict[str, Facts] = {}
+    end = 0
+    for first, block in source.blocks(names):
+        for name, values in zip(names, block, strict=True):
+            if name not in facts:
+                facts[name] = new_facts(values, orders.get(name))
+            try:
+                facts[name].update(first, values)
+            except UnfitError as error:
+                raise refusal(error, name, source, first, name in orders) from None
+        end = first + len(block[0])
+    validate.check_num_rows((end, len(names)), 1)
+    return facts, end
+
+
+def _orders(ordered: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the levels in order that the caller gave, as text."""
+    given = {} if ordered is None else ordered
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "ordered must give the levels of a column in their order by its name, such as "
+            f"{{'size': ['S', 'M', 'L']}}; received {validate.describe(given)}."
+        )
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(
+            f"ordered names the columns {validate.listed(unknown)}, which are no inputs of the table. Its columns "
+            f"are: {validate.listed(names, 30)}."
+        )
+    orders = {}
+    for name, levels in given.items():
+        if isinstance(levels, str) or not isinstance(levels, Iterable):
+            raise ValueError(f"ordered[{name!r}] must be a list of levels, received {levels!r}.")
+        orders[name] = tuple(map(level_text, levels))
+        if len(set(orders[name])) < len(orders[name]):
+            raise ValueError(
+                f"ordered[{name!r}] has a level twice: {list(levels)}. Give each once."
+            )
+    return orders
+
+
+def excluded_names(source: Source, exclude: Any) -> set[str]:
+    names = [exclude] if isinstance(exclude, str) else list(exclude)
+    unknown = [name for name in names if name not in source.names]
+    if unknown:
+        raise ValueError(
+            f"exclude names the columns {validate.listed(unknown)}, which {source.where} has not. Its columns are: "
+            f"{validate.listed(source.names, 30)}."
+        )
+    return set(names)
+
+
+def numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns with the numbers of their outputs."""
+    found, start = [], 0
+    for column in columns:
+        if column.encoding is not None:
+            size = sum(map(len, column.encoding.groups(column.name)))
+            column = dataclasses.replace(column, outputs=tuple(range(start, start + size)))
+            start += size
+        found.append(column)
+    return tuple(found)
+
+
+def with_target_means(
+    source: Source, columns: list[Column], target: np.ndarray
+) -> tuple[list[Column], dict[int, np.ndarray]]:
+    """Return the columns with the target's means, and those of the training rows by place among columns kept."""
+    coded = {
+        column.name: column.encoding
+        for column in columns
+        if isinstance(column.encoding, CodeEncoding) and column.encoding.levels
+    }
+    if not coded:
+        return columns, {}
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in coded}
+    for _, block in source.blocks(list(coded)):
+        for (name, encoding), values in zip(coded.items(), block, strict=True):
+            codes, levels = levels_of(values)
+            parts[name].append(encoding.places(levels)[codes].astype(np.int32))
+    means = {}
+    found, kept = [], 0
+    for column in columns:
+        if column.name in coded:
+            encoding = coded[column.name]
+            codes = np.concatenate(parts[column.name])
+            made, means[kept] = with_means(encoding, encoding.levels, codes, target)
+            column = dataclasses.replace(column, encoding=made)
+        found.append(column)
+        kept += column.kept
+    return found, means
+
+
+def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str]:
+    """Return the names that a source has for the columns of the fit that are inputs.
+
+    Parameters
+    ----------
+    source
+        New rows.
+    columns
+        All columns of the fit.
+    named
+        Whether the fit had names.
+    """
+    if named and source.named:
+        names = [column.name for column in columns if column.kept]
+        missing = [name for name in names if name not in source.names]
+        if missing:
+            known = {column.name for column in columns}
+            extra = [name for name in source.names if name not in known]
+            raise validate.missing_features_error(missing, extra, source.where, "TableEncoder")
+        return names
+    validate.check_num_features(len(source.names), len(columns), "TableEncoder")
+    if named:
+        warn(
+            "X does not have valid feature names, but TableEncoder was fitted with feature names. Its columns are "
+            "taken in the order of the fit."
+        )
+    pairs = zip(source.names, columns, strict=True)
+    return [name for name, column in pairs if column.kept]

@@ -1,0 +1,279 @@
+"""Whatever holds rows, as columns that are read by blocks in the forms of `vastgp.auto.values`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.auto.values import Values, form_of_objects, level_text, objects_as, text_of, text_values
+from vastgp.data import files, validate
+from vastgp.data.rows import Rows
+from vastgp.data.tables import BLOCK_BYTES, Table, as_numbers, open_frame
+
+_WHOLE = 1 << 62
+
+
+@dataclass
+class Source:
+    """Rows with columns of any types.
+
+    Attributes
+    ----------
+    where : str
+        What to call it in messages.
+    names : list of str
+        Names of the columns, in order; x0, x1, ... for an array.
+    named : bool
+        Whether these are names rather than positions.
+    num_rows : int, optional
+        Number of rows, where it is known before reading.
+    read : callable
+        Given column names, a number of rows and time zones by column, yields blocks of `Values`.
+    refused : dict
+        For each column that nothing can be made of, what it holds.
+    table : Table, optional
+        The table it is.
+    """
+
+    where: str
+    names: list[str]
+    named: bool
+    num_rows: int | None
+    read: Callable[[Sequence[str], int, Mapping[str, str]], Iterator[list[Values]]]
+    refused: dict[str, str] = field(default_factory=dict)
+    table: Table | None = None
+
+    def blocks(
+        self,
+        columns: Sequence[str],
+        rows: int | None = None,
+        zones: Mapping[str, str] | None = None,
+    ) -> Iterator[tuple[int, list[Values]]]:
+        """Yield the number of the first row of each block, and the block."""
+        refused = [name for name in columns if name in self.refused]
+        if refused:
+            raise ValueError(
+                f"Column {refused[0]!r} of {self.where} holds {self.refused[refused[0]]}, of which no input can be "
+                "made. Convert it to numbers, text, dates or categories, or leave it out: drop the column, or give its "
+                "name to fit as exclude."
+            )
+        limit = max(256, min(65_536, BLOCK_BYTES // (8 * max(1, len(columns)))))
+        first = 0
+        for block in self.read(columns, rows or limit, zones or {}):
+            if len(block[0]):
+                yield first, block
+                first += len(block[0])
+
+
+def open_source(X: Any) -> Source:
+    """Open a table, a file or an array; a `Source` is given back as it is."""
+    if isinstance(X, Source):
+        return X
+    X = open_frame(X)
+    if isinstance(X, str | os.PathLike):
+        X = _open_path(Path(X).expanduser())
+    if isinstance(X, Table):
+        return _from_table(X)
+    names = None
+    if isinstance(X, Rows):
+        X, names = X.X, X.feature_names
+    return _from_array(_matrix(X), names)
+
+
+def _open_path(path: Path) -> Any:
+    files.check_exists(path, "X")
+    if files.is_table_file(path):
+        return files.open_table_file(path)
+    if files.suffix_of(path) == ".npy":
+        return files.open_npy(path, "X")
+    if files.suffix_of(path) == ".npz" and "X" in files.npz_names(path):
+        return files.open_npz(path, ["X"])["X"]
+    raise files.unknown_format_error(path, "X")
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _matrix(X: Any) -> np.ndarray:
+    validate.reject_sparse(X, "X")
+    if isinstance(X, np.ma.MaskedArray):
+        real = X.dtype.kind in "fiub"
+        gap = np.nan if real else None
+        X = np.ma.filled(np.ma.asarray(X.astype(np.float64 if real else object)), gap)
+    if not isinstance(X, np.ndarray):
+        try:
+            array = np.asarray(X)
+            # of rows of several types NumPy makes text, in which a gap is the word "None"
+            X = array if array.dtype.kind in "fiubmM" else np.asarray(X, dtype=object)
+        except ValueError as error:
+            raise ValueError(
+                f"X cannot be made into an array ({error}). Expected rows of equal length."
+            ) from error
+    if X.dtype.kind == "O" and X.ndim == 2:
+        return X
+    if X.dtype.kind in "UmM" and X.ndim == 2:
+        return X
+    # anything else is a matrix of numbers, or refused as everywhere
+    return validate.as_matrix(X)
+
+
+def _from_array(X: np.ndarray, names: Sequence[str] | None) -> Source:
+    if X.shape[1] == 0:
+        validate.as_matrix(X.astype(np.float64))
+    columns = list(names) if names is not None else [f"x{j}" for j in range(X.shape[1])]
+    place = {name: j for j, name in enumerate(columns)}
+    forms, refused = {}, {}
+    if X.dtype.kind == "O":
+        for name, j in place.items():
+            forms[name], reason = _object_form(X[:, j])
+            if reason:
+                refused[name] = reason
+
+    def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        del zones
+        for start in range(0, X.shape[0], rows):
+            block = X[start : start + rows]
+            yield [_from_vector(block[:, place[name]], forms.get(name, "text")) for name in wanted]
+
+    where = "the array X" if names is None else "the rows X"
+    return Source(where, columns, names is not None, X.shape[0], read, refused)
+
+
+def _from_vector(vector: np.ndarray, form: str) -> Values:
+    kind = vector.dtype.kind
+    if kind == "O":
+        return objects_as(vector, form)
+    if kind == "U":
+        return text_of(vector)
+    if kind == "M":
+        return Values("dates", vector.astype("datetime64[us]"))
+    if kind == "m":
+        return Values("durations", _seconds(vector))
+    return Values("booleans" if kind == "b" else "numbers", vector.astype(np.float64))
+
+
+def _seconds(vector: np.ndarray) -> np.ndarray:
+    found = vector.astype("timedelta64[us]").astype(np.float64) / 1e6
+    found[np.isnat(vector)] = np.nan
+    return found
+
+
+def _object_form(array: np.ndarray) -> tuple[str, str | None]:
+    """Return the form of a column of Python objects, and what it holds where that is none."""
+    form = form_of_objects(array)
+    if isinstance(form, str):
+        return form, None
+    return "refused", f"objects such as {validate.describe(form[1])}"
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _from_table(table: Table) -> Source:
+    refused, forms = {}, {}
+    for name in table.names:
+        holds = table.not_numeric.get(name)
+        # text, categories, dates and durations have a type of their own; of objects the values tell
+        if holds in ("text", "categories", "dates or times", "durations"):
+            continue
+        if holds is not None or table.dtypes[name] == np.float64:
+            forms[name], reason = _form_of_column(table, name, holds)
+            if reason is not None:
+                refused[name] = reason
+    forms = {name: form for name, form in forms.items() if form != "typed"}
+
+    def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        for frame in table.frames(wanted, rows):
+            yield [
+                _from_series(frame[:, j], forms.get(name), zones.get(name))
+                for j, name in enumerate(wanted)
+            ]
+
+    return Source(table.where, table.names, table.named, table.num_rows, read, refused, table)
+
+
+def _form_of_column(table: Table, name: str, holds: str | None) -> tuple[str, str | None]:
+    """Return the form of a column without a type that tells, "typed" where it does tell."""
+    import narwhals as nw
+
+    if not table.in_memory:  # files have types and no Python objects
+        return ("typed", None) if holds is None else ("refused", holds)
+    frame = next(table.frames([name], _WHOLE), None)
+    if frame is None:
+        return "nothing", None
+    column = frame[:, 0]
+    arrow_type = str(getattr(column.to_native(), "type", ""))
+    if arrow_type == "null" or (column.dtype == nw.Unknown and column.is_null().all()):
+        return "nothing", None
+    if column.dtype == nw.Object:
+        return _object_form(column.to_numpy())
+    if holds is not None:
+        return "refused", holds
+    return ("sparse" if column.dtype == nw.Unknown else "typed"), None
+
+
+def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
+    """Read a block of a column by its type, or of Python objects in the form of all of them."""
+    import narwhals as nw
+
+    dtype = column.dtype
+    if form == "sparse":
+        return _from_vector(np.asarray(column.to_numpy()), "numbers")
+    if form is not None:
+        return objects_as(column.to_numpy(), form)
+    if dtype in (nw.Categorical, nw.Enum):
+        return _categories(column)
+    if dtype == nw.String:
+        encoded = column.to_arrow().dictionary_encode()
+        return text_values(_codes(encoded), encoded.dictionary.to_pylist())
+    if dtype == nw.Date:
+        return Values("dates", column.cast(nw.Datetime("us")).to_numpy().astype("datetime64[us]"))
+    if dtype == nw.Datetime:
+        return _dates(column, zone)
+    if dtype == nw.Duration:
+        return Values("durations", _seconds(column.to_numpy()))
+    if dtype == nw.Time:
+        return Values("times", _times(column))
+    numbers = as_numbers(column).astype(np.float64)
+    return Values("booleans" if dtype == nw.Boolean else "numbers", numbers)
+
+
+def _dates(column: Any, zone: str | None) -> Values:
+    own = column.dtype.time_zone
+    if own is not None:
+        if zone is not None and zone != own:
+            column, own = column.dt.convert_time_zone(zone), zone
+        column = column.dt.replace_time_zone(None)
+    return Values("dates", column.to_numpy().astype("datetime64[us]"), zone=own)
+
+
+def _times(column: Any) -> np.ndarray:
+    import pyarrow as pa
+
+    array = column.to_arrow().cast(pa.time64("ns")).cast(pa.int64())
+    return array.to_numpy(zero_copy_only=False).astype(np.float64) / 1e9
+
+
+def _categories(column: Any) -> Values:
+    native = column.to_native()
+    if hasattr(native, "cat") and hasattr(native.cat, "categories"):  # pandas, with any categories
+        levels, codes = native.cat.categories.tolist(), native.cat.codes.to_numpy()
+        ordered = bool(native.cat.ordered)
+    else:
+        array = column.to_arrow()
+        levels, codes, ordered = array.dictionary.to_pylist(), _codes(array), array.type.ordered
+    order = tuple(dict.fromkeys(map(level_text, levels))) if ordered else None
+    return text_values(codes, levels, order=order, declared=True)
+
+
+def _codes(array: Any) -> np.ndarray:
+    """Return the codes of an Arrow dictionary array, -1 for missing values."""
+    import pyarrow as pa
+
+    codes = array.indices.cast(pa.int64()).fill_null(-1)
+    return codes.to_numpy(zero_copy_only=False)

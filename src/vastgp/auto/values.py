@@ -1,0 +1,320 @@
+"""Values of a column as the encodings read them, whichever table they came from.
+
+A block of any column becomes one of a few forms: numbers, booleans, durations (seconds) and times of day (seconds)
+are float64 with NaN for what is missing; dates are the wall clock as datetime64[us] with NaT; text and categories are
+distinct levels and the number of each row's, -1 for what is missing. What is text in one file is a number or a date
+in another, so text is parsed where that is asked for.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import numbers
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# What people and programs write where a number or a date is missing. A category of such a name stays a category, but
+# for the first.
+_MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", "-", "?"}
+_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d\d(:?\d\d)?))?)?"
+)
+_TIME = re.compile(r"\d\d?:\d\d(:\d\d(\.\d{1,9})?)?")
+_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+
+
+@dataclass(frozen=True)
+class Values:
+    """A block of one column.
+
+    Attributes
+    ----------
+    form : {"nothing", "numbers", "booleans", "durations", "times", "dates", "text"}
+        What the values are; "nothing" where all are missing and the column has no type either.
+    data : ndarray of shape (n,)
+        The values, or of text the number of each row's level.
+    levels : sequence of str
+        The distinct texts of the block.
+    order : tuple of str, optional
+        All levels in their declared order, where the column declares one.
+    declared : bool
+        Whether the column says that it holds categories, so that they are not looked at as numbers.
+    zone : str, optional
+        Time zone whose wall clock the dates are.
+    """
+
+    form: str
+    data: np.ndarray
+    levels: Sequence[str] = ()
+    order: tuple[str, ...] | None = None
+    declared: bool = False
+    zone: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def shown(self, row: int) -> str:
+        """Return one value as messages show it."""
+        if self.form == "text":
+            return repr(self.levels[int(self.data[row])])
+        if self.form == "booleans":
+            return repr(bool(self.data[row]))
+        if self.form == "dates":
+            return str(self.data[row])
+        return f"{self.data[row]:g}"
+
+
+class UnfitError(Exception):
+    """A value that an encoding cannot read: where in the block, and what was expected."""
+
+    def __init__(self, values: Values, row: int, expected: str) -> None:
+        self.row = row
+        self.held = f"{values.form} such as {values.shown(row)}"
+        self.expected = expected
+        super().__init__(f"{self.held}, expected {expected}")
+
+
+# ---------------------------------------------------------------- read as one form
+
+
+def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
+    """Return float64 values, missing ones as NaN.
+
+    Parameters
+    ----------
+    values
+        The block.
+    form
+        Which of the forms that are float64; text is parsed.
+
+    Raises
+    ------
+    UnfitError
+        For the first value that is none.
+    """
+    if values.form == form or (form, values.form) == ("numbers", "booleans"):
+        return values.data
+    if values.form == "nothing":
+        return np.full(len(values), np.nan)
+    if values.form == "text" and form in _PARSERS:
+        return _parsed(values, _PARSERS[form], form, np.nan)
+    if (form, values.form) == ("booleans", "numbers"):
+        odd = ~np.isnan(values.data) & (values.data != 0) & (values.data != 1)
+        if not odd.any():
+            return values.data
+        raise UnfitError(values, int(np.argmax(odd)), form)
+    raise UnfitError(values, first_present(values), form)
+
+
+def dates_of(values: Values) -> np.ndarray:
+    """Return datetime64[us] values of the wall clock, missing ones as NaT; text is parsed as ISO 8601."""
+    if values.form == "dates":
+        return values.data
+    missing = np.datetime64("NaT", "us")
+    if values.form == "nothing":
+        return np.full(len(values), missing)
+    if values.form == "text":
+        return _parsed(values, parse_date, "dates", missing)
+    raise UnfitError(values, first_present(values), "dates")
+
+
+def levels_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:
+    """Return the number of each row's level, -1 for missing ones, and the levels; numbers are written as text."""
+    if values.form == "text":
+        return values.data, values.levels
+    if values.form == "nothing":
+        return np.full(len(values), -1), ()
+    if values.form in ("numbers", "booleans"):
+        return _number_levels(values)
+    raise UnfitError(values, first_present(values), "categories")
+
+
+def first_present(values: Values) -> int:
+    """Return the first row that is not missing."""
+    if values.form == "text":
+        return int(np.argmax(values.data >= 0))
+    return int(np.argmax(values.data == values.data))
+
+
+def _parsed(values: Values, parse: Callable[[str], Any], expected: str, missing: Any) -> np.ndarray:
+    parsed = parse_levels(values.levels, parse, missing)
+    if isinstance(parsed, int):
+        raise UnfitError(values, int(np.argmax(values.data == parsed)), expected)
+    # the last place is that of -1
+    return np.append(parsed, np.asarray([missing], dtype=parsed.dtype))[values.data]
+
+
+def parse_levels(
+    levels: Sequence[str], parse: Callable[[str], Any], missing: Any
+) -> np.ndarray | int:
+    """Return the parsed levels, or the number of the first that cannot be parsed."""
+    dtype = np.float64 if isinstance(missing, float) else "datetime64[us]"
+    found = np.full(len(levels), missing, dtype=dtype)
+    for number, level in enumerate(levels):
+        text = level.strip()
+        if text.lower() in _MISSING_WORDS:
+            continue
+        value = parse(text)
+        if value is None:
+            return number
+        found[number] = value
+    return found
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a text is, with or without commas between thousands."""
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+def parse_truth(text: str) -> float | None:
+    """Return 1 or 0 for the words that tables have for true and false."""
+    return _TRUTH.get(text.lower())
+
+
+def parse_date(text: str) -> np.datetime64 | None:
+    """Return the wall clock of an ISO date, with or without a time and a zone."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    zone = match.group(4)
+    try:
+        return np.datetime64(text[: len(text) - len(zone)] if zone else text, "us")
+    except ValueError:  # the 31st of February
+        return None
+
+
+def parse_time(text: str) -> float | None:
+    """Return the seconds since midnight of a time such as 9:30 or 23:59:59.5."""
+    if not _TIME.fullmatch(text):
+        return None
+    hour, minute, second = (float(part) for part in (*text.split(":"), "0")[:3])
+    return 3600 * hour + 60 * minute + second if hour < 24 and minute < 60 and second < 60 else None
+
+
+_PARSERS = {"numbers": parse_number, "booleans": parse_truth, "times": parse_time}
+
+
+# ---------------------------------------------------------------- text and categories
+
+
+def level_text(value: Any) -> str:
+    """Return the text that a category of any type is known by: 1 and 1.0 are the same one."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return str(value)
+
+
+def text_values(codes: np.ndarray, levels: Sequence[Any], **more: Any) -> Values:
+    """Return a block of text from codes into any levels, of which it keeps those that occur and are not empty."""
+    used = np.unique(codes[codes >= 0])
+    found: dict[str, int] = {}
+    place = np.full(len(levels) + 1, -1, dtype=np.int64)
+    for code in used.tolist():
+        text = level_text(levels[code])
+        if text.strip():
+            place[code] = found.setdefault(text, len(found))
+    return Values("text", place[codes], list(found), **more)
+
+
+def text_of(array: np.ndarray) -> Values:
+    """Return the block of an array of Python objects or fixed-width text."""
+    codes = np.empty(len(array), dtype=np.int64)
+    known: dict[Any, int] = {}
+    for row, value in enumerate(array.tolist()):
+        codes[row] = -1 if is_missing(value) else known.setdefault(level_text(value), len(known))
+    return text_values(codes, list(known))
+
+
+def _number_levels(values: Values) -> tuple[np.ndarray, list[str]]:
+    distinct, codes = np.unique(values.data, return_inverse=True)
+    kind: Any = bool if values.form == "booleans" else float
+    present = distinct[~np.isnan(distinct)]
+    codes = np.where(codes < len(present), codes, -1)
+    return codes, [level_text(kind(value)) for value in present]
+
+
+# ---------------------------------------------------------------- Python objects
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a Python object stands for a missing value: None, NaN, NaT, pandas.NA."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    scalar = isinstance(value, float | np.generic | decimal.Decimal)
+    return bool(scalar and value != value)
+
+
+def form_of_objects(array: Iterable[Any]) -> str | tuple[str, Any]:
+    """Return the form of a whole column of Python objects, or "refused" and the first value that has none."""
+    forms = set()
+    by_type: dict[type, str | None] = {}
+    for value in array:
+        kind = type(value)
+        if kind not in by_type:
+            by_type[kind] = _form_of_type(kind)
+        if is_missing(value):
+            continue
+        form = by_type[kind]
+        if form is None:
+            return "refused", value
+        forms.add(form)
+        if len(forms - {"numbers", "booleans", "text"}) and len(forms) > 1:
+            return "refused", value
+    if "text" in forms:
+        return "text"
+    return "numbers" if "numbers" in forms else next(iter(forms), "nothing")
+
+
+def _form_of_type(kind: type) -> str | None:
+    for form, kinds in (
+        ("text", (str,)),
+        ("booleans", (bool, np.bool_)),
+        ("durations", (datetime.timedelta, np.timedelta64)),  # which NumPy counts among integers
+        ("numbers", (numbers.Real, decimal.Decimal)),
+        ("dates", (datetime.date, np.datetime64)),
+        ("times", (datetime.time,)),
+    ):
+        if issubclass(kind, kinds):
+            return form
+    return None
+
+
+def objects_as(array: np.ndarray, form: str) -> Values:
+    """Return the block of an array of Python objects whose form is known."""
+    if form == "text":
+        return text_of(array)
+    if form == "nothing":
+        return Values(form, np.full(len(array), np.nan))
+    if form == "dates":
+        missing = np.datetime64("NaT", "us")
+        data = np.array([missing if is_missing(v) else _date(v) for v in array], "datetime64[us]")
+        return Values(form, data)
+    read = {"durations": _seconds, "times": seconds_of_day}.get(form, float)
+    values = [np.nan if is_missing(value) else read(value) for value in array]
+    return Values(form, np.array(values, dtype=np.float64))
+
+
+def _date(value: Any) -> np.datetime64:
+    if isinstance(value, datetime.datetime):
+        value = value.replace(tzinfo=None)
+    return np.datetime64(value, "us")
+
+
+def _seconds(value: Any) -> float:
+    return float(np.timedelta64(value) / np.timedelta64(1, "us")) / 1e6
+
+
+def seconds_of_day(value: datetime.time) -> float:
+    """Return the seconds since midnight."""
+    return 3600 * value.hour + 60 * value.minute + value.second + value.microsecond / 1e6
