@@ -9,6 +9,7 @@ deviation 1/2).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from vastgp.auto.values import (
     first_present,
     levels_of,
     parse_date,
+    parse_duration,
     parse_levels,
     parse_number,
     parse_time,
@@ -48,9 +50,14 @@ class TextFacts:
         self._levels: set[str] = set()
         self._sketch: np.ndarray | None = None
         # what all of the text may be instead, until one is found that is not
-        self.numbers = None if declared else NumberFacts("numbers")
-        self.dates = None if declared else DateFacts()
-        self.times = None if declared else NumberFacts("times")
+        self._guesses: list[tuple[Any, NumberFacts | DateFacts]] = [
+            (parse_number, NumberFacts("numbers")),
+            (parse_date, DateFacts()),
+            (parse_time, NumberFacts("times")),
+            (parse_duration, NumberFacts("durations")),
+        ]
+        if declared:
+            self._guesses = []
 
     def update(self, first: int, values: Values) -> None:
         """Take in a block."""
@@ -62,12 +69,9 @@ class TextFacts:
         self.numeric = self.numeric or any(map(_is_numeric, levels))
         self._guess(first, values, codes, levels)
 
-    def read_as(self) -> Any:
-        """Return the facts of numbers, dates or times of day where all of the text is that, otherwise these."""
-        for facts in (self.numbers, self.dates, self.times):
-            if facts is not None and facts.present:
-                return facts
-        return self
+    def read_as(self) -> TextFacts | NumberFacts | DateFacts:
+        """Return the facts of numbers, dates or times where all of the text is that, otherwise these."""
+        return next((facts for _, facts in self._guesses if facts.present), self)
 
     @property
     def distinct(self) -> int:
@@ -75,7 +79,8 @@ class TextFacts:
         if self._sketch is None:
             return len(self._levels)
         # the k-th smallest of n uniform numbers is near k / n
-        return round((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+        estimate = round((_SKETCH - 1) / (float(self._sketch[-1]) / 2.0**64))
+        return min(estimate, self.present)
 
     @property
     def levels(self) -> tuple[str, ...] | None:
@@ -88,25 +93,19 @@ class TextFacts:
         return repr(level if len(level) <= 30 else level[:30] + "...")
 
     def _guess(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> None:
-        nat = np.datetime64("NaT", "us")
-        if self.numbers is not None:
-            found = parse_levels(levels, parse_number, np.nan)
+        left = []
+        for parse, facts in self._guesses:
+            missing = np.datetime64("NaT", "us") if isinstance(facts, DateFacts) else np.nan
+            found = parse_levels(levels, parse, missing)
             if isinstance(found, int):
-                self.numbers = None
+                continue
+            rows = np.append(found, missing)[codes]
+            if isinstance(facts, DateFacts):
+                facts.update_dates(first, rows)
             else:
-                self.numbers.update_numbers(first, np.append(found, np.nan)[codes], values)
-        if self.dates is not None:
-            found = parse_levels(levels, parse_date, nat)
-            if isinstance(found, int):
-                self.dates = None
-            else:
-                self.dates.update_dates(first, np.append(found, nat)[codes])
-        if self.times is not None:
-            found = parse_levels(levels, parse_time, np.nan)
-            if isinstance(found, int):
-                self.times = None
-            else:
-                self.times.update_numbers(first, np.append(found, np.nan)[codes], values)
+                facts.update_numbers(first, rows, values)
+            left.append((parse, facts))
+        self._guesses = left
 
     def _count(self, levels: Sequence[str]) -> None:
         if self._sketch is None:
@@ -197,9 +196,9 @@ class CodeEncoding:
     numeric : bool
         Whether some level is a number, so that numbers are taken for levels.
     levels : tuple of str
-        Levels that have a mean of the target, then that of all rows for any other.
+        The levels, sorted, where they are few enough to keep.
     means : tuple of float
-        These means, one more than levels; empty without a target.
+        The target's mean by level, then of gaps and of levels that training did not have; empty without a target.
     """
 
     kind: ClassVar[str] = "codes"
@@ -219,14 +218,18 @@ class CodeEncoding:
         codes, levels = _checked_levels(values, self.numeric)
         found = code_vectors([*levels, _GAP])[codes]
         if self.means:
-            means = np.array(self.means)[self.places(levels)[codes]]
+            means = self._means[self.places(levels)[codes]]
             found = np.column_stack([found, means])
         return found, 0
 
     def places(self, levels: Sequence[str]) -> np.ndarray:
-        """Return the place of each level among those with a mean, and after them that of a missing value."""
-        other = len(self.levels)
-        return np.array([self._place.get(level, other) for level in (*levels, _GAP)])
+        """Return the place of each level among the means, and after them that of a missing value."""
+        gap = len(self.levels)
+        return np.array([self._place.get(level, gap + 1) for level in levels] + [gap])
+
+    @functools.cached_property
+    def _means(self) -> np.ndarray:
+        return np.array(self.means)
 
     @functools.cached_property
     def _place(self) -> dict[str, int]:
@@ -257,7 +260,7 @@ def code_vectors(levels: Sequence[str]) -> np.ndarray:
 
 
 def with_means(
-    encoding: CodeEncoding, levels: Sequence[str], codes: np.ndarray, y: np.ndarray
+    encoding: CodeEncoding, codes: np.ndarray, y: np.ndarray
 ) -> tuple[CodeEncoding, np.ndarray]:
     """Return an encoding with the target's means, and those of the training rows, each from the other rows.
 
@@ -265,10 +268,8 @@ def with_means(
     ----------
     encoding
         The encoding without them.
-    levels
-        Levels, with the missing value as the last where it occurs.
     codes
-        The place of each row's level.
+        Of each row the place of its level.
     y
         The target; rows without it count nowhere.
 
@@ -281,7 +282,7 @@ def with_means(
 
     there = np.flatnonzero(np.isfinite(y))
     fitted = _target_encoder(codes[there], y[there])
-    means = np.full(len(levels) + 1, fitted.target_mean_)
+    means = np.full(len(encoding.levels) + 2, fitted.target_mean_)
     means[fitted.categories_[0]] = fitted.encodings_[0]
     rows = means[codes]
     if len(there) >= 2:
@@ -289,8 +290,7 @@ def with_means(
         for train, test in folds.split(there):
             part = _target_encoder(codes[there[train]], y[there[train]])
             rows[there[test]] = part.transform(codes[there[test], None])[:, 0]
-    found = CodeEncoding(encoding.count, encoding.numeric, tuple(levels), tuple(means.tolist()))
-    return found, rows
+    return dataclasses.replace(encoding, means=tuple(means.tolist())), rows
 
 
 def _target_encoder(codes: np.ndarray, y: np.ndarray) -> Any:

@@ -88,7 +88,8 @@ class DateFacts:
         self.weekdays |= set(np.unique(weekday(found)).tolist())
         for limits, part in ((self.clock, seconds_of_day), (self.season, part_of_year)):
             values = part(found)
-            limits[:] = min(limits[0], values.min()), max(limits[1], values.max())
+            limits[0] = min(limits[0], float(values.min()))
+            limits[1] = max(limits[1], float(values.max()))
         self.sample.add(found.astype(np.int64), first + there)
 
     @property

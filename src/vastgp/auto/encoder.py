@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import AtLeast, Flag, check_arguments
-from vastgp._warn import warn
 from vastgp.auto.columns import Column, Encoding, settle
 from vastgp.auto.dates import DateEncoding
 from vastgp.auto.messages import refusal, warn_of_gaps

@@ -17,8 +17,8 @@ def refusal(
     row = f"in row {first + error.row} (counted from 0)"
     if error.expected == "finite numbers":
         return ValueError(
-            f"{place} infinity or a number too large {row}. Remove the row, correct what made the number (a division by "
-            "zero, an overflow, a unit), or leave it empty, which is read as missing."
+            f"{place} infinity or a number too large {row}. Remove the row, correct what made the number (a division "
+            "by zero, an overflow, a unit), or leave it empty, which is read as missing."
         )
     if kind is None:
         to_do = f"Add it to ordered[{name!r}]" if given else f"Give all levels as ordered[{name!r}]"
@@ -27,8 +27,8 @@ def refusal(
             "empty, which is read as missing."
         )
     return ValueError(
-        f"{place} {error.held} {row}, but TableEncoder was fitted with a {kind} there: expected {error.expected}. "
-        "Convert the column, leave what is unknown empty, or fit again with a table like this one."
+        f"{place} {error.held} {row}, but was of the kind {kind!r} when TableEncoder was "
+        f"fitted: expected {error.expected}. Convert the column, leave what is unknown empty, or fit again with a table like this one."
     )
 
 

@@ -111,7 +111,7 @@ def with_target_means(
         if column.name in coded:
             encoding = coded[column.name]
             codes = np.concatenate(parts[column.name])
-            made, means[kept] = with_means(encoding, encoding.levels, codes, target)
+            made, means[kept] = with_means(encoding, codes, target)
             column = dataclasses.replace(column, encoding=made)
         found.append(column)
         kept += column.kept

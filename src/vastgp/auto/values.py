@@ -26,6 +26,7 @@ _DATE = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d\d(:?\d\d)?))?)?"
 )
 _TIME = re.compile(r"\d\d?:\d\d(:\d\d(\.\d{1,9})?)?")
+_DURATION = re.compile(r"(-?\d+) days?(?:,? \+?(\d\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?))?")
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
@@ -197,7 +198,19 @@ def parse_time(text: str) -> float | None:
     return 3600 * hour + 60 * minute + second if hour < 24 and minute < 60 and second < 60 else None
 
 
-_PARSERS = {"numbers": parse_number, "booleans": parse_truth, "times": parse_time}
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a duration as Python and pandas write it: 3 days 12:00:00."""
+    match = _DURATION.fullmatch(text)
+    rest = parse_time(match.group(2) or "0:00") if match else None
+    return None if match is None or rest is None else 86_400 * int(match.group(1)) + rest
+
+
+_PARSERS = {
+    "numbers": parse_number,
+    "booleans": parse_truth,
+    "times": parse_time,
+    "durations": parse_duration,
+}
 
 
 # ---------------------------------------------------------------- text and categories
