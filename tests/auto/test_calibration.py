@@ -1,0 +1,202 @@
+"""Calibrations recover known distortions, are distributions, and invert themselves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import ndtr, ndtri
+
+from vastgp.auto.calibration import (
+    Calibration,
+    Conformal,
+    Identity,
+    Isotonic,
+    Scale,
+    calibration_from_state,
+    fit_calibration,
+    fit_calibration_of_scores,
+)
+from vastgp.auto.monotone import through
+
+METHODS = ["scale", "isotonic", "conformal", None]
+
+
+def distorted(n, seed=0, factor=1.7, shift=0.0):
+    """PIT values of a model that states a deviation that is too small by a factor, and a wrong mean."""
+    return ndtr(shift + factor * np.random.default_rng(seed).standard_normal(n))
+
+
+def skewed(n, seed=0):
+    """PIT values of a normal model of log-gamma targets, with mean and deviation right."""
+    y = stats.loggamma(0.5).rvs(n, random_state=seed)
+    mean, variance = stats.loggamma(0.5).stats()
+    return ndtr((y - mean) / np.sqrt(variance))
+
+
+def test_scale_recovers_a_known_factor():
+    n = 4000
+    found = fit_calibration(distorted(n), "scale").factor
+    # the estimator of a normal deviation has a standard error of s / sqrt(2 n)
+    assert abs(found - 1.7) < 4 * 1.7 / np.sqrt(2 * n)
+
+
+def test_scale_of_few_rows_is_drawn_to_one_by_its_ten_rows():
+    z = np.array([3.0, -3.0])
+    assert fit_calibration_of_scores(z, "scale").factor == pytest.approx(np.sqrt((18 + 10) / 12))
+    assert fit_calibration(np.array([]), "scale") == Identity()
+
+
+@pytest.mark.parametrize("make", [distorted, skewed])
+def test_pit_values_of_other_rows_are_uniform_after_isotonic(make):
+    found = fit_calibration(make(20_000, seed=1), "isotonic")
+    other = make(1000, seed=2)
+    assert stats.kstest(other, "uniform").pvalue < 1e-6
+    assert stats.kstest(found.pit(other), "uniform").pvalue > 0.01
+
+
+def test_isotonic_gains_the_density_that_the_truth_would():
+    truth = stats.loggamma(0.5)
+    mean, variance = truth.stats()
+    model = stats.norm(mean, np.sqrt(variance))
+    found = fit_calibration(skewed(20_000, seed=3), "isotonic")
+    y = truth.rvs(4000, random_state=4)
+    left = truth.logpdf(y) - model.logpdf(y) - found.log_density_change(model.cdf(y))
+    gap = np.mean(truth.logpdf(y) - model.logpdf(y))
+    # the divergence that is left is a small part of that of the normal model
+    assert np.mean(left) + 4 * np.std(left) / np.sqrt(len(y)) > 0.0
+    assert np.mean(left) < 0.1 * gap + 4 * np.std(left) / np.sqrt(len(y))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [7, 60, 3000])
+def test_the_calibrated_density_integrates_to_one(method, n):
+    found = fit_calibration(skewed(n, seed=5), method)
+
+    def density(z):
+        return np.exp(stats.norm.logpdf(z) + found.log_density_change_of_scores(z))
+
+    knots = [float(z) for z in getattr(getattr(found, "spline", None), "x", [])]
+    ends = [-60.0, *knots, 0.0, 60.0]
+    pieces = zip(sorted(ends)[:-1], sorted(ends)[1:], strict=True)
+    total = sum(quad(density, a, b, epsabs=1e-8, limit=400)[0] for a, b in pieces)
+    assert total == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["scale", "isotonic", None])
+def test_levels_invert_the_calibrated_distribution(method):
+    found = fit_calibration(skewed(900, seed=6), method)
+    p = np.concatenate([[1e-9, 1e-6, 1e-3], np.linspace(0.01, 0.99, 99), [0.999, 1.0 - 1e-6]])
+    np.testing.assert_allclose(found.pit(found.levels(p)), p, rtol=1e-7)
+    z = np.linspace(-9.0, 9.0, 400)
+    np.testing.assert_allclose(found.base_scores(found.scores(z)), z, atol=1e-10)
+    assert found.levels([0.0, 1.0]).tolist() == [0.0, 1.0]
+    assert found.levels(np.full((2, 3), 0.5)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("method", ["scale", "isotonic", "conformal", None])
+def test_the_change_of_density_is_the_slope_of_the_calibrated_distribution(method):
+    found = fit_calibration(distorted(700, seed=7), method)
+    u, step = np.linspace(0.02, 0.98, 41), 1e-6
+    slope = (found.pit(u + step) - found.pit(u - step)) / (2 * step)
+    np.testing.assert_allclose(np.exp(found.log_density_change(u)), slope, rtol=1e-5)
+
+
+def test_extreme_levels_go_beyond_the_sample():
+    u = distorted(300, seed=8)
+    for method in ("scale", "isotonic"):
+        found = fit_calibration(u, method)
+        ends = found.base_scores(ndtri([1e-6, 1.0 - 1e-6]))
+        # true: 1.7 x 4.75; three hundred rows end at about 1.7 x 2.9
+        assert ends[0] < ndtri(u.min()) and ends[1] > ndtri(u.max())
+        assert np.all(np.abs(np.abs(ends) - 1.7 * 4.753) < 2.5)
+
+
+def test_deviations_grow_by_the_factor():
+    assert fit_calibration(distorted(4000), "scale").std_factor == pytest.approx(1.7, abs=0.08)
+    for method in ("isotonic", "conformal"):
+        assert fit_calibration(distorted(4000), method).std_factor == pytest.approx(1.7, abs=0.12)
+    assert Identity().std_factor == 1.0
+
+
+@pytest.mark.parametrize("n", [19, 50, 137])
+def test_conformal_intervals_hold_at_least_what_they_say(n):
+    rng, repetitions = np.random.default_rng(9), 4000
+    for level in (0.5, 0.9, 0.95):
+        held = 0
+        for _ in range(repetitions):
+            z = 0.3 + rng.standard_t(3, n + 1)  # neither normal nor centred
+            low, high = Conformal(np.sort(np.abs(z[:-1]))).base_scores(
+                ndtri([0.5 - level / 2, 0.5 + level / 2])
+            )
+            held += low <= z[-1] <= high
+        error = np.sqrt(level * (1 - level) / repetitions)
+        assert held / repetitions > level - 4 * error
+        assert held / repetitions < level + 1 / (n + 1) + 4 * error
+
+
+def test_conformal_takes_the_rank_of_the_formula_and_is_infinite_beyond():
+    z = np.arange(1.0, 20.0)  # 19 rows: 95 % is the largest, (19 + 1) x 0.95 = 19
+    found = fit_calibration_of_scores(z, "conformal")
+    assert found.base_scores(ndtri([0.025, 0.975])).tolist() == [-19.0, 19.0]
+    assert found.levels([0.02, 0.5, 0.98]).tolist() == [0.0, 0.5, 1.0]
+    assert found.base_scores(ndtri(0.75)) == 10.0
+
+
+def test_the_choice_is_none_where_nothing_is_wrong_and_the_right_one_elsewhere():
+    uniform = [
+        fit_calibration(np.random.default_rng(k).uniform(size=500), seed=k) for k in range(20)
+    ]
+    # the one that gains anything by chance must also gain more than its standard error
+    assert sum(found.name == "none" for found in uniform) >= 17
+    assert fit_calibration(distorted(1000, factor=1.5)).name == "scale"
+    assert fit_calibration(skewed(5000)).name == "isotonic"
+    assert fit_calibration(distorted(19, factor=3.0)).name == "none"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_states_come_back_exactly(method):
+    found = fit_calibration(skewed(100), method)
+    again = Calibration.from_state(json.loads(json.dumps(found.to_state())))
+    assert type(again) is type(found) and again == found and hash(again) == hash(found)
+    p = np.linspace(0.0, 1.0, 101)
+    np.testing.assert_array_equal(again.levels(p), found.levels(p))
+    np.testing.assert_array_equal(again.log_density_change(p), found.log_density_change(p))
+
+
+def test_ties_and_single_rows_leave_a_distribution():
+    for u in ([0.5], [0.9] * 40, [0.0, 1.0], [0.1, 0.1, 0.9, 0.9] * 10):
+        for method in ("scale", "isotonic", "conformal"):
+            found = fit_calibration(u, method)
+            z = np.linspace(-5, 5, 201)
+            assert np.all(np.diff(found.scores(z)) > 0) and np.all(np.isfinite(found.log_slope(z)))
+
+
+def test_splines_pass_through_their_knots_with_their_slopes():
+    x, y = np.array([-1.0, 0.5, 0.7, 3.0]), np.array([-4.0, -3.9, 2.0, 2.5])
+    spline = through(x, y, 0.3, 5.0)
+    np.testing.assert_allclose(spline(x), y, atol=1e-14)
+    np.testing.assert_allclose(spline.inverse(y), x, atol=1e-14)
+    at = np.linspace(-3, 5, 900)
+    np.testing.assert_allclose(spline.inverse(spline(at)), at, atol=1e-9)
+    assert np.all(spline.derivative(at) > 0)
+    off = np.abs(at[:, None] - x).min(axis=1) > 1e-4
+    slope = (spline(at + 1e-6) - spline(at - 1e-6)) / 2e-6
+    np.testing.assert_allclose(spline.derivative(at)[off], slope[off], rtol=1e-5)
+    np.testing.assert_allclose(spline.derivative(x + 1e-9), spline.derivative(x - 1e-9), rtol=1e-5)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="u: expected PIT values from 0 to 1"):
+        fit_calibration([0.2, 1.5])
+    with pytest.raises(ValueError, match="calibrate: expected 'auto', 'scale'"):
+        fit_calibration([0.2], "platt")
+    with pytest.raises(ValueError, match="p: expected probabilities"):
+        Identity().levels(95)
+    with pytest.raises(ValueError, match="calibration: expected one of"):
+        calibration_from_state({"name": "other"})
+    assert isinstance(fit_calibration([0.2, 0.4], "isotonic"), Isotonic)
+    assert isinstance(fit_calibration([0.2, 0.4], "scale"), Scale)
