@@ -15,12 +15,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vastgp.estimators.registry import ESTIMATORS
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vastgp import datasets, kernels, likelihoods, metrics, options, plots
+    from vastgp import auto, datasets, kernels, likelihoods, metrics, options, plots
+    from vastgp.auto.classifier import GPClassifier
+    from vastgp.auto.regressor import GPRegressor
     from vastgp.estimators.load import load
     from vastgp.kernels import (
         RBF,
@@ -50,18 +52,22 @@ if TYPE_CHECKING:
     from vastgp.methods.swsgp.estimator import SWSGPClassifier, SWSGPRegressor
 
 # public name -> the module that defines it
-_NAMES = ESTIMATORS | {
-    "load": "vastgp.estimators.load",
-    "RBF": "vastgp.kernels",
-    "Constant": "vastgp.kernels",
-    "Linear": "vastgp.kernels",
-    "Matern12": "vastgp.kernels",
-    "Matern32": "vastgp.kernels",
-    "Matern52": "vastgp.kernels",
-    "RationalQuadratic": "vastgp.kernels",
-    "Periodic": "vastgp.kernels",
-}
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "options", "plots")
+_NAMES = (
+    FRONT_DOOR
+    | ESTIMATORS
+    | {
+        "load": "vastgp.estimators.load",
+        "RBF": "vastgp.kernels",
+        "Constant": "vastgp.kernels",
+        "Linear": "vastgp.kernels",
+        "Matern12": "vastgp.kernels",
+        "Matern32": "vastgp.kernels",
+        "Matern52": "vastgp.kernels",
+        "RationalQuadratic": "vastgp.kernels",
+        "Periodic": "vastgp.kernels",
+    }
+)
+_MODULES = ("auto", "datasets", "kernels", "likelihoods", "metrics", "options", "plots")
 
 __all__ = [*_NAMES, *_MODULES, "__version__"]
 

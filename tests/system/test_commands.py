@@ -17,8 +17,8 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 import vastgp
 from vastgp.cli import info
 from vastgp.cli._errors import BadInput
-from vastgp.cli._estimators import METHODS, make_estimator
-from vastgp.estimators.registry import ESTIMATORS
+from vastgp.cli._estimators import make_estimator
+from vastgp.estimators.registry import ESTIMATORS, METHODS
 from vastgp.kernels import RBF, Constant, Linear, Matern52, Periodic
 from vastgp.kernels.grid import GridKernel
 from wave_table import FEATURES, as_table, fit_exact

@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 from vastgp.cli._errors import BadInput, close_match
-from vastgp.estimators.registry import ESTIMATORS
-
-
-def _name(estimator: str) -> str:
-    """`RandomFeatureGPRegressor` as `random-feature`, `QSGPClassifier` as `qsgp-classifier`."""
-    stem = estimator.removesuffix("Regressor")
-    stem = re.sub("(?<=[a-z])GP(?=Classifier$|$)", "", stem)
-    return re.sub("(?<=[a-z])(?=[A-Z])|(?=Classifier$)", "-", stem).lower()
-
-
-# What takes rows: the estimator of a grid has a command of its own.
-METHODS = {_name(name): name for name in ESTIMATORS if name.endswith(("Regressor", "Classifier"))}
 
 
 def make_estimator(name: str, options: dict[str, Any], settings: list[str]) -> Any:

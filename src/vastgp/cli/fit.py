@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import BadInput, close_match, explained
-from vastgp.cli._estimators import METHODS, make_estimator
+from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
+from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
 _BUDGET = "Budget"

@@ -67,7 +67,12 @@ def open_labelled(
 
 def read_labels(X: Any, y: Any, *, estimator: str = "model") -> np.ndarray:
     """Return the labels that `open_labelled` would encode, as they are."""
-    return _labels(open_frame(X), y, estimator)[0]
+    return column_of(X, y, estimator=estimator)[0]
+
+
+def column_of(X: Any, y: Any, *, estimator: str = "model") -> tuple[np.ndarray, str | None]:
+    """Return a target of any type as it is, missing values as None or NaN, and the name of its column."""
+    return _labels(open_frame(X), y, estimator)[:2]
 
 
 def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

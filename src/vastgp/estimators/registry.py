@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 ESTIMATORS = {
@@ -25,6 +26,12 @@ ESTIMATORS = {
     "DirectRegressor": "vastgp.methods.direct.regressor",
     "DirectClassifier": "vastgp.methods.direct.classifier",
     "DirectNetworkRegressor": "vastgp.methods.direct.network",
+}
+
+# The front door, which chooses among them; see `vastgp.auto`.
+FRONT_DOOR = {
+    "GPRegressor": "vastgp.auto.regressor",
+    "GPClassifier": "vastgp.auto.classifier",
 }
 
 # Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
@@ -67,6 +74,17 @@ OPTIONS = {
 }
 
 
+def _method(estimator: str) -> str:
+    """`RandomFeatureGPRegressor` as `random-feature`, `QSGPClassifier` as `qsgp-classifier`."""
+    stem = estimator.removesuffix("Regressor")
+    stem = re.sub("(?<=[a-z])GP(?=Classifier$|$)", "", stem)
+    return re.sub("(?<=[a-z])(?=[A-Z])|(?=Classifier$)", "-", stem).lower()
+
+
+# What takes rows, by the names that it has on the command line and for the front door: grids have a command of theirs.
+METHODS = {_method(name): name for name in ESTIMATORS if name.endswith(("Regressor", "Classifier"))}
+
+
 def estimator_class(name: str) -> Any:
     """Return the class of an estimator by its name.
 
@@ -75,7 +93,7 @@ def estimator_class(name: str) -> Any:
     KeyError
         When there is none of that name.
     """
-    return getattr(importlib.import_module(ESTIMATORS[name]), name)
+    return getattr(importlib.import_module((ESTIMATORS | FRONT_DOOR)[name]), name)
 
 
 def option_class(name: str) -> Any:

@@ -94,6 +94,10 @@ class SavedModel(BaseEstimator, abc.ABC):
         ValueError
             When a constructor argument cannot be stored; the message says which and what to do.
         """
+        write_archive(path, *self._to_file())
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return header and arrays of a file."""
         check_is_fitted(self, "posterior_")
         params, param_arrays = encode_params(self.get_params(deep=False))
         kernel, kernel_arrays = (None, {}) if self.kernel_ is None else to_spec(self.kernel_)
@@ -111,16 +115,14 @@ class SavedModel(BaseEstimator, abc.ABC):
             "fit_seconds": self.fit_seconds_,
             "state": state,
         }
-        header = header | self._data_header() | self._more_header()
-        write_archive(
-            path,
-            header,
+        arrays = (
             above("params/", param_arrays)
             | above("kernel/", kernel_arrays)
             | above("history/", self.history_.to_arrays())
             | above("state/", state_arrays)
-            | self._data_arrays(),
+            | self._data_arrays()
         )
+        return header | self._data_header() | self._more_header(), arrays
 
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:

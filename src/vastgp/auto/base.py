@@ -1,0 +1,324 @@
+"""What the front door does for any target: models race on a table, the winner is fitted to all rows and calibrated."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import check_arguments
+from vastgp.auto.candidates import Candidate
+from vastgp.auto.inputs import Inputs, encode_new, names_of_inputs
+from vastgp.auto.race import (
+    FAILURES,
+    Judged,
+    Ran,
+    Track,
+    board_of,
+    fit_one,
+    folds_of,
+    run_race,
+    some_rows,
+)
+from vastgp.auto.saved import SavedFrontDoor
+from vastgp.auto.support import RangeCheck
+from vastgp.auto.warps import Own
+from vastgp.data import Rows
+from vastgp.data.tables import open_frame
+from vastgp.estimators.arguments import seed_from
+
+# Fewer rows than this are fitted once, without a race: there is nothing to judge by.
+_LEAST_ROWS = 20
+# Share of the budget for the race; what is left is the winner's, on all rows.
+_RACE = 0.5
+# With less time than this no models are compared: the first one runs, and is calibrated on rows kept out of it.
+_SECONDS_OF_A_RACE = 12.0
+# The winner is fitted again, to all rows, where there is this share of the time that it took before.
+_WORTH_AGAIN = 0.7
+# Kept for what comes after the last fit.
+_FOR_THE_END = 0.5
+_HELD_OUT_KEPT = 2000
+
+
+class FrontDoor(SavedFrontDoor):
+    """Base of `GPRegressor` and `GPClassifier`.
+
+    A subclass says which candidates run, how a model is judged, and how predictions are calibrated.
+    """
+
+    # ------------------------------------------------------------ what a subclass supplies
+
+    @abc.abstractmethod
+    def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:
+        """Return targets as numbers, NaN where they are missing, those for the encoder, and the column's name."""
+
+    @abc.abstractmethod
+    def _candidates(self, rows: Rows, tied: bool) -> list[Candidate]:
+        """Return what may run."""
+
+    def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
+        """Return the scales of the target to try."""
+        del y, seed
+        return [Own()]
+
+    @abc.abstractmethod
+    def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
+        """Return what a model says of held-out rows."""
+
+    @abc.abstractmethod
+    def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Any:
+        """Return the calibration by held-out rows; none without them."""
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Find a model for a table, within the budget.
+
+        Parameters
+        ----------
+        X : table, path or array-like of shape (n, p)
+            A pandas, polars or Arrow table, the path of a Parquet or CSV file or of a folder of Parquet files, or an
+            array. Columns may be numbers, booleans, categories, text, dates; values may be missing.
+        y : array-like of shape (n,), or str
+            The target, or the name of its column. Rows whose target is missing are left out, and counted.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For what cannot be used; the message names the column or argument, what it held and what to do.
+        """
+        began = time.perf_counter()
+        work = clone(self)
+        work.__dict__ |= {
+            name: value for name, value in self.__dict__.items() if name.startswith("_")
+        }
+        check_arguments(work)
+        work._fit(X, y, began)
+        work.fit_seconds_ = time.perf_counter() - began
+        self.__dict__ = work.__dict__
+        return self
+
+    def _fit(self, X: Any, y: Any, began: float) -> None:
+        seed = seed_from(self.random_state)
+        X = open_frame(X)
+        targets, for_encoder, self.target_name_ = self._read_target(X, y)
+        present = np.isfinite(targets)
+        self.n_rows_dropped_ = int(np.sum(~present))
+        _check_rows(int(present.sum()), self.n_rows_dropped_)
+        inputs = Inputs.of(X, self.encoder, self.target_name_, np.flatnonzero(present), for_encoder)
+        targets = targets[present]
+        self.target_range_ = float(targets.min()), float(targets.max())
+        budget = None if self.max_work is not None else self.max_seconds
+        deadline = None if budget is None else began + float(budget) - _FOR_THE_END
+        held = folds_of(len(targets), seed, budget) if len(targets) >= _LEAST_ROWS else []
+
+        def encoded(number: int) -> tuple[Rows, Rows, Sequence[Sequence[int]]]:
+            return inputs.fold(number, held[number].training, held[number].held_out, targets)
+
+        first, tied = encoded(0)[::2] if held else inputs.whole(targets)
+        candidates = self._candidates(first, any(len(group) > 1 for group in tied))
+        track = Track(held, encoded, self._judge, seed, self._classes)
+        ran, winner = self._run(track, candidates, targets, deadline)
+        self.leaderboard_ = board_of(ran, winner, self._classes)
+        if held and winner is None:
+            notes = "; ".join(f"{one.candidate.name}: {one.entry.note}" for one in ran)
+            raise ValueError(f"No model could be fitted to these rows. {notes}")
+        best = None if winner is None else ran[winner]
+        name = candidates[0].name if best is None else best.candidate.name
+        again = next(one for one in candidates if one.name == name)
+        if self.max_work is not None:
+            spent = sum(entry.rows for entry in self.leaderboard_) * len(held)
+            again = again.with_at_most(max(self.max_work - spent, 2))
+        order = np.concatenate([fold.held_out for fold in held] or [np.zeros(0, np.int64)])
+        self._settle(best, again, inputs, targets, order, deadline)
+
+    def _run(
+        self, track: Track, candidates: list[Candidate], y: np.ndarray, deadline: float | None
+    ) -> tuple[list[Ran], int | None]:
+        """Run the race, or one model where there is no time for more."""
+        if not track.folds:
+            return [], None
+        left = None if deadline is None else deadline - time.perf_counter()
+        warps = self._warps(y, track.seed)
+        if left is not None and left < _SECONDS_OF_A_RACE:
+            candidates, warps = candidates[:1], warps[:1]
+        if self.max_work is not None:
+            most = int(_RACE * self.max_work / (len(candidates) * len(track.folds)))
+            candidates = [one.with_at_most(max(most, 2)) for one in candidates]
+        share = 1.0 if len(candidates) == len(warps) == 1 else _RACE
+        return run_race(
+            track,
+            candidates,
+            warps,
+            deadline=None if left is None else time.perf_counter() + share * left,
+            y_scale=float(np.std(y)) or 1.0,
+            verbose=bool(self.verbose),
+        )
+
+    def _settle(
+        self,
+        best: Ran | None,
+        candidate: Candidate,
+        inputs: Inputs,
+        y: np.ndarray,
+        order: np.ndarray,
+        deadline: float | None,
+    ) -> None:
+        """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
+        seed = seed_from(self.random_state)
+        self.warp_ = Own() if best is None else best.warp
+        left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
+        before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
+        rows = None
+        if best is None or left is None or left > _WORTH_AGAIN * before:
+            rows, tied = inputs.whole(y)
+            rows = some_rows(rows, candidate.most_rows, seed)
+            model = candidate.make(seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best))
+            try:
+                fit_one(model, rows, self.warp_)
+            except FAILURES:
+                if best is None:
+                    raise
+                rows = None  # what the race found stands
+            else:
+                self.model_, self.encoder_ = model, inputs.encoder_of_whole
+        if rows is None:
+            assert best is not None
+            last = inputs.folds - 1
+            self.model_, self.encoder_ = best.model, inputs.encoder_of_fold(last)
+            rows = inputs.training_rows(last)
+        judged = None if best is None else best.judged
+        self.calibration_ = self._calibration(judged, y[order], seed)
+        self.held_out_ = {} if judged is None else _kept(judged, y[order], order)
+        names = names_of_inputs(self.encoder_, rows.d)
+        self.support_ = RangeCheck.fit(rows.X, self._lengthscales(), names, seed)
+        self.n_features_in_ = inputs.num_columns
+        if inputs.names is not None:
+            self.feature_names_in_ = np.asarray(inputs.names, dtype=object)
+
+    def _lengthscales(self) -> np.ndarray | None:
+        """Return one lengthscale for each encoded column, where the winner has some."""
+        from vastgp.kernels.metric import metric_lengthscales
+
+        if self.model_.kernel_ is None:
+            return None
+        return metric_lengthscales(self.model_.kernel_, self.model_.n_features_in_)
+
+    # ------------------------------------------------------------ predict
+
+    def _encoded(self, X: Any) -> Rows:
+        check_is_fitted(self, "model_")
+        return Rows(encode_new(self, X), checked=True)
+
+    def outside(self, X: Any) -> np.ndarray:
+        """Return which rows lie outside what the training rows cover, (n,) booleans.
+
+        A row does where an input is out of its range, or where it is farther from every training row, in the kernel's
+        own distance, than 99 % of these are from each other's nearest.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        """
+        return self.support_.outside(self._encoded(X).X)
+
+    def drift(self, X: Any) -> list[str]:
+        """Return in words which inputs of a whole table are distributed otherwise than in training.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        """
+        return self.support_.drift(self._encoded(X).X)
+
+    # ------------------------------------------------------------ what the model knows of itself
+
+    @property
+    def encoding_(self) -> Any:
+        """What was done with each column: the encoder's records, or the encoder itself where it is another one."""
+        check_is_fitted(self, "model_")
+        return getattr(self.encoder_, "columns_", self.encoder_)
+
+    def _of_model(self, name: str) -> Any:
+        check_is_fitted(self, "model_")
+        return getattr(self.model_, name)
+
+    @property
+    def kernel_(self) -> Any:
+        """The winner's kernel, in units of the encoded inputs and of the target's scale."""
+        return self._of_model("kernel_")
+
+    @property
+    def likelihood_(self) -> Any:
+        """The winner's likelihood, on the target's scale."""
+        return self._of_model("likelihood_")
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the winner's last fit ended by itself."""
+        return bool(self._of_model("converged_"))
+
+    @property
+    def stop_reason_(self) -> str:
+        """Why the winner's last fit ended."""
+        return str(self._of_model("stop_reason_"))
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of the winner's last fit."""
+        return int(self._of_model("n_iter_"))
+
+    @property
+    def history_(self) -> Any:
+        """Record of the winner's last fit."""
+        return self._of_model("history_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _check_rows(n: int, dropped: int) -> None:
+    if n < 2:
+        left = f" after {dropped} rows without a target were left out" if dropped else ""
+        raise ValueError(
+            f"Found array with {n} sample(s){left} while a minimum of 2 is required: from one row alone, nothing can "
+            "be learned. Give more rows."
+        )
+
+
+def _kernel_of(best: Ran | None) -> Any:
+    """Return where the winner's search begins again, in standardised units; None where it found nothing of its own."""
+    if best is None or best.model is None or best.model.answer_ == "linear":
+        return None
+    kernel = best.model.kernel_
+    if kernel is None:
+        return None
+    scaling = best.model.standardizer_
+    return kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
+
+
+def _kept(judged: Judged, y: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what is remembered of held-out rows: the record of calibration and the report are made of it."""
+    here = slice(0, _HELD_OUT_KEPT)
+    return {
+        "row": order[here],
+        "y": np.asarray(y, np.float64)[here],
+        "mean": judged.mean[here],
+        "std": judged.std[here],
+        "scores": judged.scores[here],
+        "log_density": judged.log_density[here],
+    }

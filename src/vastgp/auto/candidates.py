@@ -1,0 +1,184 @@
+"""Which models run for a table, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vastgp._arguments import Named, declared
+from vastgp.estimators.registry import METHODS, estimator_class
+
+# An exact process takes a minute from here on; parts of so many rows stand for it.
+_EXACT_ROWS = 3000
+_LINEAR_ROWS = 2000
+# Grids of eigenfunctions need some rows for each input; local methods lose their neighbours with many.
+_GRID_INPUTS, _LOCAL_INPUTS = 12, 60
+# Rows from which on methods that do not grow with them are worth their own start.
+_MANY = 1000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that may run.
+
+    Attributes
+    ----------
+    name : str
+        As the leaderboard shows it.
+    estimator : str
+        Name of the class.
+    params : dict
+        Arguments of its constructor beside those that all candidates are given.
+    most_rows : int, optional
+        It is given a random part of more rows.
+    """
+
+    name: str
+    estimator: str
+    params: dict[str, Any] = field(default_factory=dict)
+    most_rows: int | None = None
+
+    def with_at_most(self, rows: int) -> Candidate:
+        """Return the candidate with no more rows than so many."""
+        most = rows if self.most_rows is None else min(rows, self.most_rows)
+        return dataclasses.replace(self, most_rows=most)
+
+    def make(
+        self,
+        *,
+        seed: int,
+        seconds: float | None,
+        tied: Sequence[Sequence[int]] = (),
+        kernel: Any = None,
+    ) -> Any:
+        """Return an unfitted estimator.
+
+        Parameters
+        ----------
+        seed : int
+        seconds : float or None
+            Its budget.
+        tied : sequence of sequences of int
+            Columns that are one input.
+        kernel : Kernel, optional
+            Where its search for hyperparameters begins, in standardised units.
+        """
+        made = estimator_class(self.estimator)
+        known = inspect.signature(made).parameters
+        params: dict[str, Any] = {"max_seconds": seconds} | self.params
+        if "random_state" in known:
+            params["random_state"] = seed
+        if kernel is not None and "kernel" not in params:
+            params["kernel"] = kernel
+        groups = [tuple(group) for group in tied if len(group) > 1]
+        if groups:
+            params["hyperparameters"] = self._search(made, groups)
+        return made(**params)
+
+    def _search(self, made: Any, groups: list[tuple[int, ...]]) -> Any:
+        """Return the estimator's own search for hyperparameters, with columns tied."""
+        value = self.params.get(
+            "hyperparameters", inspect.signature(made).parameters["hyperparameters"].default
+        )
+        named = next(
+            check for check in declared(made)["hyperparameters"] if isinstance(check, Named)
+        )
+        return dataclasses.replace(named.resolve("hyperparameters", value), tied=groups)
+
+
+def regressors(n: int, d: int, *, tied: bool, counts: bool, likelihood: Any) -> list[Candidate]:
+    """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows, and columns of the encoded inputs.
+    tied : bool
+        Whether some columns are one input.
+    counts : bool
+        Whether targets are counts, which have likelihoods of their own.
+    likelihood : str or Likelihood
+        "auto": normal noise, and those of counts for counts; anything else is the user's choice.
+    """
+    if not isinstance(likelihood, str) or likelihood not in ("auto", "gaussian"):
+        return [
+            Candidate("tsvgp", "TSVGPRegressor", {"likelihood": likelihood}),
+            Candidate("svgp", "SVGPRegressor", {"likelihood": likelihood}),
+            Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
+        ]
+    linear = Candidate("linear", "ExactGPRegressor", {"kernel": "linear"}, _LINEAR_ROWS)
+    found = [
+        Candidate("exact", "ExactGPRegressor")
+        if n <= _EXACT_ROWS
+        else Candidate("qsgp", "QSGPRegressor"),
+        linear,
+    ]
+    if counts and likelihood == "auto":
+        found.append(Candidate("tsvgp, poisson", "TSVGPRegressor", {"likelihood": "poisson"}))
+        found.append(
+            Candidate(
+                "tsvgp, poisson-log-normal", "TSVGPRegressor", {"likelihood": "poisson-log-normal"}
+            )
+        )
+    if n > _MANY:
+        if n <= _EXACT_ROWS:
+            found.append(Candidate("qsgp", "QSGPRegressor"))
+        if d <= _LOCAL_INPUTS:
+            found.append(Candidate("swsgp", "SWSGPRegressor"))
+        found.append(Candidate("tsvgp", "TSVGPRegressor"))
+        found.append(Candidate("direct", "DirectRegressor"))
+        if d <= _GRID_INPUTS and not tied:
+            found.append(Candidate("grief", "GriefRegressor"))
+        found.append(Candidate("iterative", "IterativeGPRegressor"))
+    if likelihood == "auto" and not counts:
+        # targets far out, and noise that varies
+        found += [
+            Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
+            for name in ("student-t", "heteroskedastic")
+        ]
+    return found
+
+
+def classifiers(n: int, d: int) -> list[Candidate]:
+    """Return the candidates for classes, those first that should run if time is short."""
+    found = [
+        Candidate("tsvgp", "TSVGPClassifier"),
+        Candidate("linear", "TSVGPClassifier", {"kernel": "linear"}),
+    ]
+    if n > _MANY:
+        if d <= _LOCAL_INPUTS:
+            found.append(Candidate("swsgp", "SWSGPClassifier"))
+        found.append(Candidate("qsgp", "QSGPClassifier"))
+        found.append(Candidate("direct", "DirectClassifier"))
+    return found
+
+
+def named(method: str, classes: bool, likelihood: Any) -> Candidate:
+    """Return the candidate that a method's name stands for.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none; the message lists them.
+    """
+    ending = "Classifier" if classes else "Regressor"
+    methods = {
+        name.removesuffix("-classifier"): estimator
+        for name, estimator in METHODS.items()
+        if estimator.endswith(ending)
+    }
+    if not isinstance(method, str) or method not in methods:
+        raise ValueError(
+            f"method must be 'auto' or one of {', '.join(map(repr, methods))}; received {method!r}."
+        )
+    params = {} if likelihood == "auto" else {"likelihood": likelihood}
+    made = estimator_class(methods[method])
+    if params and "likelihood" not in inspect.signature(made).parameters:
+        raise ValueError(
+            f"likelihood={likelihood!r} is not for method={method!r}, whose noise is normal. Use method='tsvgp' or "
+            "'auto', or leave likelihood out."
+        )
+    return Candidate(method, methods[method], params)

@@ -1,0 +1,226 @@
+"""`GPClassifier`: a table with a class to predict, and a model for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import Flag, Positive, RandomState
+from vastgp.auto import candidates
+from vastgp.auto.base import FrontDoor
+from vastgp.auto.class_calibration import (
+    ClassCalibration,
+    IdentityClasses,
+    class_calibration_from_state,
+    fit_class_calibration,
+)
+from vastgp.auto.race import Judged
+from vastgp.auto.reading_targets import classes_of
+from vastgp.auto.warps import Own
+from vastgp.data import Rows
+from vastgp.data.labels import encode_as, read_labels
+from vastgp.data.tables import Table, open_frame
+
+_LEAST_PROBABILITY = 1e-12
+
+
+class GPClassifier(ClassifierMixin, FrontDoor):
+    """Gaussian processes for classes in a table of any kind: encodes it, races models, calibrates the winner.
+
+    Parameters
+    ----------
+    method : str, default "auto"
+        "auto" races models that suit the table; the name of one (``"tsvgp"``, ``"qsgp"``, ...) fits that one.
+    max_seconds : float or None, default 60.0
+        Budget of `fit`: half of it is for the race, the rest for the winner on all rows. None: until all have
+        converged.
+    max_work : int, optional
+        A budget in rows instead of seconds, see `GPRegressor`.
+    likelihood : str or Likelihood, default "auto"
+        "auto": the method's own link.
+    calibrate : {"auto", "temperature", "isotonic", None}, default "auto"
+        How probabilities are corrected by held-out rows; "auto" takes what predicts them best. "isotonic" is for two
+        classes.
+    encoder : transformer, optional
+        What makes numbers of the table; None: `vastgp.auto.TableEncoder`.
+    random_state : int, Generator or None, default 0
+    verbose : bool, default False
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The labels, sorted.
+    model_, leaderboard_, encoder_, encoding_, calibration_, support_, n_rows_dropped_
+        As in `GPRegressor`.
+    kernel_, likelihood_, converged_, stop_reason_, n_iter_, history_, fit_seconds_
+        Of the winner.
+    """
+
+    classes_: np.ndarray
+
+    def __init__(
+        self,
+        method: str = "auto",
+        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
+        max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
+        likelihood: Any = "auto",
+        calibrate: Any = "auto",
+        encoder: Any = None,
+        random_state: Annotated[Any, RandomState()] = 0,
+        verbose: Annotated[bool, Flag()] = False,
+    ) -> None:
+        self.method = method
+        self.max_seconds = max_seconds
+        self.max_work = max_work
+        self.likelihood = likelihood
+        self.calibrate = calibrate
+        self.encoder = encoder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------ fit
+
+    def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:
+        codes, self.classes_, name = classes_of(X, y)
+        # means of a column's levels are those of the second class; of more classes there is no such number
+        return codes, codes if len(self.classes_) == 2 else None, name
+
+    def _candidates(self, rows: Rows, tied: bool) -> list[candidates.Candidate]:
+        if self.method != "auto" or self.likelihood != "auto":
+            method = "tsvgp" if self.method == "auto" else self.method
+            return [candidates.named(method, True, self.likelihood)]
+        return candidates.classifiers(rows.n, rows.d)
+
+    def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
+        proba = self._of_all(model, model.predict_proba(rows.X))
+        y = np.asarray(rows.y, np.int64)
+        of_label = proba[np.arange(len(y)), y]
+        guess = np.argmax(proba, axis=1)
+        return Judged(
+            np.log(np.maximum(of_label, _LEAST_PROBABILITY)), (guess != y).astype(np.float64), proba,
+            guess.astype(np.float64), np.zeros(len(y)),
+        )  # fmt: skip
+
+    def _of_all(self, model: Any, proba: np.ndarray) -> np.ndarray:
+        """Return probabilities of all classes, also of those that a part of the rows did not have."""
+        known = model.classes_.astype(np.int64)
+        if len(known) == len(self.classes_):
+            return proba
+        found = np.zeros((len(proba), len(self.classes_)))
+        found[:, known] = proba
+        return found
+
+    def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> ClassCalibration:
+        if judged is None or self.calibrate is None:
+            return IdentityClasses()
+        return fit_class_calibration(y.astype(np.int64), judged.scores, self.calibrate, seed)
+
+    def _calibration_from(self, state: Any) -> ClassCalibration:
+        return class_calibration_from_state(state)
+
+    @property
+    def _classes(self) -> bool:
+        return True
+
+    def _more_header(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        model = super()._from_file(header, arrays)
+        model.classes_ = np.array(header["classes"], dtype=header["classes_dtype"])
+        return model
+
+    # ------------------------------------------------------------ predict
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+            Columns are found by name, whatever others there are.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            In the order of ``classes_``.
+        """
+        rows = self._encoded(X)
+        return self.calibration_.transform(
+            self._of_all(self.model_, self.model_.predict_proba(rows.X))
+        )
+
+    def predict(self, X: Any, return_range: Any = False) -> Any:
+        """Return the likeliest class of each row.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        return_range : bool, default False
+            Also which rows lie outside what the training rows cover, see `outside`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        outside : ndarray of bool, shape (n,)
+            Only with ``return_range``.
+        """
+        Flag()("return_range", return_range)
+        labels = self.classes_[np.argmax(self.predict_proba(X), axis=1)] if self._fitted() else None
+        return (labels, self.outside(X)) if return_range else labels
+
+    def _fitted(self) -> bool:
+        check_is_fitted(self, "model_")
+        return True
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return a score of the second class, or of each of more than two: that of the likelier class is the larger.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, C) for C > 2 classes
+            Logarithms of `predict_proba`; with two classes their difference.
+        """
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
+    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return the log probability of each row's label, in nats; its mean is the negative log loss.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        y : array-like of shape (n,), or str
+        """
+        check_is_fitted(self, "model_")
+        X, numbers = self._numbers(X, y)
+        proba = self.predict_proba(X)
+        return np.log(np.maximum(proba[np.arange(len(numbers)), numbers], _LEAST_PROBABILITY))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is predicted correctly.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+        sample_weight : array-like of shape (n,), optional
+        """
+        check_is_fitted(self, "model_")
+        X, numbers = self._numbers(X, y)
+        correct = self.predict(X) == self.classes_[numbers]
+        return float(np.average(correct, weights=sample_weight))
+
+    def _numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        X = open_frame(X)
+        if y is None and self.target_name_ is not None and isinstance(X, (Table, str)):
+            y = self.target_name_
+        return X, encode_as(read_labels(X, y, estimator=type(self).__name__), self.classes_)

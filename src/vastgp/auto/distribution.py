@@ -1,0 +1,95 @@
+"""Distributions of new observations as the front door gives them: on the target's own scale, and calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from scipy.special import ndtr
+
+from vastgp.auto.calibration import Calibration, Identity
+from vastgp.auto.warps import Own
+from vastgp.estimators.predictive import Predictive
+
+# Levels that mean and deviation are summed over where they have no closed form.
+_NODES = 33
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of a new observation at each of n rows, in units of the target.
+
+    Attributes
+    ----------
+    model : Predictive
+        Of the model, on its scale.
+    warp : Own
+        That scale.
+    calibration : Calibration
+        Of the levels.
+    seen : tuple of float
+        Least and largest target of the training rows.
+    """
+
+    model: Predictive
+    warp: Own
+    calibration: Calibration
+    seen: tuple[float, float]
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Means, (n,)."""
+        return self.model.mean if type(self.warp) is Own else self._moments[0]
+
+    @cached_property
+    def std(self) -> np.ndarray:
+        """Standard deviations of observations, (n,)."""
+        if type(self.warp) is Own:
+            return self.model.std * self.calibration.std_factor
+        return self._moments[1]
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation by Gauss-Hermite quadrature of the quantiles: ``E[y] = E[Q(Phi(z))]``, z normal.
+
+        Quantiles count as no farther beyond the training targets than these are from each other: far from all rows the
+        exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason.
+        """
+        width = self.seen[1] - self.seen[0]
+        nodes, weights = hermegauss(_NODES)
+        near = np.abs(nodes) < 8.0
+        nodes, weights = nodes[near], weights[near] / weights[near].sum()
+        values = np.clip(self.quantiles(ndtr(nodes)), self.seen[0] - width, self.seen[1] + width)
+        mean = weights @ values
+        return mean, np.sqrt(weights @ (values - mean) ** 2)
+
+    def quantiles(self, probabilities: Any) -> np.ndarray:
+        """Return what observations are below with given probabilities, (k, n)."""
+        levels = np.asarray(self.calibration.levels(probabilities))
+        inside = (levels > 0.0) & (levels < 1.0)
+        found = np.empty((len(levels), len(self.model.mean)))
+        found[levels <= 0.0], found[levels >= 1.0] = -np.inf, np.inf
+        if inside.any():
+            found[inside] = self.warp.back(self.model.quantiles(levels[inside]))
+        return found
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the densities at targets, (n,), in nats."""
+        t = self.warp.forward(y)
+        found = self.model.log_density(t) + self.warp.log_slope(y)
+        if not isinstance(self.calibration, Identity):
+            scores = self.model.normal_scores(t)
+            found = found + self.calibration.log_density_change_of_scores(scores)
+        return np.where(np.isfinite(t), found, -np.inf)
+
+    def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
+        """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""
+        return self.calibration.scores(self.model.normal_scores(self.warp.forward(y), seed))
+
+
+def interval_levels(level: float) -> np.ndarray:
+    """Return the two probabilities that a central interval lies between."""
+    return np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])

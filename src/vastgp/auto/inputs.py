@@ -1,0 +1,204 @@
+"""The inputs of a race: each fold with an encoding learned on its own training rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+
+from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.source import Source, open_source
+from vastgp.auto.values import Values
+from vastgp.data import Rows, validate
+from vastgp.data.tables import Table
+
+Groups = Sequence[Sequence[int]]
+
+
+@dataclass
+class Inputs:
+    """The rows of a table that have a target, encoded when asked for.
+
+    Attributes
+    ----------
+    source : Source or table
+        All rows; as it was given where the encoder is another library's.
+    encoder : object
+        As it was given, or the default one; not fitted.
+    present : ndarray of int
+        Numbers of the rows that have a target.
+    target : str or None
+        Column of the target, which is no input.
+    means_of : ndarray or None
+        Targets for encodings that use them, of all rows.
+    names : list of str or None
+        Columns of the table, where it has names.
+    num_columns : int
+    """
+
+    source: Any
+    encoder: Any
+    present: np.ndarray
+    target: str | None
+    means_of: np.ndarray | None
+    names: list[str] | None
+    num_columns: int
+    encoder_of_whole: Any = None
+    folds: int = 0
+    _of_folds: dict[int, tuple[Rows, Rows, Groups, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        encoder: Any,
+        target: str | None,
+        present: np.ndarray,
+        means_of: np.ndarray | None,
+    ) -> Inputs:
+        """Open the inputs.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        encoder : transformer or None
+        target : str or None
+        present : ndarray of int
+        means_of : ndarray or None
+        """
+        source = open_source(X)
+        names = [name for name in source.names if name != target]
+        ours = encoder is None or isinstance(encoder, TableEncoder)
+        made = TableEncoder() if encoder is None else encoder
+        return cls(
+            source if ours else _without(X, target), made, present, target, means_of,
+            names if source.named else None, len(names),
+        )  # fmt: skip
+
+    def fold(
+        self, number: int, training: np.ndarray, held_out: np.ndarray, targets: np.ndarray
+    ) -> tuple[Rows, Rows, Groups]:
+        """Return encoded training and held-out rows of a fold, and which columns are one input.
+
+        Parameters
+        ----------
+        number : int
+            Of the fold: what was encoded is kept.
+        training, held_out : ndarray of int
+            Places among the rows that have a target.
+        targets : ndarray
+            Of these.
+        """
+        if number not in self._of_folds:
+            encoder, matrix = self._fit(self.present[training])
+            new = self._transform(encoder, self.present[held_out])
+            self._of_folds[number] = (
+                Rows(matrix, targets[training], checked=True),
+                Rows(new, targets[held_out], checked=True),
+                getattr(encoder, "tied_", ()),
+                encoder,
+            )
+            self.folds = len(self._of_folds)
+        return self._of_folds[number][:3]
+
+    def whole(self, targets: np.ndarray) -> tuple[Rows, Groups]:
+        """Return all encoded rows that have a target, and which columns are one input."""
+        self.encoder_of_whole, matrix = self._fit(self.present)
+        groups = getattr(self.encoder_of_whole, "tied_", ())
+        return Rows(matrix, targets, checked=True), groups
+
+    def encoder_of_fold(self, number: int) -> Any:
+        """Return the encoder that a fold was encoded by."""
+        return self._of_folds[number][3]
+
+    def training_rows(self, number: int) -> Rows:
+        """Return the training rows of a fold that has been encoded."""
+        return self._of_folds[number][0]
+
+    def _fit(self, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        encoder = clone(self.encoder)
+        targets = None if self.means_of is None else self.means_of[rows]
+        if isinstance(self.source, Source):
+            exclude = () if self.target is None else (self.target,)
+            matrix = encoder.fit_transform(part_of(self.source, rows), targets, exclude=exclude)
+        else:
+            matrix = encoder.fit_transform(_safe_indexing(self.source, rows), targets)
+        return encoder, _checked(matrix, encoder)
+
+    def _transform(self, encoder: Any, rows: np.ndarray) -> np.ndarray:
+        part: Any
+        if isinstance(self.source, Source):
+            part = part_of(self.source, rows)
+        else:
+            part = _safe_indexing(self.source, rows)
+        return _checked(encoder.transform(part), encoder)
+
+
+def part_of(source: Source, rows: np.ndarray) -> Source:
+    """Return some rows of a source, in its order; they are picked out as blocks come.
+
+    Parameters
+    ----------
+    source : Source
+    rows : ndarray of int
+        Their numbers, ascending.
+    """
+
+    def read(wanted: Sequence[str], size: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        first = 0
+        for block in source.read(wanted, size, zones):
+            count = len(block[0])
+            begin, end = np.searchsorted(rows, [first, first + count])
+            here = rows[begin:end] - first
+            first += count
+            if len(here) == count:
+                yield block
+            elif len(here):
+                yield [dataclasses.replace(values, data=values.data[here]) for values in block]
+
+    return dataclasses.replace(source, num_rows=len(rows), read=read, table=None)
+
+
+def encode_new(model: Any, X: Any) -> np.ndarray:
+    """Return the encoded inputs of rows to predict, by a fitted front door's encoder."""
+    encoder = model.encoder_
+    if not isinstance(encoder, TableEncoder):
+        names = getattr(encoder, "feature_names_in_", None)
+        if names is not None and hasattr(X, "columns"):
+            X = _safe_indexing(X, [str(name) for name in names], axis=1)
+    return _checked(encoder.transform(X), encoder)
+
+
+def names_of_inputs(encoder: Any, columns: int) -> list[str]:
+    """Return names of encoded columns."""
+    try:
+        return [str(name) for name in encoder.get_feature_names_out()]
+    except (AttributeError, ValueError):
+        return [f"x{j}" for j in range(columns)]
+
+
+def _checked(matrix: Any, encoder: Any) -> np.ndarray:
+    """Return an encoded matrix, refusing what a model cannot take."""
+    if hasattr(matrix, "toarray"):
+        matrix = matrix.toarray()
+    matrix = np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+        raise ValueError(
+            f"encoder {encoder!r} gave {matrix.dtype} values of shape {matrix.shape}; expected a matrix of numbers."
+        )
+    found = np.asarray(matrix, np.float64)
+    validate.check_finite(found, f"what the encoder {type(encoder).__name__} made of X")
+    return found
+
+
+def _without(X: Any, target: str | None) -> Any:
+    """Return a table without its target, as it was given."""
+    if isinstance(X, Table):
+        frame = next(X.frames([name for name in X.names if name != target], 1 << 62))
+        return frame.to_native()
+    return X

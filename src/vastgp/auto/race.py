@@ -1,0 +1,250 @@
+"""The race: candidates are fitted to some rows and judged by what they say of others."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from vastgp.auto.candidates import Candidate
+from vastgp.auto.leaderboard import Entry, Leaderboard
+from vastgp.auto.warps import Own
+from vastgp.data import Rows
+from vastgp.fitting.progress import Progress
+
+# Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
+_FEW_ROWS, _FOLDS = 500, 5
+_SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
+# Candidates with less time than this are not begun: compiling their programs takes as much.
+_LEAST_SECONDS = 4.0
+# Several folds cost several fits.
+_SECONDS_FOR_FOLDS = 20.0
+# A later candidate takes the place of an earlier one only where it is better by so many standard errors.
+_DOUBT = 1.0
+# What ends one model, not the race.
+FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that a candidate is fitted to, and rows that it is judged by."""
+
+    training: np.ndarray
+    held_out: np.ndarray
+
+
+def folds_of(n: int, seed: int, seconds: float | None) -> list[Fold]:
+    """Return what is held out of n rows: each row once where they are few and there is time, or a random part."""
+    order = np.random.default_rng([seed, 1]).permutation(n)
+    if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS):
+        parts = np.array_split(order, min(_FOLDS, n))
+    else:
+        out = int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
+        parts = [order[:out]]
+    every = np.arange(n)
+    return [Fold(np.setdiff1d(every, part), np.sort(part)) for part in parts]
+
+
+@dataclass(frozen=True)
+class Track:
+    """What all candidates run on.
+
+    Attributes
+    ----------
+    folds : list of Fold
+    encoded : callable
+        ``encoded(rows, new)`` gives the encoded inputs and targets of rows by number: as training rows of the fold
+        whose number is given first, or as new ones.
+    judge : callable
+        ``judge(model, warp, rows)`` gives log densities, and what else is known of each row, see `Judged`.
+    seed : int
+    classes : bool
+    """
+
+    folds: Sequence[Fold]
+    encoded: Callable[[int], tuple[Rows, Rows, Sequence[Sequence[int]]]]
+    judge: Callable[[Any, Own, Rows], Judged]
+    seed: int
+    classes: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a model says of held-out rows.
+
+    Attributes
+    ----------
+    log_density : ndarray of shape (n,)
+        In units of the target.
+    off : ndarray of shape (n,)
+        Squared errors, or whether the class is wrong.
+    scores : ndarray of shape (n,), or (n, C)
+        Normal scores of the targets, or probabilities of the classes.
+    mean, std : ndarray of shape (n,)
+        Predicted, in units of the target; of classes the labels' numbers and nothing.
+    """
+
+    log_density: np.ndarray
+    off: np.ndarray
+    scores: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Judged]) -> Judged:
+        """Return what is known of the rows of all folds, in the order of the folds."""
+        names = cls.__dataclass_fields__
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A candidate that has run.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    warp : Own
+    entry : Entry
+    judged : Judged or None
+        None where it failed.
+    model : estimator or None
+        Fitted to the last fold.
+    """
+
+    candidate: Candidate
+    warp: Own
+    entry: Entry
+    judged: Judged | None = None
+    model: Any = None
+
+
+def run_one(
+    track: Track, candidate: Candidate, warp: Own, seconds: float | None, y_scale: float
+) -> Ran:
+    """Fit a candidate to the training rows of every fold, and judge it. A failure is an entry like any other."""
+    began = time.perf_counter()
+    parts: list[Judged] = []
+    rows, model = 0, None
+    for number in range(len(track.folds)):
+        training, held_out, tied = track.encoded(number)
+        training = some_rows(training, candidate.most_rows, track.seed)
+        rows = training.n
+        left = None if seconds is None else seconds - (time.perf_counter() - began)
+        share = None if left is None else max(left / (len(track.folds) - number), 0.5)
+        try:
+            model = candidate.make(seed=track.seed, seconds=share, tied=tied)
+            fit_one(model, training, warp)
+            parts.append(track.judge(model, warp, held_out))
+        except FAILURES as error:
+            seconds_used = time.perf_counter() - began
+            entry = Entry(candidate.name, warp.name, rows, seconds_used, note=f"failed: {error}")
+            return Ran(candidate, warp, entry)
+    judged = Judged.joined(parts)
+    entry = Entry(
+        candidate.name, warp.name, rows, time.perf_counter() - began, note=model.stop_reason_,  # type: ignore[union-attr]
+        **_scores(judged, track.classes, y_scale),
+    )  # fmt: skip
+    return Ran(candidate, warp, entry, judged, model)
+
+
+def some_rows(rows: Rows, most: int | None, seed: int) -> Rows:
+    """Return random rows, in their order, where there are more than ``most``."""
+    if most is None or rows.n <= most:
+        return rows
+    chosen = np.sort(np.random.default_rng([seed, 2]).choice(rows.n, most, replace=False))
+    return Rows(rows.X[chosen], rows.y[chosen], checked=True)
+
+
+def fit_one(model: Any, rows: Rows, warp: Own) -> None:
+    """Fit a model to encoded rows, their targets on another scale."""
+    with warnings.catch_warnings():
+        # that it has not converged is known by its score
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows.X, rows.y if type(warp) is Own else warp.forward(rows.y))
+
+
+def _scores(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
+    loss = -judged.log_density
+    finite = np.isfinite(loss)
+    found = {
+        "nlpd": float(np.mean(loss)) if finite.all() else np.inf,
+        "nlpd_error": float(np.std(loss[finite]) / np.sqrt(max(finite.sum(), 1))),
+        "error": float(np.mean(judged.off)) if classes else float(np.sqrt(np.mean(judged.off))),
+    }
+    found["nlpd_standardised"] = found["nlpd"] - (0.0 if classes else float(np.log(y_scale)))
+    if not classes:
+        found["coverage"] = float(np.mean(np.abs(judged.scores) < 1.959964))
+    return found
+
+
+def best_of(ran: Sequence[Ran]) -> int | None:
+    """Return the number of the winner: the first that the best one beats by no more than a standard error.
+
+    None where none has a score.
+    """
+    scored = [(i, one) for i, one in enumerate(ran) if one.judged and np.isfinite(one.entry.nlpd)]
+    if not scored:
+        return None
+    best = max(scored, key=lambda pair: float(np.mean(pair[1].judged.log_density)))[1]  # type: ignore[union-attr]
+    assert best.judged is not None
+    for number, one in scored:
+        assert one.judged is not None
+        if len(one.judged.log_density) != len(best.judged.log_density):
+            continue
+        behind = best.judged.log_density - one.judged.log_density
+        if np.mean(behind) <= _DOUBT * np.std(behind) / np.sqrt(len(behind)):
+            return number
+    return next(i for i, one in scored if one is best)
+
+
+def run_race(
+    track: Track,
+    candidates: Sequence[Candidate],
+    warps: Sequence[Own],
+    *,
+    deadline: float | None,
+    y_scale: float,
+    verbose: bool,
+) -> tuple[list[Ran], int | None]:
+    """Run candidates one after the other; return what they did, and the winner's number.
+
+    The first candidate compares the scales of the target; the others run on the one that it did best on.
+
+    Parameters
+    ----------
+    deadline : float, optional
+        Time of ``time.perf_counter`` at which to end; the time left is shared by those that have not run.
+    y_scale : float
+        Deviation of the targets.
+    """
+    ran: list[Ran] = []
+    warps = list(warps)
+    with Progress("race", verbose) as progress:
+        for number, candidate in enumerate(candidates):
+            left = None if deadline is None else deadline - time.perf_counter()
+            if left is not None and left < _LEAST_SECONDS and ran:
+                rest = candidates[number:]
+                ran += [
+                    Ran(one, Own(), Entry(one.name, "", 0, 0.0, note="no time was left"))
+                    for one in rest
+                ]
+                break
+            share = None if left is None else left / (len(candidates) - number) / len(warps)
+            here = [run_one(track, candidate, warp, share, y_scale) for warp in warps]
+            ran += here
+            warps = [warps[best_of(here) or 0]]
+            progress.update((number + 1) / len(candidates), candidate.name)
+    return ran, best_of(ran)
+
+
+def board_of(ran: Sequence[Ran], winner: int | None, classes: bool) -> Leaderboard:
+    """Return the leaderboard of a race."""
+    return Leaderboard(tuple(one.entry for one in ran), classes).sorted_with(winner)

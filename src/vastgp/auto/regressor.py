@@ -1,0 +1,317 @@
+"""`GPRegressor`: a table of numbers to predict, and a model for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import Flag, Positive, RandomState
+from vastgp.auto import candidates
+from vastgp.auto.base import FrontDoor
+from vastgp.auto.calibration import (
+    Calibration,
+    Identity,
+    calibration_from_state,
+    fit_calibration_of_scores,
+)
+from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
+from vastgp.auto.distribution import Distribution, interval_levels
+from vastgp.auto.race import Judged
+from vastgp.auto.reading_targets import numbers_and_name
+from vastgp.auto.warps import Own, warps_to_try
+from vastgp.data import Rows
+
+# Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
+_LARGE_COUNTS = 50.0
+
+
+class GPRegressor(RegressorMixin, FrontDoor):
+    """Gaussian processes for a table of any kind: encodes it, races models, calibrates the winner.
+
+    Parameters
+    ----------
+    method : str, default "auto"
+        "auto" races models that suit the table; the name of one (``"qsgp"``, ``"exact"``, ...) fits that one.
+    max_seconds : float or None, default 60.0
+        Budget of `fit`: half of it is for the race, the rest for the winner on all rows. None: until all have
+        converged.
+    max_work : int, optional
+        A budget in rows instead of seconds, so that the same seed and data give the same result on any machine: so many
+        are handed to models in all, half of them in the race. ``max_seconds`` is then not looked at.
+    likelihood : str or Likelihood, default "auto"
+        "auto": normal noise, and where the race finds them better, heavy tails, noise that varies, or for counts
+        Poisson likelihoods. Otherwise as in `TSVGPRegressor`.
+    calibrate : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
+        How intervals are corrected by held-out rows, see `vastgp.auto.calibration`; "auto" takes what predicts them
+        best.
+    encoder : transformer, optional
+        What makes numbers of the table; None: `vastgp.auto.TableEncoder`. Any transformer of scikit-learn's kind will
+        do.
+    random_state : int, Generator or None, default 0
+        Of the rows held out, and of all models.
+    verbose : bool, default False
+        Whether to show progress.
+
+    Attributes
+    ----------
+    model_ : estimator
+        The winner, fitted to encoded rows.
+    leaderboard_ : Leaderboard
+        What ran, with its scores on held-out rows; the winner first.
+    encoder_ : transformer
+    encoding_ : tuple of Column
+        What was done with each column.
+    warp_ : Own
+        Scale that the target is modelled on: its own, logarithms, or powers.
+    calibration_ : Calibration
+    calibration_record_ : CalibrationRecord or None
+        How often intervals held the held-out rows, by deviation and by input.
+    support_ : RangeCheck
+        What the training rows cover, see `outside` and `drift`.
+    n_rows_dropped_ : int
+        Rows without a target.
+    kernel_, likelihood_, converged_, stop_reason_, n_iter_, history_, fit_seconds_
+        Of the winner.
+
+    Examples
+    --------
+    >>> import vastgp
+    >>> model = vastgp.GPRegressor(max_seconds=60).fit("sales.parquet", "price")    # doctest: +SKIP
+    >>> model.predict_interval("new.parquet", level=0.9)                            # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        method: str = "auto",
+        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
+        max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
+        likelihood: Any = "auto",
+        calibrate: Any = "auto",
+        encoder: Any = None,
+        random_state: Annotated[Any, RandomState()] = 0,
+        verbose: Annotated[bool, Flag()] = False,
+    ) -> None:
+        self.method = method
+        self.max_seconds = max_seconds
+        self.max_work = max_work
+        self.likelihood = likelihood
+        self.calibrate = calibrate
+        self.encoder = encoder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------ fit
+
+    def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
+        numbers, name = numbers_and_name(X, y)
+        return numbers, numbers, name
+
+    def _candidates(self, rows: Rows, tied: bool) -> list[candidates.Candidate]:
+        if self.method != "auto":
+            return [candidates.named(self.method, False, self.likelihood)]
+        return candidates.regressors(
+            rows.n, rows.d, tied=tied, counts=_are_counts(rows.y), likelihood=self.likelihood
+        )
+
+    def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
+        normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
+        return warps_to_try(y, seed) if normal and not _are_counts(y) else [Own()]
+
+    def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
+        found = Distribution(model.distribution(rows.X), warp, Identity(), self.target_range_)
+        y = np.asarray(rows.y)
+        return Judged(
+            found.log_density(y),
+            (y - found.mean) ** 2,
+            found.normal_scores(y),
+            found.mean,
+            found.std,
+        )
+
+    def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Calibration:
+        if judged is None or self.calibrate is None:
+            return Identity()
+        if self.calibrate == "auto" and self.model_.likelihood_.counts:
+            return Identity()  # levels of counts come in steps, which no map of levels can move
+        return fit_calibration_of_scores(judged.scores, self.calibrate, seed)
+
+    def _calibration_from(self, state: Any) -> Calibration:
+        return calibration_from_state(state)
+
+    @property
+    def _classes(self) -> bool:
+        return False
+
+    # ------------------------------------------------------------ predict
+
+    def distribution(self, X: Any) -> Distribution:
+        """Return the distribution of a new observation at each row.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+            Columns are found by name, whatever others there are.
+
+        Returns
+        -------
+        Distribution
+            With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
+        """
+        rows = self._encoded(X)
+        return self._distribution(rows)
+
+    def _distribution(self, rows: Rows) -> Distribution:
+        of_model = self.model_.distribution(rows.X)
+        return Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
+
+    def predict(self, X: Any, return_std: Any = False, return_range: Any = False) -> Any:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        return_std : bool, default False
+            Also the standard deviation of a new observation.
+        return_range : bool, default False
+            Also which rows lie outside what the training rows cover, see `outside`.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+            In units of the target.
+        std : ndarray of shape (n,)
+            Only with ``return_std``.
+        outside : ndarray of bool, shape (n,)
+            Only with ``return_range``.
+        """
+        Flag()("return_std", return_std)
+        Flag()("return_range", return_range)
+        rows = self._encoded(X)
+        if not return_std and type(self.warp_) is Own:
+            found = [self.model_.predict(rows.X)]
+        else:
+            of_rows = self._distribution(rows)
+            found = [of_rows.mean, of_rows.std] if return_std else [of_rows.mean]
+        if return_range:
+            found.append(self.support_.outside(rows.X))
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def predict_interval(self, X: Any, level: Any = 0.95) -> np.ndarray:
+        """Return the central interval that holds a new observation with a probability.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        level : float, default 0.95
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, in units of the target.
+        """
+        if not isinstance(level, (int, float, np.number)) or not 0.0 < level < 1.0:
+            raise ValueError(
+                f"level must be a number above 0 and below 1, received {level!r}; 95 % is 0.95."
+            )
+        return self.distribution(X).quantiles(interval_levels(float(level))).T
+
+    def predict_quantiles(self, X: Any, probabilities: Any = (0.025, 0.5, 0.975)) -> np.ndarray:
+        """Return quantiles of a new observation at each row.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        probabilities : sequence of k float, default (0.025, 0.5, 0.975)
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            What an observation is below with that probability, in units of the target.
+        """
+        wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+        if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
+            raise ValueError(
+                f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."
+            )
+        return self.distribution(X).quantiles(wanted).T
+
+    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return ``log p(y | x, training data)`` of each row, in nats; its mean is the negative NLPD.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        y : array-like of shape (n,), or str
+        """
+        check_is_fitted(self, "model_")
+        X, y, _ = _with_targets(X, y, self.target_name_)
+        return self.distribution(X).log_density(y)
+
+    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw samples of the function, joint over the rows, without the noise of observations.
+
+        Parameters
+        ----------
+        X : table, path or array-like
+        n_samples : int, default 1
+        random_state : int, RandomState or None, default 0
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+            In units of the target.
+        """
+        rows = self._encoded(X)
+        return self.warp_.back(self.model_.sample_y(rows.X, n_samples, random_state))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination R^2 of the predicted mean.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+        sample_weight : array-like of shape (n,), optional
+        """
+        from sklearn.metrics import r2_score
+
+        check_is_fitted(self, "model_")
+        X, y, _ = _with_targets(X, y, self.target_name_)
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+    @property
+    def calibration_record_(self) -> CalibrationRecord | None:
+        """How often intervals held the held-out rows; None where none were held out."""
+        from scipy.special import ndtr
+
+        check_is_fitted(self, "model_")
+        held = self.held_out_
+        if not held:
+            return None
+        scores = self.calibration_.scores(held["scores"])
+        return calibration_record(held["y"], held["mean"], held["std"], ndtr(scores))
+
+
+def _with_targets(X: Any, y: Any, name: str | None) -> tuple[Any, np.ndarray, str | None]:
+    from vastgp.data.tables import Table, open_frame
+
+    X = open_frame(X)
+    if y is None and name is not None and (isinstance(X, (Table, str))):
+        y = name
+    numbers, found = numbers_and_name(X, y)
+    return X, numbers, found
+
+
+def _are_counts(y: np.ndarray) -> bool:
+    """Whether targets look like counts: small whole numbers from zero on."""
+    y = np.asarray(y)
+    return bool(
+        np.all(y >= 0.0)
+        and np.all(y == np.round(y))
+        and np.mean(y) <= _LARGE_COUNTS
+        and len(np.unique(y)) >= 3
+        and np.min(y) == 0.0
+    )

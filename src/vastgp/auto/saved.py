@@ -1,0 +1,135 @@
+"""The front door in files: encoder, model, calibration and leaderboard as numbers and text."""
+
+from __future__ import annotations
+
+import abc
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import vastgp
+from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.leaderboard import Leaderboard
+from vastgp.auto.support import RangeCheck
+from vastgp.auto.warps import Own, warp_from_state
+from vastgp.data import write_archive
+from vastgp.data.archive import above, below
+from vastgp.estimators.registry import estimator_class
+from vastgp.estimators.serialise import decode_params, encode_params
+
+
+class SavedFrontDoor(BaseEstimator, abc.ABC):
+    """What a fitted front door consists of, written to a file and read from one."""
+
+    # constructor arguments of both
+    method: Any
+    max_seconds: Any
+    max_work: Any
+    likelihood: Any
+    calibrate: Any
+    encoder: Any
+    random_state: Any
+    verbose: Any
+
+    # fitted
+    model_: Any
+    encoder_: Any
+    warp_: Own
+    calibration_: Any
+    leaderboard_: Leaderboard
+    support_: RangeCheck
+    held_out_: dict[str, np.ndarray]
+    n_rows_dropped_: int
+    target_range_: tuple[float, float]
+
+    @property
+    @abc.abstractmethod
+    def _classes(self) -> bool:
+        """Whether the target is a class."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write encoder, model, calibration and leaderboard to one file, whole or not at all; `vastgp.load` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced if it exists.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        ValueError
+            For an ``encoder`` of another library, which only pickle could store.
+        """
+        check_is_fitted(self, "model_")
+        write_archive(path, *self._to_file())
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        params = self.get_params(deep=False)
+        given = params.pop("encoder")
+        if not isinstance(self.encoder_, TableEncoder):
+            raise ValueError(
+                f"encoder={given!r} cannot be stored in a file that executes nothing. Save the encoder yourself and "
+                "the model as model.model_.save(path), or use vastgp.auto.TableEncoder."
+            )
+        plain, param_arrays = encode_params(params)
+        header, arrays = self.model_._to_file()
+        support, support_arrays = self.support_.to_state()
+        found = {
+            "kind": "model",
+            "vastgp": vastgp.__version__,
+            "estimator": type(self).__name__,
+            "params": plain,
+            "encoder": None if given is None else given.get_params(),
+            "encoding": self.encoder_.to_state(),
+            "warp": self.warp_.to_state(),
+            "calibration": self.calibration_.to_state(),
+            "leaderboard": self.leaderboard_.to_dicts(),
+            "support": support,
+            "n_features_in": self.n_features_in_,
+            "target_name": self.target_name_,
+            "target_range": self.target_range_,
+            "rows_dropped": self.n_rows_dropped_,
+            "fit_seconds": self.fit_seconds_,
+            "model": header,
+        } | self._more_header()
+        return found, (
+            above("params/", param_arrays)
+            | above("model/", arrays)
+            | above("support/", support_arrays)
+            | above("held_out/", self.held_out_)
+        )
+
+    def _more_header(self) -> dict[str, Any]:
+        return {}
+
+    @abc.abstractmethod
+    def _calibration_from(self, state: Any) -> Any:
+        """Return the calibration that a file describes."""
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        params = decode_params(header["params"], below("params/", arrays))
+        given = header["encoder"]
+        model = cls(**params, encoder=None if given is None else TableEncoder(**given))
+        inner = header["model"]
+        model.model_ = estimator_class(inner["estimator"])._from_file(
+            inner, below("model/", arrays)
+        )
+        model.encoder_ = TableEncoder.from_state(header["encoding"])
+        model.warp_ = warp_from_state(header["warp"])
+        model.calibration_ = model._calibration_from(header["calibration"])
+        model.leaderboard_ = Leaderboard.from_dicts(header["leaderboard"], model._classes)
+        model.support_ = RangeCheck.from_state(header["support"], below("support/", arrays))
+        model.held_out_ = below("held_out/", arrays)
+        model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
+        model.target_range_ = tuple(header["target_range"])
+        model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]
+        names = getattr(model.encoder_, "feature_names_in_", None)
+        if names is not None:
+            model.feature_names_in_ = names
+        return model
