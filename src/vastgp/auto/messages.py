@@ -27,8 +27,8 @@ def refusal(
             "empty, which is read as missing."
         )
     return ValueError(
-        f"{place} {error.held} {row}, but was of the kind {kind!r} when TableEncoder was "
-        f"fitted: expected {error.expected}. Convert the column, leave what is unknown empty, or fit again with a table like this one."
+        f"{place} {error.held} {row}, but was of the kind {kind!r} when TableEncoder was fitted: expected "
+        f"{error.expected}. Convert the column, leave what is unknown empty, or fit again with a table like this one."
     )
 
 

@@ -1,0 +1,281 @@
+"""What each kind of column becomes, against closed forms."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.preprocessing import TargetEncoder
+
+from vastgp.auto import TableEncoder
+from vastgp.auto.categories import MOST_LEVELS, TextFacts, code_vectors
+from vastgp.auto.numeric import Sample
+from vastgp.auto.values import text_of
+
+_RNG = np.random.default_rng(0)
+
+
+def _one(values: object, new: object = None, **options: object) -> np.ndarray:
+    """Fit one column, beside one that is always kept, and return what it becomes."""
+    frame = pd.DataFrame({"v": values, "other": np.arange(len(values)) + 0.5})  # type: ignore[arg-type]
+    encoder = TableEncoder(**options).fit(frame)  # type: ignore[arg-type]
+    if new is not None:
+        frame = pd.DataFrame({"v": new, "other": 0.0})
+    return encoder.transform(frame)[:, :-1]
+
+
+def _squared_distances(points: np.ndarray) -> np.ndarray:
+    return ((points[:, None] - points[None]) ** 2).sum(-1)
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1234.0, 2.5, -3.0, 1e5],
+        ["1,234", " 2.5", "-3", "1e5"],
+        [decimal.Decimal("1234"), decimal.Decimal("2.5"), decimal.Decimal(-3), 10**5],
+        pd.array([1234.0, 2.5, -3.0, 1e5], dtype="Float64"),
+        np.array([1234, 2.5, -3, 1e5], dtype=np.float32),
+        [1234, "2.5", -3, "100,000"],
+    ],
+)
+def test_numbers_are_as_they_are(values):
+    np.testing.assert_array_equal(_one(values, squash=False)[:, 0], [1234.0, 2.5, -3.0, 1e5])
+
+
+def test_gaps_become_the_median_and_an_indicator():
+    for values in ([1.0, np.nan, 3.0, 7.0], ["1", None, "3", "7"], ["1", "NA", "3", "7"]):
+        expected = [[1, 0], [3, 1], [3, 0], [7, 0]]
+        np.testing.assert_array_equal(_one(values), expected)
+    for values in ([True, None, False, True], pd.array([1, None, 0, 1], dtype="boolean")):
+        np.testing.assert_array_equal(_one(values), [[1, 0], [1, 1], [0, 0], [1, 0]])
+
+
+def test_a_gap_that_training_had_none_of_is_counted():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 9.0], "b": [1.0, 2.0, 3.0]})
+    encoder = TableEncoder().fit(frame)
+    with pytest.warns(UserWarning, match=r"gaps in columns that had none in the fit: 'a' \(2\)"):
+        found = encoder.transform(frame.assign(a=[np.nan, 5.0, np.nan]))
+    np.testing.assert_array_equal(found[:, 0], [2.0, 5.0, 2.0])
+
+
+def test_long_tails_are_drawn_in():
+    values = np.append(np.linspace(-1, 1, 101), 1000.0)
+    median, spread = np.median(values), np.subtract(*np.quantile(values, [0.75, 0.25]))
+    expected = np.arcsinh((values - median) / spread)
+    np.testing.assert_allclose(_one(values)[:, 0], expected, rtol=1e-14)
+    np.testing.assert_array_equal(_one(values, squash=False)[:, 0], values)
+    # nine interquartile ranges are no long tail, eleven are
+    for far, squashed in ((9.0, False), (11.0, True)):
+        near = np.append(np.linspace(-1, 1, 1001), far * 1.0)
+        assert (_one(near)[-1, 0] != near[-1]) == squashed
+
+
+def test_a_constant_with_gaps_is_its_gaps():
+    np.testing.assert_array_equal(_one([3.0, np.nan, 3.0])[:, 0], [0, 1, 0])
+
+
+def test_durations_are_seconds():
+    values = pd.to_timedelta([90.5, 1.0, None], unit="s")
+    np.testing.assert_array_equal(_one(values), [[90.5, 0], [1.0, 0], [45.75, 1]])
+    text = ["0 days 00:01:30.500000", "-1 days +23:59:59", "2 days"]
+    np.testing.assert_array_equal(_one(text)[:, 0], [90.5, -1.0, 2 * 86_400])
+
+
+def test_the_sample_does_not_depend_on_blocks():
+    values = _RNG.normal(size=5000)
+    whole, parts = Sample(300), Sample(300)
+    whole.add(values, np.arange(5000))
+    for start in range(0, 5000, 37):
+        rows = np.arange(start, min(5000, start + 37))
+        parts.add(values[rows], rows)
+    np.testing.assert_array_equal(whole.values(), parts.values())
+    assert len(whole.values()) == 300
+    # a sample of 300 places a median within four standard errors, 4 / (2 f(0) sqrt(300))
+    assert abs(np.median(whole.values()) - np.median(values)) < 4 * 0.5 / 0.3989 / np.sqrt(300)
+
+
+def test_the_sample_of_sorted_rows_is_uniform():
+    sample = Sample(10_000)
+    for start in range(0, 200_000, 10_000):
+        rows = np.arange(start, start + 10_000)
+        sample.add(rows / 200_000, rows)
+    # mean of 10,000 uniform numbers, four standard errors
+    assert abs(sample.values().mean() - 0.5) < 4 / np.sqrt(12 * 10_000)
+
+
+# ---------------------------------------------------------------- categories
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_levels_seen_or_not_are_all_equally_far_apart(gap):
+    values = ["a", "b", "c", None if gap else "a"] * 3
+    found = _one(values, ["a", "b", "c", "never", None])
+    distances = _squared_distances(found)
+    other = 2.0 * (1 - np.eye(5))
+    if not gap:  # a gap is a level never seen, and so are two of these the same
+        other[3, 4] = other[4, 3] = 0.0
+    np.testing.assert_array_equal(distances, other)
+    assert not _one(values)[:, -1].any()
+
+
+def test_many_levels_are_nearly_equally_far_apart():
+    vectors = code_vectors([f"level {i}" for i in range(1500)])
+    np.testing.assert_allclose((vectors**2).sum(1), 1.0, rtol=1e-12)
+    products = (vectors @ vectors.T)[np.triu_indices(1500, 1)]
+    # u.v has mean 0 and variance 1/16; the pairs are uncorrelated, and so are their squares nearly (fourth moment 3 /
+    # (16 x 18))
+    pairs = len(products)
+    assert abs(products.mean()) < 4 * 0.25 / np.sqrt(pairs)
+    error = np.sqrt((3 / (16 * 18) - 1 / 256) / pairs)
+    assert abs((products**2).mean() - 1 / 16) < 4 * error
+
+
+def test_many_levels_have_a_code_each_and_unseen_ones_too():
+    values = [f"k{i}" for i in _RNG.integers(0, 50, 400)]
+    found = _one(values, ["k1", "k2", "new", None, "k1"])
+    assert found.shape[1] == 16
+    np.testing.assert_array_equal(found[[0, 1, 2]], code_vectors(["k1", "k2", "new"]))
+    np.testing.assert_array_equal(found[0], found[4])
+    assert _squared_distances(found[:4])[np.triu_indices(4, 1)].min() > 0.2
+
+
+def test_the_mean_of_the_target_is_that_of_other_rows():
+    codes = _RNG.integers(0, 40, 600)
+    values = np.array([f"k{i:02d}" for i in codes])
+    y = codes + _RNG.normal(size=600)
+    frame = pd.DataFrame({"k": values})
+    encoder = TableEncoder()
+    training = encoder.fit_transform(frame, y)
+    reference = TargetEncoder(target_type="continuous").fit(values[:, None], y)
+    new = encoder.transform(pd.DataFrame({"k": [*values, "never", None]}))[:, -1]
+    np.testing.assert_allclose(new[:600], reference.transform(values[:, None])[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(new[600:], y.mean(), rtol=1e-12)
+    # of a target that is pure noise, the mean of other rows says nothing: correlation 0 within four standard errors,
+    # where the mean with the row's own target correlates
+    noise = np.random.default_rng(5).normal(size=600)
+    cross = TableEncoder().fit_transform(frame, noise)[:, -1]
+    assert np.corrcoef(cross, noise)[0, 1] < 4 / np.sqrt(600)
+    assert np.corrcoef(TableEncoder().fit(frame, noise).transform(frame)[:, -1], noise)[0, 1] > 0.2
+    assert training.shape == (600, 17) and not np.array_equal(training[:, -1], new[:600])
+
+
+def test_the_mean_of_the_target_only_of_numbers():
+    frame = pd.DataFrame({"k": [f"k{i}" for i in _RNG.integers(0, 40, 200)]})
+    labels = np.where(_RNG.random(200) < 0.5, "yes", "no")
+    for y, options in ((labels, {}), (None, {}), (_RNG.normal(size=200), {"target_mean": False})):
+        assert TableEncoder(**options).fit(frame, y).transform(frame).shape == (200, 16)
+    # rows without a target count nowhere
+    y = _RNG.normal(size=200)
+    gaps = np.where(np.arange(200) < 50, np.nan, y)
+    found = TableEncoder().fit(frame, gaps).transform(frame)[:, -1]
+    there = TableEncoder().fit(frame[50:], y[50:])
+    seen = frame["k"].isin(set(frame["k"][50:])).to_numpy()
+    np.testing.assert_allclose(found[seen], there.transform(frame)[seen, -1], rtol=1e-12)
+
+
+def test_text_that_is_all_distinct_is_left_out():
+    frame = pd.DataFrame({"v": np.arange(40.0) / 7, "t": [f"text {i}" for i in range(40)]})
+    encoder = TableEncoder().fit(frame)
+    assert "text such as 'text 0', 40 different ones in 40 rows" in encoder.dropped_["t"]
+    short = TableEncoder().fit(frame[:20])  # no more than max_levels, but one each
+    assert "t" in short.dropped_
+
+
+def test_the_number_of_very_many_levels_is_estimated():
+    facts = TextFacts(declared=True)
+    n = MOST_LEVELS + 50_000
+    for start in range(0, n, 10_000):
+        facts.update(start, text_of(np.array([f"t{i}" for i in range(start, start + 10_000)])))
+    assert facts.levels is None
+    assert abs(facts.distinct / n - 1) < 4 / np.sqrt(16_384)
+
+
+def test_ordered_categories_are_ranks():
+    order = ["S", "M", "L", "XL"]
+    values = ["M", "S", "L", "M", None]
+    expected = [[1, 0], [0, 0], [2, 0], [1, 0], [1, 1]]
+    series = pd.Categorical(values, categories=order, ordered=True)
+    np.testing.assert_array_equal(_one(series), expected)
+    np.testing.assert_array_equal(_one(values, ordered={"v": order}), expected)
+    enum = pl.DataFrame({"v": pl.Series(values, dtype=pl.Enum(order))})
+    np.testing.assert_array_equal(TableEncoder().fit_transform(enum), expected)
+    np.testing.assert_array_equal(TableEncoder().fit_transform(enum.to_arrow()), expected)
+    numbers = [2, 1, 3, 2, None]
+    np.testing.assert_array_equal(_one(numbers, ordered={"v": [1, 2, 3]}), expected)
+    # the order can be taken away
+    assert _one(series, ordered={"v": []}).shape == (5, 5)
+    bins = pd.cut([1.0, 5.0, 9.0, 5.0], 3)
+    np.testing.assert_array_equal(_one(bins)[:, 0], [0, 1, 2, 1])
+
+
+def test_ordered_categories_of_files(tmp_path):
+    order = ["S", "M", "L", "XL"]
+    values = np.repeat(["L", "S", "M"], 4)  # each row group has one level
+    frame = pd.DataFrame({"v": pd.Categorical(values, categories=order, ordered=True)})
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.Table.from_pandas(frame), path, row_group_size=4)
+    found = TableEncoder().fit_transform(path)
+    np.testing.assert_array_equal(found[:, 0], np.repeat([2, 0, 1], 4))
+
+
+def test_a_level_without_a_rank_is_a_gap():
+    frame = pd.DataFrame({"v": ["S", "M", "L"]})
+    encoder = TableEncoder(ordered={"v": ["S", "M", "L"]}).fit(frame)
+    with pytest.warns(UserWarning, match=r"'v' \(1\)"):
+        found = encoder.transform(pd.DataFrame({"v": ["S", "XXL"]}))
+    np.testing.assert_array_equal(found, [[0.0], [1.0]])
+
+
+def test_categories_of_numbers_stay_categories():
+    found = _one(pd.Categorical([1, 2, 1, 3]), [1, 3, 7, 2])
+    np.testing.assert_array_equal(found, np.eye(4)[[0, 2, 3, 1]])
+    codes = pl.DataFrame({"v": pl.Series(["1", "2", "1", "3"], dtype=pl.Categorical)})
+    np.testing.assert_array_equal(TableEncoder().fit_transform(codes), np.eye(4)[[0, 1, 0, 2]])
+
+
+# ---------------------------------------------------------------- identifiers
+
+
+@pytest.mark.parametrize("name", ["id", "user_id", "userId", "Unnamed: 0", "", "Index", "row"])
+def test_identifiers_are_left_out(name):
+    frame = pd.DataFrame({name: np.arange(30), "x": np.arange(30) / 7})
+    assert TableEncoder().fit(frame).dropped_.keys() == {name}
+    # not if they repeat, or are measurements
+    frame[name] = np.arange(30) // 2
+    assert not TableEncoder().fit(frame).dropped_
+    frame[name] = np.arange(30) / 7
+    assert not TableEncoder().fit(frame).dropped_
+
+
+@pytest.mark.parametrize("name", ["year", "humidity", "refractive_index", "Madrid", "grid", "x"])
+def test_other_whole_numbers_stay(name):
+    frame = pd.DataFrame({name: np.arange(30), "other": np.arange(30) / 7})
+    assert not TableEncoder().fit(frame).dropped_
+
+
+def test_an_unusual_empty_row_is_as_any_gap():
+    frame = pd.DataFrame({"k": ["a", "b", None] * 4, "x": [1.0, 2.0, np.nan] * 4})
+    encoder = TableEncoder().fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = encoder.transform(pd.DataFrame({"k": [None], "x": [None]}))
+    np.testing.assert_array_equal(found, [[0, 0, 1, 0, 1.5, 1]])
+
+
+def test_objects_of_python():
+    values = [datetime.date(2020, 1, 1), None, datetime.date(2021, 1, 1), datetime.date(2020, 1, 2)]
+    found = _one(values)
+    day = 1 / 365.2425
+    np.testing.assert_allclose(found[:, 0], [0, day, 366 * day, day], rtol=1e-14)
+    np.testing.assert_array_equal(found[:, -1], [0, 1, 0, 0])

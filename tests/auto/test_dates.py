@@ -1,0 +1,112 @@
+"""Trend, season, weekday and time of day, against the calendar of Python's datetime."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from vastgp.auto import TableEncoder
+
+_UTC = datetime.UTC
+_RNG = np.random.default_rng(0)
+
+
+def _encode(dates: object, new: object = None) -> tuple[np.ndarray, list[str]]:
+    encoder = TableEncoder().fit(pd.DataFrame({"t": dates}))
+    found = encoder.transform(pd.DataFrame({"t": dates if new is None else new}))
+    return found, list(encoder.get_feature_names_out())
+
+
+def test_parts_of_a_date_are_those_of_the_calendar():
+    seconds = np.sort(_RNG.integers(-(10**9), 2 * 10**9, 500))
+    dates = [datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(s)) for s in seconds]
+    found, names = _encode(dates)
+    assert names == [
+        "t in years",
+        "t season sin",
+        "t season cos",
+        *(f"t {day}" for day in calendar.day_abbr),
+        "t time of day sin",
+        "t time of day cos",
+    ]
+    for row, date in zip(found, dates, strict=True):
+        years = (date - dates[0]).total_seconds() / (365.2425 * 86_400)
+        begin, end = datetime.datetime(date.year, 1, 1), datetime.datetime(date.year + 1, 1, 1)
+        season = 2 * np.pi * ((date - begin) / (end - begin))
+        midnight = datetime.datetime.combine(date.date(), datetime.time())
+        clock = 2 * np.pi * ((date - midnight) / datetime.timedelta(days=1))
+        expected = [years, np.sin(season), np.cos(season), *np.eye(7)[date.weekday()]]
+        expected += [np.sin(clock), np.cos(clock)]
+        np.testing.assert_allclose(row, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dates", "parts"),
+    [
+        (pd.date_range("2020-01-01", periods=20, freq="D"), 1),  # under three weeks
+        (pd.date_range("2020-01-01", periods=23, freq="D"), 1 + 7),
+        (pd.date_range("2020-01-01", periods=40, freq="7D"), 1),  # always a Wednesday
+        (pd.date_range("2020-01-01", periods=3, freq="12h"), 1),  # one day
+        (pd.date_range("2020-01-01", periods=6, freq="12h"), 1 + 2),
+        (pd.date_range("2020-01-01", periods=430, freq="D"), 1 + 7),  # 1.17 years
+        (pd.date_range("2020-01-01", periods=440, freq="D"), 1 + 2 + 7),
+        (pd.date_range("2000-01-01", periods=20, freq="YS"), 1 + 7),  # always the first of January
+    ],
+)
+def test_only_what_there_is_enough_of(dates, parts):
+    assert _encode(dates)[0].shape[1] == parts
+
+
+def test_text_is_read_as_dates():
+    dates = pd.date_range("2020-02-27", periods=50, freq="31h")
+    expected, _ = _encode(dates)
+    for shape in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.000Z", "%Y-%m-%d %H:%M+02:00"):
+        np.testing.assert_array_equal(_encode(dates.strftime(shape))[0], expected)
+    np.testing.assert_array_equal(_encode(dates, dates.strftime("%Y-%m-%d %H:%M"))[0], expected)
+    # the 31st of February is no date, hence all of it is text
+    found = TableEncoder().fit(pd.DataFrame({"t": ["2021-02-31", "2021-02-01"]}))
+    assert found.columns_[0].kind == "category"
+
+
+def test_a_time_zone_is_its_wall_clock():
+    utc = pd.date_range("2020-01-01", periods=1000, freq="23h", tz="UTC")
+    oslo = utc.tz_convert("Europe/Oslo")
+    expected, names = _encode(oslo.tz_localize(None))
+    found, _ = _encode(oslo)
+    np.testing.assert_array_equal(found, expected)
+    # given in another zone, the moments are the same ones
+    np.testing.assert_array_equal(_encode(oslo, utc)[0], expected)
+    by_polars = TableEncoder().fit(pl.DataFrame({"t": pl.Series(oslo)}))
+    np.testing.assert_array_equal(by_polars.transform(pl.DataFrame({"t": oslo})), expected)
+    utc_clock = _encode(utc)[0][:, names.index("t time of day sin")]
+    assert np.abs(utc_clock - expected[:, names.index("t time of day sin")]).max() > 0.2
+
+
+def test_a_gap_is_in_the_middle_of_all_cycles():
+    dates = pd.Series(pd.date_range("2020-01-01", periods=1001, freq="11h"))
+    dates[1000] = pd.NaT
+    found, names = _encode(dates)
+    gap = dict(zip(names, found[-1], strict=True))
+    assert gap["t is missing"] == 1 and not found[:-1, -1].any()
+    assert gap["t season sin"] == gap["t season cos"] == gap["t time of day sin"] == 0
+    assert gap["t Mon"] == gap["t Sun"] == 1 / 7
+    middle = 500 * 11 / 24 / 365.2425
+    assert gap["t in years"] == pytest.approx(middle, rel=1e-12)
+
+
+def test_times_of_day_are_places_on_a_circle():
+    times = [datetime.time(h, 15) for h in range(24)]
+    expected = 2 * np.pi * (np.arange(24) + 0.25) / 24
+    for values in (times, [f"{h}:15" for h in range(24)], [f"{h:02d}:15:00.0" for h in range(24)]):
+        found, names = _encode(values)
+        assert names == ["t sin", "t cos"]
+        circle = np.stack([np.sin(expected), np.cos(expected)], axis=1)
+        np.testing.assert_allclose(found, circle, atol=1e-14)
+    by_polars = TableEncoder().fit_transform(pl.DataFrame({"t": [*times, None]}))
+    np.testing.assert_array_equal(by_polars[-1], [0.0, 0.0, 1.0])
+    np.testing.assert_array_equal(by_polars[:-1, :2], found)
