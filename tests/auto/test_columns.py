@@ -15,7 +15,7 @@ import pytest
 from sklearn.preprocessing import TargetEncoder
 
 from vastgp.auto import TableEncoder
-from vastgp.auto.categories import MOST_LEVELS, TextFacts, code_vectors
+from vastgp.auto.categories import TextFacts, code_vectors
 from vastgp.auto.numeric import Sample
 from vastgp.auto.values import text_of
 
@@ -51,6 +51,21 @@ def _squared_distances(points: np.ndarray) -> np.ndarray:
 )
 def test_numbers_are_as_they_are(values):
     np.testing.assert_array_equal(_one(values, squash=False)[:, 0], [1234.0, 2.5, -3.0, 1e5])
+
+
+def test_numbers_of_polars():
+    frame = pl.DataFrame(
+        {
+            "wide": pl.Series([2**70, 1, 3], dtype=pl.Int128),
+            "narrow": pl.Series([1, 2, 255], dtype=pl.UInt8),
+            "exact": pl.Series(["1.5", "2", "3"]).cast(pl.Decimal(10, 2)),
+            "gap": pl.Series([1.0, None, float("nan")]),
+            "nothing": pl.Series([None] * 3),
+        }
+    )
+    found = TableEncoder(squash=False).fit_transform(frame.with_columns(x=pl.lit(0.5)))
+    expected = [[2.0**70, 1, 1.5, 0], [1, 2, 2, 1], [3, 255, 3, 1]]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_gaps_become_the_median_and_an_indicator():
@@ -192,13 +207,31 @@ def test_text_that_is_all_distinct_is_left_out():
     assert "t" in short.dropped_
 
 
-def test_the_number_of_very_many_levels_is_estimated():
-    facts = TextFacts(declared=True)
-    n = MOST_LEVELS + 50_000
-    for start in range(0, n, 10_000):
-        facts.update(start, text_of(np.array([f"t{i}" for i in range(start, start + 10_000)])))
-    assert facts.levels is None
-    assert abs(facts.distinct / n - 1) < 4 / np.sqrt(16_384)
+def test_the_number_of_very_many_levels_is_estimated(monkeypatch):
+    monkeypatch.setattr("vastgp.auto.categories.MOST_LEVELS", 2000)
+    monkeypatch.setattr("vastgp.auto.categories._SKETCH", 1000)
+    found = []
+    for size in (500, 1300):
+        facts = TextFacts(declared=True)
+        for start in range(0, 20_000, size):
+            rows = range(start, min(20_000, start + size))
+            facts.update(start, text_of(np.array([f"t{i % 10_000}" for i in rows])))
+        assert facts.levels is None
+        found.append(facts.distinct)
+    # of the k-th smallest of n uniform numbers: standard error 1 / sqrt(k)
+    assert abs(found[0] / 10_000 - 1) < 4 / np.sqrt(1000)
+    assert found[0] == found[1]
+
+
+def test_words_for_nothing_are_gaps():
+    values = ["a", "b", None, "NA", "a", ""] * 3
+    assert _one(values).shape == (18, 4)
+    np.testing.assert_array_equal(_one(values)[:6].argmax(1), [0, 1, 2, 2, 0, 2])
+    np.testing.assert_array_equal(_one(["a", "b", "a"], ["NA", None, "a"])[:, 2], [1, 1, 0])
+    np.testing.assert_array_equal(_one(["a", "NA"] * 2, ordered={"v": ["NA", "a"]})[:2, 0], [1, 0])
+    coded = [f"k{i}" for i in range(60)] * 3
+    found = _one([*coded, "NA", None])
+    np.testing.assert_array_equal(found[-1], found[-2])
 
 
 def test_ordered_categories_are_ranks():

@@ -208,6 +208,19 @@ def test_codes_do_not_depend_on_the_process():
     assert json.loads(runs[0]) == json.loads(runs[1]) == code_vectors(["Oslo"]).tolist()
 
 
+def test_a_file_whose_columns_begin_empty(tmp_path):
+    # Arrow guesses types from the first megabyte
+    n = 150_000
+    lines = [f"{i / 7:.6f},,,\n" for i in range(n)]
+    lines += [f"{i / 7:.6f},{'ab'[i % 2]},{i % 5}.5,2020-01-0{i % 3 + 1}\n" for i in range(30)]
+    path = tmp_path / "t.csv"
+    path.write_text("x,note,late,day\n" + "".join(lines))
+    assert path.stat().st_size > 1 << 20
+    encoder = TableEncoder().fit(path)
+    kinds = [(column.kind, column.missing) for column in encoder.columns_]
+    assert kinds == [("number", 0), ("category", n), ("number", n), ("date", n)]
+
+
 # ---------------------------------------------------------------- arrays
 
 

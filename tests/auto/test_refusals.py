@@ -103,7 +103,10 @@ def test_infinite_numbers():
 
 def test_no_column_left():
     frame = pd.DataFrame({"id": range(30), "c": 1, "e": None})
-    message = r"No column of the pandas DataFrame X can be an input: 'id' \(whole numbers, .*'c' \(all values are the"
+    message = (
+        r"No column of the pandas DataFrame X \(n_samples=30\) can be an input: 'id' \(whole numbers, .*"
+        r"'c' \(all values are the same\)"
+    )
     with pytest.raises(ValueError, match=message):
         TableEncoder().fit(frame)
     with pytest.raises(ValueError, match=r"0 feature\(s\).*beside the target"):

@@ -39,6 +39,8 @@ MOST_LEVELS = 100_000
 _SKETCH = 16_384
 # The name of a missing value among coded levels; text in a table has no null character before it.
 _GAP = "\0missing"
+# Programs read these words as nothing in a text file, or do not: a category of this name and a gap are one level.
+_NOTHING = {"NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "<NA>"}
 
 
 class TextFacts:
@@ -61,7 +63,7 @@ class TextFacts:
 
     def update(self, first: int, values: Values) -> None:
         """Take in a block."""
-        codes, levels = levels_of(values)
+        codes, levels = categories_of(values)
         there = int((codes >= 0).sum())
         self.present += there
         self.missing += len(codes) - there
@@ -109,7 +111,7 @@ class TextFacts:
 
     def _count(self, levels: Sequence[str]) -> None:
         if self._sketch is None:
-            self._levels.update(levels)
+            self._levels.update(level for level in levels if level not in _NOTHING)
             if len(self._levels) <= MOST_LEVELS:
                 return
             levels = list(self._levels)
@@ -127,13 +129,22 @@ def _hash(level: str, size: int) -> bytes:
     return hashlib.blake2b(level.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
+def categories_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:
+    """Return the number of each row's level, -1 for gaps and for words that stand for them, and the levels."""
+    codes, levels = levels_of(values)
+    nothing = [number for number, level in enumerate(levels) if level in _NOTHING]
+    if nothing:
+        codes = np.where(np.isin(codes, nothing), -1, codes)
+    return codes, levels
+
+
 def _checked_levels(values: Values, numeric: bool) -> tuple[np.ndarray, Sequence[str]]:
     """Return codes and levels; numbers are refused where no level of training looks like one."""
     if values.form in ("numbers", "booleans") and not numeric:
         row = first_present(values)
         if values.data[row] == values.data[row]:
             raise UnfitError(values, row, "categories")
-    return levels_of(values)
+    return categories_of(values)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vastgp.auto.categories import CategoryEncoding, CodeEncoding, TextFacts
@@ -58,7 +58,7 @@ class Column:
     kind: str
     missing: int
     outputs: tuple[int, ...]
-    encoding: Encoding | None
+    encoding: Encoding | None = field(repr=False)
     reason: str = ""
 
     @property

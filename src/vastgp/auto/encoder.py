@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import AtLeast, Flag, check_arguments
 from vastgp.auto.columns import Column, Encoding, settle
 from vastgp.auto.dates import DateEncoding
-from vastgp.auto.messages import refusal, warn_of_gaps
+from vastgp.auto.messages import refusal, summary_of, warn_of_gaps
 from vastgp.auto.reading import (
     excluded_names,
     names_in,
@@ -76,6 +76,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Notes
     -----
+    Of more than 100,000 rows the median and the quartiles are those of 100,000 rows chosen at random, the same ones
+    however the rows come in blocks; ranges, levels and counts are those of all rows.
+
     ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)`` where a mean of the target is an input: the former has
     for each row the mean of other rows, without which a model would read the target in its input. As in
     scikit-learn's `TargetEncoder`, encode training rows by `fit_transform` and new rows by `transform`.
@@ -171,7 +174,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not self._kept:
             reasons = "; ".join(f"{name!r} ({why})" for name, why in [*self.dropped_.items()][:10])
             raise ValueError(
-                f"No column of {source.where} can be an input: {reasons}. Give rows that differ, or other columns."
+                f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}. Give rows that differ, "
+                "or other columns."
             )
         return source, {self._kept[j].outputs[-1]: rows for j, rows in means.items()}
 
@@ -319,16 +323,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Name, kind, what was done, how many were missing.
         """
         check_is_fitted(self, "columns_")
-        inputs = f"{len(self.tied_)} input{'s' * (len(self.tied_) != 1)}"
-        lines = [
-            f"{self.n_features_in_} columns become {inputs} in {self._size} columns of numbers"
-        ]
-        width = max(len(column.name) for column in self.columns_)
-        kinds = max(len(column.kind) for column in self.columns_)
-        for column in self.columns_:
-            gaps = f" ({column.missing} missing)" if column.missing else ""
-            lines.append(f"  {column.name:<{width}}  {column.kind:<{kinds}}  {column.done}{gaps}")
-        return "\n".join(lines)
+        return summary_of(self.columns_, len(self.tied_))
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the summary of a fitted encoder, the arguments of another."""

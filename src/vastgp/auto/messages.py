@@ -1,10 +1,11 @@
-"""What `TableEncoder` says of values that it cannot read, by column and row, and what to do."""
+"""What `TableEncoder` says: what it did, and what it cannot read, by column and row, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vastgp._warn import warn
+from vastgp.auto.columns import Column
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError
 
@@ -39,3 +40,16 @@ def warn_of_gaps(gaps: Mapping[str, int], source: Source) -> None:
             f"{source.where} has gaps in columns that had none in the fit: {counts}. They get the median, and the "
             "model does not know that they were missing: fit with rows that have such gaps if they are usual."
         )
+
+
+def summary_of(columns: Sequence[Column], num_inputs: int) -> str:
+    """Return a line for each column after one of all."""
+    size = sum(len(column.outputs) for column in columns)
+    inputs = f"{num_inputs} input{'s' * (num_inputs != 1)}"
+    lines = [f"{len(columns)} columns become {inputs} in {size} columns of numbers"]
+    width = max(len(column.name) for column in columns)
+    kinds = max(len(column.kind) for column in columns)
+    for column in columns:
+        gaps = f" ({column.missing} missing)" if column.missing else ""
+        lines.append(f"  {column.name:<{width}}  {column.kind:<{kinds}}  {column.done}{gaps}")
+    return "\n".join(lines)

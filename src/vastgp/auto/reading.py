@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.auto.categories import CodeEncoding, with_means
+from vastgp.auto.categories import CodeEncoding, categories_of, with_means
 from vastgp.auto.columns import Column, Facts, new_facts
 from vastgp.auto.messages import refusal
 from vastgp.auto.source import Source
-from vastgp.auto.values import UnfitError, level_text, levels_of
+from vastgp.auto.values import UnfitError, level_text
 from vastgp.data import validate
 
 
@@ -103,7 +103,7 @@ def with_target_means(
     parts: dict[str, list[np.ndarray]] = {name: [] for name in coded}
     for _, block in source.blocks(list(coded)):
         for (name, encoding), values in zip(coded.items(), block, strict=True):
-            codes, levels = levels_of(values)
+            codes, levels = categories_of(values)
             parts[name].append(encoding.places(levels)[codes].astype(np.int32))
     means = {}
     found, kept = [], 0

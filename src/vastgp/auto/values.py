@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-# What people and programs write where a number or a date is missing. A category of such a name stays a category, but
-# for the first.
+# What people and programs write where a number or a date is missing.
 _MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", "-", "?"}
 _NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DATE = re.compile(

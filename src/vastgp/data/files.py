@@ -66,11 +66,20 @@ def is_table_file(path: Path) -> bool:
     return path.is_dir() or suffix_of(path) in _PARQUET | _CSV
 
 
-def open_table_file(path: Path) -> Table:
-    """The table in a Parquet or CSV file, or in a folder of Parquet files."""
+def open_table_file(path: Path, *, empty_as_text: bool = False) -> Table:
+    """The table in a Parquet or CSV file, or in a folder of Parquet files.
+
+    Parameters
+    ----------
+    path
+        The file or folder.
+    empty_as_text
+        Whether a column of a CSV file that begins with many empty rows is read as text, of which numbers can be made,
+        rather than as numbers, which text further down is not.
+    """
     if path.is_dir() or suffix_of(path) in _PARQUET:
         return _open_parquet(path)
-    return _open_csv(path)
+    return _open_csv(path, empty_as_text)
 
 
 # ---------------------------------------------------------------- NumPy's own formats
@@ -234,7 +243,7 @@ def _read_parquet(
 # ---------------------------------------------------------------- CSV
 
 
-def _open_csv(path: Path) -> Table:
+def _open_csv(path: Path, empty_as_text: bool) -> Table:
     import pyarrow as pa
     import pyarrow.csv as csv
 
@@ -251,8 +260,9 @@ def _open_csv(path: Path) -> Table:
         )
     # Types are guessed from the first block of the file. A column of whole numbers there may have fractions or gaps
     # further down, and one without any values may have some: both are read as floating point numbers.
+    empty = pa.string() if empty_as_text else pa.float64()
     types = {
-        field.name: pa.float64()
+        field.name: empty if pa.types.is_null(field.type) else pa.float64()
         for field in schema
         if pa.types.is_integer(field.type)
         or pa.types.is_null(field.type)

@@ -201,7 +201,7 @@ def as_numbers(column: Any) -> np.ndarray:
     """Values of a column of numbers as a vector, missing ones as NaN."""
     import narwhals as nw
 
-    if column.dtype in (nw.Boolean, nw.Decimal):
+    if column.dtype in (nw.Boolean, nw.Decimal, nw.Int128, nw.UInt128):
         return column.cast(nw.Float64).to_numpy()
     values = column.to_numpy()
     if values.dtype.kind != "O":
