@@ -144,6 +144,13 @@ def test_levels_seen_or_not_are_all_equally_far_apart(gap):
     assert not _one(values)[:, -1].any()
 
 
+def test_objects_that_begin_as_text():
+    values = pd.Series(["a", "b"] * 150 + [1, 2.0, True, np.nan], dtype=object)
+    found = _one(values)
+    np.testing.assert_array_equal(found[-4:].argmax(1), [0, 1, 2, 5])  # 1, 2, True, a, b, missing
+    assert found.shape == (304, 7)
+
+
 def test_many_levels_are_nearly_equally_far_apart():
     vectors = code_vectors([f"level {i}" for i in range(1500)])
     np.testing.assert_allclose((vectors**2).sum(1), 1.0, rtol=1e-12)

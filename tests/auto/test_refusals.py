@@ -67,13 +67,24 @@ def test_what_means_the_same_is_taken():
     np.testing.assert_array_equal(encoder.transform(words), encoder.transform(_FRAME))
 
 
+@pytest.mark.parametrize("gap", [np.nan, None, pd.NA, pd.NaT])
+def test_a_column_of_gaps_fits_every_kind(gap):
+    frame = _FRAME.assign(u=["09:30", "10:30", "11:30", None], z=["9", None, "7", "8"])
+    encoder = TableEncoder().fit(pd.concat([frame, pd.DataFrame([{}], index=[4])]))
+    row = pd.DataFrame({name: [gap] for name in frame.columns})
+    expected = encoder.transform(pd.DataFrame({name: [None] for name in frame.columns}))
+    np.testing.assert_array_equal(encoder.transform(row), expected)
+    assert expected[0, encoder.get_feature_names_out() == "k=(missing)"] == 1
+
+
 @pytest.mark.parametrize(
     ("values", "held"),
     [
         ([[1], [2], [3], [4]], "objects such as list"),
         ([b"a", b"b", b"c", b"d"], "objects such as bytes"),
         ([1 + 2j, 2, 3, 4], "complex numbers"),
-        ([datetime.date(2020, 1, 1), "x", "y", "z"], "objects such as"),
+        ([datetime.date(2020, 1, 1), "x", "y", "z"], "objects such as str 'x'"),
+        ([None, "x", datetime.date(2020, 1, 1), "z"], "objects such as date"),
         (pd.period_range("2020", periods=4, freq="Y"), "objects such as Period"),
     ],
 )

@@ -174,8 +174,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not self._kept:
             reasons = "; ".join(f"{name!r} ({why})" for name, why in [*self.dropped_.items()][:10])
             raise ValueError(
-                f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}. Give rows that differ, "
-                "or other columns."
+                f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}. Give rows that "
+                "differ, or other columns."
             )
         return source, {self._kept[j].outputs[-1]: rows for j, rows in means.items()}
 

@@ -177,15 +177,11 @@ def _object_form(array: np.ndarray) -> tuple[str, str | None]:
 def _from_table(table: Table) -> Source:
     refused, forms = {}, {}
     for name in table.names:
-        holds = table.not_numeric.get(name)
-        # text, categories, dates and durations have a type of their own; of objects the values tell
-        if holds in ("text", "categories", "dates or times", "durations"):
-            continue
-        if holds is not None or table.dtypes[name] == np.float64:
-            forms[name], reason = _form_of_column(table, name, holds)
-            if reason is not None:
-                refused[name] = reason
-    forms = {name: form for name, form in forms.items() if form != "typed"}
+        form, reason = _form_of_column(table, name)
+        if reason is not None:
+            refused[name] = reason
+        elif form is not None:
+            forms[name] = form
 
     def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
         for frame in table.frames(wanted, rows):
@@ -197,24 +193,30 @@ def _from_table(table: Table) -> Source:
     return Source(table.where, table.names, table.named, table.num_rows, read, refused, table)
 
 
-def _form_of_column(table: Table, name: str, holds: str | None) -> tuple[str, str | None]:
-    """Return the form of a column without a type that tells, "typed" where it does tell."""
-    import narwhals as nw
-
+def _form_of_column(table: Table, name: str) -> tuple[str | None, str | None]:
+    """Return the form of a column without a type that tells, and what it holds where nothing can be made of it."""
+    holds = table.not_numeric.get(name)
+    typed = holds in (None, "text", "categories", "dates or times", "durations")
     if not table.in_memory:  # files have types and no Python objects
-        return ("typed", None) if holds is None else ("refused", holds)
+        return None, None if typed else holds
     frame = next(table.frames([name], _WHOLE), None)
     if frame is None:
         return "nothing", None
-    column = frame[:, 0]
-    arrow_type = str(getattr(column.to_native(), "type", ""))
-    if arrow_type == "null" or (column.dtype == nw.Unknown and column.is_null().all()):
-        return "nothing", None
-    if column.dtype == nw.Object:
+    return _form_of_series(frame[:, 0], None if typed else holds)
+
+
+def _form_of_series(column: Any, holds: str | None) -> tuple[str | None, str | None]:
+    import narwhals as nw
+
+    native = column.to_native()
+    if str(getattr(native, "dtype", "")) == "object" or column.dtype == nw.Object:
+        # its first rows may be text and others not, so all are looked at
         return _object_form(column.to_numpy())
+    if column.dtype == nw.Unknown and column.is_null().all():
+        return "nothing", None
     if holds is not None:
-        return "refused", holds
-    return ("sparse" if column.dtype == nw.Unknown else "typed"), None
+        return None, holds
+    return ("sparse" if column.dtype == nw.Unknown else None), None
 
 
 def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
@@ -229,7 +231,7 @@ def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
     if dtype in (nw.Categorical, nw.Enum):
         return _categories(column)
     if dtype == nw.String:
-        encoded = column.to_arrow().dictionary_encode()
+        encoded = _arrow(column).dictionary_encode()
         return text_values(_codes(encoded), encoded.dictionary.to_pylist())
     if dtype == nw.Date:
         return Values("dates", column.cast(nw.Datetime("us")).to_numpy().astype("datetime64[us]"))
@@ -255,7 +257,7 @@ def _dates(column: Any, zone: str | None) -> Values:
 def _times(column: Any) -> np.ndarray:
     import pyarrow as pa
 
-    array = column.to_arrow().cast(pa.time64("ns")).cast(pa.int64())
+    array = _arrow(column).cast(pa.time64("ns")).cast(pa.int64())
     return array.to_numpy(zero_copy_only=False).astype(np.float64) / 1e9
 
 
@@ -265,10 +267,20 @@ def _categories(column: Any) -> Values:
         levels, codes = native.cat.categories.tolist(), native.cat.codes.to_numpy()
         ordered = bool(native.cat.ordered)
     else:
-        array = column.to_arrow()
+        array = _arrow(column)
         levels, codes, ordered = array.dictionary.to_pylist(), _codes(array), array.type.ordered
     order = tuple(dict.fromkeys(map(level_text, levels))) if ordered else None
     return text_values(codes, levels, order=order, declared=True)
+
+
+def _arrow(column: Any) -> Any:
+    """Return a column as one Arrow array; pandas keeps text in chunks."""
+    import pyarrow as pa
+
+    array = column.to_arrow()
+    return (
+        array.unify_dictionaries().combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    )
 
 
 def _codes(array: Any) -> np.ndarray:

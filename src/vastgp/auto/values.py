@@ -12,7 +12,7 @@ import datetime
 import decimal
 import numbers
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
     """
     if values.form == form or (form, values.form) == ("numbers", "booleans"):
         return values.data
-    if values.form == "nothing":
+    if not present(values).any():
         return np.full(len(values), np.nan)
     if values.form == "text" and form in _PARSERS:
         return _parsed(values, _PARSERS[form], form, np.nan)
@@ -117,7 +117,7 @@ def dates_of(values: Values) -> np.ndarray:
     if values.form == "dates":
         return values.data
     missing = np.datetime64("NaT", "us")
-    if values.form == "nothing":
+    if not present(values).any():
         return np.full(len(values), missing)
     if values.form == "text":
         return _parsed(values, parse_date, "dates", missing)
@@ -128,18 +128,21 @@ def levels_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:
     """Return the number of each row's level, -1 for missing ones, and the levels; numbers are written as text."""
     if values.form == "text":
         return values.data, values.levels
-    if values.form == "nothing":
+    if not present(values).any():
         return np.full(len(values), -1), ()
     if values.form in ("numbers", "booleans"):
         return _number_levels(values)
     raise UnfitError(values, first_present(values), "categories")
 
 
+def present(values: Values) -> np.ndarray:
+    """Return which values are there: a column without any fits every form, whatever its type."""
+    return values.data >= 0 if values.form == "text" else values.data == values.data
+
+
 def first_present(values: Values) -> int:
     """Return the first row that is not missing."""
-    if values.form == "text":
-        return int(np.argmax(values.data >= 0))
-    return int(np.argmax(values.data == values.data))
+    return int(np.argmax(present(values)))
 
 
 def _parsed(values: Values, parse: Callable[[str], Any], expected: str, missing: Any) -> np.ndarray:
@@ -267,25 +270,24 @@ def is_missing(value: Any) -> bool:
     return bool(scalar and value != value)
 
 
-def form_of_objects(array: Iterable[Any]) -> str | tuple[str, Any]:
+def form_of_objects(values: np.ndarray) -> str | tuple[str, Any]:
     """Return the form of a whole column of Python objects, or "refused" and the first value that has none."""
-    forms = set()
-    by_type: dict[type, str | None] = {}
-    for value in array:
-        kind = type(value)
-        if kind not in by_type:
-            by_type[kind] = _form_of_type(kind)
-        if is_missing(value):
-            continue
-        form = by_type[kind]
-        if form is None:
-            return "refused", value
-        forms.add(form)
-        if len(forms - {"numbers", "booleans", "text"}) and len(forms) > 1:
-            return "refused", value
-    if "text" in forms:
-        return "text"
-    return "numbers" if "numbers" in forms else next(iter(forms), "nothing")
+    listed = values.tolist()
+    forms = {kind: _form_of_type(kind) for kind in set(map(type, listed))}
+    if len(set(forms.values())) > 1 or None in forms.values():
+        # NaN is a number by its type, and a gap among other things
+        kinds = {type(value) for value in listed if not is_missing(value)}
+        forms = {kind: form for kind, form in forms.items() if kind in kinds}
+    found = {form for form in forms.values() if form is not None}
+    if len(found) == len(set(forms.values())) and (
+        len(found) < 2 or found <= {"numbers", "booleans", "text"}
+    ):
+        if "text" in found:
+            return "text"
+        return "numbers" if "numbers" in found else next(iter(found), "nothing")
+    usual = next(forms[type(value)] for value in listed if not is_missing(value))
+    odd = [kind for kind, form in forms.items() if form is None or form != usual]
+    return "refused", next(v for v in listed if type(v) in odd and not is_missing(v))
 
 
 def _form_of_type(kind: type) -> str | None:
