@@ -176,8 +176,10 @@ def _object_form(array: np.ndarray) -> tuple[str, str | None]:
 
 def _from_table(table: Table) -> Source:
     refused, forms = {}, {}
-    for name in table.names:
-        form, reason = _form_of_column(table, name)
+    first = next(table.frames(table.names, 1), None) if table.in_memory else None
+    columns = [None] * len(table.names) if first is None else list(first.iter_columns())
+    for name, column in zip(table.names, columns, strict=True):
+        form, reason = _form_of_column(table, name, column)
         if reason is not None:
             refused[name] = reason
         elif form is not None:
@@ -186,37 +188,39 @@ def _from_table(table: Table) -> Source:
     def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
         for frame in table.frames(wanted, rows):
             yield [
-                _from_series(frame[:, j], forms.get(name), zones.get(name))
-                for j, name in enumerate(wanted)
+                _from_series(column, forms.get(name), zones.get(name))
+                for name, column in zip(wanted, frame.iter_columns(), strict=True)
             ]
 
     return Source(table.where, table.names, table.named, table.num_rows, read, refused, table)
 
 
-def _form_of_column(table: Table, name: str) -> tuple[str | None, str | None]:
-    """Return the form of a column without a type that tells, and what it holds where nothing can be made of it."""
-    holds = table.not_numeric.get(name)
-    typed = holds in (None, "text", "categories", "dates or times", "durations")
-    if not table.in_memory:  # files have types and no Python objects
-        return None, None if typed else holds
-    frame = next(table.frames([name], _WHOLE), None)
-    if frame is None:
-        return "nothing", None
-    return _form_of_series(frame[:, 0], None if typed else holds)
+def _form_of_column(table: Table, name: str, first: Any) -> tuple[str | None, str | None]:
+    """Return the form of a column without a type that tells, and what it holds where nothing can be made of it.
 
-
-def _form_of_series(column: Any, holds: str | None) -> tuple[str | None, str | None]:
+    Parameters
+    ----------
+    table, name
+        The column.
+    first
+        Its first row; None of a file, which has types and no Python objects, and of a table without rows.
+    """
     import narwhals as nw
 
-    native = column.to_native()
-    if str(getattr(native, "dtype", "")) == "object" or column.dtype == nw.Object:
-        # its first rows may be text and others not, so all are looked at
-        return _object_form(column.to_numpy())
-    if column.dtype == nw.Unknown and column.is_null().all():
-        return "nothing", None
-    if holds is not None:
+    holds = table.not_numeric.get(name)
+    if holds in ("text", "categories", "dates or times", "durations"):
+        holds = None
+    if first is None:
         return None, holds
-    return ("sparse" if column.dtype == nw.Unknown else None), None
+    objects = str(getattr(first.to_native(), "dtype", "")) == "object" or first.dtype == nw.Object
+    if not objects and first.dtype != nw.Unknown:
+        return None, holds
+    column = next(table.frames([name], _WHOLE))[:, 0]
+    if objects:  # its first rows may be text and others not, so all are looked at
+        return _object_form(column.to_numpy())
+    if column.is_null().all():
+        return "nothing", None
+    return (None, holds) if holds is not None else ("sparse", None)
 
 
 def _from_series(column: Any, form: str | None, zone: str | None) -> Values:

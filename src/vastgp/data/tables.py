@@ -103,9 +103,10 @@ def _table_in_memory(frame: Any) -> Table:
     place = {name: j for j, name in enumerate(names)}
 
     def frames(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        chosen = frame[:, [place[name] for name in columns]]
+        chosen = [place[name] for name in columns]
         for start in range(0, len(frame), rows):
-            yield chosen[start : start + rows]
+            # rows first: pandas copies columns that are chosen
+            yield frame[start : start + rows][:, chosen]
 
     index = _pandas_index(getattr(frame.to_native(), "schema", None))
     names = [name for name in names if name not in index]
