@@ -124,6 +124,15 @@ def test_no_column_left():
         TableEncoder().fit(frame, exclude=["id", "c", "e"])
 
 
+def test_a_refused_fit_leaves_the_one_before():
+    encoder = TableEncoder().fit(_FRAME)
+    before = encoder.to_state()
+    for bad in (_FRAME.assign(x=np.inf), pd.DataFrame({"c": [1, 1]})):
+        with pytest.raises(ValueError):
+            encoder.fit(bad)
+        assert encoder.to_state() == before
+
+
 def test_orders():
     with pytest.raises(ValueError, match="ordered names the columns 'size', which are no inputs"):
         TableEncoder(ordered={"size": ["S"]}).fit(_FRAME)

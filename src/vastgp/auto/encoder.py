@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import AtLeast, Flag, check_arguments
 from vastgp.auto.columns import Column, Encoding, settle
 from vastgp.auto.dates import DateEncoding
-from vastgp.auto.messages import refusal, summary_of, warn_of_gaps
+from vastgp.auto.messages import check_some_kept, refusal, summary_of, warn_of_gaps
 from vastgp.auto.reading import (
     excluded_names,
     names_in,
@@ -167,16 +167,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             settle(name, found, max_levels=self.max_levels, squash=self.squash)
             for name, found in facts.items()
         ]
-        means: dict[int, np.ndarray] = {}
-        if target is not None and self.target_mean and np.isfinite(target).any():
-            columns, means = with_target_means(source, columns, target)
+        used = self.target_mean and target is not None and np.isfinite(target).any()
+        columns, means = with_target_means(source, columns, target if used else None)
+        check_some_kept(columns, source, num_rows)
         self._set_columns(numbered(columns), source.named)
-        if not self._kept:
-            reasons = "; ".join(f"{name!r} ({why})" for name, why in [*self.dropped_.items()][:10])
-            raise ValueError(
-                f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}. Give rows that "
-                "differ, or other columns."
-            )
         return source, {self._kept[j].outputs[-1]: rows for j, rows in means.items()}
 
     def _set_columns(self, columns: tuple[Column, ...], named: bool) -> None:

@@ -33,6 +33,18 @@ def refusal(
     )
 
 
+def check_some_kept(columns: Sequence[Column], source: Source, num_rows: int) -> None:
+    """Raise unless some column is an input."""
+    if any(column.kept for column in columns):
+        return
+    reasons = "; ".join(f"{column.name!r} ({column.reason})" for column in columns[:10])
+    more = f"; and {len(columns) - 10} more" if len(columns) > 10 else ""
+    raise ValueError(
+        f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}{more}. Give rows that differ, "
+        "or other columns."
+    )
+
+
 def warn_of_gaps(gaps: Mapping[str, int], source: Source) -> None:
     if gaps:
         counts = ", ".join(f"{name!r} ({count})" for name, count in [*gaps.items()][:10])

@@ -90,14 +90,30 @@ def numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def with_target_means(
-    source: Source, columns: list[Column], target: np.ndarray
+    source: Source, columns: list[Column], target: np.ndarray | None
 ) -> tuple[list[Column], dict[int, np.ndarray]]:
-    """Return the columns with the target's means, and those of the training rows by place among columns kept."""
+    """Return the columns with the target's means, and those of the training rows by place among columns kept.
+
+    Parameters
+    ----------
+    source
+        The rows, which are read once more.
+    columns
+        What is done with each column.
+    target
+        The target, None for no means.
+    """
     coded = {
         column.name: column.encoding
         for column in columns
         if isinstance(column.encoding, CodeEncoding) and column.encoding.levels
     }
+    if target is None:  # nobody reads their levels, of which there may be very many
+        bare = {name: dataclasses.replace(encoding, levels=()) for name, encoding in coded.items()}
+        return [
+            dataclasses.replace(column, encoding=bare.get(column.name, column.encoding))
+            for column in columns
+        ], {}
     if not coded:
         return columns, {}
     parts: dict[str, list[np.ndarray]] = {name: [] for name in coded}
