@@ -42,7 +42,7 @@ def test_coverage_is_the_fraction_of_rows_inside(wrong):
 
 def test_flags_name_what_is_wrong_in_words(wrong):
     first = wrong[3].flags[0]
-    assert first.startswith("90% intervals hold ") and first.endswith(": too narrow")
+    assert first.startswith("90 % intervals hold ") and first.endswith(": too narrow")
     assert "rows where kind is bad" in first
     rng = np.random.default_rng(1)
     n = 4000

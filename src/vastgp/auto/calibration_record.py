@@ -174,8 +174,8 @@ def _in_words(one: Coverage) -> str:
     )
     wrong = "too narrow" if one.coverage < one.level else "too wide"
     return (
-        f"{one.level:.0%} intervals hold {one.coverage:.1%}{where} "
-        f"(expected {one.level:.0%}, give or take {one.error:.1%}): {wrong}"
+        f"{100.0 * one.level:.0f} % intervals hold {100.0 * one.coverage:.1f} %{where} "
+        f"(by chance {100.0 * one.level:.0f} ± {100.0 * one.error:.1f} %): {wrong}"
     )
 
 

@@ -166,7 +166,7 @@ class RangeCheck:
         if share <= 5.0 * expected or binom.sf(outside - 1, len(X), expected) > _CHANCE:
             return []
         return [
-            f"{share:.0%} of the rows lie outside the training rows (about 1 % are expected): "
+            f"{100.0 * share:.0f} % of the rows lie outside the training rows (about 1 % are expected): "
             "the model guesses there, and its intervals are wide"
         ]
 

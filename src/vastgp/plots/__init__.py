@@ -5,28 +5,36 @@ on. None shows or saves anything: that is the caller's choice. matplotlib is imp
 functions, so importing this package costs nothing.
 """
 
+from vastgp.plots._style import plain_text
 from vastgp.plots.calibration import (
     calibration_plot,
     coverage_curve,
     pit_histogram,
     save_calibration_plot,
 )
+from vastgp.plots.effects import effect_plot, group_coverage_plot, importance_plot
 from vastgp.plots.fields import field_map, series_plot
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
 from vastgp.plots.reliability import reliability_plot
+from vastgp.plots.svg import svg_figure
 from vastgp.plots.training import training_trace
 
 __all__ = [
     "calibration_plot",
     "coverage_curve",
+    "effect_plot",
     "field_map",
     "function_plot",
+    "group_coverage_plot",
+    "importance_plot",
     "observed_plot",
     "pit_histogram",
+    "plain_text",
     "reliability_plot",
     "residual_plot",
     "save_calibration_plot",
     "series_plot",
+    "svg_figure",
     "training_trace",
 ]

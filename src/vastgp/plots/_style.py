@@ -57,6 +57,14 @@ def percent(share: float, digits: int = 3) -> str:
     return f"{100.0 * share:.{digits}g} %"
 
 
+def plain_text(name: object, most: int = 28) -> str:
+    """A name of a user's as a label: short, printable, and with dollar signs that begin no formula."""
+    text = " ".join(str(name).split())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")
+
+
 def legend_above(ax: Axes, columns: int) -> None:
     """A legend between title and axes, where it hides no data."""
     from matplotlib.lines import Line2D

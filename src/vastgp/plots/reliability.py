@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from vastgp.metrics import classification_report, reliability_curve
 from vastgp.metrics._probabilities import check_probabilities
 from vastgp.metrics.classification import bin_numbers, predicted_events
-from vastgp.plots._style import MODEL, REFERENCE, legend_above, new_axes, percent, plain
+from vastgp.plots._style import MODEL, REFERENCE, legend_above, new_axes, percent, plain, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def reliability_plot(
     plain(
         ax,
         title=f"Reliability, {checked.column.size:,} observations",
-        xlabel=f"predicted probability of {_short(checked.classes[1])}"
+        xlabel=f"predicted probability of {plain_text(checked.classes[1], 24)}"
         if two
         else "probability of the most probable class",
         ylabel="observed frequency" if two else "fraction of correct predictions",
@@ -124,9 +124,3 @@ def _counts_below(ax: Axes, counts: NDArray[np.int64]) -> None:
     below.set(xlim=(0.0, 1.0), ylim=(0.0, 1.05 * counts.max()), xticks=[])
     below.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     below.locator_params(axis="y", nbins=3, integer=True)
-
-
-def _short(name: object, most: int = 24) -> str:
-    """A class as part of a label."""
-    text = str(name)
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,140 @@
+"""The figures of a report."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from vastgp import plots
+from vastgp.auto.calibration import normal_scores
+from vastgp.auto.report.data import ReportData
+from vastgp.auto.report.html import figure, number, percent
+
+_FURTHEST = 8.2  # normal score of the last PIT value before one; beyond it plots show nothing
+
+
+def calibration_figures(data: ReportData) -> list[str]:
+    """PIT histogram, coverage curve, coverage by stated deviation, and observed beside predicted."""
+    drawn = []
+    if data.u is not None:
+        # whatever the distributions are: the scores are standard normal if they are right
+        z = np.clip(normal_scores(data.u), -_FURTHEST, _FURTHEST)
+        scores = z, np.zeros(len(z)), np.ones(len(z))
+        drawn.append(
+            _drawn(
+                partial(_coverage, *scores),
+                "coverage",
+                "Fraction of held-out rows inside the intervals, against the nominal level",
+                "On the diagonal (grey: within chance) intervals hold as often as they say; "
+                "below it they are too narrow. The dot marks 95 %.",
+            )
+        )
+        drawn.append(
+            _drawn(
+                partial(plots.pit_histogram, *scores),
+                "pit",
+                "Histogram of the probabilities that the model gave to values below the true one",
+                "Flat within the band when predictions are right; high ends mean intervals too narrow.",
+            )
+        )
+    record = data.calibration
+    if record is not None and len(record.by_std) > 1:
+        held, rows = [one.coverage for one in record.by_std], [one.rows for one in record.by_std]
+        drawn.append(
+            _drawn(
+                partial(plots.group_coverage_plot, held, rows, level=record.by_std[0].level),
+                "groups",
+                "Coverage of 90 % intervals in groups of rows by stated deviation: "
+                + ", ".join(percent(one) for one in held),
+                "From the rows that the model is surest of (1) to those it is least sure of.",
+            )
+        )
+    return drawn + _prediction_figures(data)
+
+
+def _prediction_figures(data: ReportData) -> list[str]:
+    drawn = []
+    if data.y is not None:
+        drawn.append(
+            _drawn(
+                partial(_observed, data),
+                "observed",
+                "Observed targets of held-out rows against their predictions",
+                "Held-out rows around the diagonal. Bars are the 95 % intervals of some of them; those in orange miss.",
+            )
+        )
+    if data.labels is not None:
+        drawn.append(
+            _drawn(
+                partial(plots.reliability_plot, data.labels, data.probabilities, data.classes),
+                "reliability",
+                "Observed frequency against predicted probability of held-out rows",
+                "On the diagonal, what is predicted with a probability happens as often.",
+                height=5.4,
+            )
+        )
+    return drawn
+
+
+def _coverage(y: Any, mean: Any, std: Any, ax: Any) -> None:
+    plots.coverage_curve(y, mean, std, ax=ax)
+    ax.get_legend().remove()
+
+
+def _observed(data: ReportData, ax: Any) -> None:
+    plots.observed_plot(
+        data.y,
+        data.mean,
+        data.std,
+        max_points=800,
+        max_intervals=60,
+        target_name=plots.plain_text(data.target, 20),
+        ax=ax,
+    )
+    ax.get_legend().remove()  # the words below the figure say it, and leave room to the points
+    ax.set_title("Observed and predicted", fontsize=11, loc="left", pad=8)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def importance_figure(data: ReportData) -> list[str]:
+    """What is lost without each input."""
+    if not data.importance:
+        return []
+    names, drops, errors = zip(*(one[:3] for one in data.importance), strict=True)
+    losses = np.asarray(drops, dtype=np.float64), np.nan_to_num(errors, posinf=0.0)
+    return [
+        _drawn(
+            partial(plots.importance_plot, names, *losses),
+            "importance",
+            "Loss of held-out log density when each input is shuffled",
+            "Of two inputs that tell the same, each can be done without.",
+            height=1.3 + 0.26 * min(len(names), 15),
+        )
+    ]
+
+
+def effect_figures(data: ReportData) -> list[str]:
+    """One curve for each of the strongest six inputs."""
+    drawn = []
+    for k, (name, values, *bands) in enumerate(data.effects[:6]):
+        mean, low, high = (np.asarray(band, dtype=np.float64) for band in bands)
+        ends = f"{number(np.min(mean), 3)} to {number(np.max(mean), 3)}"
+        drawn.append(
+            _drawn(
+                partial(
+                    plots.effect_plot, values, mean, low, high, name=name, target_name=data.target
+                ),
+                f"effect{k}",
+                f"Effect of {name}: the average prediction goes from {ends}",
+                f"Average prediction over {name}: {ends}.",
+                height=3.0,
+            )
+        )
+    return drawn
+
+
+def _drawn(draw: Any, name: str, alt: str, caption: str, height: float = 3.6) -> str:
+    svg = plots.svg_figure(lambda ax: draw(ax=ax), alt=alt, name=name, height=height)
+    return figure(svg, caption)

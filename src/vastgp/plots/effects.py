@@ -1,0 +1,176 @@
+"""What a model of many inputs has learned: which of them matter, how each acts, where intervals hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vastgp.metrics._vectors import half_width, same_length, vector
+from vastgp.plots._style import ACCENT, MODEL, REFERENCE, new_axes, percent, plain, plain_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def effect_plot(
+    values: Sequence[Any] | np.ndarray,
+    mean: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    *,
+    name: str = "input",
+    target_name: str = "target",
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Prediction over one input, averaged over the others, with its interval.
+
+    Parameters
+    ----------
+    values : sequence of shape (k,)
+        Numbers make a curve; labels, or at most ten numbers, points with bars.
+    mean, low, high : array_like, shape (k,)
+        Average prediction at each value, and the ends of its interval.
+    name, target_name : str
+        For the labels.
+    level : float, default 0.95
+        Probability of the interval, for the legend.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    centre, below, above = vector("mean", mean), vector("low", low), vector("high", high)
+    for part, value in (("low", below), ("high", above)):
+        same_length(part, value, centre)
+    numbers = np.asarray(values)
+    curve = numbers.dtype.kind in "fiu" and len(numbers) > 10
+    if ax is None:
+        (ax,) = new_axes()
+    if curve:
+        ax.fill_between(numbers, below, above, color=MODEL, alpha=0.2, lw=0)
+        ax.plot(numbers, centre, color=MODEL, lw=2.0)
+        ax.locator_params(axis="x", nbins=6)
+    else:
+        at = np.arange(len(centre))
+        reach = np.maximum([centre - below, above - centre], 0.0)
+        ax.errorbar(at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4)
+        labels = [plain_text(value, 12) for value in np.asarray(values).tolist()]
+        turned = sum(map(len, labels)) > 32
+        ax.set_xticks(at, labels, rotation=40 if turned else 0, ha="right" if turned else "center")
+        ax.set_xlim(-0.6, len(at) - 0.4)
+    plain(
+        ax,
+        title=plain_text(name),
+        xlabel="",
+        ylabel=f"{plain_text(target_name)}, {percent(level)} interval",
+    )
+    return ax
+
+
+def importance_plot(
+    names: Sequence[str],
+    drops: ArrayLike,
+    errors: ArrayLike,
+    *,
+    most: int = 15,
+    ax: Axes | None = None,
+) -> Axes:
+    """How much worse a model predicts when one input is shuffled, the most important on top.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the inputs, in decreasing order.
+    drops : array_like, shape (k,)
+        Loss of held-out log density without the input, in nats a row.
+    errors : array_like, shape (k,)
+        Standard errors; the bars are two on either side.
+    most : int, default 15
+        Inputs drawn.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    drop, error = vector("drops", drops)[:most], vector("errors", errors)[:most]
+    if ax is None:
+        (ax,) = new_axes()
+    at = np.arange(len(drop))[::-1]
+    ax.barh(at, drop, color=MODEL, alpha=0.75, height=0.6)
+    ax.errorbar(drop, at, xerr=2.0 * error, fmt="none", ecolor=ACCENT, elinewidth=1.6, capsize=3)
+    ax.axvline(0.0, color=REFERENCE, lw=1.2)
+    ax.set_yticks(at, [plain_text(name, 18) for name in list(names)[:most]])
+    plain(
+        ax,
+        title="Loss when an input is shuffled",
+        xlabel="nats a row, ± 2 standard errors",
+        ylabel="",
+    )
+    return ax
+
+
+def group_coverage_plot(
+    coverage: ArrayLike,
+    rows: ArrayLike,
+    *,
+    level: float = 0.9,
+    xlabel: str = "tenths of the rows by stated deviation",
+    ax: Axes | None = None,
+) -> Axes:
+    """Coverage of an interval in groups of rows, with the band of three standard errors around its level.
+
+    Parameters
+    ----------
+    coverage : array_like, shape (k,)
+        Fraction inside, in each group.
+    rows : array_like, shape (k,)
+        Rows of each group.
+    level : float, default 0.9
+        Nominal coverage.
+    xlabel : str
+        What the groups are.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    half_width(level)
+    held, count = vector("coverage", coverage), vector("rows", rows)
+    same_length("rows", count, held)
+    band = 3.0 * np.sqrt(level * (1.0 - level) / count)
+    at = np.arange(1, len(held) + 1)
+    far = np.abs(held - level) > band
+    if ax is None:
+        (ax,) = new_axes()
+    edges = np.concatenate([at - 0.5, at[-1:] + 0.5])
+    ax.stairs(
+        np.minimum(level + band, 1.0),
+        edges,
+        baseline=np.maximum(level - band, 0.0),
+        fill=True,
+        color=REFERENCE,
+        alpha=0.28,
+        label="three standard errors",
+    )
+    ax.axhline(level, color=REFERENCE, lw=1.2)
+    ax.plot(at, held, "-", color=MODEL, lw=1.2, alpha=0.6)
+    ax.plot(at[~far], held[~far], "o", color=MODEL, ms=6, label=f"{percent(level)} intervals hold")
+    if far.any():
+        ax.plot(at[far], held[far], "s", color=ACCENT, ms=7, label="more than chance")
+    lowest = min(float(held.min()), level - float(band.max()))
+    ax.set_ylim(lowest - 0.35 * (1.0 - lowest), 1.02)  # the legend has room below
+    ax.set_xticks(at)
+    ax.yaxis.set_major_formatter(lambda value, _: percent(value))
+    plain(ax, title="Coverage by group", xlabel=xlabel, ylabel="observations inside")
+    ax.legend(frameon=False, loc="lower left", fontsize=9)
+    return ax

@@ -1,0 +1,85 @@
+"""Importance, effects and surprises of functions whose answers are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from vastgp.auto.report import effects, permutation_importance, surprises
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 4))
+    return X, 2.0 * X[:, 0] + 0.5 * X[:, 1] + rng.standard_normal(4000)
+
+
+def log_density(X, y):
+    return -0.5 * (y - 2.0 * X[:, 0] - 0.5 * X[:, 1]) ** 2 - 0.5 * np.log(2 * np.pi)
+
+
+def test_importance_is_what_a_linear_model_loses(rows):
+    X, y = rows
+    found = permutation_importance(log_density, X, y, {"b": [1], "a": [0], "unused": [2, 3]})
+    assert [name for name, _, _ in found] == ["a", "b", "unused"]
+    # E[(r + w (x - x'))^2 - r^2] / 2 = w^2 Var x, for independent x, x'
+    for (_, loss, error), weight in zip(found[:2], (2.0, 0.5), strict=True):
+        assert abs(loss - weight**2) < 4 * error and error < 0.1
+    assert found[2][1:] == (0.0, 0.0)
+    noisy = permutation_importance(
+        lambda X, y: -0.5 * (y - 0.01 * X[:, 2]) ** 2, X, y, {"hardly used": [2]}
+    )
+    assert abs(noisy[0][1]) < 4 * noisy[0][2]
+
+
+def test_columns_of_a_group_are_shuffled_together(rows):
+    X, y = rows
+    twice = np.column_stack([X, X[:, 0]])
+
+    def differs(rows, targets):
+        return -((rows[:, 0] - rows[:, 4]) ** 2)
+
+    together = permutation_importance(differs, twice, y, {"both": [0, 4], "one": [0]})
+    assert (together[1][0], together[1][1]) == ("both", 0.0)
+    assert together[0][0] == "one" and together[0][1] == pytest.approx(2.0, abs=0.2)
+
+
+def test_effects_of_a_sum_are_its_parts(rows):
+    X = rows[0]
+
+    def predict(at):
+        return np.sin(at[:, 0]) + at[:, 1] ** 2, 0.5 + 0.0 * at[:, 0]
+
+    (first, values, mean, low, high), second = effects(predict, X, {"a": [0], "b": [1]})
+    assert first == "a" and len(values) == 25
+    np.testing.assert_allclose(mean - mean[0], np.sin(values) - np.sin(values[0]), atol=1e-12)
+    np.testing.assert_allclose(high - mean, 1.959964 * 0.5, rtol=1e-6)
+    np.testing.assert_allclose(mean - low, 1.959964 * 0.5, rtol=1e-6)
+    b = np.asarray(second[1])
+    np.testing.assert_allclose(second[2] - second[2][0], b**2 - b[0] ** 2, atol=1e-12)
+    assert np.quantile(X[:, 0], 0.01) < values[0] < np.quantile(X[:, 0], 0.03)
+
+
+def test_effects_of_levels_and_of_columns_that_go_together():
+    rng = np.random.default_rng(1)
+    code = rng.integers(0, 3, 500)
+    X = np.column_stack([np.eye(3)[code], rng.standard_normal(500)])
+    names = np.array(["red", "green", "blue"])
+    ((_, values, mean, _, _),) = effects(
+        lambda rows: (rows[:, :3] @ [1.0, 2.0, 3.0], np.ones(len(rows))),
+        X,
+        {"colour": [0, 1, 2]},
+        {"colour": lambda rows: names[rows.argmax(axis=1)]},
+    )
+    assert dict(zip(values, mean, strict=True)) == {"red": 1.0, "green": 2.0, "blue": 3.0}
+
+
+def test_surprises_are_the_rows_farthest_in_the_tails():
+    z = np.array([0.1, -12.0, 3.0, 40.0, -0.5])
+    found = surprises(
+        2.0 * z, np.zeros(5), np.full(5, 2.0), ndtr(z), lambda k: {"x": k}, 10 + np.arange(5), 3
+    )
+    assert [one[0] for one in found] == [11, 13, 12] or [one[0] for one in found] == [13, 11, 12]
+    assert found[-1] == (12, 6.0, 0.0, 2.0, {"x": 2})

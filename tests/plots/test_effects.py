@@ -1,0 +1,63 @@
+"""Effects, importances and coverage by group are drawn as given, and figures become parts of a page."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from vastgp import plots
+
+
+def test_curves_and_levels_are_where_they_belong():
+    x, mean = np.linspace(0, 1, 20), np.linspace(2, 3, 20)
+    curve = plots.effect_plot(x, mean, mean - 1, mean + 2)
+    np.testing.assert_array_equal(curve.lines[0].get_xydata(), np.column_stack([x, mean]))
+    levels = plots.effect_plot(["a", "b$c$"], [1.0, 2.0], [0.0, 1.5], [4.0, 2.5])
+    (bars,) = levels.containers
+    np.testing.assert_array_equal(bars.lines[0].get_ydata(), [1.0, 2.0])
+    ends = [segment[:, 1].tolist() for segment in bars.lines[2][0].get_segments()]
+    assert ends == [[0.0, 4.0], [1.5, 2.5]]
+    with pytest.raises(ValueError, match="low: expected as many values as y, 2, got 1"):
+        plots.effect_plot(["a", "b"], [1.0, 2.0], [0.0], [4.0, 2.5])
+
+
+def test_importances_stand_in_order_from_the_top():
+    ax = plots.importance_plot(["a", "b", "c"], [3.0, 2.0, -0.1], [0.1, 0.1, 0.1], most=2)
+    assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0]
+    heights = [bar.get_y() for bar in ax.patches]
+    assert heights[0] > heights[1]
+
+
+def test_groups_beyond_three_standard_errors_are_marked():
+    # the error of 100 rows at 90 % is 3 %: 0.8 is beyond 0.81
+    ax = plots.group_coverage_plot([0.9, 0.8, 0.82], [100, 100, 100])
+    far = next(line for line in ax.lines if line.get_label() == "more than chance")
+    assert far.get_xydata().tolist() == [[2.0, 0.8]]
+
+
+def test_a_figure_in_a_page_has_its_text_and_nothing_else():
+    def draw(ax):
+        ax.plot([0, 1], [0, 1], color="#0072B2")
+        ax.set_title("a < b & $c$ is text")
+
+    svg = plots.svg_figure(draw, alt='says "so" & <so>', name="one")
+    element = ElementTree.fromstring(svg.replace("xlink:href", "href"))
+    assert element.get("aria-label") == 'says "so" & <so>'
+    assert "var(--model, #0072B2)" in svg and "var(--ink, #000000)" in svg
+    assert "http" not in svg and "<!--" not in svg and "metadata" not in svg
+    assert all(name.startswith("one-") for name in re.findall(r'\bid="([^"]*)"', svg))
+    assert svg == plots.svg_figure(draw, alt='says "so" & <so>', name="one")
+    assert plt.get_fignums() == []
+    assert "0.4" in "".join(element.itertext())
+
+
+def test_names_of_users_are_no_formulas():
+    svg = plots.svg_figure(
+        lambda ax: ax.set_title(plots.plain_text("cost $x^$ in $")), alt="a", name="two"
+    )
+    assert "cost $x^$ in $" in "".join(ElementTree.fromstring(svg.replace("xlink:", "")).itertext())
+    assert plots.plain_text("a\n b" * 30) == ("a ba ba ba ba ba ba ba ba ba" + "…")[:27] + "…"
