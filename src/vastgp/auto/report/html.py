@@ -19,7 +19,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number for people: four digits, thousands with commas, a dash for what is missing."""
+    """A number for people: four digits, commas from 10,000 on (1984 is a year), a dash for what is missing."""
     if value is None or isinstance(value, str):
         return text(value or NOTHING)
     value = float(value)
@@ -30,10 +30,12 @@ def number(value: Any, digits: int = 4) -> str:
     if value == 0.0:
         return "0"
     if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}".replace("-", "−")
-    if 10**digits <= abs(value) < 1e9:
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−", 1)
+        shown = f"{int(value):,}" if abs(value) >= 1e4 else f"{int(value)}"
+    elif 10**digits <= abs(value) < 1e9:
+        shown = f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.0f}"
+    else:
+        shown = f"{value:.{digits}g}"
+    return shown.replace("-", "−")
 
 
 def percent(share: Any) -> str:

@@ -56,7 +56,7 @@ def _leaderboard(data: ReportData) -> str:
     tried = [*data.leaderboard, *data.baselines]
     if not tried:
         return ""
-    heads = ("method", "log loss (NLPD)", "RMSE", "coverage of 95 %", "rows", "time", "note")
+    heads = ("method", "NLPD", "RMSE", "coverage of 95 %", "rows", "time", "note")
     kept = [k for k, row in enumerate(tried) if row.get("kept")]
     note = (
         "Scores on rows that were kept out of the fit. Lower NLPD is better: it is the mean negative log density "

@@ -25,7 +25,7 @@ section {{ background: var(--card); border: 1px solid var(--line); border-radius
 nav {{ display: flex; flex-wrap: wrap; gap: 0.3rem 1rem; margin-top: 0.8rem; font-size: 0.9rem; }}
 a {{ color: var(--model); }}
 .tiles {{ display: grid; gap: 0.7rem; margin: 1rem 0 0;
-  grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); }}
+  grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); }}
 .tiles div {{ background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.6rem 0.8rem; }}
 .tiles dt {{ color: var(--soft); font-size: 0.85rem; }}
 .tiles dd {{ margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; }}
@@ -40,6 +40,8 @@ th, td {{ text-align: left; vertical-align: top; padding: 0.35rem 0.9rem 0.35rem
   border-bottom: 1px solid var(--line); }}
 th {{ color: var(--soft); font-weight: 600; font-size: 0.85rem; }}
 .number {{ text-align: right; white-space: nowrap; }}
+td:first-child {{ min-width: 9rem; }}
+td:last-child:not(.number) {{ min-width: 10rem; }}
 tr.kept td {{ background: var(--mark); }}
 tr.kept td:first-child {{ font-weight: 600; }}
 .flags li {{ margin: 0.2rem 0; }}
@@ -49,7 +51,7 @@ footer {{ color: var(--soft); font-size: 0.85rem; margin-top: 1.2rem; }}
   main {{ padding: 1rem 0.6rem 2rem; }}
   section {{ padding: 0.8rem 0.7rem; }}
   .tiles {{ grid-template-columns: 1fr 1fr; }}
-  .tiles dd {{ font-size: 1.05rem; }}
+  .tiles dd {{ font-size: 0.95rem; }}
   thead {{ display: none; }}
   table, tbody, tr, td {{ display: block; width: 100%; }}
   tr {{ padding: 0.5rem 0; border-bottom: 1px solid var(--line); }}
@@ -59,6 +61,7 @@ footer {{ color: var(--soft); font-size: 0.85rem; margin-top: 1.2rem; }}
   td > span {{ min-width: 0; }}
   td.none {{ display: none; }}
   td:first-child {{ font-weight: 600; }}
+  td:first-child, td:last-child:not(.number) {{ min-width: 0; }}
 }}
 @media print {{
   :root {{ color-scheme: light; {_LIGHT} --page: #ffffff; }}
