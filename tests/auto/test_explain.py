@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from vastgp.auto.report import effects, permutation_importance, surprises
+from vastgp.auto.calibration_record import calibration_record
+from vastgp.auto.report import advice, effects, permutation_importance, surprises
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,21 @@ def test_surprises_are_the_rows_farthest_in_the_tails():
     )
     assert [one[0] for one in found] == [11, 13, 12] or [one[0] for one in found] == [13, 11, 12]
     assert found[-1] == (12, 6.0, 0.0, 2.0, {"x": 2})
+
+
+def test_advice_rests_on_what_happened():
+    rng = np.random.default_rng(2)
+    normal = [advice(u=rng.uniform(size=1000)) for _ in range(100)]
+    assert sum(map(bool, normal)) <= 1
+    assert "student-t" in advice(u=ndtr(rng.standard_t(3, 1000)))[0]
+    skew = ndtr((rng.gamma(2.0, size=1000) - 2.0) / np.sqrt(2.0))
+    assert "logarithm" in advice(u=skew, positive=True)[0]
+    assert "mostly small values" in advice(u=1.0 - skew)[0]
+    assert "max_seconds=240" in advice(finished=False, seconds=60)[0]
+    assert "saw 1,000 of 5,000 rows" in advice(rows=5000, rows_used=1000)[0]
+    assert "nothing is lost without b." in advice(importance=[("a", 1.0, 0.1), ("b", 0.1, 0.1)])[0]
+    std = np.exp(rng.standard_normal(2000))
+    z = rng.standard_normal(2000) * np.where(std > 1, 2.0, 0.7)
+    record = calibration_record(z * std, np.zeros(2000), std, ndtr(z))
+    assert "noise_std" in advice(record=record)[0]
+    assert advice() == []

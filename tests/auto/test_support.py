@@ -50,7 +50,8 @@ def test_distances_are_those_of_brute_force_and_leave_out_infinite_lengthscales(
     X = rng.uniform(-4, 4, (50, 2))
     brute = np.sqrt(((X[:, None] - ring.reference) ** 2).sum(axis=2)).min(axis=1) / 0.5
     np.testing.assert_allclose(ring.distances(X), brute, rtol=1e-12)
-    check = RangeCheck.fit(rng.standard_normal((300, 2)), [1.0, np.inf])
+    np.testing.assert_allclose(ring.distances(np.tile(X, (3, 1))), np.tile(brute, 3), rtol=1e-12)
+    check = RangeCheck.fit(rng.standard_normal((300, 2)) * 10.0, [1.0, np.inf])
     np.testing.assert_array_equal(check.distances([[0.3, 0.0]]), check.distances([[0.3, 2.9]]))
     gaps = np.abs(check.reference[:, None, 0] - check.reference[None, :, 0])
     np.fill_diagonal(gaps, np.inf)
@@ -74,6 +75,14 @@ def test_drift_is_told_where_it_is_and_not_of_a_million_rows_that_hardly_differ(
 def test_a_constant_input_has_one_value_inside():
     check = RangeCheck.fit(np.stack([np.full(100, 7.0), np.arange(100.0)], axis=1))
     assert check.outside([[7.0, 50.0], [7.1, 50.0]]).tolist() == [False, True]
+
+
+def test_rows_that_repeat_each_other_leave_room_for_rounding():
+    code = np.repeat(np.eye(3), 50, axis=0) * 12_345.6
+    check = RangeCheck.fit(code, np.ones(3))
+    assert check.threshold == 0.1
+    assert not check.outside(np.tile(code, (2, 1)) + 1e-9).any()
+    assert check.outside([[12_345.6, 12_345.6, 0.0]]).all()  # a combination never seen
 
 
 def test_states_come_back_exactly(ring):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vastgp import plots
+from vastgp.plots._style import plain_text
 
 
 def test_curves_and_levels_are_where_they_belong():
@@ -57,7 +58,7 @@ def test_a_figure_in_a_page_has_its_text_and_nothing_else():
 
 def test_names_of_users_are_no_formulas():
     svg = plots.svg_figure(
-        lambda ax: ax.set_title(plots.plain_text("cost $x^$ in $")), alt="a", name="two"
+        lambda ax: ax.set_title(plain_text("cost $x^$ in $")), alt="a", name="two"
     )
     assert "cost $x^$ in $" in "".join(ElementTree.fromstring(svg.replace("xlink:", "")).itertext())
-    assert plots.plain_text("a\n b" * 30) == ("a ba ba ba ba ba ba ba ba ba" + "…")[:27] + "…"
+    assert plain_text("a\n b" * 30) == ("a ba ba ba ba ba ba ba ba ba" + "…")[:27] + "…"

@@ -15,6 +15,10 @@ _MARGIN = 0.1
 _DIFFERENCE = 0.1  # of two distribution functions, from which on it is worth a word, however many rows tell it
 _CHANCE = 0.01  # that a file without drift is told of any, over all inputs together
 _MOST_DRIFT_ROWS = 20_000
+_FEW_ROWS = 100
+# Lengthscales: a kernel gives rows this close a correlation above 0.99, so nothing between them is a guess. Without
+# it, rows that repeat each other (a few categories) would make a threshold of zero.
+_NEAR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +36,8 @@ class RangeCheck:
     lengthscales : ndarray of shape (d,)
         Of the kernel: distances are Euclidean ones of inputs over these; an infinite one leaves its input out.
     threshold : float
-        The 99th percentile of the distances from each reference row to the nearest other one. A new row from where the
-        training rows came from is farther with a probability of about 1 %.
+        The 99th percentile of the distances from each reference row to the nearest other one, and at least 0.1. A new
+        row from where the training rows came from is farther with a probability of at most about 1 %.
     """
 
     names: tuple[str, ...]
@@ -193,12 +197,16 @@ def _left_out_threshold(reference: np.ndarray) -> float:
     # the first neighbour of a row is itself, or one equal to it, at distance 0
     distance = np.sort(_nearest(reference, reference, 2)[:, 1])
     rank = int(np.ceil(_QUANTILE * (len(distance) + 1)))
-    return float(distance[min(rank, len(distance)) - 1])
+    return max(float(distance[min(rank, len(distance)) - 1]), _NEAR)
 
 
 def _nearest(reference: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
     """Distances to the `count` nearest reference rows, (n, count)."""
     from sklearn.neighbors import NearestNeighbors
 
+    # threads and trees cost up to a hundred milliseconds for one row of many inputs, and this a tenth of one
+    if len(rows) <= _FEW_ROWS:
+        squares = np.stack([np.sum((reference - row) ** 2, axis=1) for row in rows])
+        return np.sqrt(np.partition(squares, count - 1, axis=1)[:, :count])
     # a tree in few dimensions, products of blocks in many: scikit-learn knows from where on
     return NearestNeighbors(n_neighbors=count).fit(reference).kneighbors(rows)[0]

@@ -5,7 +5,6 @@ on. None shows or saves anything: that is the caller's choice. matplotlib is imp
 functions, so importing this package costs nothing.
 """
 
-from vastgp.plots._style import plain_text
 from vastgp.plots.calibration import (
     calibration_plot,
     coverage_curve,
@@ -30,7 +29,6 @@ __all__ = [
     "importance_plot",
     "observed_plot",
     "pit_histogram",
-    "plain_text",
     "reliability_plot",
     "residual_plot",
     "save_calibration_plot",

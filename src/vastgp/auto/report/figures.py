@@ -11,6 +11,7 @@ from vastgp import plots
 from vastgp.auto.calibration import normal_scores
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.html import figure, number, percent
+from vastgp.plots._style import plain_text
 
 _FURTHEST = 8.2  # normal score of the last PIT value before one; beyond it plots show nothing
 
@@ -90,7 +91,7 @@ def _observed(data: ReportData, ax: Any) -> None:
         data.std,
         max_points=800,
         max_intervals=60,
-        target_name=plots.plain_text(data.target, 20),
+        target_name=plain_text(data.target, 20),
         ax=ax,
     )
     ax.get_legend().remove()  # the words below the figure say it, and leave room to the points

@@ -1,0 +1,91 @@
+"""What to try next, from what a fit left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vastgp.auto.calibration import normal_scores
+from vastgp.auto.calibration_record import CalibrationRecord
+
+_FAR = 3.0  # deviations, beyond which a normal variable is once in 370 rows
+_LIMIT = 3.0  # standard errors
+
+
+def advice(
+    *,
+    record: CalibrationRecord | None = None,
+    u: Any = None,
+    rows: Any = None,
+    rows_used: Any = None,
+    finished: Any = True,
+    seconds: Any = None,
+    importance: Any = (),
+    positive: Any = False,
+) -> list[str]:
+    """Return suggestions in words, each with what it rests on; an empty list where nothing speaks for any.
+
+    Parameters
+    ----------
+    record : CalibrationRecord, optional
+        Of the calibrated intervals.
+    u : array-like of shape (n,), optional
+        PIT values of the model's own distributions, before calibration.
+    rows, rows_used : int, optional
+        Rows of the table, and those that the model was fitted to.
+    finished : bool, default True
+    seconds : float, optional
+        That the fit was given.
+    importance : sequence of (str, float, float, ...)
+        As from `permutation_importance`.
+    positive : bool, default False
+        Whether all targets are, so that a logarithm is possible.
+    """
+    found = []
+    more = "" if seconds is None else f", such as max_seconds={4 * float(seconds):.0f}"
+    if not finished:
+        found.append(f"More time: the fit ended before it was done. Give it more{more}.")
+    elif rows is not None and rows_used is not None and rows_used < rows:
+        found.append(
+            f"More time: the model saw {rows_used:,} of {rows:,} rows. Give it more{more}."
+        )
+    if u is not None and len(u):
+        found += _of_shape(normal_scores(u), positive)
+    if record is not None and any(one.differs for one in record.by_std):
+        found.append(
+            "Noise that depends on the inputs: intervals do not hold alike where the model is sure and where not. "
+            "If the errors of the measurements are known, give them as noise_std; or give the inputs they depend on."
+        )
+    idle = [str(one[0]) for one in importance if one[1] <= 2.0 * one[2]]
+    if idle and len(idle) < len(importance):
+        found.append(
+            "Fewer inputs: nothing is lost without "
+            + ", ".join(idle[:8])
+            + (", ..." if len(idle) > 8 else "")
+            + ". "
+            "Leaving them out makes the fit faster, and often better."
+        )
+    return found
+
+
+def _of_shape(z: np.ndarray, positive: bool) -> list[str]:
+    """What the normal scores say of the likelihood: skewness, and tails."""
+    n, scale = len(z), np.median(np.abs(z)) / 0.6745
+    inner = np.clip((z - np.median(z)) / max(scale, 1e-12), -_FAR, _FAR)
+    # under symmetry the mean of a bounded odd function is zero, whatever the tails
+    odd = inner**3
+    skewed = abs(np.mean(odd)) > _LIMIT * np.std(odd) / np.sqrt(n) if n > 1 else False
+    if skewed and abs(np.mean(odd)) > 0.5:
+        side = "large" if np.mean(odd) > 0 else "small"
+        try_this = " Predict its logarithm." if positive else " Predict it on a warped scale."
+        return [f"The target is skewed: surprises are mostly {side} values.{try_this}"]
+    # rows beyond three of the deviations that the middle half tells, of which a normal target has 0.27 %
+    chance = 0.0027
+    beyond = float(np.mean(np.abs(z) > _FAR * scale))
+    if beyond > chance + 4.0 * np.sqrt(chance / n) and beyond > 3.0 * chance:
+        return [
+            f"Outliers: {100.0 * beyond:.1f} % of the held-out rows are beyond three deviations, where 0.3 % would be. "
+            "Try likelihood='student-t'."
+        ]
+    return []
