@@ -60,7 +60,7 @@ def effect_plot(
         at = np.arange(len(centre))
         reach = np.maximum([centre - below, above - centre], 0.0)
         ax.errorbar(at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4)
-        labels = [plain_text(value, 12) for value in np.asarray(values).tolist()]
+        labels = [plain_text(value, 11) for value in np.asarray(values).tolist()]
         turned = sum(map(len, labels)) > 32
         ax.set_xticks(at, labels, rotation=40 if turned else 0, ha="right" if turned else "center")
         ax.set_xlim(-0.6, len(at) - 0.4)
@@ -68,7 +68,7 @@ def effect_plot(
         ax,
         title=plain_text(name),
         xlabel="",
-        ylabel=f"{plain_text(target_name)}, {percent(level)} interval",
+        ylabel=f"{plain_text(target_name, 18)} ({percent(level)})",
     )
     return ax
 

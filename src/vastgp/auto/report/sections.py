@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,15 +23,19 @@ from vastgp.auto.report.html import (
 from vastgp.auto.report.html import figures as side_by_side
 
 _MOST_FLAGS = 8
+_LONG = 24  # of a heading that is a user's word, in letters
+_MOST_INPUTS = 20
+_MOST_VALUES = 12  # of a row; the caller puts those that matter first
 
 
 def sections(data: ReportData) -> Iterator[tuple[str, str, str]]:
     """Yield name, title and HTML of the sections that have anything to say."""
+    held = "intervals" if data.labels is None else "probabilities"
     for name, title, make in (
         ("data", "The data", _data),
         ("model", "The model", _model),
         ("leaderboard", "What was tried", _leaderboard),
-        ("calibration", "Do the intervals hold?", _calibration),
+        ("calibration", f"Do the {held} hold?", _calibration),
         ("importance", "Which inputs matter", _importance),
         ("effects", "What the strongest inputs do", _effects),
         ("surprises", "The largest surprises", _surprises),
@@ -43,7 +48,10 @@ def sections(data: ReportData) -> Iterator[tuple[str, str, str]]:
 
 
 def _data(data: ReportData) -> str:
-    words = [f"{data.rows:,} rows. What is predicted: {data.target}.", *data.notes]
+    kinds = Counter(str(kind).split(",")[0] for _, kind, _ in data.columns)
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(8))
+    columns = f" {len(data.columns)} columns ({counted})." if kinds else ""
+    words = [f"{data.rows:,} rows.{columns} What is predicted: {data.target}.", *data.notes]
     rows = [[text(part) for part in column] for column in data.columns]
     return paragraphs(words) + (table(("column", "kind", "what was done"), rows) if rows else "")
 
@@ -56,7 +64,7 @@ def _leaderboard(data: ReportData) -> str:
     tried = [*data.leaderboard, *data.baselines]
     if not tried:
         return ""
-    heads = ("method", "NLPD", "RMSE", "coverage of 95 %", "rows", "time", "note")
+    heads = ("method", "NLPD", "RMSE", "coverage of 95\N{NO-BREAK SPACE}%", "rows", "time", "note")
     kept = [k for k, row in enumerate(tried) if row.get("kept")]
     note = (
         "Scores on rows that were kept out of the fit. Lower NLPD is better: it is the mean negative log density "
@@ -115,10 +123,12 @@ def _importance(data: ReportData) -> str:
     if not data.importance:
         return ""
     rows = []
-    for one in data.importance:
+    for one in data.importance[:_MOST_INPUTS]:
         lengthscale = one[3] if len(one) > 3 else None
         loss = f"{number(one[1], 3)} ± {number(one[2], 2)}"
         rows.append([text(one[0]), loss, number(lengthscale, 3)])
+    more = len(data.importance) - _MOST_INPUTS
+    rest = [f"{more} inputs that matter less are left out here."] if more > 0 else []
     note = (
         "What the model loses on held-out rows, in nats a row, when an input is shuffled among them. "
         "The shorter its lengthscale (in the units of the encoded input), the faster the prediction changes with it."
@@ -128,6 +138,7 @@ def _importance(data: ReportData) -> str:
         paragraphs([note], "soft")
         + side_by_side(figures.importance_figure(data))
         + table(heads, rows, numeric=(1, 2))
+        + paragraphs(rest, "soft")
     )
 
 
@@ -146,11 +157,13 @@ def _surprises(data: ReportData) -> str:
         return ""
     rows = []
     for row, y, mean, std, values in data.surprises:
-        inputs = ", ".join(f"{text(name)} {_value(value)}" for name, value in values.items())
+        shown = [f"{text(name)} {_value(value)}" for name, value in values.items()]
+        inputs = ", ".join(shown[:_MOST_VALUES]) + (", …" if len(shown) > _MOST_VALUES else "")
         predicted = f"{number(mean)} ± {number(std, 2)}"
         rows.append([number(row), _value(y), predicted, inputs])
     note = "Held-out rows that the model held least probable: errors in the data, or what the model lacks."
-    heads = ("row", data.target, "predicted", "inputs")
+    target = data.target if len(data.target) <= _LONG else data.target[: _LONG - 1] + "…"
+    heads = ("row", target, "predicted", "inputs")
     return paragraphs([note], "soft") + table(heads, rows, numeric=(0, 1, 2))
 
 
