@@ -193,6 +193,8 @@ def test_splines_pass_through_their_knots_with_their_slopes():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="u: expected PIT values from 0 to 1"):
         fit_calibration([0.2, 1.5])
+    with pytest.raises(ValueError, match="z: expected finite normal scores, got 1"):
+        fit_calibration_of_scores([0.2, np.inf])
     with pytest.raises(ValueError, match="calibrate: expected 'auto', 'scale'"):
         fit_calibration([0.2], "platt")
     with pytest.raises(ValueError, match="p: expected probabilities"):

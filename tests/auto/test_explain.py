@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from vastgp.auto.calibration import Scale, fit_calibration
 from vastgp.auto.calibration_record import calibration_record
-from vastgp.auto.report import advice, effects, permutation_importance, surprises
+from vastgp.auto.class_calibration import TemperatureScaling
+from vastgp.auto.report import (
+    advice,
+    calibration_in_words,
+    effects,
+    permutation_importance,
+    surprises,
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +92,15 @@ def test_surprises_are_the_rows_farthest_in_the_tails():
     )
     assert [one[0] for one in found] == [11, 13, 12] or [one[0] for one in found] == [13, 11, 12]
     assert found[-1] == (12, 6.0, 0.0, 2.0, {"x": 2})
+
+
+def test_calibrations_in_words_say_what_they_do():
+    words = calibration_in_words
+    assert "multiplied by 1.08" in words(Scale(1.08))
+    assert "less sure, by a temperature of 1.5" in words(TemperatureScaling(1.5))
+    assert "of 3 held-out rows" in words(fit_calibration([0.1, 0.2, 0.3], "conformal"))
+    assert "isotonic" in words(fit_calibration([0.1, 0.2, 0.3], "isotonic"))
+    assert "own probabilities" in words(fit_calibration([0.1], None))
 
 
 def test_advice_rests_on_what_happened():

@@ -353,6 +353,10 @@ def fit_calibration_of_scores(z: Any, method: Any = "auto", seed: Any = 0) -> Ca
         raise ValueError(
             f"calibrate: expected 'auto', 'scale', 'isotonic', 'conformal' or None, got {method!r}"
         )
+    if not np.all(np.isfinite(z)):
+        raise ValueError(
+            f"z: expected finite normal scores, got {np.sum(~np.isfinite(z))} that are not"
+        )
     if method is None or len(z) == 0:
         return Identity()
     kinds: dict[str, Any] = {"scale": Scale, "isotonic": Isotonic, "conformal": Conformal}

@@ -69,6 +69,23 @@ def advice(
     return found
 
 
+def calibration_in_words(calibration: Any) -> str:
+    """Return what a calibration, of a regressor or a classifier, does to predictions."""
+    state = calibration.to_state()
+    if state["name"] == "scale":
+        return (
+            f"Stated deviations are multiplied by {state['factor']:.3g}, as held-out rows ask for."
+        )
+    if state["name"] == "temperature":
+        way = "less" if state["temperature"] > 1.0 else "more"
+        return f"Probabilities are made {way} sure, by a temperature of {state['temperature']:.3g}."
+    if state["name"] == "conformal":
+        return f"Intervals are the split-conformal ones of {len(state['radii']):,} held-out rows."
+    if state["name"] == "isotonic":
+        return "Probabilities follow how often things came true on held-out rows (isotonic calibration)."
+    return "The model's own probabilities are used: none was calibrated."
+
+
 def _of_shape(z: np.ndarray, positive: bool) -> list[str]:
     """What the normal scores say of the likelihood: skewness, and tails."""
     n, scale = len(z), np.median(np.abs(z)) / 0.6745

@@ -51,7 +51,7 @@ def _data(data: ReportData) -> str:
     kinds = Counter(str(kind).split(",")[0] for _, kind, _ in data.columns)
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(8))
     columns = f" {len(data.columns)} columns ({counted})." if kinds else ""
-    words = [f"{data.rows:,} rows.{columns} What is predicted: {data.target}.", *data.notes]
+    words = [f"{number(data.rows)} rows.{columns} What is predicted: {data.target}.", *data.notes]
     rows = [[text(part) for part in column] for column in data.columns]
     return paragraphs(words) + (table(("column", "kind", "what was done"), rows) if rows else "")
 

@@ -25,10 +25,10 @@ section {{ background: var(--card); border: 1px solid var(--line); border-radius
 nav {{ display: flex; flex-wrap: wrap; gap: 0.3rem 1rem; margin-top: 0.8rem; font-size: 0.9rem; }}
 a {{ color: var(--model); }}
 .tiles {{ display: grid; gap: 0.7rem; margin: 1rem 0 0;
-  grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); }}
+  grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); }}
 .tiles div {{ background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.6rem 0.8rem; }}
 .tiles dt {{ color: var(--soft); font-size: 0.85rem; }}
-.tiles dd {{ margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; }}
+.tiles dd {{ margin: 0; font-size: 1.15rem; font-weight: 600; line-height: 1.3; }}
 .figures {{ display: grid; gap: 1rem 1.5rem; margin-top: 0.8rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }}
 figure {{ margin: 0; max-width: 31rem; min-width: 0; }}
