@@ -114,7 +114,9 @@ class FrontDoor(SavedFrontDoor):
         present = np.isfinite(targets)
         self.n_rows_dropped_ = int(np.sum(~present))
         _check_rows(int(present.sum()), self.n_rows_dropped_)
-        inputs = Inputs.of(X, self.encoder, self.target_name_, np.flatnonzero(present), for_encoder)
+        inputs = Inputs.of(
+            X, self.encoder, self.target_name_, np.flatnonzero(present), for_encoder, len(targets)
+        )
         targets = targets[present]
         self.target_range_ = float(targets.min()), float(targets.max())
         budget = None if self.max_work is not None else self.max_seconds

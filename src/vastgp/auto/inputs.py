@@ -60,6 +60,7 @@ class Inputs:
         target: str | None,
         present: np.ndarray,
         means_of: np.ndarray | None,
+        num_targets: int,
     ) -> Inputs:
         """Open the inputs.
 
@@ -70,8 +71,12 @@ class Inputs:
         target : str or None
         present : ndarray of int
         means_of : ndarray or None
+        num_targets : int
+            With those that are missing.
         """
         source = open_source(X)
+        if source.num_rows is not None:
+            validate.check_same_length(source.num_rows, num_targets)
         names = [name for name in source.names if name != target]
         ours = encoder is None or isinstance(encoder, TableEncoder)
         made = TableEncoder() if encoder is None else encoder
@@ -128,6 +133,7 @@ class Inputs:
             matrix = encoder.fit_transform(part_of(self.source, rows), targets, exclude=exclude)
         else:
             matrix = encoder.fit_transform(_safe_indexing(self.source, rows), targets)
+        validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)
 
     def _transform(self, encoder: Any, rows: np.ndarray) -> np.ndarray:

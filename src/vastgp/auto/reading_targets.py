@@ -18,8 +18,9 @@ def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
     ValueError
         For infinite targets, and for text, booleans or dates; the message says what to use instead.
     """
-    if np.ndim(y) == 2 and np.shape(y)[1] != 1:
-        validate.as_target(np.zeros(np.shape(y)))  # says what to do with several targets
+    shape = getattr(y, "shape", ())
+    if len(shape) == 2 and shape[1] != 1:
+        validate.as_target(np.zeros(shape))  # says what to do with several targets
     found, name = column_of(X, y, estimator="GPRegressor")
     called = "y" if name is None else f"The target column {name!r}"
     if found.dtype.kind == "O":
