@@ -106,3 +106,57 @@ def test_rescaling_keeps_to_the_bounds_of_the_noise():
         assert value == pytest.approx(ExactEvidence(X, y)(kernel, noise), rel=1e-10)
     constant = ExactEvidence(X, np.zeros(40)).rescaled(RBF([0.5, 0.9], 0.2), 1.0, (1e-4, 10.0))
     assert np.isfinite(constant[0]) and constant[2] > 0.0
+
+
+@pytest.fixture
+def own_noise():
+    """Rows whose noise is ``0.3 / w_i + e_i^2``."""
+    rng = np.random.default_rng(11)
+    X = rng.uniform(-2.0, 2.0, size=(50, 2))
+    y = np.column_stack(
+        [rng.normal(size=50), rng.uniform(0.3, 3.0, 50), rng.choice([0.0, 0.01, 4.0], 50)]
+    )
+    return X, y
+
+
+def test_rows_with_noise_of_their_own_have_the_normal_density_of_it(own_noise):
+    X, y = own_noise
+    kernel = RBF([0.8, 1.2], 1.4)
+    K = 1.4 * np.exp(-0.5 * np.sum(((X[:, None] - X[None]) / [0.8, 1.2]) ** 2, axis=2))
+    A = K + np.diag(0.3 * y[:, 1] + y[:, 2])
+    expected = multivariate_normal(np.zeros(50), A).logpdf(y[:, 0])
+    assert ExactEvidence(X, y)(kernel, 0.3) == pytest.approx(expected, abs=1e-9)
+
+
+def test_its_slopes_are_finite_differences_with_noise_of_the_rows_own(own_noise):
+    evidence = ExactEvidence(*own_noise)
+    _, (by_kernel, by_noise) = evidence.value_and_gradient(RBF([0.8, 1.2], 1.4), 0.3)
+
+    def slope(first, second, step=1e-5):
+        return (evidence(*first) - evidence(*second)) / (2 * step)
+
+    h = 1e-5
+    kernel = RBF([0.8, 1.2], 1.4)
+    assert by_noise == pytest.approx(slope((kernel, 0.3 + h), (kernel, 0.3 - h)), rel=1e-6)
+    by_variance = slope((RBF([0.8, 1.2], 1.4 + h), 0.3), (RBF([0.8, 1.2], 1.4 - h), 0.3))
+    assert float(by_kernel.variance) == pytest.approx(by_variance, rel=1e-6)
+    by_length = slope((RBF([0.8 + h, 1.2], 1.4), 0.3), (RBF([0.8 - h, 1.2], 1.4), 0.3))
+    assert float(by_kernel.lengthscales[0]) == pytest.approx(by_length, rel=1e-6)
+
+
+@pytest.mark.parametrize("errors", [False, True])
+def test_rescaling_finds_the_highest_evidence_of_amplitude_and_noise(own_noise, errors):
+    X, y = own_noise
+    y = y.copy()
+    y[:, 0] = np.sin(2.0 * X[:, 0]) + np.sqrt(0.05 * y[:, 1] + y[:, 2]) * y[:, 0]
+    if not errors:
+        y[:, 2] = 0.0
+    evidence, kernel = ExactEvidence(X, y), RBF([0.8, 1.2], 4.0)
+    value, found, noise = evidence.rescaled(kernel, 0.5, (1e-4, 10.0))
+    assert value == pytest.approx(evidence(found, noise), abs=1e-8)
+    best = max(
+        evidence(RBF([0.8, 1.2], amplitude), each)
+        for amplitude in np.geomspace(0.05, 20.0, 25)
+        for each in np.geomspace(1e-3, 2.0, 25)
+    )
+    assert value > best - 0.1

@@ -5,6 +5,8 @@ import pytest
 
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
+from vastgp.kernels import Constant, Linear
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
 from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear
@@ -114,3 +116,41 @@ def test_separable_classes_and_wide_tables_have_an_answer(rng):
         mean, variance = posterior.mean_and_latent_variance(X)
         assert np.all(np.isfinite(mean))
         assert np.all(variance > 0)
+
+
+def test_rows_with_noise_of_their_own_have_the_posterior_of_highest_evidence():
+    rng = np.random.default_rng(21)
+    X = rng.normal(size=(80, 3))
+    error = rng.choice([0.1, 3.0], 80)
+    target = X @ [1.0, -0.5, 0.2] + 0.3 * rng.normal(size=80) + error * rng.normal(size=80)
+    y = np.column_stack([target, rng.uniform(0.5, 2.0, 80), error**2])
+    posterior, likelihood = fit_linear(Gaussian(1.0), X, y)
+    exact, value = ExactPosterior.condition(
+        posterior.kernel, float(likelihood.noise_variance), X, y
+    )
+    new = rng.normal(size=(20, 3))
+    for mine, theirs in zip(
+        posterior.mean_and_latent_variance(new), exact.mean_and_latent_variance(new), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
+    others = [
+        ExactEvidence(X, y)(Constant(s) + Linear(np.full(3, s)), noise)
+        for s in np.geomspace(0.05, 20.0, 20)
+        for noise in np.geomspace(1e-3, 2.0, 20)
+    ]
+    assert value > max(others) - 1e-3
+
+
+def test_weights_alone_are_rows_of_another_scale():
+    """Rows times the root of their weight have the noise of all."""
+    rng = np.random.default_rng(22)
+    features, weight = rng.normal(size=(2, 60)), rng.uniform(0.2, 3.0, 60)
+    target = features[0] + 0.3 * rng.normal(size=60) / weight**0.5
+    y = np.column_stack([target, 1.0 / weight, np.zeros(60)])
+    s, noise, value = best_beside_own_noise(features, y, 0.0, 0.1, 1e-6)
+    phi, scaled = features * weight**0.5, target * weight**0.5
+    eigenvalues, vectors = np.linalg.eigh(phi @ phi.T)
+    alike = ScaledEvidence(eigenvalues, vectors.T @ (phi @ scaled), float(scaled @ scaled), 60)
+    *wanted, most = alike.best(0.1, 1e-6)
+    assert value == pytest.approx(most + 0.5 * np.sum(np.log(weight)), abs=1e-3)
+    assert [s, noise] == pytest.approx(wanted, rel=0.02)

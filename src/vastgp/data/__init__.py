@@ -3,11 +3,13 @@
 from vastgp.data.archive import read_archive, write_archive
 from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
+from vastgp.data.own_noise import OwnNoise
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.split import held_out_indices, without
 
 __all__ = [
+    "OwnNoise",
     "Rows",
     "Standardizer",
     "as_rows",

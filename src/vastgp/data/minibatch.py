@@ -102,7 +102,7 @@ def chunk_of_minibatches(
     Returns
     -------
     X : ndarray, shape (num_steps, min(batch, n), d)
-    y : ndarray, shape (num_steps, min(batch, n))
+    y : ndarray, shape (num_steps, min(batch, n)), or with a last axis of three, see `vastgp.data.observations`
     """
     if rows.y is None:
         raise ValueError(
@@ -115,7 +115,7 @@ def chunk_of_minibatches(
     shape = (num_steps, len(drawn[0]))
     return (
         standardizer.transform_X(X, np.dtype(dtype)).reshape(*shape, rows.d),
-        standardizer.transform_y(y).astype(dtype).reshape(shape),
+        standardizer.transform_y(y).astype(dtype).reshape(*shape, *y.shape[1:]),
     )
 
 

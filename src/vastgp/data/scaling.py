@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data import observations
 from vastgp.data.rows import Rows
 from vastgp.data.validate import check_num_features, check_same_length, warn_constant_target
 
@@ -49,6 +50,18 @@ class _Moments:
             squares = self.squares + other.squares + delta**2 * (self.count * (other.count / count))
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         return _Moments(count, mean, rest, squares, low, high)
+
+    def replaced(self, mean: float, variance: float) -> _Moments:
+        """The same count and extremes, with another mean and variance."""
+        of_one = np.ones(1)
+        return _Moments(
+            self.count,
+            mean * of_one,
+            0.0 * of_one,
+            self.count * variance * of_one,
+            self.low,
+            self.high,
+        )
 
 
 _PARTS = ("mean", "rest", "squares", "low", "high")
@@ -117,7 +130,10 @@ class Standardizer:
         if batch_rows is None:
             batch_rows = max(256, (1 << 18) // (8 * rows.d))
         for X, y in rows.batches(batch_rows):
-            self.partial_fit(X, y)
+            self.partial_fit(X, None if y is None else observations.targets(y))
+        if self._y is not None and observations.has_own_noise(rows.y):
+            mean, variance = observations.mean_and_variance(np.asarray(rows.y[:]))
+            self._y = self._y.replaced(mean, variance)
         if self._x is None:
             raise ValueError("rows is empty: statistics need at least one row.")
         self.x_scale, self.y_scale  # noqa: B018  (a spread that cannot be represented is an error of the data, now)
@@ -217,10 +233,12 @@ class Standardizer:
         return np.clip(scaled, -farthest, farthest, out=scaled).astype(dtype, copy=False)
 
     def transform_y(self, y: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        """Targets in standardised units, computed in float64 and rounded to ``dtype`` at the end."""
-        return ((np.asarray(y, dtype=np.float64) - self.y_mean) / self.y_scale).astype(
-            dtype, copy=False
-        )
+        """Targets in standardised units, computed in float64 and rounded to ``dtype`` at the end.
+
+        Noise that rows have of their own is in the same units, see `vastgp.data.observations`.
+        """
+        y = np.asarray(y, dtype=np.float64)
+        return observations.scaled(y, self.y_mean, self.y_scale).astype(dtype, copy=False)
 
     def inverse_mean(self, mean: np.ndarray) -> np.ndarray:
         """A mean (or a sample) of the standardised target in the target's own units, float64."""

@@ -19,7 +19,7 @@ class Tile(NamedTuple):
     ----------
     X : ndarray of shape (size, d)
         Standardised.
-    y : ndarray of shape (size,)
+    y : ndarray of shape (size,) or (size, 3)
     weight : ndarray of shape (size,)
         One for rows, zero for the filling.
     num_rows : int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Annotated, Any
 
@@ -24,6 +24,8 @@ CheckpointLike = str | os.PathLike[str] | SaveTo | None
 Seed = Annotated[int | np.random.RandomState | np.random.Generator | None, RandomState()]
 Dtype = Annotated[str, OneOf("float32", "float64")]
 Verbose = Annotated[bool, Flag()]
+# Whose ``fit`` takes ``noise_std`` and ``sample_weight``.
+_OWN_NOISE_IN = ("ExactGPRegressor",)
 
 
 def seed_from(random_state: Any) -> int:
@@ -125,3 +127,13 @@ def fixed_noise_variance(noise_std: float | Sequence[float] | None, scaling: Sta
     """Return the variance of noise given by its standard deviation in units of the target, in standardised ones."""
     assert isinstance(noise_std, Real)  # `check_fixed_model` has seen to it
     return float((float(noise_std) / scaling.y_scale) ** 2)
+
+
+def refuse_own_noise(estimator: str, others: Iterable[str]) -> None:
+    """Raise TypeError for arguments of ``fit`` that an estimator does not take."""
+    for name in others:
+        if name in ("noise_std", "sample_weight"):
+            raise TypeError(
+                f"{estimator}.fit takes no {name} yet; {', '.join(_OWN_NOISE_IN)} do, with a Gaussian likelihood."
+            )
+        raise TypeError(f"{estimator}.fit() got an unexpected keyword argument {name!r}")

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Positive
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer, as_rows
-from vastgp.estimators.arguments import input_units, seed_from
+from vastgp.data import OwnNoise, Rows, Standardizer, as_rows
+from vastgp.data.validate import check_num_rows
+from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
 from vastgp.estimators.fitted import FittedModel
 from vastgp.estimators.race import (
     OWN,
@@ -139,7 +140,7 @@ class BaseGP(FittedModel, abc.ABC):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, **others: Any) -> Any:
         """Fit the model.
 
         Parameters
@@ -159,12 +160,21 @@ class BaseGP(FittedModel, abc.ABC):
         ------
         ValueError
             For bad data or constructor arguments; the message names the argument, what it received and what to do.
+        TypeError
+            For any other argument: ``noise_std`` and ``sample_weight`` are taken by some estimators, as the message
+            says.
         """
+        refuse_own_noise(type(self).__name__, others)
         return self._fit_whole(lambda work: work._open_rows(X, y))
 
-    def _open_rows(self, X: Any, y: Any) -> Rows:
+    def _open_rows(self, X: Any, y: Any, own_noise: OwnNoise | None = None) -> Rows:
         """Open the training data, and learn their names and their scaling."""
-        rows = self._open_training(X, y)
+        if own_noise is None:
+            rows = self._open_training(X, y)
+        else:
+            X, own_noise = own_noise.read_columns(X)
+            rows = own_noise.attach(self._open_training(X, y))
+            check_num_rows(rows.X.shape, self._least_rows())
         self._remember_columns(rows)
         self._check_inputs(rows.d)
         scaled = rows if self._scales_target() else dataclasses.replace(rows, y=None)

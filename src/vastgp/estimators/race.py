@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from vastgp.data import Rows, held_out_indices, without
+from vastgp.data import Rows, held_out_indices, observations, without
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -289,7 +289,9 @@ def _keep(
 def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
     """Return the posterior of linear functions of some rows, or of all."""
     del finished
-    many = max(1, min(_LINEAR_ROWS, _LINEAR_ENTRIES // rows.d))
+    # rows with noise of their own are decomposed some twenty times
+    entries = _LINEAR_ENTRIES // (10 if observations.has_own_noise(rows.y) else 1)
+    many = max(1, min(_LINEAR_ROWS, entries // rows.d))
     X, y = standardised_rows(
         rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many)
     )

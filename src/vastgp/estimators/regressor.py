@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.predictive import Predictive
 
@@ -117,8 +118,13 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         return self._reader("_predictive")(rows).log_density(_targets(rows))
 
     def _log_densities(self, rows: Rows) -> np.ndarray:
-        found = self._reader("_predictive")(rows).log_density(_targets(rows))
-        return found + np.log(self.standardizer_.y_scale)
+        found = self._reader("_predictive")(rows)
+        if observations.has_own_noise(rows.y):
+            y = self.standardizer_.transform_y(rows.y)
+            noise = found.likelihood.noise_variance
+            more = observations.noise_variances(y, noise) - noise
+            found = replace(found, latent_variance=found.latent_variance + more)
+        return found.log_density(_targets(rows)) + np.log(self.standardizer_.y_scale)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predicted mean: 1 is perfect, 0 is the mean's.
@@ -148,4 +154,4 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
 
 def _targets(rows: Rows) -> np.ndarray:
     assert rows.y is not None
-    return np.asarray(rows.y, dtype=np.float64)
+    return np.asarray(observations.targets(rows.y), dtype=np.float64)

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
+from vastgp.data import observations
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import covariance, covariance_slope, prior_variances
 from vastgp.likelihoods import Gaussian
@@ -20,6 +21,8 @@ _ADVICE = (
 )
 # How much larger the amplitude may become where the noise is at its least.
 _RATIO_ROOM = 10.0
+# Where rows have known errors: room of the logarithm of the amplitude, and most steps of the search.
+_AMPLITUDE_ROOM, _MOST_STEPS = 8.0, 10
 
 
 class RowEvidence:
@@ -59,7 +62,8 @@ class ExactEvidence(RowEvidence):
     """The log evidence of given rows as a function of kernel and noise variance.
 
     ``log p(y) = -1/2 y^T A^-1 y - 1/2 log|A| - n/2 log(2 pi)``, ``A = K + noise_variance I``
-    (Rasmussen & Williams 2006, eq. 2.30), in float64.
+    (Rasmussen & Williams 2006, eq. 2.30), in float64. Rows with noise of their own have
+    ``A = K + diag(noise_variance / w_i + e_i^2)``.
 
     SciPy's LAPACK factorises, on the host. The gradient uses the closed form (ibid., eq. 5.9) through one Cholesky
     factor: autodiff through the factor takes 3.5 times as long at n = 1000 as the inverse in JAX does, 7 times as long
@@ -68,9 +72,13 @@ class ExactEvidence(RowEvidence):
     Parameters
     ----------
     X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,), or (n, 3) with noise of the rows' own (`vastgp.data.observations`)
         With mean zero: the prior mean is zero.
     """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        super().__init__(X, observations.targets(np.asarray(y)))
+        self.observed = np.asarray(y, dtype=np.float64)
 
     def __call__(self, kernel: Kernel, noise_variance: float) -> float:
         """Return the log evidence in nats."""
@@ -95,7 +103,12 @@ class ExactEvidence(RowEvidence):
         value, factor, weights = self.solve(kernel, noise_variance)
         inverse = factor.into_inverse()
         # d log p / d A = 1/2 (A^-1 y y^T A^-1 - A^-1)
-        by_noise = 0.5 * (weights @ weights - np.trace(inverse))
+        if observations.has_own_noise(self.observed):
+            # dA = diag(1 / w)
+            inner = weights**2 - np.diagonal(inverse)
+            by_noise = 0.5 * (observations.inverse_weights(self.observed) @ inner)
+        else:
+            by_noise = 0.5 * (weights @ weights - np.trace(inverse))
         by_kernel = self._by_kernel(kernel, inverse.T, weights)
         return value, (by_kernel, float(by_noise))
 
@@ -111,6 +124,7 @@ class ExactEvidence(RowEvidence):
 
         With ``A = a (K + t I)`` the best amplitude given ``t`` is ``a = y^T (K + t I)^-1 y / n``, so that one
         unknown is left: some fifteen factorisations and one covariance matrix, the price of two or three gradients.
+        Known errors do not scale with the amplitude: both are then searched for.
 
         Parameters
         ----------
@@ -127,6 +141,8 @@ class ExactEvidence(RowEvidence):
         """
         n = self.num_rows
         K = self._covariance(kernel)
+        if observations.has_own_noise(self.observed) and np.any(self.observed[:, 2]):
+            return self._rescaled_beside_errors(K, kernel, noise_variance, noise_bounds)
         least, most = noise_bounds
 
         def evidence(ratio: float) -> tuple[float, float]:
@@ -149,27 +165,72 @@ class ExactEvidence(RowEvidence):
         value, amplitude = evidence(ratio)
         return value, kernel.in_units(1.0, amplitude**0.5), ratio * amplitude
 
+    def _rescaled_beside_errors(
+        self,
+        K: np.ndarray,
+        kernel: Kernel,
+        noise_variance: float,
+        noise_bounds: tuple[float, float],
+    ) -> tuple[float, Kernel, float]:
+        """Return `rescaled` with ``A = a K + diag(noise_variance / w_i + e_i^2)``, by L-BFGS over two logarithms."""
+        inverse_weights = observations.inverse_weights(self.observed)
+        value_there = self._value_of(K, 1.0, noise_variance)
+        best = [value_there, 1.0, noise_variance]
+
+        def negative(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            amplitude, noise = np.exp(logs)
+            try:
+                factor = self._factorize(amplitude * K, noise)
+            except FactorizationError:
+                return math.inf, np.zeros(2)
+            weights = factor.solve(self.y)
+            value = self._value(factor, weights)
+            if value > best[0]:
+                best[:] = value, amplitude, noise
+            # d log p / d A_ii; a K is A less the noise
+            inner = weights**2 - np.diagonal(factor.into_inverse())
+            variances = observations.noise_variances(self.observed, noise)
+            by_amplitude = self.y @ weights - self.num_rows - variances @ inner
+            slope = 0.5 * np.array([by_amplitude, noise * (inverse_weights @ inner)])
+            return -value / self.num_rows, -slope / self.num_rows
+
+        bounds = [(-_AMPLITUDE_ROOM, _AMPLITUDE_ROOM), tuple(np.log(noise_bounds))]
+        start = np.array([0.0, np.clip(math.log(noise_variance), *bounds[1])])
+        minimize(
+            negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _MOST_STEPS}
+        )  # fmt: skip
+        value, amplitude, noise = best
+        return value, kernel.in_units(1.0, amplitude**0.5), float(noise)
+
+    def _value_of(self, K: np.ndarray, amplitude: float, noise_variance: float) -> float:
+        factor = self._factorize(amplitude * K, noise_variance)
+        return self._value(factor, factor.solve(self.y))
+
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
         noise_variance = float(noise_variance)
         return self._factorize(self._covariance(kernel, noise_variance), noise_variance)
 
     def _factorize(self, K: np.ndarray, noise_variance: float) -> Cholesky:
-        return factorize(K, noise_variance, what=_WHAT, advice=_ADVICE, work=self._work)
+        added = observations.noise_variances(self.observed, noise_variance)
+        return factorize(K, added, what=_WHAT, advice=_ADVICE, work=self._work)
 
     def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
         fit = float(self.y @ weights)
         return -0.5 * (fit + factor.log_determinant + self.num_rows * math.log(2.0 * math.pi))
 
 
-def resolving_rate(kernel: Kernel, noise_variance: float, X: np.ndarray) -> float:
+def resolving_rate(
+    kernel: Kernel, noise_variance: float, X: np.ndarray, y: np.ndarray | None = None
+) -> float:
     """Return how fast more rows resolve a function: the exponent ``b`` of posterior variance ``~ n^-b``.
 
     It is read off the posterior variance at an eighth of the rows given all others, and given a quarter of those:
     one Cholesky factor has both. Near 0: correlations reach hardly any other row (rough kernels, many inputs).
+    ``y`` counts where rows have noise of their own.
     """
     order = np.random.default_rng(0).permutation(len(X))  # rows may be sorted
     seen, new = np.split(X[order], [len(X) - len(X) // 8])
-    evidence = ExactEvidence(seen, np.zeros(len(seen)))
+    evidence = ExactEvidence(seen, np.zeros(len(seen)) if y is None else y[order][: len(seen)])
     factor = evidence.solve(kernel, noise_variance)[1]
     cross = covariance(kernel, new, seen).T
     explained = np.cumsum(np.mean(factor.half_solve(cross) ** 2, axis=1))

@@ -6,11 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.linalg import eigh
+from scipy.optimize import minimize, minimize_scalar
+
+from vastgp.data import observations
 
 _LOG_2PI = math.log(2.0 * math.pi)
 # Room of the logarithm of the factor; values of each that are tried first.
 _ROOM, _TRIED = 8.0, 17
+# Noise variances that are tried first where rows have noise of their own, and how far the logarithm is then settled.
+_TRIED_NOISES, _SETTLED = 9, 0.02
 
 
 class ScaledEvidence(NamedTuple):
@@ -78,3 +83,67 @@ class ScaledEvidence(NamedTuple):
         found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds)
         s, noise = np.exp(found.x)
         return float(s), float(noise), -float(found.fun) * self.num_rows
+
+    def best_factor(self) -> tuple[float, float]:
+        """Return the factor of highest value at a noise variance of one, and that value."""
+
+        def negative(log_s: float) -> float:
+            return -self.per_row(np.array([log_s, 0.0]))[0]
+
+        tried = np.linspace(-_ROOM, _ROOM, _TRIED)
+        k = int(np.argmin([negative(each) for each in tried]))
+        bounds = (tried[max(k - 1, 0)], tried[min(k + 1, _TRIED - 1)])
+        found = minimize_scalar(negative, bounds=bounds, method="bounded")
+        return math.exp(found.x), -float(found.fun) * self.num_rows
+
+
+def best_beside_own_noise(
+    features: np.ndarray,
+    y: np.ndarray,
+    left: np.ndarray | float,
+    noise_variance: float,
+    noise_floor: float,
+) -> tuple[float, float, float]:
+    """Return factor and noise variance of highest value where rows have noise of their own, and that value.
+
+    At a noise variance the rows, divided by their standard deviations ``v_i^1/2``, have the noise variance one, and
+    their log density is lower by ``1/2 sum_i log v_i``: the factor's optimum costs one decomposition, and the noise is
+    searched for over some twenty of them.
+
+    Parameters
+    ----------
+    features : ndarray of shape (m, n)
+        ``Phi^T``.
+    y : ndarray of shape (n, 3)
+        See `vastgp.data.observations`.
+    left : ndarray of shape (n,), or 0
+        What the functions leave of each row's prior variance, in the bound of inducing points.
+    noise_variance, noise_floor
+        As in `ScaledEvidence.best`.
+    """
+
+    def best_at(log_noise: float) -> tuple[float, float]:
+        variances = observations.noise_variances(y, math.exp(log_noise))
+        root = 1.0 / np.sqrt(variances)
+        phi, target = features * root, observations.targets(y) * root
+        eigenvalues, vectors = eigh(phi @ phi.T, driver="evd")
+        evidence = ScaledEvidence(
+            np.maximum(eigenvalues, 0.0), vectors.T @ (phi @ target), float(target @ target),
+            len(y), float(np.sum(left / variances)),
+        )  # fmt: skip
+        s, value = evidence.best_factor()
+        return s, value - 0.5 * float(np.sum(np.log(variances)))
+
+    def negative(log_noise: float) -> float:
+        return -best_at(log_noise)[1]
+
+    most = 10.0 * max(float(np.mean(observations.targets(y) ** 2)), noise_floor)
+    least, most = math.log(noise_floor), math.log(most)
+    given = float(np.clip(math.log(noise_variance), least, most))
+    tried = np.unique([given, *np.linspace(least, most, _TRIED_NOISES)])
+    k = int(np.argmin([negative(each) for each in tried]))
+    bounds = (tried[max(k - 1, 0)], tried[min(k + 1, len(tried) - 1)])
+    found = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": _SETTLED})
+    best = min((float(found.x), float(tried[k])), key=negative)
+    s, value = best_at(best)
+    return s, math.exp(best), value

@@ -97,8 +97,8 @@ def start_from_exact_gp(
         for default values. None: RBF, Matern-5/2 and Matern-3/2 are tried and the highest evidence is kept.
     X : ndarray of shape (n, d)
         Standardised inputs.
-    y : ndarray of shape (n,)
-        Standardised target.
+    y : ndarray of shape (n,) or (n, 3)
+        Standardised target, see `vastgp.data.observations`.
     max_rows : int, default 1000
         A random subset of this many rows is used where there are more: one evaluation costs O(max_rows^3), some 40 ms
         at 1000. From 2000 rows on, three random parts of 1000 rows are fitted, and the fit with the highest evidence on
@@ -212,7 +212,7 @@ def _refine_best(
     try:
         other = None
         if make_evidence is not None and len(y) >= _LEAST_RATE:
-            other = make_evidence(X, y, resolving_rate(kernel, noise_variance, X))
+            other = make_evidence(X, y, resolving_rate(kernel, noise_variance, X, y))
         known = best.value - prior(best.params)[0]
         if other is not None and abs(other(kernel, noise_variance) - known) >= _SAME:
             return refine(other, _highest(other, fits, prior, noise_floor))

@@ -113,20 +113,20 @@ class Cholesky:
 
 def factorize(
     matrix: np.ndarray,
-    added_diagonal: float = 0.0,
+    added_diagonal: float | np.ndarray = 0.0,
     *,
     what: str = "the covariance matrix",
     advice: str = "Raise the noise, or remove rows that are almost the same.",
     jitters: Sequence[float] = JITTERS,
     work: np.ndarray | None = None,
 ) -> Cholesky:
-    """Factorise ``matrix + added_diagonal * I``, adding jitter step by step if rounding makes it indefinite.
+    """Factorise ``matrix + diag(added_diagonal)``, adding jitter step by step if rounding makes it indefinite.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, n)
         Symmetric; left as it is.
-    added_diagonal : float, default 0.0
+    added_diagonal : float or ndarray of shape (n,), default 0.0
         The noise variance, say.
     what, advice : str
         What the matrix is, and what to change when it fails: parts of the message.
@@ -142,7 +142,7 @@ def factorize(
     """
     size = matrix.shape[0]
     lower = np.empty((size, size), order="F") if work is None else work
-    mean_diagonal = float(np.mean(np.diagonal(matrix))) + added_diagonal
+    mean_diagonal = float(np.mean(np.diagonal(matrix)) + np.min(added_diagonal))
     if not np.isfinite(mean_diagonal):
         raise FactorizationError(f"{what} holds NaN or infinity on its diagonal. {advice}")
     for relative in jitters:
@@ -162,9 +162,11 @@ def factorize(
     )
 
 
-def _condition(matrix: np.ndarray, added_diagonal: float) -> str:
+def _condition(matrix: np.ndarray, added_diagonal: float | np.ndarray) -> str:
     """Estimate the condition number from the two extreme eigenvalues by Lanczos iteration."""
     size = matrix.shape[0]
+    if isinstance(added_diagonal, np.ndarray):
+        matrix, added_diagonal = matrix + np.diag(added_diagonal), 0.0
     if size < 3:  # Lanczos needs three
         values = np.linalg.eigvalsh(matrix) + added_diagonal
         largest, smallest = float(values[-1]), float(values[0])

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from vastgp._precision import precision
+from vastgp.data import observations
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import DampedUpdates, Found
 from vastgp.fitting.dual_evidence import local_sites, most_rate
-from vastgp.fitting.scaled_evidence import ScaledEvidence
+from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
 
@@ -86,10 +87,11 @@ def fit_linear(
     likelihood : Likelihood
         Log-concave. A Gaussian one is returned with the noise that belongs to the answer.
     X, y : ndarray
-        Standardised rows.
+        Standardised rows, see `vastgp.data.observations`.
     """
     if isinstance(likelihood, Gaussian):
-        return _fit_gaussian(_features(X), y)
+        fit = _fit_own_noise if observations.has_own_noise(y) else _fit_gaussian
+        return fit(_features(X), y)
     return _fit_sites(likelihood, _features(X), y), likelihood
 
 
@@ -113,6 +115,20 @@ def _fit_gaussian(features: np.ndarray, y: np.ndarray) -> tuple[LinearPosterior,
     variance, noise_variance, _ = evidence.best(_FIRST_NOISE, _NOISE_FLOOR)
     deviation = 1.0 / np.sqrt(eigenvalues / noise_variance + 1.0 / variance)
     weights = vectors @ (projected / noise_variance * deviation**2)
+    posterior = LinearPosterior(weights[None], (vectors * deviation)[None], variance)
+    return posterior, Gaussian(noise_variance)
+
+
+def _fit_own_noise(features: np.ndarray, y: np.ndarray) -> tuple[LinearPosterior, Gaussian]:
+    """As `_fit_gaussian`, with the precision ``Phi^T V^-1 Phi + I / s``, ``V`` the noise variances of the rows."""
+    variance, noise_variance, _ = best_beside_own_noise(
+        features.T, y, 0.0, _FIRST_NOISE, _NOISE_FLOOR
+    )
+    each = observations.noise_variances(y, noise_variance)
+    eigenvalues, vectors = np.linalg.eigh(features.T @ (features / each[:, None]))
+    deviation = 1.0 / np.sqrt(np.maximum(eigenvalues, 0.0) + 1.0 / variance)
+    projected = vectors.T @ (features.T @ (observations.targets(y) / each))
+    weights = vectors @ (projected * deviation**2)
     posterior = LinearPosterior(weights[None], (vectors * deviation)[None], variance)
     return posterior, Gaussian(noise_variance)
 

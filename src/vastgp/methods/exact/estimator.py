@@ -22,7 +22,7 @@ from vastgp.estimators.arguments import (
     fixed_noise_variance,
     refuse_given,
 )
-from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -51,7 +51,7 @@ _PER_ENTRY = 300.0
 _TILE_ENTRIES = 4_000_000
 
 
-class ExactGPRegressor(BaseGPRegressor):
+class ExactGPRegressor(FitsOwnNoise):
     """Gaussian process regression by Cholesky factorisation, hyperparameters by their evidence.
 
     They maximise the evidence times a weak prior, without which few rows would be followed in all their noise
