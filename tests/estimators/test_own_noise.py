@@ -12,9 +12,9 @@ from sklearn.model_selection import cross_val_score
 
 import vastgp
 from estimators.conformance import Killed
-from vastgp import RBF, ExactGPRegressor
+from vastgp import RBF, ExactGPRegressor, SVGPRegressor, TSVGPRegressor
 from vastgp.fitting.checkpoint import Checkpoint
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Learn, Natural
 
 KERNEL, NOISE = RBF([0.7, 1.3], 1.5), 0.3
 
@@ -26,8 +26,8 @@ class Case:
         self.kind, self.near_exact, self.quick = kind, near_exact, quick
         self.mean, self.std = mean, std
 
-    def given(self, noise=NOISE):
-        return self.kind(KERNEL, hyperparameters=Fixed(noise_std=noise), **self.near_exact)
+    def given(self, X, noise=NOISE):
+        return self.kind(KERNEL, hyperparameters=Fixed(noise_std=noise), **self.near_exact(X))
 
     def make(self, **params):
         return self.kind("rbf", **(self.quick | params))
@@ -36,7 +36,27 @@ class Case:
         return self.kind.__name__
 
 
-CASES = [Case(ExactGPRegressor, {}, {"restarts": 1})]
+INDUCING = {"num_inducing": 20, "hyperparameters": Learn(rows=300), "solver": Natural(max_steps=40)}
+
+
+BATCHES = INDUCING | {"solver": Natural(max_steps=150, row_batch=128)}
+
+
+def nothing(X):
+    return {}
+
+
+def at_rows(X):
+    return {"inducing_inputs": X}
+
+
+CASES = [
+    Case(ExactGPRegressor, nothing, {"restarts": 1}),
+    # jitter of the inducing inputs
+    Case(SVGPRegressor, at_rows, BATCHES, 1e-4, 1e-4),
+    Case(TSVGPRegressor, at_rows, INDUCING, 1e-4, 1e-4),
+]
+pytestmark = pytest.mark.filterwarnings("ignore:.*did not converge")
 each = pytest.mark.parametrize("case", CASES, ids=repr)
 
 
@@ -68,7 +88,7 @@ def test_the_posterior_is_that_of_dense_algebra(case, data, given):
     X, y, error, weight = data
     error = error if given != "sample_weight" else np.zeros(120)
     weight = weight if given != "noise_std" else np.ones(120)
-    model = case.given().fit(X, y, noise_std=error, sample_weight=weight)
+    model = case.given(X).fit(X, y, noise_std=error, sample_weight=weight)
     new = np.random.default_rng(4).uniform(-2.0, 2.0, size=(50, 2))
     variances = NOISE**2 * weight.mean() / weight + error**2
     mean, std = dense_posterior(model, X, y, variances, new)
@@ -85,8 +105,8 @@ def test_a_row_of_weight_k_is_k_rows(case, data):
     """Hyperparameters given, as the evidence of repeated rows is another; weights are divided by their mean."""
     X, y, _, _ = data
     weight = np.random.default_rng(5).integers(1, 5, 120)
-    weighted = case.given(NOISE).fit(X, y, sample_weight=weight)
-    repeated = case.given(NOISE * weight.mean() ** 0.5)
+    weighted = case.given(X).fit(X, y, sample_weight=weight)
+    repeated = case.given(X, NOISE * weight.mean() ** 0.5)
     repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     new = np.random.default_rng(4).uniform(-2.0, 2.0, size=(50, 2))
     mine, theirs = (each.predict(new, return_std="latent") for each in (weighted, repeated))
@@ -201,8 +221,8 @@ def test_a_file_and_a_killed_fit_give_the_same_answers(case, data, tmp_path, mon
 def test_columns_of_a_table_are_what_arrays_are(case, data):
     X, y, error, weight = data
     table = pd.DataFrame({"a": X[:, 0], "err": error, "b": X[:, 1], "y": y, "w": weight})
-    by_name = case.given().fit(table, "y", noise_std="err", sample_weight="w")
-    by_array = case.given().fit(X, y, noise_std=error, sample_weight=weight)
+    by_name = case.given(X).fit(table, "y", noise_std="err", sample_weight="w")
+    by_array = case.given(X).fit(X, y, noise_std=error, sample_weight=weight)
     assert list(by_name.feature_names_in_) == ["a", "b"]
     np.testing.assert_array_equal(by_name.predict(table), by_array.predict(X))
 
@@ -265,3 +285,16 @@ def test_simple_answers_know_the_errors():
         model = ExactGPRegressor("rbf", max_seconds=1e-3).fit(X, y, noise_std=error)
     new = rng.normal(size=(200, 3))
     assert np.mean((model.predict(new) - new @ [1.0, -2.0, 0.5]) ** 2) ** 0.5 < 0.1
+
+
+@pytest.mark.parametrize("likelihood", ["laplace", "poisson"])
+def test_other_likelihoods_have_no_use_for_them(data, likelihood):
+    X, _, error, _ = data
+    y = np.arange(120.0)
+    model = TSVGPRegressor("rbf", likelihood=likelihood)
+    with pytest.raises(
+        ValueError, match=r"noise_std is of normal noise, and likelihood is .*Set lik"
+    ):
+        model.fit(X, y, noise_std=error)
+    with pytest.raises(ValueError, match=r"sample_weight is of normal noise"):
+        model.fit(X, y, sample_weight=error)

@@ -34,3 +34,27 @@ def test_units_and_logarithms():
 def test_a_variance_is_one_positive_number(bad):
     with pytest.raises(ValueError, match="noise_variance must be one positive finite number"):
         Gaussian(bad)
+
+
+def test_rows_with_noise_of_their_own_are_each_a_likelihood_of_their_own():
+    rng = np.random.default_rng(0)
+    y = np.column_stack([rng.normal(size=5), rng.uniform(0.5, 2.0, 5), rng.uniform(0.0, 3.0, 5)])
+    mean, variance = rng.normal(size=5), rng.uniform(0.1, 1.0, 5)
+    together, alone = Gaussian(0.3), [Gaussian(0.3 * row[1] + row[2]) for row in y]
+    for method, given in (
+        ("log_prob", (mean,)),
+        ("expected_log_prob", (mean, variance)),
+        ("site_bound", (mean, variance)),
+        ("sites", (mean, variance)),
+    ):
+        found = np.asarray(getattr(together, method)(y, *given))
+        each = [
+            getattr(one, method)(row[0], *(part[i] for part in given))
+            for i, (one, row) in enumerate(zip(alone, y, strict=True))
+        ]
+        np.testing.assert_allclose(found, np.asarray(each).T, rtol=1e-5, err_msg=method)
+    # targets of other shapes are what they were
+    wide = rng.normal(size=(4, 3))
+    np.testing.assert_allclose(
+        together.log_prob(wide, wide + 1.0), Gaussian(0.3).log_prob(0.0, np.ones((4, 3))), rtol=1e-5
+    )

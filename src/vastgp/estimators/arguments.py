@@ -25,7 +25,7 @@ Seed = Annotated[int | np.random.RandomState | np.random.Generator | None, Rando
 Dtype = Annotated[str, OneOf("float32", "float64")]
 Verbose = Annotated[bool, Flag()]
 # Whose ``fit`` takes ``noise_std`` and ``sample_weight``.
-_OWN_NOISE_IN = ("ExactGPRegressor",)
+_OWN_NOISE_IN = ("ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor")
 
 
 def seed_from(random_state: Any) -> int:

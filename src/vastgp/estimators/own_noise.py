@@ -6,13 +6,20 @@ from typing import Any
 
 from vastgp.data import OwnNoise, Rows
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.likelihoods import Gaussian
 
 
 class FitsOwnNoise(BaseGPRegressor):
     """A regressor whose ``fit`` takes known errors and weights of rows; it comes before the class that fits."""
 
     def _check_own_noise(self, given: str) -> None:
-        """Refuse noise of the rows' own where the method's arguments have no use for it; ``given`` names what came."""
+        """Refuse noise of the rows' own where the arguments have no use for it; ``given`` names what came."""
+        chosen = getattr(self, "_chosen_likelihood", None)
+        if chosen is not None and not isinstance(chosen(), Gaussian):
+            raise ValueError(
+                f"{given} is of normal noise, and likelihood is {type(chosen()).__name__}. Set likelihood='gaussian', "
+                f"or leave {given} out."
+            )
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any = None, noise_std: Any = None, sample_weight: Any = None

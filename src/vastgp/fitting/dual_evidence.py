@@ -72,7 +72,7 @@ def most_rate(likelihood: Likelihood) -> float:
 @jax.jit
 def local_sites(
     likelihood: Likelihood,
-    y: Float[Array, " n"],
+    y: Float[Array, "n *k"],
     mean: Float[Array, "*c n"],
     variance: Float[Array, "*c n"],
 ) -> tuple[Float[Array, " n"], Sites]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
+from vastgp.data.observations import noise_variances, targets
 from vastgp.likelihoods.base import Likelihood, positive
 from vastgp.likelihoods.quadrature import together
 
@@ -18,6 +19,9 @@ class Gaussian(Likelihood):
 
     Like a kernel, a pytree whose leaves are all positive, so that ``jax.tree.map(jnp.log, likelihood)`` is its
     unconstrained form.
+
+    In the fit of rows with noise of their own the targets come with it, ``y`` of shape (n, 3) for n function values
+    (`vastgp.data.observations`): `log_prob`, `expected_log_prob` and `sites` take that too.
 
     Parameters
     ----------
@@ -43,19 +47,28 @@ class Gaussian(Likelihood):
 
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f)``, elementwise."""
-        y, f, noise = together(y, f, self.noise_variance)
+        y, f, noise = together(*self._observed(y, f))
         return -0.5 * ((y - f) ** 2 / noise + jnp.log(2.0 * jnp.pi * noise))
 
     def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
         """Return ``E[log p(y | f)]`` for ``f ~ N(mean, variance)``, elementwise."""
-        y, mean, variance, noise = together(y, mean, variance, self.noise_variance)
+        target, mean, noise = self._observed(y, mean)
+        target, mean, variance, noise = together(target, mean, variance, noise)
         # E[(y - f)^2] = (y - m)^2 + v
         return self.log_prob(y, mean) - 0.5 * variance / noise
 
     def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
         """Return ``alpha = (y - mean) / noise_variance`` and ``beta = 1 / noise_variance``."""
-        y, mean, variance, noise = together(y, mean, variance, self.noise_variance)
+        y, mean, noise = self._observed(y, mean)
+        y, mean, variance, noise = together(y, mean, variance, noise)
         return (y - mean) / noise, 1.0 / noise
+
+    def _observed(self, y: Any, f: Any) -> tuple[Any, Any, Any]:
+        """Return targets, function values, and the noise variances of the former."""
+        shape = np.shape(f)
+        if len(shape) and np.shape(y) == (*shape, 3):
+            return targets(y), f, noise_variances(y, self.noise_variance)
+        return y, f, self.noise_variance
 
     def most_curvature(self) -> float:
         """Return ``1 / noise_variance``."""

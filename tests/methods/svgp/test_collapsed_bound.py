@@ -65,3 +65,30 @@ def test_a_fit_that_starts_without_noise_finds_it_before_the_first_step():
     ).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert 0.9 < np.mean(np.abs(y - mean) < 1.96 * std) < 0.99
+
+
+def test_amplitude_and_noise_beside_noise_of_the_rows_own():
+    rng = np.random.default_rng(0)
+    X, Z = rng.uniform(-2, 2, (60, 2)), rng.uniform(-2, 2, (8, 2))
+    inverse, error = rng.uniform(0.5, 2.0, 60), rng.choice([0.0, 0.5, 3.0], 60)
+    noise = np.sqrt(0.09 * inverse + error**2) * rng.normal(size=60)
+    y = 1.5 * np.sin(2.0 * X[:, 0]) + noise
+    kernel = RBF([0.9, 1.4], 0.7)
+    observed = np.column_stack([y, inverse, error**2])
+    found, best = best_scales(kernel, 0.5, Z, X, observed, jitter=1e-6, noise_floor=1e-6)
+    with precision("float64"):
+        Kuu, Kuf = (np.asarray(kernel(jnp.asarray(Z), jnp.asarray(A))) for A in (Z, X))
+    Q = Kuf.T @ np.linalg.solve(Kuu + 0.7e-6 * np.eye(8), Kuf)
+
+    def negative(logs):
+        s, noise = np.exp(logs)
+        variances = noise * inverse + error**2
+        law = multivariate_normal(np.zeros(60), s * Q + np.diag(variances))
+        return -law.logpdf(y) + s * np.sum((0.7 - np.diagonal(Q)) / variances) / 2.0
+
+    logs = np.log([float(found.total_variance()) / 0.7, best])
+    wanted = minimize(
+        negative, logs + 0.3, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9}
+    )
+    assert negative(logs) <= wanted.fun + 1e-2
+    np.testing.assert_allclose(logs, wanted.x, atol=0.1)

@@ -192,7 +192,7 @@ def posterior_under(likelihood: Likelihood, sums: SiteSums) -> tuple[SiteSums, W
 
 def expected_fit(
     likelihood: Likelihood,
-    y: Float[Array, " n"],
+    y: Float[Array, "n *k"],
     weights: Float[Array, " n"],
     mean: Float[Array, "C n"],
     variance: Float[Array, "C n"],
@@ -204,7 +204,7 @@ def expected_fit(
 
 def better_sums(
     likelihood: Likelihood,
-    y: Float[Array, " n"],
+    y: Float[Array, "n *k"],
     weights: Float[Array, " n"],
     psi: Float[Array, "m n"],
     mean: Float[Array, "C n"],
@@ -255,7 +255,10 @@ def held(hold: str, sums: SiteSums, before: Coordinates, after: Coordinates) -> 
 
 
 class Rows(NamedTuple):
-    """Rows that a bound is computed from, with what each counts: ``n / |M|``, or 0 for padding."""
+    """Rows that a bound is computed from, with what each counts: ``n / |M|``, or 0 for padding.
+
+    Targets may come with noise of their own, see `vastgp.data.observations`.
+    """
 
     X: Any
     y: Any

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from vastgp._precision import precision
-from vastgp.fitting.scaled_evidence import ScaledEvidence
+from vastgp.data import observations
+from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Kernel
 from vastgp.methods.svgp.bound import coordinates, whitened_features
 
@@ -42,7 +43,7 @@ def best_scales(
     Z : ndarray of shape (m, d)
     X : ndarray of shape (n, d)
         Standardised rows.
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,) or (n, 3)
     jitter : float
         Of ``K_uu``, relative to the prior variance.
     noise_floor : float
@@ -52,6 +53,10 @@ def best_scales(
         here = coordinates(kernel, jnp.asarray(Z, jnp.float64), jitter)
         psi = np.asarray(whitened_features(kernel, jnp.asarray(Z), here.inverse, jnp.asarray(X)))
         prior = np.asarray(kernel.diag(jnp.asarray(X)))
+    if observations.has_own_noise(y):
+        of_rows = np.maximum(prior - np.sum(psi**2, axis=0), 0.0)
+        s, noise, _ = best_beside_own_noise(psi, y, of_rows, noise_variance, noise_floor)
+        return kernel.in_units(1.0, s**0.5), noise
     eigenvalues, E = eigh(psi @ psi.T, driver="evd")
     eigenvalues = np.maximum(eigenvalues, 0.0)
     left = max(float(np.sum(prior) - np.sum(eigenvalues)), 0.0)

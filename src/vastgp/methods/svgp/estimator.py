@@ -24,6 +24,7 @@ from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.first_hyperparameters import Beginning, find_first, rows_of_start
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.run import Answer, Run
@@ -161,7 +162,7 @@ class SVGPFits(BaseGP):
         self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
 
 
-class SparseRegressor(LikelihoodRegressor, SVGPFits):
+class SparseRegressor(FitsOwnNoise, LikelihoodRegressor, SVGPFits):
     """Likelihoods of targets that are numbers."""
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED

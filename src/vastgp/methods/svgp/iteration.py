@@ -135,7 +135,7 @@ def iteration(
         if constants.whole is not None:
             return constants.whole
         X, y = (part[k] for part in batch)
-        return Rows(X, y, jnp.full(y.shape, constants.weight))
+        return Rows(X, y, jnp.full(y.shape[:1], constants.weight))
 
     record = Record(jnp.full((), jnp.nan, constants.weight.dtype), jnp.zeros((), jnp.int32))
     if plan.optimizer == "adam":

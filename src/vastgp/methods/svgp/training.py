@@ -185,7 +185,8 @@ class Trainer:
             self.rows, self.standardizer, self.seed, first * each, count * each,
             self.options.row_batch, self.dtype,
         )  # fmt: skip
-        return X.reshape(count, each, *X.shape[1:]), y.reshape(count, each, -1)
+        of_step = count, each
+        return X.reshape(*of_step, *X.shape[1:]), y.reshape(*of_step, *y.shape[1:])
 
     def _summary(self, state: State, records: Record, done: int) -> dict[str, float]:
         failed = records.failed[records.failed > 0]
