@@ -19,6 +19,12 @@ from sklearn.preprocessing import StandardScaler
 from estimators.conformance import NAMES, EstimatorConformance, small_inputs
 from vastgp.kernels import RBF, Kernel
 
+# noise of variance ``sigma^2 / w`` gives the posterior of repeated rows, but they choose other hyperparameters:
+# repetitions say that there is no noise, and as many rows as they are weigh more than the prior
+OTHER_EVIDENCE = {
+    "check_sample_weight_equivalence_on_dense_data": "the evidence of weighted rows is not that of repeated ones",
+}
+
 
 def small_data(n=60, seed=0):
     """A smooth function of two inputs in units far from standard, with noise of standard deviation 3."""

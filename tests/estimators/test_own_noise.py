@@ -12,9 +12,16 @@ from sklearn.model_selection import cross_val_score
 
 import vastgp
 from estimators.conformance import Killed
-from vastgp import RBF, ExactGPRegressor, SVGPRegressor, TSVGPRegressor
+from vastgp import (
+    RBF,
+    ExactGPRegressor,
+    IterativeGPRegressor,
+    QSGPRegressor,
+    SVGPRegressor,
+    TSVGPRegressor,
+)
 from vastgp.fitting.checkpoint import Checkpoint
-from vastgp.options import Fixed, Learn, Natural
+from vastgp.options import Block, Fixed, Learn, Natural
 
 KERNEL, NOISE = RBF([0.7, 1.3], 1.5), 0.3
 
@@ -50,11 +57,23 @@ def at_rows(X):
     return {"inducing_inputs": X}
 
 
+def many_functions(X):
+    # more rows than functions would be solved in the space of these
+    return {"num_basis": 20_000, "solver": Block(512), "tol": 0.01}
+
+
+def many_samples(X):
+    return {"num_samples": 512, "tol": 0.01}
+
+
 CASES = [
     Case(ExactGPRegressor, nothing, {"restarts": 1}),
     # jitter of the inducing inputs
     Case(SVGPRegressor, at_rows, BATCHES, 1e-4, 1e-4),
     Case(TSVGPRegressor, at_rows, INDUCING, 1e-4, 1e-4),
+    # posterior standard deviations are of samples; random features
+    Case(QSGPRegressor, many_functions, {"num_basis": 400}, 0.15, 0.3),
+    Case(IterativeGPRegressor, many_samples, {"num_samples": 16}, 0.01, 0.15),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore:.*did not converge")
 each = pytest.mark.parametrize("case", CASES, ids=repr)
@@ -298,3 +317,17 @@ def test_other_likelihoods_have_no_use_for_them(data, likelihood):
         model.fit(X, y, noise_std=error)
     with pytest.raises(ValueError, match=r"sample_weight is of normal noise"):
         model.fit(X, y, sample_weight=error)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"solver": "stochastic"}, "solver='stochastic' takes no noise_std.*Set solver='block'"),
+        ({"basis": "inducing"}, "basis='inducing' takes no noise_std.*Set basis='fourier'"),
+        ({"likelihood": "student-t"}, "noise_std is of normal noise, and likelihood is StudentT"),
+    ],
+)
+def test_what_of_qsgp_does_not_take_them_says_what_does(data, params, message):
+    X, y, error, _ = data
+    with pytest.raises(ValueError, match=message):
+        QSGPRegressor(**({"kernel": "rbf", "num_basis": 64} | params)).fit(X, y, noise_std=error)

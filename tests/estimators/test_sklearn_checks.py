@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import has_fit_parameter
 
 from estimators.classifier_conformance import AVERAGED
+from estimators.regressor_conformance import OTHER_EVIDENCE
 from vastgp import (
     ExactGPRegressor,
     IterativeGPRegressor,
@@ -20,11 +21,6 @@ from vastgp import (
 )
 from vastgp.options import Block, Learn, Natural, Subset
 
-# noise of variance ``sigma^2 / w`` gives the posterior of repeated rows, but they choose other hyperparameters:
-# repetitions say that there is no noise, and as many rows as they are weigh more than the prior
-OTHER_EVIDENCE = {
-    "check_sample_weight_equivalence_on_dense_data": "the evidence of weighted rows is not that of repeated ones",
-}
 QUICK = {"kernel": "rbf", "num_inducing": 4, "solver": Natural(max_steps=10, row_batch=64)}
 
 

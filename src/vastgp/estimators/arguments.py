@@ -25,7 +25,9 @@ Seed = Annotated[int | np.random.RandomState | np.random.Generator | None, Rando
 Dtype = Annotated[str, OneOf("float32", "float64")]
 Verbose = Annotated[bool, Flag()]
 # Whose ``fit`` takes ``noise_std`` and ``sample_weight``.
-_OWN_NOISE_IN = ("ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor")
+_OWN_NOISE_IN = (
+    "ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor", "QSGPRegressor", "IterativeGPRegressor",
+)  # fmt: skip
 
 
 def seed_from(random_state: Any) -> int:

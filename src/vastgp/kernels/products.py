@@ -37,12 +37,15 @@ class KernelMatrix(eqx.Module):
         In the units of the kernel's lengthscales.
     scale : Array of shape (n,)
         Diagonal of ``S``.
+    shares : Array of shape (n,), or None
+        Of the rows in the slope by the noise variance, where ``S`` depends on that; None: all are one.
     """
 
     kernel: Any
     noise_variance: Any
     X: Float[Array, "n d"]
     scale: Float[Array, " n"]
+    shares: Float[Array, " n"] | None = None
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v`` of each row of ``V``."""
@@ -54,7 +57,8 @@ class KernelMatrix(eqx.Module):
         self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
     ) -> tuple[Any, Float[Array, ""]]:
         """Return the gradient of ``sum_c signs_c u_c^T A v_c`` by the kernel and by the noise variance."""
-        by_noise = jnp.sum(signs * jnp.sum(U * V, axis=1))
+        inner = U * V if self.shares is None else self.shares * (U * V)
+        by_noise = jnp.sum(signs * jnp.sum(inner, axis=1))
         return bilinear_slope(self.kernel, self.X, U * self.scale, V * self.scale, signs), by_noise
 
 

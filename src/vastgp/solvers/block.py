@@ -29,7 +29,7 @@ from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, Stop
 from vastgp.fitting.run import Run
 from vastgp.solvers.cg import CGState, cg_start, cg_step
-from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
+from vastgp.solvers.distinct_rows import KnownRows, known_rows
 from vastgp.solvers.plan import Plan, plan, plan_rows
 from vastgp.solvers.preconditioners import Preconditioner
 from vastgp.solvers.systems import (
@@ -110,7 +110,7 @@ def build_system(
     rank: int | None = None,
     precondition: Preconditioner | None = None,
     widen: bool = False,
-    space: tuple[Plan, DistinctRows | None] | None = None,
+    space: tuple[Plan, KnownRows | None] | None = None,
 ) -> tuple[System, Plan]:
     """Return the system in the space that costs less, see `plan`; other parameters as in `RowSystem`.
 
@@ -126,7 +126,7 @@ def build_system(
         "precondition": precondition, "widen": widen,
     }  # fmt: skip
     if observed is not None:
-        return RowSystem(basis, noise_variance, observed, **options), chosen
+        return RowSystem(basis, noise_variance, observed.at(noise_variance), **options), chosen
     return BasisSystem(basis, noise_variance, rows, standardizer, dtype=dtype, **options), chosen
 
 
@@ -137,13 +137,13 @@ def choose_space(
     columns: int,
     dtype: str,
     rank: int | None = None,
-) -> tuple[Plan, DistinctRows | None]:
+) -> tuple[Plan, KnownRows | None]:
     """Return the space that costs less, and the rows in memory, repeated ones merged, filled up, where it is theirs."""
     itemsize = np.dtype(dtype).itemsize
     chosen = plan(rows.n, num_basis, columns, itemsize, rank, rows.d)
     if chosen.space == "basis":
         return chosen, None
-    observed = merge_repeated(*standardised(rows, standardizer, dtype))
+    observed = known_rows(*standardised(rows, standardizer, dtype))
     row_rank, _ = plan_rows(len(observed.y), num_basis, columns, itemsize, rank, rows.d)
     return Plan("rows", row_rank), observed.padded()
 
@@ -153,7 +153,7 @@ def standardised(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return all rows, standardised, in memory."""
     X = np.empty((rows.n, rows.d), dtype=dtype)
-    y = np.empty(rows.n, dtype=dtype)
+    y = np.empty((rows.n, *rows.y.shape[1:]), dtype=dtype)
     start = 0
     for inputs, targets in rows.batches(65536):
         assert targets is not None

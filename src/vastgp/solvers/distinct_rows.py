@@ -1,12 +1,14 @@
-"""Rows that are repeated, merged into one with a count: the same posterior and evidence for less."""
+"""What solvers see of rows: repeated ones merged into one with a count, or each with noise of its own."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from vastgp.data import observations
 from vastgp.data.padding import pad_rows
 
 
@@ -29,6 +31,10 @@ class ObservedRows(Protocol):
     @property
     def num_rows(self) -> int:
         """Number of observations behind them."""
+
+    @property
+    def noise_shares(self) -> Any:
+        """``weights_i d(v_i) / d(sigma^2)`` of the rows' noise variances ``v_i``, shape (N,); None: all are one."""
 
     def noise_slope(self, noise_variance: float) -> float:
         """Return the slope by the noise variance of what these rows leave out of the log evidence."""
@@ -68,6 +74,26 @@ class DistinctRows(NamedTuple):
         """Number of rows before merging."""
         return int(self.counts.sum())
 
+    @property
+    def noise_shares(self) -> None:
+        """None: what is known of the noise is the counts."""
+        return None
+
+    def at(self, noise_variance: float) -> DistinctRows:
+        """Return the rows: their weights do not depend on the noise."""
+        del noise_variance
+        return self
+
+    def left_out(self, noise_variance: float) -> float:
+        """Return what the merged rows leave out of the log evidence of their scaled means.
+
+        A rotation of a group's ``c`` targets has ``sqrt(c) mean(y)`` as its first coordinate; the other ``c - 1`` have
+        the density ``N(0, sigma^2)``.
+        """
+        spare = self.num_rows - int(np.count_nonzero(self.counts))
+        scatter = self.scatter / noise_variance
+        return -0.5 * (spare * math.log(2.0 * math.pi * noise_variance) + scatter)
+
     def noise_slope(self, noise_variance: float) -> float:
         """Return the slope by the noise variance of what the merged rows leave out of the log evidence.
 
@@ -84,6 +110,81 @@ class DistinctRows(NamedTuple):
         return self._replace(
             X=X, y=np.pad(self.y, (0, extra)), counts=np.pad(self.counts, (0, extra))
         )
+
+
+class WeightedRows(NamedTuple):
+    """Rows with noise of their own at one noise variance: `ObservedRows` with ``weights_i = sigma^2 / v_i``.
+
+    Attributes
+    ----------
+    X, y, weights, noise_shares
+        See `ObservedRows`; weights are zero for filling.
+    num_rows : int
+    """
+
+    X: Float[np.ndarray, "N d"]
+    y: Float[np.ndarray, " N"]
+    weights: Float[np.ndarray, " N"]
+    noise_shares: Float[np.ndarray, " N"]
+    num_rows: int
+
+    def left_out(self, noise_variance: float) -> float:
+        """Return what the log density of the rows has beside that of rows times the roots of their weights."""
+        del noise_variance
+        return 0.5 * float(np.sum(np.log(self.weights[: self.num_rows])))
+
+    def noise_slope(self, noise_variance: float) -> float:
+        """Return 0: `noise_shares` says all."""
+        del noise_variance
+        return 0.0
+
+
+class OwnNoiseRows(NamedTuple):
+    """Rows with noise of their own, whose weights depend on the noise variance.
+
+    Attributes
+    ----------
+    X : ndarray of shape (N, d)
+    y : ndarray of shape (N,)
+        Targets.
+    inverse_weights, errors : ndarray of shape (N,), float64
+        ``1 / w_i`` and ``e_i^2`` of ``v_i = sigma^2 / w_i + e_i^2``.
+    num_rows : int
+        Rows; those after them are filling.
+    """
+
+    X: Float[np.ndarray, "N d"]
+    y: Float[np.ndarray, " N"]
+    inverse_weights: Float[np.ndarray, " N"]
+    errors: Float[np.ndarray, " N"]
+    num_rows: int
+
+    def at(self, noise_variance: float) -> WeightedRows:
+        """Return the rows as they are at a noise variance."""
+        weights = noise_variance / (noise_variance * self.inverse_weights + self.errors)
+        weights[self.num_rows :] = 0.0
+        return WeightedRows(self.X, self.y, weights, weights * self.inverse_weights, self.num_rows)
+
+    def padded(self) -> OwnNoiseRows:
+        """Return the rows with filling up to a number that compiled code is shared for."""
+        X = pad_rows(self.X)
+        extra = (0, len(X) - len(self.y))
+        inverse = np.pad(self.inverse_weights, extra, constant_values=1.0)
+        return self._replace(
+            X=X, y=np.pad(self.y, extra), inverse_weights=inverse, errors=np.pad(self.errors, extra)
+        )
+
+
+# What solvers keep of the rows while hyperparameters change.
+KnownRows = DistinctRows | OwnNoiseRows
+
+
+def known_rows(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n *k"]) -> KnownRows:
+    """Return standardised rows with noise of their own where they have some, and others with repeated ones merged."""
+    if not observations.has_own_noise(y):
+        return merge_repeated(X, y)
+    inverse, errors = y[:, 1:].T.astype(np.float64)
+    return OwnNoiseRows(X, np.ascontiguousarray(y[:, 0]), inverse, errors, len(y))
 
 
 def merge_repeated(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> DistinctRows:

@@ -66,6 +66,11 @@ class SiteRows(NamedTuple):
         """Number of rows."""
         return len(self.y)
 
+    @property
+    def noise_shares(self) -> None:
+        """None: there is no noise beside the sites."""
+        return None
+
     def noise_slope(self, noise_variance: float) -> float:
         """Return 0: all that the sites say is in their rows."""
         return 0.0

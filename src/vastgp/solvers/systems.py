@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
+from vastgp.data import observations
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
@@ -234,16 +235,42 @@ class RowSystem(System):
     def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Return pathwise slopes of the log evidence, see `evidence_slope`."""
         whole = BlockedBasis(self.basis, self.blocks.block)
-        by_kernel, by_noise = _row_slopes(whole, self.X, self.scale, solution)
+        shares = self.observed.noise_shares
+        if shares is not None:
+            shares = jax.device_put(np.asarray(shares, self.vector_dtype))
+        by_kernel, by_noise = _row_slopes(whole, self.X, self.scale, shares, solution)
         return by_kernel, by_noise + self.observed.noise_slope(self.noise_variance)
+
+
+class _RowTile(NamedTuple):
+    """Rows of a tile as `BasisSystem` keeps them.
+
+    Attributes
+    ----------
+    X, y : Array
+        Standardised inputs and targets.
+    weights : Array of shape (n,)
+        ``sigma^2 / v_i``, one where all rows are alike, zero for filling.
+    noise : Array of shape (n,), or ()
+        ``v_i``.
+    inverse_weights : Array of shape (n,), or None
+        ``d v_i / d sigma^2``; None: all are one.
+    """
+
+    X: Any
+    weights: Any
+    y: Any
+    noise: Any
+    inverse_weights: Any
 
 
 class BasisSystem(System):
     """``(Phi^T Phi + sigma^2 I) [w, v_1, ..., v_S] = Phi^T [y, Phi w0_s + eps_s]``, rows in tiles.
 
-    By the push-through identity ``v_s = Phi^T u_s`` of the system in the space of the rows. Weights are flat
-    vectors of length m. Parameters as in `RowSystem`, with the rows wherever they are stored; ``rank`` is the number
-    of rows that the preconditioner is made of.
+    By the push-through identity ``v_s = Phi^T u_s`` of the system in the space of the rows. Weights are flat vectors of
+    length m. Rows with noise ``v_i`` of their own count ``sigma^2 / v_i`` in every sum over rows. Parameters as in
+    `RowSystem`, with the rows wherever they are stored; ``rank`` is the number of rows that the preconditioner is made
+    of.
     """
 
     def __init__(
@@ -276,33 +303,43 @@ class BasisSystem(System):
             shape = (1 + num_samples, basis.num_basis)
             right = jax.device_put(np.zeros(shape, self.vector_dtype))
             draws = _flat(self._prior)
-            for X, mask, targets in self._targets():
+            for tile, targets in self._targets():
                 right = prior_targets(
-                    self.blocks, X, mask, targets, draws, right, self.vector_dtype
+                    self.blocks, tile.X, tile.weights, targets, draws, right, self.vector_dtype
                 )
             self.right = right
 
-    def _tiles(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield standardised inputs, mask of real rows and targets of all rows, in tiles of one shape."""
+    def _tiles(self) -> Iterator[_RowTile]:
+        """Yield all rows, standardised, in tiles of one shape."""
         if self._kept is not None:
             yield from self._kept
             return
         size = self.dtype.itemsize * (self.rows.n + self.tile) * (self.rows.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
         for tile in row_tiles(self.rows, self.standardizer, self.tile, self.dtype):
-            y = tile.y.astype(self.dtype)
-            parts = tuple(map(jax.device_put, (tile.X, tile.weight, y)))
+            parts = jax.device_put(self._weighted(tile))
             if kept is not None:
                 kept.append(parts)
             yield parts
         self._kept = kept
 
-    def _targets(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield the tiles with ``[y, eps_s]`` as targets."""
-        noise = np.asarray(self.noise_variance, self.dtype)
-        for number, (X, mask, y) in enumerate(self._tiles()):
+    def _weighted(self, tile: Tile) -> _RowTile:
+        """Return a tile with what its rows count."""
+        y = observations.targets(tile.y).astype(self.dtype)
+        noise, inverse, weights = self.noise_variance, None, tile.weight
+        if observations.has_own_noise(tile.y):
+            noise = observations.noise_variances(tile.y, self.noise_variance)
+            weights = weights * (self.noise_variance / noise)
+            inverse = observations.inverse_weights(tile.y).astype(self.dtype)
+        return _RowTile(
+            tile.X, weights.astype(self.dtype), y, np.asarray(noise, self.dtype), inverse
+        )
+
+    def _targets(self) -> Iterator[tuple[_RowTile, Array]]:
+        """Yield the tiles and ``[y, eps_s]``."""
+        for number, tile in enumerate(self._tiles()):
             first = np.asarray(number * self.tile, np.int32)
-            yield X, mask, _noisy(y, first, noise, self.seed, self.num_samples)
+            yield tile, _noisy(tile.y, first, tile.noise, self.seed, self.num_samples)
 
     def _make_preconditioner(self, sampled: int, seed: int) -> Preconditioner:
         """Factorise ``(n / R) Phi_R^T Phi_R + sigma^2 I`` of R random rows."""
@@ -315,6 +352,8 @@ class BasisSystem(System):
         tile: Tile
         for tile in row_tiles(self.rows, self.standardizer, self.tile, self.dtype, index):
             phi = np.asarray(_all_features(self.blocks, jax.device_put(tile.X)), dtype)
+            if observations.has_own_noise(tile.y):
+                phi = phi * np.sqrt(self._weighted(tile).weights)
             phi = phi[:, : tile.num_rows].T
             gram = syrk(n / sampled, phi, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
         with precision(dtype):
@@ -323,8 +362,8 @@ class BasisSystem(System):
     def product(self, V: Array) -> Array:
         """Return ``Phi^T Phi v + sigma^2 v``."""
         total = _times(np.asarray(self.noise_variance, self.vector_dtype), V)
-        for X, mask, _ in self._tiles():
-            total = normal_product(self.blocks, X, mask, V, total)
+        for tile in self._tiles():
+            total = normal_product(self.blocks, tile.X, tile.weights, V, total)
         return total
 
     def errors(self, measures: Measures) -> np.ndarray:
@@ -346,8 +385,8 @@ class BasisSystem(System):
         whole = BlockedBasis(self.basis, self.blocks.block)
         noise = np.asarray(self.noise_variance, self.dtype)
         total = None
-        for X, mask, targets in self._targets():
-            slopes = _basis_slopes(whole, X, mask, targets, self._prior, solution, noise)
+        for tile, targets in self._targets():
+            slopes = _basis_slopes(whole, tile, targets, self._prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)
         assert total is not None
         return total
@@ -417,11 +456,14 @@ def _row_weights(
 
 
 @jax.jit
-def _row_slopes(blocks: BlockedBasis, X: Array, scale: Array, solution: Array) -> tuple[Any, Array]:
+def _row_slopes(
+    blocks: BlockedBasis, X: Array, scale: Array, shares: Array | None, solution: Array
+) -> tuple[Any, Array]:
     signs, V = _signs(solution), solution * scale
     by_kernel = evidence_slope(blocks, X, V, project(blocks, X, V), signs)
-    # d/d sigma^2: dA = I
-    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(solution**2, axis=1))
+    # d/d sigma^2: dA = I, or diag(shares)
+    square = solution**2 if shares is None else shares * solution**2
+    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(square, axis=1))
 
 
 @jax.jit
@@ -433,19 +475,20 @@ def _basis_weights(prior: Array, solution: Array) -> Solution:
 @jax.jit
 def _basis_slopes(
     blocks: BlockedBasis,
-    X: Array,
-    mask: Array,
+    tile: _RowTile,
     targets: Array,
     prior: Array,
     solution: Array,
     noise_variance: Array,
 ) -> tuple[Any, Array]:
+    X = tile.X
     W = solution.reshape(-1, *prior.shape[1:])
     signs = _signs(solution)
     targets = targets.at[1:].add(evaluate(blocks, X, prior))
-    V = (targets - evaluate(blocks, X, W)) * mask / noise_variance
+    V = (targets - evaluate(blocks, X, W)) * tile.weights / noise_variance
     by_kernel = evidence_slope(blocks, X, V, W, signs)
-    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(V**2, axis=1))
+    square = V**2 if tile.inverse_weights is None else tile.inverse_weights * V**2
+    return by_kernel, 0.5 * jnp.sum(signs * jnp.sum(square, axis=1))
 
 
 @jax.jit

@@ -18,7 +18,7 @@ from vastgp.methods.iterative.kernel_system import (
 )
 from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.options import CG, RouletteCG
-from vastgp.solvers.distinct_rows import merge_repeated
+from vastgp.solvers.distinct_rows import known_rows, merge_repeated
 
 KERNEL, NOISE = Matern32([0.8, 1.5], 1.3), 0.2
 
@@ -29,20 +29,29 @@ def repeated_rows():
     return X, np.sin(2.0 * X[:, 0]) + 0.4 * rng.normal(size=100)
 
 
+def rows_with_noise_of_their_own():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    inverse, error = rng.uniform(0.5, 2.0, 60), rng.choice([0.0, 0.3, 2.0], 60)
+    noise = np.sqrt(0.16 * inverse + error**2) * rng.normal(size=60)
+    return X, np.column_stack([np.sin(2.0 * X[:, 0]) + noise, inverse, error**2])
+
+
 def flat(by_kernel, by_noise):
     return np.append(
         np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(by_kernel)]), by_noise
     )
 
 
+@pytest.mark.parametrize("data", [repeated_rows, rows_with_noise_of_their_own])
 @pytest.mark.parametrize("solver", ["cg", "rr-cg"])
-def test_repeated_rows_have_the_evidence_and_the_slope_of_all_rows(solver):
-    X, y = repeated_rows()
+def test_merged_and_weighted_rows_have_the_evidence_and_the_slope_of_all_rows(solver, data):
+    X, y = data()
     value, (by_kernel, by_noise) = ExactEvidence(X, y).value_and_gradient(KERNEL, NOISE)
     params = (KERNEL, Gaussian(NOISE))
     with precision("float64"):
-        observed = merge_repeated(X, y)
-        assert len(observed.y) < 41
+        observed = known_rows(X, y)
+        assert len(observed.y) < 41 or y.ndim == 2
         # preconditioned by the matrix of another place, so that probes and iterations matter
         anchor = (Matern32([1.0, 1.2], 1.0), Gaussian(0.3))
         estimate = IterativeEvidence(

@@ -32,7 +32,7 @@ from vastgp.estimators.evidence_fits import (
     search_of,
     unfinished_learning,
 )
-from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
@@ -42,7 +42,7 @@ from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
 from vastgp.methods.iterative.posterior import PathwisePosterior
 from vastgp.solvers.block import solve_system, standardised
-from vastgp.solvers.distinct_rows import DistinctRows, merge_repeated
+from vastgp.solvers.distinct_rows import KnownRows, known_rows
 from vastgp.solvers.plan import affordable_rank
 
 # Basis functions of the prior draws behind the samples: per row, at least and at most.
@@ -57,7 +57,7 @@ _TILE_ROWS = 4096
 _NOISE_FLOOR, _STEPS = 1e-3, 20
 
 
-class IterativeGPRegressor(BaseGPRegressor):
+class IterativeGPRegressor(FitsOwnNoise):
     """Exact Gaussian process regression on tens of thousands of rows, by conjugate gradients.
 
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
@@ -194,7 +194,7 @@ class IterativeGPRegressor(BaseGPRegressor):
         search, solver = self._search(), SOLVERS.resolve("solver", self.solver).filled()
         scaling = self.standardizer_
         params = first_params(search, self.kernel, rows, scaling, run)
-        observed = merge_repeated(*standardised(rows, scaling, self.dtype))
+        observed = known_rows(*standardised(rows, scaling, self.dtype))
         diagnosis: dict[str, Any] = {"distinct_rows": len(observed.y)}
         learned: LoopResult | None = None
         if isinstance(search, Learn) and rows.n > search.rows:  # type: ignore[operator]
@@ -229,7 +229,7 @@ class IterativeGPRegressor(BaseGPRegressor):
         )
 
     def _solve(
-        self, params: Params, observed: DistinctRows, max_products: int, run: Run, diagnosis: dict[str, Any]
+        self, params: Params, observed: KnownRows, max_products: int, run: Run, diagnosis: dict[str, Any]
     ) -> tuple[PathwisePosterior, LoopResult]:  # fmt: skip
         """Return the posterior, and how its system was solved; add what is left undone to the diagnosis."""
         (kernel, likelihood), n = params, len(observed.y)
@@ -237,8 +237,9 @@ class IterativeGPRegressor(BaseGPRegressor):
         basis = RandomFourierBasis(as_dtype(kernel, self.dtype), seed_key(run.seed), size)
         return_freed_memory()
         rank = self._rank(observed, self.num_samples, run)
+        noise = float(likelihood.noise_variance)
         system = KernelSystem(
-            kernel, float(likelihood.noise_variance), observed, basis,
+            kernel, noise, observed.at(noise), basis,
             num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self.preconditioner,
         )  # fmt: skip
         solution, residuals, solved = solve_system(
@@ -255,7 +256,7 @@ class IterativeGPRegressor(BaseGPRegressor):
         weights = system.weights(solution)
         return PathwisePosterior(system.kernel, system.X, weights, basis, run.seed), solved
 
-    def _rank(self, observed: DistinctRows, columns: int, run: Run) -> int:
+    def _rank(self, observed: KnownRows, columns: int, run: Run) -> int:
         """Return the rank of a preconditioner for so many right-hand sides beside that of the mean."""
         n, itemsize = len(observed.y), np.dtype(self.dtype).itemsize
         if self.rank is not None:

@@ -58,7 +58,10 @@ def kernel_operator(
         X = jnp.asarray(observed.X, entries or narrow)
         weights = jnp.asarray(observed.weights, X.dtype)
         noise = jnp.asarray(noise_variance, X.dtype)
-        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights))
+        shares = observed.noise_shares
+        if shares is not None:
+            shares = jnp.asarray(shares, X.dtype)
+        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights), shares)
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:

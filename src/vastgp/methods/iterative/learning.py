@@ -28,7 +28,7 @@ from vastgp.methods.iterative.kernel_system import (
     kernel_preconditioner,
 )
 from vastgp.methods.iterative.options import RouletteCG
-from vastgp.solvers.distinct_rows import DistinctRows
+from vastgp.solvers.distinct_rows import KnownRows
 
 # Residuals at which a solution counts as complete: rounding is as large.
 _COMPLETE = {"float32": 1e-5, "float64": 1e-10}
@@ -42,8 +42,8 @@ class IterativeEvidence:
 
     Parameters
     ----------
-    observed : DistinctRows
-        Standardised rows in memory, repeated ones merged.
+    observed : KnownRows
+        Standardised rows in memory, repeated ones merged unless they have noise of their own.
     solver : CG or RouletteCG
         With all fields set.
     rank, kind
@@ -54,7 +54,7 @@ class IterativeEvidence:
 
     def __init__(
         self,
-        observed: DistinctRows,
+        observed: KnownRows,
         solver: Any,
         *,
         rank: int,
@@ -85,8 +85,9 @@ class IterativeEvidence:
 
     def __call__(self, params: Any, anchor: Any, step: int, carried: Any = ()) -> Estimate:
         """Return the estimate at ``(kernel, likelihood)``, preconditioned by the matrix at ``anchor``."""
-        (kernel, likelihood), observed = params, self.observed
+        kernel, likelihood = params
         noise = float(likelihood.noise_variance)
+        observed = self.observed.at(noise)
         precondition, vectors, entries = self._at_anchor(anchor)
         operator = kernel_operator(kernel, noise, observed, entries)
         weights = self.weights(step)
@@ -110,7 +111,7 @@ class IterativeEvidence:
             by_kernel,
             by_noise + observed.noise_slope(noise),
             {
-                "objective": value + merged_term(observed, noise),
+                "objective": value + observed.left_out(noise),
                 "objective_se": error,
                 "iterations": float(slope.run.iterations),
                 "residual": float(slope.run.residuals[0]),
@@ -124,22 +125,12 @@ class IterativeEvidence:
         """
         if self._kept is None or not _same(self._kept[0], anchor):
             kernel, likelihood = anchor
-            system = kernel, float(likelihood.noise_variance), self.observed
+            noise = float(likelihood.noise_variance)
+            system = kernel, noise, self.observed.at(noise)
             dtypes = dtypes_of(*system, self.seed)
             made = kernel_preconditioner(*system, self.rank, self.seed, self.kind, dtypes[0])
             self._kept = anchor, (made, *dtypes)
         return self._kept[1]
-
-
-def merged_term(observed: DistinctRows, noise_variance: float) -> float:
-    """Return what merging repeated rows leaves out of the log evidence of their scaled means.
-
-    A rotation of a group's ``c`` targets has ``sqrt(c) mean(y)`` as its first coordinate; the other ``c - 1`` have the
-    density ``N(0, sigma^2)``.
-    """
-    spare = observed.num_rows - len(observed.y)
-    scatter = observed.scatter / noise_variance
-    return -0.5 * (spare * math.log(2.0 * math.pi * noise_variance) + scatter)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from vastgp._arguments import Named
 from vastgp.bases import PairedBasis, RandomFourierBasis, seed_key
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.estimators.arguments import check_constant_variance
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.bases import Fourier
@@ -108,6 +108,7 @@ class QSGPFits(BaseGP):
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         chosen, scaling = self._chosen(), self.standardizer_
         if isinstance(chosen.basis, Inducing):
+            refuse_own_noise_of(rows, "basis='inducing'", "basis='fourier'")
             kernel, likelihood = self._first(rows, run, chosen, None)
             assert isinstance(likelihood, Gaussian)
             answers = fit_inducing_answers(
@@ -117,6 +118,8 @@ class QSGPFits(BaseGP):
             yield from _with(answers, solver_="stochastic")
             return
         size, solver = choose_size(chosen, self.num_basis, rows.n, self.dtype)
+        if isinstance(solver, Stochastic):
+            refuse_own_noise_of(rows, "solver='stochastic'", "solver='block'")
         if self.num_basis is None and isinstance(solver, Block):
             size = self._size_in_time(size, rows, solver, run)
         chosen = chosen._replace(solver=solver)
@@ -178,6 +181,12 @@ class QSGPFits(BaseGP):
             kind = InducingPosterior
         self.posterior_ = kind.from_state(state, arrays)
         self.num_basis_ = self.posterior_.basis.num_basis
+
+
+def refuse_own_noise_of(rows: Rows, what: str, instead: str) -> None:
+    """Raise ValueError where rows have noise of their own, which a part of the method does not take."""
+    if observations.has_own_noise(rows.y):
+        raise ValueError(f"{what} takes no noise_std and no sample_weight yet. Set {instead}.")
 
 
 def choose_size(

@@ -16,6 +16,7 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.estimator import QSGPFits
@@ -24,7 +25,7 @@ from vastgp.methods.qsgp.options import BASES, MOVED, SOLVERS, Block, NumBasis
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 
 
-class QSGPRegressor(LikelihoodRegressor, QSGPFits):
+class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
     """Gaussian process regression with random Fourier features regenerated from (seed, index).
 
     The kernel is approximated by ``num_basis`` random features that are never stored: millions of them fit a laptop.
