@@ -145,6 +145,16 @@ def test_equal_weights_and_no_errors_change_no_bit(case, data):
 
 
 @each
+def test_a_row_of_weight_zero_is_no_row(case, data):
+    X, y, error, weight = data
+    weight = np.where(np.arange(120) % 7 == 0, 0.0, weight)
+    kept = weight > 0.0
+    with_zeros = case.make().fit(X, y, noise_std=error, sample_weight=weight)
+    without = case.make().fit(X[kept], y[kept], noise_std=error[kept], sample_weight=weight[kept])
+    np.testing.assert_array_equal(with_zeros.predict(X), without.predict(X))
+
+
+@each
 def test_rows_of_large_known_error_hardly_move_the_fit(case, data):
     """Sixty rows that are off by a hundred, and say so; without that they are all that is seen."""
     X, y, error, _ = data

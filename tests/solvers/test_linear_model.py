@@ -141,6 +141,16 @@ def test_rows_with_noise_of_their_own_have_the_posterior_of_highest_evidence():
     assert value > max(others) - 1e-3
 
 
+def test_more_inputs_than_rows_are_no_harder():
+    rng = np.random.default_rng(23)
+    features, left = rng.normal(size=(30, 12)), rng.uniform(size=12)
+    y = np.column_stack([rng.normal(size=12), np.ones(12), rng.choice([0.1, 2.0], 12)])
+    s, noise, value = best_beside_own_noise(features, y, left, 0.1, 1e-4)
+    A = s * features.T @ features + np.diag(noise + y[:, 2])
+    density = -0.5 * (y[:, 0] @ np.linalg.solve(A, y[:, 0]) + np.linalg.slogdet(2 * np.pi * A)[1])
+    assert value == pytest.approx(density - 0.5 * s * np.sum(left / (noise + y[:, 2])), abs=1e-8)
+
+
 def test_weights_alone_are_rows_of_another_scale():
     """Rows times the root of their weight have the noise of all."""
     rng = np.random.default_rng(22)

@@ -28,7 +28,7 @@ class FitsOwnNoise(BaseGPRegressor):
 
         Row i is observed with noise of variance ``sigma^2 / sample_weight[i] + noise_std[i]^2``, where ``sigma`` is
         learned (``likelihood_.noise_std``). Predictions with ``return_std=True`` are of a new observation with
-        ``sigma`` alone.
+        ``sigma`` alone. Targets and noise are held in memory, 24 bytes a row, wherever the inputs lie.
 
         Parameters
         ----------

@@ -122,6 +122,9 @@ def best_beside_own_noise(
         As in `ScaledEvidence.best`.
     """
 
+    if len(features) > len(y):
+        features = np.linalg.qr(features, mode="r")  # Phi Phi^T is the same
+
     def best_at(log_noise: float) -> tuple[float, float]:
         variances = observations.noise_variances(y, math.exp(log_noise))
         root = 1.0 / np.sqrt(variances)
