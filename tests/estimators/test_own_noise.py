@@ -17,6 +17,7 @@ from vastgp import (
     ExactGPRegressor,
     IterativeGPRegressor,
     QSGPRegressor,
+    RandomFeatureGPRegressor,
     SVGPRegressor,
     TSVGPRegressor,
 )
@@ -62,6 +63,10 @@ def many_functions(X):
     return {"num_basis": 20_000, "solver": Block(512), "tol": 0.01}
 
 
+def many_features(X):
+    return {"num_basis": 4000, "dtype": "float64"}
+
+
 def many_samples(X):
     return {"num_samples": 512, "tol": 0.01}
 
@@ -74,6 +79,7 @@ CASES = [
     # posterior standard deviations are of samples; random features
     Case(QSGPRegressor, many_functions, {"num_basis": 400}, 0.15, 0.3),
     Case(IterativeGPRegressor, many_samples, {"num_samples": 16}, 0.01, 0.15),
+    Case(RandomFeatureGPRegressor, many_features, {"num_basis": 100}, 0.3, 0.3),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore:.*did not converge")
 each = pytest.mark.parametrize("case", CASES, ids=repr)

@@ -27,6 +27,7 @@ Verbose = Annotated[bool, Flag()]
 # Whose ``fit`` takes ``noise_std`` and ``sample_weight``.
 _OWN_NOISE_IN = (
     "ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor", "QSGPRegressor", "IterativeGPRegressor",
+    "RandomFeatureGPRegressor",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
+from vastgp.data import observations
 from vastgp.data.tiles import Tile
 
 # Rows of the moments that are added at a time: what is read and written stays in cache.
@@ -67,12 +68,17 @@ class Moments(MomentBlocks):
     dtype : {"float64", "float32"}, default "float64"
         Of the products of one tile: sums over tiles are in float64, to twice its digits, always. A float32 product
         has errors that grow with the rows of a tile and are to be compared with the noise variance.
+
+    Attributes
+    ----------
+    log_weights : float
+        Sum of the logarithms of what rows with noise of their own count, see `accumulate`.
     """
 
     def __init__(self, num_basis: int, dtype: Any = "float64") -> None:
         self.moments = np.zeros((num_basis + 2, num_basis + 2))
         self.rest = np.zeros_like(self.moments)
-        self.num_rows = 0
+        self.num_rows, self.log_weights = 0, 0.0
         self._dtype = np.dtype(dtype)
         self._wide = np.empty((0, num_basis + 2), self._dtype)
 
@@ -117,6 +123,7 @@ def accumulate(
     *,
     dtype: Any = "float64",
     on_tile: Callable[[int], None] | None = None,
+    noise_variance: float = 1.0,
 ) -> Moments:
     """Return the moments of all rows; at no time is there more than one tile of features.
 
@@ -131,10 +138,16 @@ def accumulate(
         Of the products, see `Moments`.
     on_tile : callable, optional
         Called with the number of rows of each tile that is done; what it raises ends the work.
+    noise_variance : float, default 1.0
+        ``sigma^2``: rows with noise ``v_i`` of their own count ``sigma^2 / v_i``. Of no effect on others.
     """
     found = Moments(num_basis, dtype)
     for tile in tiles:
-        found.add(features(tile.X), tile.y[: tile.num_rows])
+        y, weight = tile.y[: tile.num_rows], 1.0
+        if observations.has_own_noise(y):
+            weight = noise_variance / observations.noise_variances(y, noise_variance)
+            found.log_weights += float(np.sum(np.log(weight)))
+        found.add(features(tile.X), observations.targets(y), weight)
         if on_tile is not None:
             on_tile(tile.num_rows)
     return found

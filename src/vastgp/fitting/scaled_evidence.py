@@ -123,7 +123,7 @@ def best_beside_own_noise(
     """
 
     if len(features) > len(y):
-        features = np.linalg.qr(features, mode="r")  # Phi Phi^T is the same
+        features = np.asarray(np.linalg.qr(features, mode="r"))  # Phi Phi^T is the same
 
     def best_at(log_noise: float) -> tuple[float, float]:
         variances = observations.noise_variances(y, math.exp(log_noise))

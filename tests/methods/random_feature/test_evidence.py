@@ -26,42 +26,55 @@ def rows(n=90):
     return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
 
 
-def tiles():
-    return partial(array_tiles, *rows(), 32)  # three of them, one with padding
-
-
-def dense_value(kernel, noise, count):
+def noisy_rows():
+    """Rows with noise of their own."""
     X, y = rows()
+    rng = np.random.default_rng(1)
+    return X, np.column_stack([y, rng.uniform(0.4, 2.0, 90), rng.choice([0.0, 0.1, 3.0], 90)])
+
+
+def tiles(data=rows):
+    return partial(array_tiles, *data(), 32)  # three of them, one with padding
+
+
+def dense_value(kernel, noise, count, data=rows):
+    X, y = data()
+    variances = jnp.full(90, noise)
+    if y.ndim == 2:
+        y, variances = y[:, 0], noise * y[:, 1] + y[:, 2]
     basis = RandomFourierBasis(kernel, seed_key(5), count)
     pairs = jnp.arange(count // 2)
     phi = basis.features(jnp.asarray(X), pairs).reshape(len(y), -1)
-    A = phi @ phi.T + noise * jnp.eye(len(y))
+    A = phi @ phi.T + jnp.diag(variances)
     logs = jnp.linalg.slogdet(2 * jnp.pi * A)[1]
     return -0.5 * (y @ jnp.linalg.solve(A, jnp.asarray(y)) + logs)
 
 
+@pytest.mark.parametrize("data", [rows, noisy_rows])
 @pytest.mark.parametrize("count", [24, 10])
-def test_value_and_slope_are_those_of_the_dense_model(count):
+def test_value_and_slope_are_those_of_the_dense_model(count, data):
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, KERNEL)
         basis = RandomFourierBasis(kernel, seed_key(5), 24)
-        part = evidence_of_first(feature_sums(basis, tiles()), basis, count, NOISE)
-        assert part.value == pytest.approx(float(dense_value(kernel, NOISE, count)), rel=1e-10)
-        by_kernel, by_noise = slopes_of_parts(basis, tiles(), [part], [1.0], NOISE)
-        expected = jax.grad(dense_value, argnums=(0, 1))(kernel, NOISE, count)
+        part = evidence_of_first(feature_sums(basis, tiles(data), NOISE), basis, count, NOISE)
+        dense = float(dense_value(kernel, NOISE, count, data))
+        assert part.value == pytest.approx(dense, rel=1e-10)
+        by_kernel, by_noise = slopes_of_parts(basis, tiles(data), [part], [1.0], NOISE)
+        expected = jax.grad(dense_value, argnums=(0, 1))(kernel, NOISE, count, data)
     for mine, theirs in zip(jax.tree.leaves(by_kernel), jax.tree.leaves(expected[0]), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-8)
     assert by_noise == pytest.approx(float(expected[1]), rel=1e-8)
 
 
-def test_slopes_of_several_parts_add_up():
+@pytest.mark.parametrize("data", [rows, noisy_rows])
+def test_slopes_of_several_parts_add_up(data):
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, KERNEL)
         basis = RandomFourierBasis(kernel, seed_key(5), 24)
-        sums = feature_sums(basis, tiles())
+        sums = feature_sums(basis, tiles(data), NOISE)
         parts = [evidence_of_first(sums, basis, count, NOISE) for count in (8, 24)]
-        both, noise_of_both = slopes_of_parts(basis, tiles(), parts, [-2.0, 3.0], NOISE)
-        alone = [slopes_of_parts(basis, tiles(), [part], [1.0], NOISE) for part in parts]
+        both, noise_of_both = slopes_of_parts(basis, tiles(data), parts, [-2.0, 3.0], NOISE)
+        alone = [slopes_of_parts(basis, tiles(data), [part], [1.0], NOISE) for part in parts]
     for mine, first, second in zip(
         *map(jax.tree.leaves, (both, alone[0][0], alone[1][0])), strict=True
     ):
@@ -72,7 +85,7 @@ def test_slopes_of_several_parts_add_up():
 def test_what_cannot_be_factorised_is_said():
     with precision("float64"):
         basis = RandomFourierBasis(RBF(1e3), seed_key(5), 24)
-        sums = feature_sums(basis, tiles())
+        sums = feature_sums(basis, tiles(), NOISE)
         with pytest.raises(
             np.linalg.LinAlgError, match=r"Gram matrix of 24 random features .* Raise noise_floor"
         ):

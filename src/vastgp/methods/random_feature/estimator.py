@@ -30,7 +30,7 @@ from vastgp.estimators.evidence_fits import (
     search_of,
     unfinished_learning,
 )
-from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
@@ -49,7 +49,7 @@ _NOISE_FLOOR, _STEPS, _TOL = 1e-4, 30, 1e-4
 _TILE_ENTRIES = 8_000_000
 
 
-class RandomFeatureGPRegressor(BaseGPRegressor):
+class RandomFeatureGPRegressor(FitsOwnNoise):
     """Regression with random Fourier features: time ``n m^2``, memory ``m^2``, full covariance of the weights.
 
     The simplest large-scale method, and the baseline of its debiased form. Learning by the evidence of the features
@@ -179,7 +179,7 @@ class RandomFeatureGPRegressor(BaseGPRegressor):
         basis = RandomFourierBasis(
             as_dtype(kernel, self.dtype), seed_key(run.seed), self.num_basis, self.frequencies
         )
-        sums = feature_sums(basis, tiles_of(X, y, self.num_basis))
+        sums = feature_sums(basis, tiles_of(X, y, self.num_basis), noise)
         part = evidence_of_first(sums, basis, self.num_basis, noise)
         if len(loop.history) == 0:
             loop.history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})

@@ -28,6 +28,7 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
+from vastgp.data import observations
 from vastgp.data.tiles import Tile
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.sufficient_statistics import feature_matrix
@@ -63,16 +64,18 @@ class Part(NamedTuple):
     factor: Float[np.ndarray, "k k"]
 
 
-def feature_sums(basis: RandomFourierBasis, tiles: Tiles) -> Moments:
+def feature_sums(basis: RandomFourierBasis, tiles: Tiles, noise_variance: float) -> Moments:
     """Return the sums over the rows, features ordered by pairs: cosine and sine of one after another.
 
     Features are made in the precision of the tiles; each tile's Gram matrix is, too, and tiles are added in float64.
+    The noise variance counts where rows have noise of their own.
     """
     given = tiles()
     first = next(given)
     return accumulate(
-        partial(feature_matrix, basis), chain([first], given), basis.num_basis, dtype=first.X.dtype
-    )
+        partial(feature_matrix, basis), chain([first], given), basis.num_basis,
+        dtype=first.X.dtype, noise_variance=noise_variance,
+    )  # fmt: skip
 
 
 def evidence_of_first(
@@ -103,7 +106,8 @@ def evidence_of_first(
     misfit = (sums.square - float(b @ solution)) / noise_variance
     logs = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
     logs += (n - num_basis) * math.log(noise_variance) + n * math.log(2.0 * math.pi)
-    return Part(-0.5 * (misfit + logs), ratios, solution, inverse, factor)
+    # a density of rows, not of rows times the roots of what they count
+    return Part(-0.5 * (misfit + logs - sums.log_weights), ratios, solution, inverse, factor)
 
 
 def slopes_of_parts(
@@ -117,7 +121,9 @@ def slopes_of_parts(
 
     ``dL = <a w^T - Phi A^-1, dPhi>`` with ``a = (y - Phi w) / sigma^2``, and ``dL/dsigma^2 = 1/2 (a^T a - tr C^-1)``,
     ``tr C^-1 = (n - m + sigma^2 tr A^-1) / sigma^2`` of the covariance ``C``. The cotangents of all parts add up in one
-    pass, as their features are multiples of one another that do not depend on the kernel.
+    pass, as their features are multiples of one another that do not depend on the kernel. Rows with noise ``v_i`` of
+    their own have ``dL/dsigma^2 = 1/2 sum_i (a_i^2 - (C^-1)_ii) / w_i`` with ``a = (y - Phi w) / v`` and
+    ``(C^-1)_ii = 1 / v_i - sigma^2 / v_i^2 phi_i^T A^-1 phi_i``.
     """
     m = basis.num_basis
     order = _by_pairs(m)
@@ -130,14 +136,27 @@ def slopes_of_parts(
     back = np.argsort(order)
     inverse, weights = inverse[np.ix_(back, back)], weights[:, back]
     by_kernel: Any = None
-    squares, n = np.zeros(len(parts)), 0
+    squares, traces, n = np.zeros(len(parts)), None, 0
     blocks = whole(basis)
     for X, y, mask, count in tiles():
+        own = None
+        if observations.has_own_noise(y):
+            weight = noise_variance / observations.noise_variances(y, noise_variance)
+            mask = mask * weight.astype(X.dtype)
+            own = observations.inverse_weights(y).astype(X.dtype)
         narrow = [jnp.asarray(array, X.dtype) for array in (inverse, weights, np.asarray(signs))]
-        slope, of_tile = _slope(blocks, X, y, mask, *narrow, jnp.asarray(noise_variance, X.dtype))
+        slope, of_tile, trace = _slope(
+            blocks, X, observations.targets(y), mask, *narrow,
+            jnp.asarray(noise_variance, X.dtype), own,
+        )  # fmt: skip
         by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
         squares += np.asarray(of_tile, np.float64)
         n += count
+        if trace is not None:
+            traces = float(trace) + (traces or 0.0)
+    if traces is not None:
+        by_noise = 0.5 * (float(np.asarray(signs) @ squares) - traces)
+        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), by_kernel), by_noise
     by_noise = 0.0
     for part, sign, square in zip(parts, signs, squares, strict=True):
         free = n - len(part.ratios) + noise_variance * float(np.trace(part.inverse))
@@ -179,9 +198,20 @@ def _slope(
     weights: Array,
     signs: Array,
     noise_variance: Array,
-) -> tuple[Any, Array]:
-    """Return the gradient by the kernel of a tile's features, and ``a^T a`` of each part."""
+    own: Array | None,
+) -> tuple[Any, Array, Array | None]:
+    """Return the gradient by the kernel of a tile's features, ``a^T a`` of each part, and all their ``tr C^-1``.
+
+    The trace is None where rows have no noise of their own. Where they have, ``own`` are their ``1 / w_i``, which
+    square and trace are weighted by, and ``mask`` is ``sigma^2 / v_i``.
+    """
     phi = blocks.features(X, 0)
     a = (y - weights @ phi) * mask / noise_variance
-    held = (signs[:, None] * weights).T @ a - (inverse @ phi) * mask
-    return slope_through_features(blocks, X, lambda *_: held), jnp.sum(a**2, axis=1)
+    solved = inverse @ phi
+    held = (signs[:, None] * weights).T @ a - solved * mask
+    slope = slope_through_features(blocks, X, lambda *_: held)
+    if own is None:
+        return slope, jnp.sum(a**2, axis=1), None
+    left = jnp.sum(signs) - mask * jnp.sum(phi * solved, axis=0)
+    trace = jnp.sum(own * mask * left) / noise_variance
+    return slope, jnp.sum(own * a**2, axis=1), trace

@@ -28,7 +28,7 @@ _TRUNCATIONS, _FREQUENCIES = 31, 32
 
 
 def tiles_of(
-    X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], num_basis: int
+    X: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n *k"], num_basis: int
 ) -> Callable[[], Iterator[Tile]]:
     """Return what gives the tiles of standardised rows: smaller ones where there are more basis functions."""
     most = max(64, 1 << ((_TILE_ENTRIES // num_basis).bit_length() - 1))
@@ -58,7 +58,7 @@ class FeatureEvidence:
     def __init__(
         self,
         X: Float[np.ndarray, "n d"],
-        y: Float[np.ndarray, " n"],
+        y: Float[np.ndarray, "n *k"],
         *,
         num_basis: int,
         debiased: bool,
@@ -126,7 +126,7 @@ class FeatureEvidence:
         narrow = as_dtype(kernel, self.X.dtype)
         basis = RandomFourierBasis(narrow, key, most, self.frequencies)
         tiles = tiles_of(self.X, self.y, most)
-        sums = feature_sums(basis, tiles)
+        sums = feature_sums(basis, tiles, noise)
         parts = [evidence_of_first(sums, basis, size, noise) for size, _ in sizes]
         signs = [sign for _, sign in sizes]
         by_kernel, by_noise = slopes_of_parts(basis, tiles, parts, signs, noise)
