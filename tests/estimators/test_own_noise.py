@@ -347,3 +347,8 @@ def test_what_of_qsgp_does_not_take_them_says_what_does(data, params, message):
     X, y, error, _ = data
     with pytest.raises(ValueError, match=message):
         QSGPRegressor(**({"kernel": "rbf", "num_basis": 64} | params)).fit(X, y, noise_std=error)
+
+
+def test_a_grid_says_who_takes_them():
+    with pytest.raises(TypeError, match=r"GridGP.fit takes no noise_std yet; ExactGPRegressor"):
+        vastgp.GridGP().fit(None, noise_std=[1.0])

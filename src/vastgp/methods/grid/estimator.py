@@ -25,6 +25,7 @@ from vastgp.estimators.arguments import (
     Tolerance,
     Verbose,
     refuse_given,
+    refuse_own_noise,
 )
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.fitting.run import Answer, Run
@@ -178,7 +179,7 @@ class GridGP(GridPredictions):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, data_array: Any, y: Any = None) -> GridGP:
+    def fit(self, data_array: Any, y: Any = None, **others: Any) -> GridGP:
         """Fit the model.
 
         Parameters
@@ -197,7 +198,10 @@ class GridGP(GridPredictions):
         ------
         ValueError
             For bad data or constructor arguments, and when memory would not suffice; the message says what to do.
+        TypeError
+            For any other argument.
         """
+        refuse_own_noise(type(self).__name__, others)
         return self._fit_whole(lambda work: work._open_grid(data_array))
 
     def _open_grid(self, array: Any) -> GridData:
