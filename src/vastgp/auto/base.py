@@ -28,7 +28,8 @@ from vastgp.auto.race import (
 from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.warps import Own
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
+from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
 from vastgp.estimators.arguments import seed_from
 
@@ -76,49 +77,31 @@ class FrontDoor(SavedFrontDoor):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Find a model for a table, within the budget.
-
-        Parameters
-        ----------
-        X : table, path or array-like of shape (n, p)
-            A pandas, polars or Arrow table, the path of a Parquet or CSV file or of a folder of Parquet files, or an
-            array. Columns may be numbers, booleans, categories, text, dates; values may be missing.
-        y : array-like of shape (n,), or str
-            The target, or the name of its column. Rows whose target is missing are left out, and counted.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For what cannot be used; the message names the column or argument, what it held and what to do.
-        """
+    def _fit_whole(self, X: Any, y: Any, own_noise: OwnNoise) -> Any:
+        """Fit on a copy, which takes the place of the estimator when it is complete."""
         began = time.perf_counter()
         work = clone(self)
         work.__dict__ |= {
             name: value for name, value in self.__dict__.items() if name.startswith("_")
         }
         check_arguments(work)
-        work._fit(X, y, began)
+        work._fit(X, y, began, own_noise)
         work.fit_seconds_ = time.perf_counter() - began
         self.__dict__ = work.__dict__
         return self
 
-    def _fit(self, X: Any, y: Any, began: float) -> None:
+    def _fit(self, X: Any, y: Any, began: float, own_noise: OwnNoise) -> None:
         seed = seed_from(self.random_state)
-        X = open_frame(X)
+        X, own_noise = own_noise.read_columns(open_frame(X))
         targets, for_encoder, self.target_name_ = self._read_target(X, y)
-        present = np.isfinite(targets)
-        self.n_rows_dropped_ = int(np.sum(~present))
-        _check_rows(int(present.sum()), self.n_rows_dropped_)
+        self.n_rows_dropped_ = int(np.sum(np.isnan(targets)))
+        counts = np.isfinite(targets) & own_noise.counting(len(targets))
+        _check_rows(int(counts.sum()), self.n_rows_dropped_)
         inputs = Inputs.of(
-            X, self.encoder, self.target_name_, np.flatnonzero(present), for_encoder, len(targets)
+            X, self.encoder, self.target_name_, np.flatnonzero(counts), for_encoder, len(targets)
         )
-        targets = targets[present]
-        self.target_range_ = float(targets.min()), float(targets.max())
+        targets = own_noise.of_targets(targets, counts)
+        self.target_range_ = _extremes(targets)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = folds_of(len(targets), seed, budget) if len(targets) >= _LEAST_ROWS else []
@@ -140,8 +123,7 @@ class FrontDoor(SavedFrontDoor):
         if self.max_work is not None:
             spent = sum(entry.rows for entry in self.leaderboard_) * len(held)
             again = again.with_at_most(max(self.max_work - spent, 2))
-        order = np.concatenate([fold.held_out for fold in held] or [np.zeros(0, np.int64)])
-        self._settle(best, again, inputs, targets, order, deadline)
+        self._settle(best, again, inputs, targets, track, deadline)
 
     def _run(
         self, track: Track, candidates: list[Candidate], y: np.ndarray, deadline: float | None
@@ -162,7 +144,7 @@ class FrontDoor(SavedFrontDoor):
             candidates,
             warps,
             deadline=None if left is None else time.perf_counter() + share * left,
-            y_scale=float(np.std(y)) or 1.0,
+            y_scale=float(np.std(observations.targets(y))) or 1.0,
             verbose=bool(self.verbose),
         )
 
@@ -172,11 +154,12 @@ class FrontDoor(SavedFrontDoor):
         candidate: Candidate,
         inputs: Inputs,
         y: np.ndarray,
-        order: np.ndarray,
+        track: Track,
         deadline: float | None,
     ) -> None:
         """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
-        seed = seed_from(self.random_state)
+        seed = track.seed
+        order = np.concatenate([fold.held_out for fold in track.folds] or [np.zeros(0, np.int64)])
         self.warp_ = Own() if best is None else best.warp
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
         before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
@@ -199,8 +182,9 @@ class FrontDoor(SavedFrontDoor):
             self.model_, self.encoder_ = best.model, inputs.encoder_of_fold(last)
             rows = inputs.training_rows(last)
         judged = None if best is None else best.judged
-        self.calibration_ = self._calibration(judged, y[order], seed)
-        self.held_out_ = {} if judged is None else _kept(judged, y[order], order)
+        held_out = observations.targets(y)[order]
+        self.calibration_ = self._calibration(judged, held_out, seed)
+        self.held_out_ = {} if judged is None else _kept(judged, held_out, order)
         names = names_of_inputs(self.encoder_, rows.d)
         self.support_ = RangeCheck.fit(rows.X, self._lengthscales(), names, seed)
         self.n_features_in_ = inputs.num_columns
@@ -291,6 +275,11 @@ class FrontDoor(SavedFrontDoor):
         tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags
+
+
+def _extremes(y: np.ndarray) -> tuple[float, float]:
+    found = observations.targets(y)
+    return float(found.min()), float(found.max())
 
 
 def _check_rows(n: int, dropped: int) -> None:

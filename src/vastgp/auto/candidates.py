@@ -89,7 +89,9 @@ class Candidate:
         return dataclasses.replace(named.resolve("hyperparameters", value), tied=groups)
 
 
-def regressors(n: int, d: int, *, tied: bool, counts: bool, likelihood: Any) -> list[Candidate]:
+def regressors(
+    n: int, d: int, *, tied: bool, counts: bool, likelihood: Any, own_noise: bool = False
+) -> list[Candidate]:
     """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
 
     Parameters
@@ -102,6 +104,8 @@ def regressors(n: int, d: int, *, tied: bool, counts: bool, likelihood: Any) -> 
         Whether targets are counts, which have likelihoods of their own.
     likelihood : str or Likelihood
         "auto": normal noise, and those of counts for counts; anything else is the user's choice.
+    own_noise : bool, default False
+        Whether rows have known errors or weights, which not all methods take.
     """
     if not isinstance(likelihood, str) or likelihood not in ("auto", "gaussian"):
         return [
@@ -139,7 +143,13 @@ def regressors(n: int, d: int, *, tied: bool, counts: bool, likelihood: Any) -> 
             Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
             for name in ("student-t", "heteroskedastic")
         ]
-    return found
+    return [one for one in found if not own_noise or _takes_own_noise(one)]
+
+
+def _takes_own_noise(candidate: Candidate) -> bool:
+    """Whether a candidate has normal noise, and takes that of the rows."""
+    takes = inspect.signature(estimator_class(candidate.estimator).fit).parameters
+    return "noise_std" in takes and "likelihood" not in candidate.params
 
 
 def classifiers(n: int, d: int) -> list[Candidate]:

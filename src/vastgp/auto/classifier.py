@@ -22,6 +22,7 @@ from vastgp.auto.reading_targets import classes_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.data.labels import encode_as, read_labels
+from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, open_frame
 
 _LEAST_PROBABILITY = 1e-12
@@ -82,6 +83,28 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         self.verbose = verbose
 
     # ------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Find a model for a table, within the budget.
+
+        Parameters
+        ----------
+        X : table, path or array-like of shape (n, p)
+            A pandas, polars or Arrow table, the path of a Parquet or CSV file or of a folder of Parquet files, or an
+            array. Columns may be numbers, booleans, categories, text, dates; values may be missing.
+        y : array-like of shape (n,), or str
+            The classes, or the name of their column. Rows whose class is missing are left out, and counted.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For what cannot be used; the message names the column or argument, what it held and what to do.
+        """
+        return self._fit_whole(X, y, OwnNoise(None, None))
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:
         codes, self.classes_, name = classes_of(X, y)

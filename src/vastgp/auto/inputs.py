@@ -77,6 +77,8 @@ class Inputs:
         source = open_source(X)
         if source.num_rows is not None:
             validate.check_same_length(source.num_rows, num_targets)
+        # a target that is also a column of the table is no input, however it was given
+        target = target if target in source.names else None
         names = [name for name in source.names if name != target]
         ours = encoder is None or isinstance(encoder, TableEncoder)
         made = TableEncoder() if encoder is None else encoder

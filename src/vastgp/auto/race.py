@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.warps import Own
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.fitting.progress import Progress
 
 # Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
@@ -168,7 +168,11 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
     with warnings.catch_warnings():
         # that it has not converged is known by its score
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(rows.X, rows.y if type(warp) is Own else warp.forward(rows.y))
+        if observations.has_own_noise(rows.y):
+            y, inverse_weight, variance = rows.y.T
+            model.fit(rows.X, y, noise_std=np.sqrt(variance), sample_weight=1.0 / inverse_weight)
+        else:
+            model.fit(rows.X, rows.y if type(warp) is Own else warp.forward(rows.y))
 
 
 def _scores(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:

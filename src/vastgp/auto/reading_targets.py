@@ -18,8 +18,8 @@ def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
     ValueError
         For infinite targets, and for text, booleans or dates; the message says what to use instead.
     """
-    shape = getattr(y, "shape", ())
-    if len(shape) == 2 and shape[1] != 1:
+    shape: tuple[int, ...] = getattr(y, "shape", ())
+    if len(shape) == 2 and shape[-1] != 1:
         validate.as_target(np.zeros(shape))  # says what to do with several targets
     found, name = column_of(X, y, estimator="GPRegressor")
     called = "y" if name is None else f"The target column {name!r}"

@@ -22,7 +22,8 @@ from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.warps import Own, warps_to_try
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
+from vastgp.data.own_noise import OwnNoise
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE_COUNTS = 50.0
@@ -105,6 +106,34 @@ class GPRegressor(RegressorMixin, FrontDoor):
 
     # ------------------------------------------------------------ fit
 
+    def fit(self, X: Any, y: Any = None, noise_std: Any = None, sample_weight: Any = None) -> Any:
+        """Find a model for a table, within the budget.
+
+        Parameters
+        ----------
+        X : table, path or array-like of shape (n, p)
+            A pandas, polars or Arrow table, the path of a Parquet or CSV file or of a folder of Parquet files, or an
+            array. Columns may be numbers, booleans, categories, text, dates; values may be missing.
+        y : array-like of shape (n,), or str
+            The target, or the name of its column. Rows whose target is missing are left out, and counted.
+        noise_std : array-like of shape (n,) or str, optional
+            Known standard deviation of each row's own error, in units of the target, which adds to the learned noise;
+            or the name of its column, which then is no input.
+        sample_weight : array-like of shape (n,) or str, optional
+            Weight of each row, or the name of its column: its learned noise has the variance ``sigma^2 / weight``.
+            Rows of weight zero are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For what cannot be used; the message names the column or argument, what it held and what to do.
+        """
+        return self._fit_whole(X, y, OwnNoise(noise_std, sample_weight))
+
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
         numbers, name = numbers_and_name(X, y)
         return numbers, numbers, name
@@ -113,16 +142,22 @@ class GPRegressor(RegressorMixin, FrontDoor):
         if self.method != "auto":
             return [candidates.named(self.method, False, self.likelihood)]
         return candidates.regressors(
-            rows.n, rows.d, tied=tied, counts=_are_counts(rows.y), likelihood=self.likelihood
-        )
+            rows.n, rows.d, tied=tied, counts=_are_counts(observations.targets(rows.y)),
+            likelihood=self.likelihood, own_noise=observations.has_own_noise(rows.y),
+        )  # fmt: skip
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
-        return warps_to_try(y, seed) if normal and not _are_counts(y) else [Own()]
+        # known errors are in units of the target as it is
+        plain = observations.has_own_noise(y) or _are_counts(y)
+        return warps_to_try(y, seed) if normal and not plain else [Own()]
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
-        found = Distribution(model.distribution(rows.X), warp, Identity(), self.target_range_)
-        y = np.asarray(rows.y)
+        of_model = model.distribution(rows.X)
+        if observations.has_own_noise(rows.y):
+            of_model = of_model.with_noise_of(rows.y)
+        found = Distribution(of_model, warp, Identity(), self.target_range_)
+        y = np.asarray(observations.targets(rows.y))
         return Judged(
             found.log_density(y),
             (y - found.mean) ** 2,

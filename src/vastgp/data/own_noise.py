@@ -50,6 +50,22 @@ class OwnNoise(NamedTuple):
         kept = [name for name in X.names if name not in names]
         return dataclasses.replace(X, names=kept), OwnNoise(*found)
 
+    def counting(self, n: int) -> np.ndarray:
+        """Return which of n rows have a weight above zero, (n,)."""
+        weight = _numbers(self.sample_weight, "sample_weight", n)
+        return np.ones(n, dtype=bool) if weight is None else weight > 0.0
+
+    def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the targets of some rows, a mask, with their noise beside them where they have some."""
+        n = len(y)
+        parts = (
+            _numbers(self.noise_std, "noise_std", n),
+            _numbers(self.sample_weight, "sample_weight", n),
+        )
+        of_rows = OwnNoise(*(None if part is None else part[rows] for part in parts))
+        found = y[rows]
+        return np.asarray(of_rows.attach(Rows(np.zeros((len(found), 1)), found, checked=True)).y)
+
     def attach(self, rows: Rows) -> Rows:
         """Return rows whose observations have noise of their own; the rows themselves where all are alike.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from vastgp._precision import precision
-from vastgp.data import Standardizer
+from vastgp.data import Standardizer, observations
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.likelihoods.quantiles import quantiles
 from vastgp.likelihoods.rowwise import by_rows
@@ -39,6 +39,12 @@ class Predictive:
     def _by_rows(self, method: str, *first: Any) -> Any:
         with precision("float64"):
             return by_rows(self.likelihood, method, *first, self.latent_mean, self.latent_variance)
+
+    def with_noise_of(self, y: np.ndarray) -> Predictive:
+        """Return the distributions of observations that have noise of their own, see `vastgp.data.observations`."""
+        noise: Any = self.likelihood.noise_variance  # type: ignore[attr-defined]
+        more = observations.noise_variances(self.scaling.transform_y(y), noise) - noise
+        return replace(self, latent_variance=self.latent_variance + more)
 
     @property
     def gaussian(self) -> bool:

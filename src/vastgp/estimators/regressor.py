@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,10 +119,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
     def _log_densities(self, rows: Rows) -> np.ndarray:
         found = self._reader("_predictive")(rows)
         if observations.has_own_noise(rows.y):
-            y = self.standardizer_.transform_y(rows.y)
-            noise = found.likelihood.noise_variance
-            more = observations.noise_variances(y, noise) - noise
-            found = replace(found, latent_variance=found.latent_variance + more)
+            found = found.with_noise_of(rows.y)
         return found.log_density(_targets(rows)) + np.log(self.standardizer_.y_scale)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
