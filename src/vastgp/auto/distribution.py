@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from vastgp.auto.calibration import Calibration, Identity
 from vastgp.auto.warps import Own
@@ -73,17 +73,28 @@ class Distribution:
         found = np.empty((len(levels), len(self.model.mean)))
         found[levels <= 0.0], found[levels >= 1.0] = -np.inf, np.inf
         if inside.any():
-            found[inside] = self.warp.back(self.model.quantiles(levels[inside]))
+            found[inside] = self.warp.back(
+                self._of_model(np.asarray(probabilities)[inside], levels[inside])
+            )
         return found
+
+    def _of_model(self, probabilities: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Return the model's quantiles at levels; normal ones by scores, which go on where levels round to 0 and 1."""
+        if not self.model.gaussian:
+            return self.model.quantiles(levels)
+        scores = np.asarray(self.calibration.base_scores(ndtri(probabilities)))
+        return self.model.mean + self.model.std * scores[:, None]
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""
         t = self.warp.forward(y)
+        inside = np.isfinite(t)  # the logarithm has no negative targets
+        t = np.where(inside, t, 0.0)
         found = self.model.log_density(t) + self.warp.log_slope(y)
         if not isinstance(self.calibration, Identity):
             scores = self.model.normal_scores(t)
             found = found + self.calibration.log_density_change_of_scores(scores)
-        return np.where(np.isfinite(t), found, -np.inf)
+        return np.where(inside, found, -np.inf)
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
         """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""

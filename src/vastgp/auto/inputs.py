@@ -15,9 +15,10 @@ from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Rows, validate
-from vastgp.data.tables import Table
 
 Groups = Sequence[Sequence[int]]
+# Rows of a block that is all there is.
+_WHOLE = 1 << 62
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Inputs:
         ours = encoder is None or isinstance(encoder, TableEncoder)
         made = TableEncoder() if encoder is None else encoder
         return cls(
-            source if ours else _without(X, target), made, present, target, means_of,
+            source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
             names if source.named else None, len(names),
         )  # fmt: skip
 
@@ -176,9 +177,7 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     """Return the encoded inputs of rows to predict, by a fitted front door's encoder."""
     encoder = model.encoder_
     if not isinstance(encoder, TableEncoder):
-        names = getattr(encoder, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns"):
-            X = _safe_indexing(X, [str(name) for name in names], axis=1)
+        X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
     return _checked(encoder.transform(X), encoder)
 
 
@@ -204,9 +203,16 @@ def _checked(matrix: Any, encoder: Any) -> np.ndarray:
     return found
 
 
-def _without(X: Any, target: str | None) -> Any:
-    """Return a table without its target, as it was given."""
-    if isinstance(X, Table):
-        frame = next(X.frames([name for name in X.names if name != target], 1 << 62))
-        return frame.to_native()
-    return X
+def _frame_of(X: Any, names: Any) -> Any:
+    """Return a table with some columns as a data frame of the library that it came from, and arrays as they are.
+
+    Encoders of other libraries take no others.
+    """
+    table = open_source(X).table
+    if table is None or names is None:
+        return X
+    missing = [str(name) for name in names if name not in table.names]
+    if missing:
+        raise validate.missing_features_error(missing, [], table.where, "the encoder")
+    frame = next(table.frames([str(name) for name in names], _WHOLE))
+    return frame.to_native()

@@ -26,9 +26,10 @@ def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
     if found.dtype.kind == "O":
         found = _numbers_of(found, called)
     if found.dtype.kind in "bUS":
+        kind = "booleans" if found.dtype.kind == "b" else "text"
         raise ValueError(
-            f"{called} holds {'booleans' if found.dtype.kind == 'b' else 'text'}, for example {found[0]!r}: classes "
-            "and no numbers. Use GPClassifier, or convert them with astype(float)."
+            f"{called} holds {kind}, for example {found[0].item()!r}: classes and no numbers. Use "
+            "GPClassifier, or convert them with astype(float)."
         )
     numbers = np.asarray(validate.numeric_array(found, called), dtype=np.float64)
     infinite = np.flatnonzero(np.isinf(numbers))

@@ -1,0 +1,134 @@
+"""The race: who is judged by what, and who wins."""
+
+import numpy as np
+import pytest
+
+from vastgp.auto import candidates
+from vastgp.auto.candidates import Candidate
+from vastgp.auto.leaderboard import Entry, Leaderboard
+from vastgp.auto.race import Judged, Ran, Track, best_of, folds_of, run_race
+from vastgp.auto.warps import Own
+from vastgp.data import Rows
+
+
+def _ran(name, log_density):
+    log_density = np.asarray(log_density, np.float64)
+    zeros = np.zeros(len(log_density))
+    judged = Judged(log_density, zeros, zeros, zeros, zeros)
+    return Ran(
+        Candidate(name, ""), Own(), Entry(name, "own", 1, 1.0, float(-log_density.mean())), judged
+    )
+
+
+def test_every_row_of_few_is_held_out_once():
+    folds = folds_of(103, 0, 60.0)
+    assert len(folds) == 5
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([f.held_out for f in folds])), np.arange(103)
+    )
+    for fold in folds:
+        assert not set(fold.training) & set(fold.held_out)
+        assert len(fold.training) + len(fold.held_out) == 103
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "out"),
+    [(300, 5.0, 100), (120, 5.0, 40), (3000, 60.0, 600), (10**5, None, 2000)],
+)
+def test_a_part_of_many_is_held_out(n, seconds, out):
+    (fold,) = folds_of(n, 0, seconds)
+    assert len(fold.held_out) == out and len(fold.training) == n - out
+
+
+def test_a_later_one_must_be_clearly_better():
+    generator = np.random.default_rng(0)
+    first, noise = generator.normal(size=400), generator.normal(size=400)
+    error = noise.std() / 20.0
+    slightly = first + (noise - noise.mean()) + 0.9 * error
+    clearly = first + (noise - noise.mean()) + 1.1 * error
+    assert best_of([_ran("a", first), _ran("b", slightly)]) == 0
+    assert best_of([_ran("a", first), _ran("b", clearly)]) == 1
+    assert best_of([_ran("a", first), _ran("b", np.full(400, -np.inf))]) == 0
+    assert best_of([Ran(Candidate("a", ""), Own(), Entry("a", "own", 1, 1.0))]) is None
+
+
+def _track(judge, n=60):
+    X = np.random.default_rng(0).normal(size=(n, 1))
+    y = np.sin(X[:, 0])
+    folds = folds_of(n, 0, 5.0)
+
+    def encoded(number):
+        fold = folds[number]
+        return (
+            Rows(X[fold.training], y[fold.training]),
+            Rows(X[fold.held_out], y[fold.held_out]),
+            ((0,),),
+        )
+
+    return Track(folds, encoded, judge, 0, False)
+
+
+def test_a_failure_is_an_entry_and_ends_nothing():
+    def judge(model, warp, rows):
+        found = model.distribution(rows.X)
+        zeros = np.zeros(rows.n)
+        return Judged(found.log_density(rows.y), zeros, zeros, found.mean, found.std)
+
+    runners = [
+        Candidate("broken", "ExactGPRegressor", {"kernel": "no such kernel"}),
+        Candidate("exact", "ExactGPRegressor", {"kernel": "rbf"}),
+    ]
+    ran, winner = run_race(
+        _track(judge), runners, [Own()], deadline=None, y_scale=1.0, verbose=False
+    )
+    assert winner == 1
+    assert ran[0].entry.note.startswith("failed: kernel must be one of") and np.isnan(
+        ran[0].entry.nlpd
+    )
+    assert np.isfinite(ran[1].entry.nlpd) and ran[1].model.kernel_ is not None
+
+
+def test_without_time_the_first_runs_and_the_others_say_why_not():
+    def judge(model, warp, rows):
+        zeros = np.zeros(rows.n)
+        return Judged(zeros, zeros, zeros, zeros, zeros)
+
+    runners = [Candidate(name, "ExactGPRegressor", {"kernel": "rbf"}) for name in ("a", "b", "c")]
+    ran, winner = run_race(
+        _track(judge), runners, [Own()], deadline=0.0, y_scale=1.0, verbose=False
+    )
+    assert winner == 0
+    assert [one.entry.note for one in ran[1:]] == ["no time was left"] * 2
+
+
+def test_the_leaderboard_has_the_winner_first_then_by_score():
+    entries = (
+        Entry("a", "own", 9, 1.0, 0.3),
+        Entry("b", "own", 9, 1.0, 0.1),
+        Entry("c", "own", 9, 1.0, note="failed: x"),
+    )
+    board = Leaderboard(entries).sorted_with(0)
+    assert [entry.method for entry in board] == ["a", "b", "c"]
+    assert [entry.kept for entry in board] == [True, False, False]
+    assert Leaderboard.from_dicts(board.to_dicts(), False).entries[:2] == board.entries[:2]
+    assert "failed: x" in str(board)
+
+
+def test_who_runs_follows_from_the_table():
+    def names(**changes):
+        given = {"n": 500, "d": 5, "tied": False, "counts": False, "likelihood": "auto"} | changes
+        return [one.name for one in candidates.regressors(given.pop("n"), given.pop("d"), **given)]
+
+    assert names()[:2] == ["exact", "linear"]
+    assert "qsgp" not in names() and names(n=5000)[0] == "qsgp" and "exact" not in names(n=5000)
+    assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
+    assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
+    assert names(likelihood="student-t") == ["tsvgp", "svgp", "swsgp"]
+    assert set(names(n=5000, own_noise=True)) == {"qsgp", "linear", "tsvgp", "iterative"}
+
+
+def test_a_method_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="method must be 'auto' or one of 'exact', 'qsgp'"):
+        candidates.named("forest", False, "auto")
+    with pytest.raises(ValueError, match="is not for method='exact', whose noise is normal"):
+        candidates.named("exact", False, "student-t")

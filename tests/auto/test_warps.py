@@ -1,0 +1,102 @@
+"""Scales of the target: maps and their slopes, and distributions taken back from them."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import lognorm, norm
+
+from vastgp.auto.calibration import Identity, Scale
+from vastgp.auto.distribution import Distribution
+from vastgp.auto.warps import Log, Own, YeoJohnson, warp_from_state, warps_to_try
+from vastgp.data import Rows, Standardizer
+from vastgp.estimators.predictive import Predictive
+from vastgp.likelihoods import Gaussian
+
+WARPS = [
+    Own(),
+    Log(),
+    YeoJohnson(0.3, 2.0),
+    YeoJohnson(-0.5, 1.0),
+    YeoJohnson(2.6, 0.7),
+    YeoJohnson(0.0, 1.0),
+]
+
+
+def _values(warp):
+    values = np.random.default_rng(0).normal(size=200) * 3.0
+    return np.abs(values) + 0.01 if isinstance(warp, Log) else values
+
+
+@pytest.mark.parametrize("warp", WARPS, ids=str)
+def test_there_and_back(warp):
+    y = _values(warp)
+    np.testing.assert_allclose(warp.back(warp.forward(y)), y, rtol=1e-9, atol=1e-9)
+    assert warp_from_state(warp.to_state()) == warp
+
+
+@pytest.mark.parametrize("warp", WARPS, ids=str)
+def test_slopes_are_those_of_finite_differences(warp):
+    y, h = _values(warp), 1e-6
+    slope = (warp.forward(y + h) - warp.forward(y - h)) / (2 * h)
+    np.testing.assert_allclose(np.exp(warp.log_slope(y)), slope, rtol=1e-5)
+    assert np.all(np.diff(warp.forward(np.sort(y))) > 0.0)
+
+
+def test_which_scales_are_tried():
+    generator = np.random.default_rng(1)
+    assert warps_to_try(generator.normal(size=500)) == [Own()]
+    assert warps_to_try(generator.lognormal(size=500)) == [Own(), Log()]
+    kinds = [type(warp) for warp in warps_to_try(-generator.lognormal(size=500))]
+    assert kinds == [Own, YeoJohnson]
+    assert warps_to_try(np.ones(50)) == [Own()]
+    assert warps_to_try(generator.integers(0, 3, size=500) ** 4) == [Own()]
+
+
+def _predictive(mean, std):
+    """Normal distributions of the model's scale."""
+    scaling = Standardizer().fit(Rows(np.zeros((2, 1)), np.array([-1.0, 1.0])))
+    return Predictive(Gaussian(0.01), np.asarray(mean), np.asarray(std) ** 2 - 0.01, scaling)
+
+
+def test_a_log_scale_gives_lognormal_distributions():
+    mean, std = np.array([0.3, -1.0]), np.array([0.4, 0.2])
+    found = Distribution(_predictive(mean, std), Log(), Identity(), (0.0, 1e9))
+    truth = [lognorm(s, scale=np.exp(m)) for m, s in zip(mean, std, strict=True)]
+    np.testing.assert_allclose(found.mean, [one.mean() for one in truth], rtol=1e-8)
+    np.testing.assert_allclose(found.std, [one.std() for one in truth], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.quantiles([0.05, 0.5, 0.99]),
+        [[one.ppf(p) for one in truth] for p in (0.05, 0.5, 0.99)],
+        rtol=1e-9,
+    )
+    y = np.array([1.2, 0.5])
+    np.testing.assert_allclose(
+        found.log_density(y), [one.logpdf(v) for one, v in zip(truth, y, strict=True)], rtol=1e-9
+    )
+    assert found.log_density(np.array([-1.0, 0.5]))[0] == -np.inf
+
+
+def test_moments_far_from_all_rows_stay_within_reach_of_them():
+    wide = Distribution(_predictive([1.0], [6.0]), Log(), Identity(), (1.0, 50.0))
+    assert wide.mean[0] < 99.0 and wide.std[0] < 99.0
+    # its quantiles are what they are
+    np.testing.assert_allclose(wide.quantiles([0.999])[0], lognorm(6.0, scale=np.e).ppf(0.999))
+
+
+@pytest.mark.parametrize("warp", [Own(), YeoJohnson(0.4, 1.0)], ids=str)
+def test_calibrated_densities_integrate_to_one_and_agree_with_quantiles(warp):
+    found = Distribution(_predictive([0.5], [0.8]), warp, Scale(1.7), (-10.0, 10.0))
+
+    def density(y):
+        return float(np.exp(found.log_density(np.array([y]))[0]))
+
+    low, middle = found.quantiles([1e-9, 0.3])[:, 0]
+    np.testing.assert_allclose(quad(density, low, middle, limit=200)[0], 0.3, atol=1e-6)
+    np.testing.assert_allclose(found.normal_scores(np.array([middle])), norm.ppf(0.3), atol=1e-8)
+
+
+def test_a_scale_of_deviations_scales_them():
+    plain = Distribution(_predictive([0.5], [0.8]), Own(), Identity(), (-1.0, 1.0))
+    wider = Distribution(_predictive([0.5], [0.8]), Own(), Scale(1.7), (-1.0, 1.0))
+    np.testing.assert_allclose(wider.std, 1.7 * plain.std)
+    np.testing.assert_array_equal(wider.mean, plain.mean)
