@@ -34,8 +34,25 @@ def blocks_of_the_readme() -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
+HEAD = "import numpy as np\nimport vastgp\nrng = np.random.default_rng(0)\n"
+
+
+def test_the_table_of_the_readme_is_learned(tmp_path):
+    table, *_ = blocks_of_the_readme()
+    check = """
+assert model.score(sales) > 0.85
+low, high = model.predict_interval(sales, 0.9).T
+assert 0.85 < np.mean((low <= price) & (price <= high)) < 0.97
+again = vastgp.load("prices.vastgp")
+np.testing.assert_array_equal(again.predict(new), model.predict(new))
+"""
+    out = run(table + check, tmp_path)
+    assert "city" in out
+    assert "exact" in out
+
+
 def test_the_quick_start_of_the_readme_runs(tmp_path):
-    quick_start, from_files, *_ = blocks_of_the_readme()
+    _, quick_start, from_files, *_ = blocks_of_the_readme()
     # The second block needs the files that it names: a table and new rows without its target.
     files = """
 import pandas as pd
@@ -48,7 +65,8 @@ again = vastgp.load("model.vastgp").predict(X[2500:], return_std=True)
 np.testing.assert_array_equal(again, model_predictions)
 """
     out = run(
-        quick_start
+        HEAD
+        + quick_start
         + "\nmodel_predictions = (mean, std)\n"
         + files
         + from_files
@@ -59,21 +77,20 @@ np.testing.assert_array_equal(again, model_predictions)
 
 
 def test_the_other_likelihoods_of_the_readme_run(tmp_path):
-    quick_start, _, others, _ = (
+    _, quick_start, _, others, _ = (
         block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()
     )
     check = """
 assert classifier.score(X[500:], label[500:]) > 0.85
 assert classifier.classes_.tolist() == ["dry", "wet"]
 """
-    run(quick_start + others + check, tmp_path)
+    run(HEAD + quick_start + others + check, tmp_path)
 
 
 def test_the_grid_of_the_readme_is_filled(tmp_path):
     *_, grid = blocks_of_the_readme()
-    head = "import numpy as np\nimport vastgp\nrng = np.random.default_rng(0)\n"
     check = "\nassert float(np.sqrt(((filled['mean'] - field) ** 2).mean())) < 0.06\n"
-    run(head + grid + check, tmp_path)
+    run(HEAD + grid + check, tmp_path)
 
 
 def test_there_are_tutorials():
