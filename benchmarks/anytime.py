@@ -20,7 +20,7 @@ from anytime_program import Fit, Scored, command_line, run
 from anytime_report import write_all
 from anytime_tables import Drawn, scores
 from methods import make
-from vastgp.estimators.registry import ESTIMATORS
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR
 
 # What the exact process and the network of discrete weights take.
 _EXACT_ROWS, _NETWORK_INPUTS = 5000, 28
@@ -29,7 +29,7 @@ _EXACT_ROWS, _NETWORK_INPUTS = 5000, 28
 def suited(table: Drawn) -> list[str]:
     """Return the estimators that take a table's kind of target."""
     ending = "Classifier" if table.classes else "Regressor"
-    found = [estimator for estimator in ESTIMATORS if estimator.endswith(ending)]
+    found = [each for each in ESTIMATORS | FRONT_DOOR if each.endswith(ending)]
     n, d = table.X.shape
     # these refuse by name what they are not made for
     for estimator, suits in (
@@ -48,12 +48,24 @@ def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
     def fit(table: Drawn) -> Scored:
         model.fit(table.X, table.y)
         return lambda: _scores(model, table), {
-            "stop": model.stop_reason_, "converged": model.converged_, "answer": model.answer_,
-            "scores": model.scores_,
+            "stop": model.stop_reason_, "converged": model.converged_, **_told_by(model),
             "spent": {name: round(value, 2) for name, value in model.history_.spent.items()},
         }  # fmt: skip
 
     return fit
+
+
+def _told_by(model: Any) -> dict[str, Any]:
+    """Return whose answer a fit ended with, and what was compared."""
+    board = getattr(model, "leaderboard_", None)
+    if board is None:
+        return {"answer": model.answer_, "scores": model.scores_}
+    won = f"{board[0].method}, {board[0].target}" if len(board) else "without a race"
+    seen = {f"{each.method}, {each.target}": -each.nlpd_standardised for each in board}
+    return {
+        "answer": won,
+        "scores": {name: value for name, value in seen.items() if np.isfinite(value)},
+    }
 
 
 def _scores(model: Any, table: Drawn) -> dict[str, float]:
@@ -71,7 +83,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write table and plot; fit nothing")
     asked = parser.parse_args()
     if asked.write:
-        write_all(asked.out, set(ESTIMATORS))
+        write_all(asked.out, set(ESTIMATORS | FRONT_DOOR))
     else:
         run(asked, suited, prepare)
 
