@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import lognorm, norm
+from scipy.stats import lognorm, norm, t
 
 from vastgp.auto.calibration import Identity, Scale
 from vastgp.auto.distribution import Distribution
 from vastgp.auto.warps import Log, Own, YeoJohnson, warp_from_state, warps_to_try
 from vastgp.data import Rows, Standardizer
 from vastgp.estimators.predictive import Predictive
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Gaussian, StudentT
 
 WARPS = [
     Own(),
@@ -100,3 +100,12 @@ def test_a_scale_of_deviations_scales_them():
     wider = Distribution(_predictive([0.5], [0.8]), Own(), Scale(1.7), (-1.0, 1.0))
     np.testing.assert_allclose(wider.std, 1.7 * plain.std)
     np.testing.assert_array_equal(wider.mean, plain.mean)
+
+
+def test_tails_without_a_deviation_have_that_of_their_middle():
+    scaling = Standardizer().fit(Rows(np.zeros((2, 1)), np.array([-1.0, 1.0])))
+    of_model = Predictive(StudentT(0.5, 1.5), np.array([0.2]), np.array([1e-12]), scaling)
+    found = Distribution(of_model, Own(), Identity(), (-1.0, 1.0))
+    assert of_model.std[0] == np.inf
+    truth = 0.5 * (t(1.5).ppf(norm.cdf(1.0)) - t(1.5).ppf(norm.cdf(-1.0))) * 0.5
+    np.testing.assert_allclose(found.std, truth, rtol=1e-3)

@@ -46,10 +46,18 @@ class Distribution:
 
     @cached_property
     def std(self) -> np.ndarray:
-        """Standard deviations of observations, (n,)."""
-        if type(self.warp) is Own:
-            return self.model.std * self.calibration.std_factor
-        return self._moments[1]
+        """Standard deviations of observations, (n,).
+
+        Tails so heavy that there is none (Student's t of two degrees of freedom) have half the distance between the
+        levels that lie one deviation to either side of a normal mean.
+        """
+        if type(self.warp) is not Own:
+            return self._moments[1]
+        found = self.model.std * self.calibration.std_factor
+        if np.all(np.isfinite(found)):
+            return found
+        low, high = self.quantiles(ndtr([-1.0, 1.0]))
+        return np.where(np.isfinite(found), found, 0.5 * (high - low))
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
