@@ -203,3 +203,11 @@ def test_bad_input_is_named():
         calibration_from_state({"name": "other"})
     assert isinstance(fit_calibration([0.2, 0.4], "isotonic"), Isotonic)
     assert isinstance(fit_calibration([0.2, 0.4], "scale"), Scale)
+
+
+def test_the_deviation_of_heavy_tails_is_that_of_the_distribution():
+    z = np.random.default_rng(3).standard_t(4, size=20_000) / np.sqrt(2.0)
+    found = fit_calibration_of_scores(z, "isotonic").std_factor
+    # tails are straight in normal scores, so that some of those of Student's t are missing
+    assert 0.85 * np.std(z) < found < 1.1 * np.std(z)
+    assert Scale(1.7).std_factor == pytest.approx(1.7)

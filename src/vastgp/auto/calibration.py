@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from vastgp.auto.monotone import MonotoneSpline, through
@@ -32,6 +33,7 @@ PSEUDO_ROWS = 10.0
 _PSEUDO_TAIL = 5.0
 _LEAST_KNOTS, _MOST_KNOTS = 3, 19
 _FOLDS = 10
+_NODES = 33  # of the quadrature of squares
 _FEWEST = 20  # held-out rows, from which on a calibration is chosen by their scores
 METHODS = ("scale", "isotonic", "conformal")
 
@@ -107,9 +109,18 @@ class Calibration(ABC):
 
     @property
     def std_factor(self) -> float:
-        """The calibrated deviation over the model's own: half of what lies between t^-1(-1) and t^-1(1)."""
+        """The calibrated deviation, around the model's mean, over the model's own.
+
+        ``E[t^-1(z)^2]^(1/2)`` for a standard normal z, by quadrature: tails count, or a mean and two deviations would
+        hold less than they promise. Where some levels are infinite, half of what lies between t^-1(-1) and t^-1(1).
+        """
         low, high = self.base_scores(np.array([-1.0, 1.0]))
-        return float(0.5 * (high - low))
+        middle = float(0.5 * (high - low))
+        nodes, weights = hermegauss(_NODES)
+        values = self.base_scores(nodes)
+        if not np.all(np.isfinite(values)):
+            return middle
+        return float(np.sqrt(weights @ values**2 / weights.sum()))
 
 
 @dataclass(frozen=True, eq=False)
