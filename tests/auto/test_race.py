@@ -5,6 +5,7 @@ import pytest
 
 from vastgp.auto import candidates
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.race import Judged, Ran, Track, best_of, folds_of, run_race
 from vastgp.auto.warps import Own
@@ -38,6 +39,34 @@ def test_every_row_of_few_is_held_out_once():
 def test_a_part_of_many_is_held_out(n, seconds, out):
     (fold,) = folds_of(n, 0, seconds)
     assert len(fold.held_out) == out and len(fold.training) == n - out
+
+
+@pytest.mark.parametrize(("n", "seconds"), [(400, 60.0), (400, 5.0), (5000, 60.0)])
+def test_rows_that_repeat_each_other_are_held_out_together(n, seconds):
+    groups = np.random.default_rng(0).integers(n // 4, size=n)
+    groups = np.unique(groups, return_inverse=True)[1]
+    folds = folds_of(n, 0, seconds, groups)
+    for fold in folds:
+        assert not set(groups[fold.training]) & set(groups[fold.held_out])
+        assert len(fold.training) + len(fold.held_out) == n
+        assert len(fold.held_out) >= 0.15 * n
+    if len(folds) > 1:
+        assert sum(len(fold.held_out) for fold in folds) == n
+
+
+def test_which_rows_repeat_each_other():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 3))
+    X = np.concatenate([X, X[:20] + 1e-5, generator.normal(size=(20, 3))])
+
+    def repetitions(X):
+        return Inputs.of(X, None, None, np.arange(len(X)), None, len(X)).repetitions()
+
+    groups = repetitions(X)
+    assert len(np.unique(groups)) == 80
+    np.testing.assert_array_equal(groups[60:80], groups[:20])
+    assert repetitions(X[:60]) is None
+    assert repetitions(np.round(X)) is None  # whole numbers
 
 
 def test_a_later_one_must_be_clearly_better():

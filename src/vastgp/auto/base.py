@@ -104,7 +104,9 @@ class FrontDoor(SavedFrontDoor):
         self.target_range_ = _extremes(targets)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
-        held = folds_of(len(targets), seed, budget) if len(targets) >= _LEAST_ROWS else []
+        held = []
+        if len(targets) >= _LEAST_ROWS:
+            held = folds_of(len(targets), seed, budget, inputs.repetitions())
 
         def encoded(number: int) -> tuple[Rows, Rows, Sequence[Sequence[int]]]:
             return inputs.fold(number, held[number].training, held[number].held_out, targets)

@@ -19,6 +19,8 @@ from vastgp.data import Rows, validate
 Groups = Sequence[Sequence[int]]
 # Rows of a block that is all there is.
 _WHOLE = 1 << 62
+# Rows that differ by less, in deviations of every input, repeat each other; and the fewest groups that tell anything.
+_REPEATED, _FEWEST_GROUPS = 0.01, 20
 
 
 @dataclass
@@ -119,6 +121,23 @@ class Inputs:
         self.encoder_of_whole, matrix = self._fit(self.present)
         groups = getattr(self.encoder_of_whole, "tied_", ())
         return Rows(matrix, targets, checked=True), groups
+
+    def repetitions(self) -> np.ndarray | None:
+        """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
+
+        None where there is none, and where no input is a number with decimals: of categories and whole numbers alone
+        the same rows will come again.
+        """
+        _, matrix = self._fit(self.present)
+        varies = np.any(matrix != np.round(matrix), axis=0)
+        if not varies.any():
+            return None
+        scale = np.std(matrix, axis=0)
+        cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
+        # a random number for each input makes one of each row, which are equal where the rows are
+        mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
+        found, groups = np.unique(cells @ mixing, return_inverse=True)
+        return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""

@@ -38,16 +38,37 @@ class Fold:
     held_out: np.ndarray
 
 
-def folds_of(n: int, seed: int, seconds: float | None) -> list[Fold]:
-    """Return what is held out of n rows: each row once where they are few and there is time, or a random part."""
-    order = np.random.default_rng([seed, 1]).permutation(n)
+def folds_of(
+    n: int, seed: int, seconds: float | None, groups: np.ndarray | None = None
+) -> list[Fold]:
+    """Return what is held out of n rows: each row once where they are few and there is time, or a random part.
+
+    Parameters
+    ----------
+    n, seed : int
+    seconds : float or None
+        Of the budget.
+    groups : ndarray of int, shape (n,), optional
+        Rows of one group are held out together: a model that has seen a row would be praised for its repetition.
+    """
+    labels = np.arange(n) if groups is None else groups
+    count = int(labels.max()) + 1
+    order = np.random.default_rng([seed, 1]).permutation(count)
+    sizes = np.cumsum(np.bincount(labels, minlength=count)[order])
     if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS):
-        parts = np.array_split(order, min(_FOLDS, n))
+        parts = np.minimum((sizes - 1) * _FOLDS // n, _FOLDS - 1)
     else:
         out = int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
-        parts = [order[:out]]
-    every = np.arange(n)
-    return [Fold(np.setdiff1d(every, part), np.sort(part)) for part in parts]
+        # those that fit, or the first where that alone is more
+        parts = np.where(sizes <= max(out, sizes[0]), 0, -1)
+    part = np.empty(count, dtype=np.int64)
+    part[order] = parts
+    of_row = part[labels]
+    return [
+        Fold(np.flatnonzero(of_row != k), np.flatnonzero(of_row == k))
+        for k in range(int(parts.max()) + 1)
+        if np.any(of_row == k) and np.any(of_row != k)
+    ]
 
 
 @dataclass(frozen=True)
