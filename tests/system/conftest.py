@@ -66,7 +66,7 @@ def model(run, files) -> Path:
 def qsgp_model(run, files) -> Path:
     """A model of the table by random features."""
     run(
-        "fit", files / "train.parquet", "--target", "temperature", "--kernel", "rbf",
+        "fit", files / "train.parquet", "--target", "temperature", "--method", "qsgp", "--kernel", "rbf",
         "--num-basis", 256, "--seed", 3, "--out", files / "qsgp.vastgp",
     )  # fmt: skip
     return files / "qsgp.vastgp"

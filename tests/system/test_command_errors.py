@@ -83,7 +83,8 @@ BAD_INPUT = {
     ),
     "text in a column": (
         (*FIT, "{broken}/words.parquet", *TARGET),
-        r"columns that are not numbers: 'station' \(text\)\..* leave them out with --exclude station",
+        r"columns that are not numbers: 'station' \(text\)\. The default method takes them "
+        r"as they are: leave --method out\. Or leave them out with --exclude station",
     ),
     "one row": ((*FIT, "{broken}/one_row.parquet", *TARGET), r"1 sample\(s\).*give at least two"),
     "cut off table": ((*FIT, "{broken}/cut.parquet", *TARGET), r"cut\.parquet' cannot be read"),
@@ -92,7 +93,7 @@ BAD_INPUT = {
     # options
     "no such method": (
         ("fit", "{files}/train.npz", "--out", "{out}", "--method", "relevance"),
-        r"--method 'relevance' is none\. Did you mean 'relevance-vector'\? It is one of exact, qsgp, ",
+        r"--method 'relevance' is none\. Did you mean 'relevance-vector'\? It is one of auto, exact, qsgp, ",
     ),
     "option of another method": (
         (*FIT, "{files}/train.npz", "--num-basis", "100"),
@@ -196,7 +197,7 @@ BAD_INPUT = {
         r"--out .* cannot be written: the folder '.*deep' does not exist\. Make it first",
     ),
     "checkpoint in no folder": (
-        ("fit", "{files}/train.npz", "--out", "{out}", "--checkpoint", "{out}/deep/c"),
+        (*FIT, "{files}/train.npz", "--checkpoint", "{out}/deep/c"),
         r"--checkpoint .* cannot be written: the folder '.*deep' does not exist",
     ),
 }
@@ -217,7 +218,8 @@ def test_bad_input_is_explained_in_one_line(run, files, model, broken, tmp_path,
 
 
 def test_usage_errors_have_the_same_code(run, files):
-    assert "Missing option '--out'" in run("fit", files / "train.npz", code=2).err
+    assert "Missing argument 'DATA'" in run("fit", code=2).err
+    assert "Missing option '--out'" in run("predict", "m.vastgp", files / "new.csv", code=2).err
     assert "No such command 'train'" in run("train", code=2).err
 
 

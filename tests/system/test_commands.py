@@ -15,7 +15,7 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import vastgp
-from vastgp.cli import info
+from vastgp.cli import _summary
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
 from vastgp.estimators.registry import ESTIMATORS, METHODS
@@ -159,23 +159,23 @@ def test_info_shows_what_each_kind_of_kernel_says(capsys):
     """Of GRIEF's grids, of trends and levels, of none: for every input what belongs to it."""
     scale = np.array([2.0, 10.0, 0.5])
     grid = GridKernel([RBF(3.0), Matern52([4.0, 5.0])], [["a"], ["b", "c"]], 7.0)
-    (found,) = info.components(grid, scale)
+    (found,) = _summary.components(grid, scale)
     assert found["name"] == "RBF, Matern52" and found["variance"] == 7.0
     assert found["lengthscales"] == [3.0, 4.0, 5.0]
     assert found["lengthscales_standardised"] == [1.5, 0.4, 10.0]
     trend = RBF([1.0, 2.0, 3.0]) + Linear([4.0, 9.0, 16.0]) + Constant(25.0) * Periodic(2.0)
-    waves, slopes, level, season = info.components(trend, scale)
+    waves, slopes, level, season = _summary.components(trend, scale)
     assert slopes["slope_std"] == [2.0, 3.0, 4.0]
     assert slopes["slope_std_standardised"] == [4.0, 30.0, 2.0]
     assert level == {"name": "Constant", "variance": 25.0} and "lengthscales" not in season
     # the prior variance of a trend is that at rows one deviation from the mean
-    assert info._variance(trend, scale) == pytest.approx(1 + 16 + 900 + 4 + 25)
-    assert info.components(None, scale) == []
+    assert _summary._variance(trend, scale) == pytest.approx(1 + 16 + 900 + 4 + 25)
+    assert _summary.components(None, scale) == []
     shown = {"features": ["b", "a", "c"], "components": [waves, slopes]}
-    info._show_lengthscales(shown)
+    _summary.show_lengthscales(shown)
     text = capsys.readouterr().out
     assert "RBF lengthscale" in text and "Linear slope" in text
-    info._show_lengthscales(shown | {"components": []})
+    _summary.show_lengthscales(shown | {"components": []})
     assert capsys.readouterr().out == ""
 
 
@@ -284,6 +284,8 @@ def test_qsgp_with_the_same_seed_gives_the_same_model(run, files, qsgp_model, tm
         files / "train.parquet",
         "--target",
         "temperature",
+        "--method",
+        "qsgp",
         "--kernel",
         "rbf",
         "--num-basis",

@@ -19,7 +19,7 @@ import pytest
 import vastgp
 
 PROGRAM = shutil.which("vastgp", path=str(Path(sys.executable).parent)) or "vastgp"
-COMMANDS = ("fit", "predict", "evaluate", "info", "fill", "demo")
+COMMANDS = ("fit", "predict", "evaluate", "info", "report", "fill", "demo")
 
 
 def start(*arguments, **environment):
@@ -107,7 +107,8 @@ def test_an_interrupted_fit_leaves_no_file(files, tmp_path):
     """Ctrl-C in a terminal: exit code 130, one line, nothing at --out."""
     out = tmp_path / "m.vastgp"
     arguments = [
-        "fit", files / "train.parquet", "--target", "temperature", "--num-basis", 4096, "--out", out,
+        "fit", files / "train.parquet", "--target", "temperature", "--method", "qsgp", "--out", out,
+        "--num-basis", 4096,
         "--set", "solver=stochastic", "--set", "solver.max_steps=100000000", "--max-seconds", 300,
     ]  # fmt: skip
     leader, follower = pty.openpty()

@@ -23,6 +23,10 @@ _WHOLE = 1 << 62
 _REPEATED, _FEWEST_GROUPS = 0.01, 20
 
 
+class EncodedRows(Rows):
+    """Rows that a model's own encoder has encoded, block by block for example: its methods take them as they are."""
+
+
 @dataclass
 class Inputs:
     """The rows of a table that have a target, encoded when asked for.
@@ -194,6 +198,8 @@ def part_of(source: Source, rows: np.ndarray) -> Source:
 
 def encode_new(model: Any, X: Any) -> np.ndarray:
     """Return the encoded inputs of rows to predict, by a fitted front door's encoder."""
+    if isinstance(X, EncodedRows):
+        return X.X
     encoder = model.encoder_
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))

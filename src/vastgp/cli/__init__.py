@@ -1,10 +1,10 @@
-"""The command line: ``vastgp fit | predict | evaluate | info | fill | demo``.
+"""The command line: ``vastgp fit | predict | evaluate | info | report | fill | demo``.
 
 Each command is a module of this package. All of them import what they need when they run, so that
 ``vastgp --help`` answers at once.
 """
 
-from vastgp.cli import demo, evaluate, fill, fit, info, predict
+from vastgp.cli import demo, evaluate, fill, fit, info, predict, report
 from vastgp.cli.app import app
 
 __all__ = ["app"]
@@ -13,5 +13,6 @@ app.command("fit")(fit.fit)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("report")(report.report)
 app.command("fill")(fill.fill)
 app.command("demo")(demo.demo)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+_LONGEST_NAME = 40  # which is not broken into lines
+
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream as it is now; rich takes colour and width from it."""
@@ -24,11 +26,13 @@ def message(kind: str, text: str, *, style: str) -> None:
     console(stderr=True).print(line, soft_wrap=True)
 
 
-def say(text: str, *, style: str = "", wrap: bool = False) -> None:
+def say(text: str, *, style: str = "", wrap: bool = False, indent: int = 0) -> None:
     """One line on standard output; it is not broken unless asked, since it may hold a path."""
+    from rich.padding import Padding
     from rich.text import Text
 
-    console().print(Text(text, style=style), soft_wrap=not wrap)
+    line = Text(text, style=style)
+    console().print(Padding(line, (0, 0, 0, indent)) if indent else line, soft_wrap=not wrap)
 
 
 def heading(text: str) -> None:
@@ -44,6 +48,20 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
     for name, value in rows:
         line = Text.assemble(("  " + name.ljust(width) + "  ", "dim"), value)
         out.print(line, soft_wrap=True)
+
+
+def wrapped(rows: Sequence[tuple[str, ...]]) -> None:
+    """Name and text, one pair a line, or with further columns between; long text goes on below itself."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    whole = max(len(row[0]) for row in rows) <= _LONGEST_NAME
+    for number in range(len(rows[0])):
+        first = number == 0
+        grid.add_column(style="dim" if first else "", overflow="fold", no_wrap=first and whole)
+    for row in rows:
+        grid.add_row("  " + row[0], *row[1:])
+    console().print(grid)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from vastgp.cli._errors import BadInput, close_match
 from vastgp.cli._files import existing
+from vastgp.cli._tables import RawRows, inputs_of, is_front_door, is_missing
 
 
 def load_model_of_rows(path: Path) -> Any:
@@ -91,7 +93,7 @@ def rows_for(model: Any, path: Path) -> Any:
     path : Path
         Parquet, CSV, .npz or .npy.
     """
-    return _opened(model, path, None)
+    return _raw(model, path) if is_front_door(model) else _opened(model, path, None)
 
 
 def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, np.ndarray]:
@@ -119,6 +121,8 @@ def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, n
         require_columns([target], path, "the target (--target names another one)")
     # In an .npz the target is the array y, whatever the column was called in training.
     y = target if columns is not None or _is_array_name(path, target) else None
+    if is_front_door(model):
+        return _raw_and_targets(model, path, y, target)
     if not is_classifier(model):
         rows = _opened(model, path, y)
         if rows.y is None:
@@ -145,8 +149,49 @@ def _opened(model: Any, path: Path, y: Any) -> Any:
     )
 
 
+def _raw(model: Any, path: Path) -> RawRows:
+    existing(path, "The data")
+    wanted = inputs_of(model)
+    if wanted is not None:
+        require_columns(wanted, path, "which the model was fitted with")
+    return RawRows(str(path), model.encoder_)
+
+
+def _raw_and_targets(
+    model: Any, path: Path, y: Any, target: str | None
+) -> tuple[RawRows, np.ndarray]:
+    """Rows of any kind that have a target, and their targets."""
+    from sklearn.base import is_classifier
+
+    from vastgp.auto.reading_targets import numbers_and_name
+    from vastgp.data import files
+    from vastgp.data.labels import encode_as, read_labels
+
+    rows = _raw(model, path)
+    if y is None and not (files.suffix_of(path) == ".npz" and "y" in files.npz_names(path)):
+        raise BadInput(f"{str(path)!r} holds no target; write numpy.savez(path, X=X, y=y).")
+    if is_classifier(model):
+        found = read_labels(str(path), y, estimator=type(model).__name__)
+    else:
+        found = numbers_and_name(str(path), y)[0]
+    present = ~is_missing(found)
+    if not present.any():
+        raise BadInput(
+            f"The target {target or 'y'!r} of {str(path)!r} is missing in all {len(found):,} rows: nothing can be "
+            "scored. Give rows whose target is known."
+        )
+    # as a vector of one type, not of objects
+    found = np.asarray(found[present].tolist())
+    if is_classifier(model):
+        encode_as(found, model.classes_)  # refuses others
+    return replace(rows, present=present, target_name=target), found
+
+
 def by_batches(rows: Any, batch_rows: int, *, label: str) -> Iterator[Any]:
     """Rows of inputs, one batch after the other, with progress."""
+    if isinstance(rows, RawRows):
+        yield from _raw_by_batches(rows, batch_rows, label)
+        return
     from vastgp.data import Rows
     from vastgp.fitting.progress import Progress
 
@@ -156,6 +201,19 @@ def by_batches(rows: Any, batch_rows: int, *, label: str) -> Iterator[Any]:
             yield Rows(X, feature_names=rows.feature_names, checked=True)
             done += X.shape[0]
             progress.update(done / rows.n, f"{done:,} rows")
+
+
+def _raw_by_batches(rows: RawRows, batch_rows: int, label: str) -> Iterator[Any]:
+    from vastgp.fitting.progress import Progress
+
+    total, done = rows.n_read, 0
+    with Progress(label, True) as progress:
+        for done, some in rows.batches(batch_rows):
+            yield some
+            # how many rows a CSV file has is known at its end
+            progress.update(done / total if total else 0.0, f"{done:,} rows")
+    if not done:
+        raise BadInput("The data hold no rows; give a file with at least one row below its names.")
 
 
 def _is_array_name(path: Path, target: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ from vastgp.cli._errors import explained
 from vastgp.cli._options import AsJson, BatchRows, Debug, Force
 
 PICTURES = (".png", ".pdf", ".svg")
+_FARTHEST = 8.0  # deviations: what is beyond is drawn there
+_ENDLESS = 1e300  # stands for infinity where numbers must be finite
+_DRIFTS = 5  # shown; --json has all
 
 
 def evaluate(
@@ -47,7 +51,8 @@ def evaluate(
     """Score the predictions for TEST: RMSE, NLPD, CRPS, coverage and calibration; accuracy and NLPD of classes.
 
     Standardised units are those of the training target: 1 is its standard deviation, so an RMSE of 1
-    is what predicting the mean achieves. Counts have no such units.
+    is what predicting the mean achieves. Counts, and targets modelled on another scale, have no such units. Of models
+    of the default method it is told how many rows lie outside the training rows, and which inputs have drifted.
     """
     with explained(debug):
         from vastgp.cli._console import say
@@ -76,55 +81,53 @@ def score(
     -------
     dict
         That of `vastgp.metrics.regression_report`, `distribution_report` or `classification_report`, with
-        ``target_name``.
+        ``target_name``. Of a model of the default method also ``rows_without_target``, which are not scored,
+        ``outside_rows``, how many lie outside what it was trained on, and ``drift``, in words.
     """
     from sklearn.base import is_classifier
 
-    from vastgp.cli._model import target_name
+    from vastgp.cli._model import by_batches, target_name
+    from vastgp.cli._tables import Watch, is_front_door
 
     of_kind = _score_classes if is_classifier(model) else _score_numbers
-    report = of_kind(model, rows, y, batch_rows, plot)
+    batches = by_batches(rows, batch_rows, label="evaluate")
+    watch = Watch(model) if is_front_door(model) else None
+    report = of_kind(model, batches if watch is None else watch.over(batches), y, plot)
     report["target_name"] = target_name(model) or rows.target_name
+    if watch is not None:
+        report["rows_without_target"] = rows.n_left_out
+        report["outside_rows"], report["drift"] = watch.outside, watch.drift()
     return report
 
 
-def _score_numbers(
-    model: Any, rows: Any, y: Any, batch_rows: int, plot: Path | None
-) -> dict[str, Any]:
+def _score_numbers(model: Any, batches: Iterable[Any], y: Any, plot: Path | None) -> dict[str, Any]:
     import numpy as np
 
-    from vastgp.cli._model import by_batches
-    from vastgp.metrics import distribution_report, regression_report
+    from vastgp.metrics import regression_report
 
     y, done, parts = np.asarray(y, dtype=np.float64), 0, []
-    for some in by_batches(rows, batch_rows, label="evaluate"):
+    for some in batches:
         found = model.distribution(some)
         here = y[done : done + some.n]
         done += some.n
         columns = [found.mean, found.std]
-        if not found.gaussian:
+        # those of the default method are on a warped scale, or calibrated
+        if not getattr(found, "gaussian", False):
             interval = found.quantiles((0.025, 0.975))
             columns += [found.log_density(here), found.normal_scores(here), *interval]
         parts.append(columns)
     mean, std, *own = (np.concatenate(column) for column in zip(*parts, strict=True))
-    scaling = model.standardizer_
     if not own:
+        scaling = model.standardizer_
         report = regression_report(
             y, mean, std, y_train_mean=scaling.y_mean, y_train_scale=scaling.y_scale
         )
         scores = (y - mean) / std
     else:
         log_density, scores, low, high = own
-        report = distribution_report(
-            y,
-            mean,
-            log_density=log_density,
-            normal_scores=scores,
-            interval=(low, high),
-            training_units=(scaling.y_mean, scaling.y_scale)
-            if model.likelihood_.scales_target
-            else None,
-        )
+        # a logarithmic scale holds targets of zero and below impossible
+        scores = np.clip(np.nan_to_num(scores, nan=-_FARTHEST), -_FARTHEST, _FARTHEST)
+        report = _of_distributions(y, mean, log_density, scores, (low, high), _units(model))
     if plot is not None:
         from vastgp.data.whole_files import written_whole
         from vastgp.plots import save_calibration_plot
@@ -136,17 +139,58 @@ def _score_numbers(
     return report
 
 
+def _of_distributions(
+    y: Any,
+    mean: Any,
+    log_density: Any,
+    scores: Any,
+    interval: tuple[Any, Any],
+    units: tuple[float, float] | None,
+) -> dict[str, Any]:
+    """The report of distributions that are not normal.
+
+    A target that one rules out has an infinite loss, and conformal intervals of few held-out rows are infinite.
+    """
+    import numpy as np
+
+    from vastgp.metrics import distribution_report
+
+    impossible, endless = ~np.isfinite(log_density), not np.isfinite(interval).all()
+    report = distribution_report(
+        y,
+        mean,
+        log_density=np.where(impossible, 0.0, log_density),
+        normal_scores=scores,
+        interval=(np.clip(interval[0], -_ENDLESS, None), np.clip(interval[1], None, _ENDLESS)),
+        training_units=units,
+    )
+    infinite = {"nlpd": float("inf")} if impossible.any() else {}
+    infinite |= {"interval_width": float("inf")} if endless else {}
+    report["target"] |= infinite
+    if report["standardised"] is not None:
+        report["standardised"] |= infinite
+    if impossible.any():
+        report["msll"] = None
+    return report
+
+
+def _units(model: Any) -> tuple[float, float] | None:
+    """Mean and deviation of the training targets; None where they are no units, or are not known."""
+    inner = getattr(model, "model_", model)
+    warp = getattr(model, "warp_", None)
+    if not inner.likelihood_.scales_target or (warp is not None and warp.name != "own"):
+        return None
+    return inner.standardizer_.y_mean, inner.standardizer_.y_scale
+
+
 def _score_classes(
-    model: Any, rows: Any, labels: Any, batch_rows: int, plot: Path | None
+    model: Any, batches: Iterable[Any], labels: Any, plot: Path | None
 ) -> dict[str, Any]:
     import numpy as np
 
-    from vastgp.cli._model import by_batches
     from vastgp.metrics import classification_report
 
-    probabilities = np.concatenate(
-        [model.predict_proba(some) for some in by_batches(rows, batch_rows, label="evaluate")]
-    )
+    probabilities = np.concatenate([model.predict_proba(some) for some in batches])
     if plot is not None:
         from matplotlib.figure import Figure
 
@@ -174,8 +218,10 @@ def show(report: dict[str, Any], title: str) -> None:
                 ("Brier score", number(report["brier"])),
                 ("calibration error", f"{number(report['ece'], 3)}  (calibrated: about "
                  f"{number(report['ece_by_chance'], 2)})"),
+                *_of_the_table(report),
             ]
         )  # fmt: skip
+        _tell_drift(report)
         return
     own, standardised = report["target"], report["standardised"]
     labels = {
@@ -202,4 +248,27 @@ def show(report: dict[str, Any], title: str) -> None:
     if report["msll"] is not None:
         beats = "below 0 beats the training mean"
         rest.append(("MSLL", f"{number(report['msll'])} nats  ({beats})"))
-    facts(rest)
+    facts(rest + _of_the_table(report))
+    _tell_drift(report)
+
+
+def _of_the_table(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is known of the rows themselves, for models of the default method."""
+    if "outside_rows" not in report:
+        return []
+    found = [
+        ("rows outside the training rows", f"{report['outside_rows']:,} of {report['rows']:,}")
+    ]
+    if report["rows_without_target"]:
+        found.append(("left out", f"{report['rows_without_target']:,} without a target"))
+    return found
+
+
+def _tell_drift(report: dict[str, Any]) -> None:
+    from vastgp.cli._console import say
+
+    words = report.get("drift", [])
+    for text in words[:_DRIFTS]:
+        say(text[0].upper() + text[1:] + ".", style="yellow", wrap=True)
+    if len(words) > _DRIFTS:
+        say(f"{len(words) - _DRIFTS} more inputs have drifted (--json names all).", style="yellow")

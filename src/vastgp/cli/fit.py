@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vastgp.cli._auto import AUTO, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
@@ -28,11 +29,14 @@ def fit(
         ),
     ],
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Where to save the model, e.g. model.vastgp."
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Where to save the model; sales.vastgp in this folder for sales.parquet unless given.",
         ),
-    ],
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -78,19 +82,28 @@ def fit(
             "--method",
             "-m",
             metavar="NAME",
-            help="qsgp: any number of rows. exact: up to a few thousand rows. For classes: qsgp-classifier. Others: "
-            f"{', '.join(name for name in METHODS if name not in ('qsgp', 'exact', 'qsgp-classifier'))}.",
+            help="auto: takes any table (text, dates, gaps), tries models that suit it on rows held out, and "
+            f"calibrates the best. Or one, for numbers without gaps: {', '.join(METHODS)}.",
             rich_help_panel=_MODEL,
         ),
-    ] = "qsgp",
+    ] = AUTO,
+    classes: Annotated[
+        bool | None,
+        typer.Option(
+            "--classes/--numbers",
+            help="What auto takes the target for. Unless given, text, booleans, categories and two whole numbers are "
+            "classes, other numbers are numbers.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
     kernel: Annotated[
         str,
         typer.Option(
             "--kernel",
             "-k",
             metavar="NAME",
-            help="auto (the best of three by evidence), rbf, matern12, matern32, matern52, rational-quadratic, linear, "
-            "or several with + and * between them.",
+            help="Of a named method: auto (the best of three), rbf, matern12, matern32, matern52, "
+            "rational-quadratic, linear, or several with + and * between them.",
             rich_help_panel=_MODEL,
         ),
     ] = "auto",
@@ -100,7 +113,7 @@ def fit(
             "--num-basis",
             metavar="COUNT",
             min=2,
-            help="Random features of qsgp; more are closer to the exact model.",
+            help="Random features of --method qsgp; more are closer to the exact model.",
             rich_help_panel=_MODEL,
         ),
     ] = None,
@@ -133,7 +146,8 @@ def fit(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other argument of the estimator, or with a dot what an object that is one holds "
+            help="Any other argument of the estimator (of auto: GPRegressor, GPClassifier), or with a dot what an "
+            "object that is one holds "
             "(solver.rank=500); repeatable.",
             rich_help_panel=_MODEL,
         ),
@@ -154,7 +168,7 @@ def fit(
             "--max-seconds",
             metavar="SECONDS",
             min=0.0,
-            help="Stop the fit after this time; else when it has converged.",
+            help="Time of the fit: 60 for auto; a named method stops when it has converged unless given.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -163,8 +177,7 @@ def fit(
         typer.Option(
             "--checkpoint",
             metavar="FILE",
-            help="Save the state of the fit here every half minute, and go on from it if it "
-            "is there.",
+            help="Save the state of a named method here every half minute, and go on from it if it is there.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -173,19 +186,18 @@ def fit(
 ) -> None:
     """Train a model on DATA and save it.
 
-    Inputs and target are standardised for you; predictions come back in your units. The file is
-    written whole or not at all.
-    """  # fmt: skip
+    DATA may have text, dates, categories and gaps; rows without a target are left out. A method that is named takes
+    numbers alone. Predictions come back in your units. The file is written whole or not at all.
+    """
     with explained(debug):
-        from vastgp.cli._files import require_folder, writable
+        from vastgp.cli._files import writable
 
-        if method not in METHODS:
+        if method not in (AUTO, *METHODS):
+            names = (AUTO, *METHODS)
             raise BadInput(
-                f"--method {method!r} is none.{close_match(method, METHODS)} It is one of {', '.join(METHODS)}."
+                f"--method {method!r} is none.{close_match(method, names)} It is one of {', '.join(names)}."
             )
-        writable(out, "--out", force=force)
-        if checkpoint is not None:
-            require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
+        out = writable(out or Path(f"{_stem(data)}.vastgp"), "--out", force=force)
         options = {
             "num_basis": num_basis,
             "solver": solver,
@@ -196,17 +208,58 @@ def fit(
             "kernel": None if kernel == "auto" else kernel,
             "random_state": seed or None,
         }
-        model = make_estimator(METHODS[method], options, settings or [])
-        train, test = _data(model, data, target, features, exclude, test_fraction, seed)
-        if train[0].n > getattr(model, "max_rows", float("inf")):
-            raise BadInput(
-                f"--method {method} takes up to {model.max_rows:,} rows, for time and memory, and there are "
-                f"{train[0].n:,}; use --method qsgp, or raise the limit with --set max_rows=NUMBER."
+        if method == AUTO:
+            refuse_options(options)
+            names_of_inputs = _selection(data, target, features, exclude)
+            made = fit_auto(
+                data, target, names_of_inputs, classes, test_fraction, seed, options, settings or []
             )
-        with _resumable(checkpoint):
-            model.fit(*train)
-        model.save(out)
-        _report(model, out, test)
+            made.model.save(out)
+            report_auto(made, out)
+            return
+        if classes is not None:
+            raise BadInput(
+                f"--{'classes' if classes else 'numbers'} is for --method auto; --method {method} is for "
+                f"{'classes' if METHODS[method].endswith('Classifier') else 'numbers'}. Leave one of them out."
+            )
+        model = _fit_named(
+            method,
+            options,
+            settings or [],
+            checkpoint,
+            (data, target, features, exclude, test_fraction, seed),
+        )
+        model[0].save(out)
+        _report(model[0], out, model[1])
+
+
+def _stem(data: Path) -> str:
+    """`sales` of sales.parquet, sales.csv.gz and the folder sales."""
+    return data.resolve().name.partition(".")[0] or "model"
+
+
+def _fit_named(
+    method: str,
+    options: dict[str, Any],
+    settings: list[str],
+    checkpoint: Path | None,
+    data: tuple[Any, ...],
+) -> tuple[Any, Any]:
+    """Fit the estimator that a name stands for; return it, and rows that were kept out."""
+    from vastgp.cli._files import require_folder
+
+    if checkpoint is not None:
+        require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
+    model = make_estimator(METHODS[method], options, settings)
+    train, test = _data(model, *data)
+    if train[0].n > getattr(model, "max_rows", float("inf")):
+        raise BadInput(
+            f"--method {method} takes up to {model.max_rows:,} rows, for time and memory, and there are "
+            f"{train[0].n:,}; leave --method out, or raise the limit with --set max_rows=NUMBER."
+        )
+    with _resumable(checkpoint):
+        model.fit(*train)
+    return model, test
 
 
 @contextlib.contextmanager
@@ -241,6 +294,8 @@ def _data(
 
     existing(data, "The data")
     names = _selection(data, target, features, exclude)
+    if names is not None:
+        _require_numbers(names, data)
     labels = None
     if is_classifier(model):
         rows, classes = open_labelled(data, target, feature_names=names, min_rows=2)
@@ -285,7 +340,11 @@ def _selection(
     if target in chosen:
         raise BadInput(f"--features names the target {target!r} as well; leave it out there.")
     names = [name for name in chosen or columns if name != target and name not in left_out]
-    _require_numbers(names, data)
+    if not names:
+        raise BadInput(
+            f"No column of {str(data)!r} is left to predict {target!r} from; name some with --features, or fewer with "
+            "--exclude."
+        )
     return names
 
 
@@ -298,8 +357,8 @@ def _require_numbers(names: list[str], data: Path) -> None:
     if found:
         shown = ", ".join(f"{name!r} ({held[name]})" for name in found[:10])
         raise BadInput(
-            f"{str(data)!r} has columns that are not numbers: {shown}. Encode them as numbers, or leave them out "
-            f"with --exclude {','.join(found)}."
+            f"{str(data)!r} has columns that are not numbers: {shown}. The default method takes them as they are: "
+            f"leave --method out. Or leave them out with --exclude {','.join(found)}."
         )
 
 
@@ -309,8 +368,8 @@ def _names(text: str | None) -> list[str]:
 
 def _report(model: Any, out: Path, test: Any) -> None:
     """What was learned, how well it does on the rows kept out, and what to do next."""
-    from vastgp.cli import evaluate, info
+    from vastgp.cli import _summary, evaluate
 
-    info.show(info.summary(model), f"{out}, saved", lengthscales=False)
+    _summary.show(_summary.summary(model), f"{out}, saved", lengthscales=False)
     if test is not None:
         evaluate.show(evaluate.score(model, *test), "On the rows kept out of the fit")

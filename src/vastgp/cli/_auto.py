@@ -1,0 +1,246 @@
+"""`vastgp fit` by the default method: what the target is, the fit of a table of any kind, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.cli._errors import BadInput
+from vastgp.cli._estimators import make_estimator
+from vastgp.cli._tables import RawRows, is_missing, open_any, rows_of
+
+AUTO = "auto"
+_SECONDS = 60.0
+# Options that a race has no use for, and a method that has.
+_OF_METHODS = {
+    "num_basis": "qsgp",
+    "solver": "qsgp",
+    "hyperparameters": "qsgp",
+    "dtype": "qsgp",
+    "checkpoint": "qsgp",
+    "kernel": "exact",
+}
+# Text with more distinct values than this share of the rows is no class; of fewer rows, that may be chance.
+_MOST_DISTINCT, _FEW_ROWS = 0.5, 10
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, and the rows kept out of it with their targets."""
+
+    model: Any
+    test: tuple[RawRows, np.ndarray] | None
+
+
+def refuse_options(options: dict[str, Any]) -> None:
+    """Refuse options of the named methods."""
+    for name, method in _OF_METHODS.items():
+        if options[name] is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise BadInput(
+                f"{option} {options[name]} does not apply to the default method, which finds models by itself. Leave "
+                f"it out, or name a method that has it: --method {method}."
+            )
+
+
+def fit_auto(
+    data: Path,
+    target: str | None,
+    names: list[str] | None,
+    classes: bool | None,
+    test_fraction: float,
+    seed: int,
+    options: dict[str, Any],
+    settings: list[str],
+) -> Fitted:
+    """Fit the default method.
+
+    Parameters
+    ----------
+    data : Path
+    target : str or None
+    names : list of str or None
+        Inputs; None of a file of arrays.
+    classes : bool or None
+        Whether the target is a class; None: by what it holds.
+    test_fraction : float
+        Share of the rows to keep out.
+    seed : int
+    options : dict
+        Arguments that have options of their own.
+    settings : list of str
+        Of the option --set.
+    """
+    from vastgp.cli._console import say
+
+    source, y, held = _read(data, target, names)
+    values = y[~held]
+    called = f"the target {target!r}" if target else "the target"
+    of_classes, why = kind_of_target(values, called, classes, declared=_is_category(data, target))
+    given = {name: options[name] for name in ("max_seconds", "random_state")}
+    given["max_seconds"] = _SECONDS if given["max_seconds"] is None else given["max_seconds"]
+    if any(entry.replace(" ", "").startswith(("encoder=", "encoder.")) for entry in settings):
+        raise BadInput(
+            "--set encoder: an encoder is an object of Python; use GPRegressor(encoder=...) there."
+        )
+    model = make_estimator("GPClassifier" if of_classes else "GPRegressor", given, settings)
+    limit = model.max_seconds
+    time = "until all have converged" if limit is None else f"up to {limit:g} s"
+    say(f"{why}: {type(model).__name__}, {time}.", wrap=True)
+    rows, test_rows = _parts(len(y), test_fraction, seed)
+    if isinstance(source, np.ndarray):
+        model.fit(source[rows], y[rows])
+    else:
+        model.fit(source if test_rows is None else rows_of(source, rows), target)
+    if of_classes and model.classes_.dtype.kind == "f":
+        # whole numbers that a CSV file or gaps made floating point: 0 and 1, not 0.0 and 1.0
+        model.classes_ = model.classes_.astype(np.int64)
+    if test_rows is None or held[test_rows].all():
+        return Fitted(model, None)
+    present = ~held[test_rows]
+    kept = np.asarray(y[test_rows][present].tolist())
+    return Fitted(
+        model, (RawRows(rows_of(source, test_rows), model.encoder_, present, target), kept)
+    )
+
+
+def _read(
+    data: Path, target: str | None, names: list[str] | None
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Inputs, the targets as they are, and which of them are missing."""
+    from vastgp.cli._files import existing
+    from vastgp.data import files
+    from vastgp.data.labels import column_of
+
+    existing(data, "The data")
+    if names is not None:
+        assert target is not None
+        source: Any = open_any(data, names, target)
+        y = source.labels(target)
+    else:
+        suffix = files.suffix_of(data)
+        if suffix not in (".npz", ".npy"):
+            raise files.unknown_format_error(data, "DATA")
+        stored = files.npz_names(data) if suffix == ".npz" else []
+        if suffix == ".npz" and "X" not in stored:
+            raise BadInput(f"{str(data)!r} holds no array X; write numpy.savez(path, X=X, y=y).")
+        if (
+            suffix == ".npz" and (target or "y") not in stored and not str(target).endswith(".npy")
+        ) or (suffix == ".npy" and target is None):
+            raise BadInput(
+                f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
+            )
+        source = files.open_npz(data, ["X"])["X"] if suffix == ".npz" else files.open_npy(data, "X")
+        y = column_of(str(data), target, estimator="vastgp fit")[0]
+    return source, y, is_missing(y)
+
+
+def _parts(n: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of the rows to train on, and of those to keep out."""
+    from vastgp.data import held_out_indices
+
+    if not fraction:
+        return np.arange(n), None
+    out = held_out_indices(n, fraction, seed, max_rows=None)
+    return np.setdiff1d(np.arange(n), out), out
+
+
+def _is_category(data: Path, target: str | None) -> bool:
+    """Whether a file declares the target to be a category, whatever its levels are."""
+    from vastgp.data import files
+
+    if target is None or not files.is_table_file(data):
+        return False
+    return files.open_table_file(data).not_numeric.get(target) == "categories"
+
+
+# ---------------------------------------------------------------- what the target is
+
+
+def kind_of_target(
+    values: np.ndarray, called: str, forced: bool | None, *, declared: bool = False
+) -> tuple[bool, str]:
+    """Return whether a target is a class, and why in words.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Those that are not missing.
+    called : str
+        What to call it.
+    forced : bool or None
+        What the user says.
+    declared : bool, default False
+        Whether the table says that it is a category.
+    """
+    if not len(values):
+        raise BadInput(
+            f"{_upper(called)} is missing in all rows; name another column with --target."
+        )
+    values = np.asarray(values.tolist()) if values.dtype.kind == "O" else values
+    if values.dtype.kind in "mM" or (values.dtype.kind == "O" and hasattr(values[0], "year")):
+        raise BadInput(
+            f"{_upper(called)} holds dates or times, for example {values[0]!s}, which no model here predicts. Make a "
+            "number of it, such as the days since the first, or name another column with --target."
+        )
+    text = values.dtype.kind in "US"
+    if text or values.dtype.kind == "b" or declared:
+        holds = "text" if text else "booleans" if values.dtype.kind == "b" else "categories"
+        if forced is False and (text or values.dtype.kind == "b"):
+            raise BadInput(
+                f"--numbers: {called} holds {holds}, for example {str(values[0])!r}. Make numbers of it, or leave "
+                "--numbers out: then its values are classes."
+            )
+        if forced is False:
+            return False, f"{_upper(called)} is predicted as a number"
+        return True, f"{_upper(called)} holds {_counted(values, called, holds)}"
+    numbers = np.asarray(values, dtype=np.float64) if values.dtype.kind == "O" else values
+    if forced:
+        if not np.all(numbers == np.round(numbers)):
+            odd = numbers[numbers != np.round(numbers)][0]
+            raise BadInput(
+                f"--classes: {called} holds fractions, for example {odd:g}, which are no classes. Leave --classes out, "
+                "or make whole numbers or text of them."
+            )
+        return True, f"{_upper(called)} holds {_counted(numbers, called, 'whole numbers')}"
+    found = np.unique(numbers[:1000])
+    found = np.unique(numbers) if len(found) <= 2 else found
+    if forced is None and len(found) == 2 and np.all(found == np.round(found)):
+        pair = f"{found[0]:g} and {found[1]:g}"
+        why = f"holds two whole numbers only, {pair}, taken as classes (--numbers predicts numbers)"
+        return True, f"{_upper(called)} {why}"
+    return False, f"{_upper(called)} is predicted as a number"
+
+
+def _counted(values: np.ndarray, called: str, holds: str) -> str:
+    """How many classes there are; too many are refused, as no model learns what it has seen once."""
+    distinct = len(np.unique(values))
+    if len(values) >= _FEW_ROWS and distinct > _MOST_DISTINCT * len(values):
+        raise BadInput(
+            f"{_upper(called)} holds {holds}, such as {str(values[0])!r}, with {distinct:,} different values in "
+            f"{len(values):,} rows: too many to be classes. If they are numbers written as text, convert them; else "
+            "name another column with --target."
+        )
+    return f"{holds} of {distinct:,} classes" if distinct != 1 else f"{holds} of one class"
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+# ---------------------------------------------------------------- what was found
+
+
+def report_auto(made: Fitted, out: Path) -> None:
+    """What was tried and found, what was done with the table, and how well it does on the rows kept out."""
+    from vastgp.cli import evaluate
+    from vastgp.cli._auto_info import show, summary
+    from vastgp.cli._console import say
+
+    show(summary(made.model), f"{out}, saved", after_fit=True)
+    if made.test is not None:
+        evaluate.show(evaluate.score(made.model, *made.test), "On the rows kept out of the fit")
+    say(f"Next: vastgp predict {out} NEW --out predictions.parquet", style="dim")

@@ -1,0 +1,191 @@
+"""Tables of any kind for models of the default method: parts of them, rows encoded by batches, what is odd."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from vastgp.auto.inputs import EncodedRows
+    from vastgp.data.tables import Table
+
+# Rows that drift is judged by; more would not make its words sharper.
+_DRIFT_ROWS = 20_000
+
+
+def is_front_door(model: Any) -> bool:
+    """Whether a model is one of the default method: it takes tables of any kind."""
+    from vastgp.estimators.registry import FRONT_DOOR
+
+    return type(model).__name__ in FRONT_DOOR
+
+
+# ---------------------------------------------------------------- parts of a table
+
+
+def open_any(path: Path, names: Sequence[str], target: str) -> Table:
+    """Open a table file with these inputs of any type, and the target.
+
+    Parameters
+    ----------
+    path : Path
+        Parquet (file or folder) or CSV.
+    names : sequence of str
+        Inputs.
+    target : str
+    """
+    from vastgp.data import files
+
+    inputs = files.open_table_file(path, empty_as_text=True)
+    plain = files.open_table_file(path)
+
+    def frames(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        # a target whose first rows are empty is a number, where an input may yet be text
+        return (plain if list(columns) == [target] else inputs).frames(columns, rows)
+
+    return dataclasses.replace(inputs, names=[*names, target], frames=frames)
+
+
+def rows_of(source: Any, rows: np.ndarray) -> Any:
+    """Return some rows of a table or array, in their order; those of a table are picked out as they are read.
+
+    Parameters
+    ----------
+    source : Table or ndarray
+    rows : ndarray of int
+        Their numbers, ascending.
+    """
+    if isinstance(source, np.ndarray):
+        return source[rows]
+
+    def frames(columns: Sequence[str], size: int) -> Iterator[Any]:
+        first = 0
+        for frame in source.frames(columns, size):
+            begin, end = np.searchsorted(rows, [first, first + len(frame)])
+            here = rows[begin:end] - first
+            first += len(frame)
+            if len(here):
+                yield frame[here]
+
+    return dataclasses.replace(source, frames=frames, num_rows=len(rows))
+
+
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Return which values of a column from a file are missing: None, or NaN."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind != "O":
+        return np.zeros(len(values), dtype=bool)
+    return np.array([value is None or value != value for value in values], dtype=bool)
+
+
+# ---------------------------------------------------------------- rows for a model
+
+
+@dataclass
+class RawRows:
+    """Rows as they are, which the model's encoder encodes as they are read: a file is never in memory as a whole.
+
+    Attributes
+    ----------
+    source : Table, str or ndarray
+        Whatever the encoder reads.
+    encoder : TableEncoder
+    present : ndarray of bool, optional
+        Which rows are wanted; all without.
+    target_name : str, optional
+    """
+
+    source: Any
+    encoder: Any
+    present: np.ndarray | None = None
+    target_name: str | None = None
+
+    @property
+    def n_read(self) -> int | None:
+        """Rows to read, where that is known before."""
+        from vastgp.auto.source import open_source
+
+        return open_source(self.source).num_rows
+
+    @property
+    def n_left_out(self) -> int:
+        """Rows that are read and not wanted."""
+        return 0 if self.present is None else int(np.sum(~self.present))
+
+    def batches(self, rows: int) -> Iterator[tuple[int, EncodedRows]]:
+        """Yield how many rows have been read, and the encoded ones that are wanted."""
+        from vastgp.auto.inputs import EncodedRows
+
+        done = 0
+        for X in self.encoder.transform_batches(self.source, rows):
+            here = slice(done, done + len(X))
+            done += len(X)
+            X = X if self.present is None else X[self.present[here]]
+            if len(X):
+                yield done, EncodedRows(X, checked=True)
+
+
+def inputs_of(model: Any) -> list[str] | None:
+    """Names of the columns that a model of the default method reads; None where it was fitted to an array."""
+    if getattr(model, "feature_names_in_", None) is None:
+        return None
+    return [column.name for column in model.encoding_ if column.kept]
+
+
+# ---------------------------------------------------------------- what is odd about rows
+
+
+class Watch:
+    """Counts rows outside of what a model was trained on, and keeps some to judge drift by.
+
+    Parameters
+    ----------
+    model : GPRegressor or GPClassifier
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._generator = np.random.default_rng(0)
+        self._keys, self._kept = np.zeros(0), np.zeros((0, 0))
+        self.rows = self.outside = 0
+
+    def over(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Look at batches of encoded rows as they pass."""
+        for some in batches:
+            self.look(some)
+            yield some
+
+    def look(self, some: Any) -> np.ndarray:
+        """Return which rows of a batch lie outside."""
+        found = np.asarray(self._model.outside(some))
+        self.rows += len(found)
+        self.outside += int(found.sum())
+        # a sample of all rows, each as likely: those with the smallest of random keys
+        keys = np.concatenate([self._keys, self._generator.uniform(size=len(found))])
+        kept = np.concatenate([self._kept, some.X]) if len(self._kept) else np.asarray(some.X)
+        if len(keys) > _DRIFT_ROWS:
+            chosen = np.argpartition(keys, _DRIFT_ROWS)[:_DRIFT_ROWS]
+            keys, kept = keys[chosen], kept[chosen]
+        self._keys, self._kept = keys, kept
+        return found
+
+    def drift(self) -> list[str]:
+        """Return in words how the rows differ from the training rows."""
+        from vastgp.auto.inputs import EncodedRows
+
+        return list(self._model.drift(EncodedRows(self._kept, checked=True)))
+
+    def in_words(self) -> str:
+        """Return how many rows lie outside."""
+        if not self.outside:
+            return "no row lies outside what the model was trained on"
+        return (
+            f"{self.outside:,} of {self.rows:,} row{'s' * (self.rows != 1)} "
+            f"lie{'s' * (self.outside == 1)} outside what the model was trained on"
+        )
