@@ -95,7 +95,6 @@ class Distribution:
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""
-<<<<<<< HEAD
         t = self.warp.forward(y)
         inside = np.isfinite(t)  # the logarithm has no negative targets
         t = np.where(inside, t, 0.0)
@@ -104,29 +103,13 @@ class Distribution:
             scores = self.model.normal_scores(t)
             found = found + self.calibration.log_density_change_of_scores(scores)
         return np.where(inside, found, -np.inf)
-=======
-        t, possible = self._on_scale(y)
-        found = self.model.log_density(t) + self.warp.log_slope(np.where(possible, y, self.seen[1]))
-        if not isinstance(self.calibration, Identity):
-            scores = self.model.normal_scores(t)
-            found = found + self.calibration.log_density_change_of_scores(scores)
-        return np.where(possible, found, -np.inf)
->>>>>>> e86aeff (Targets that a warped scale rules out have a density of zero instead of an error)
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
         """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""
-        t, possible = self._on_scale(y)
-        scores = self.calibration.scores(self.model.normal_scores(t, seed))
-        return np.where(possible, scores, -np.inf)
-
-    def _on_scale(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return targets on the model's scale, and which have a place on it.
-
-        The logarithm of a price of zero is none; the mean stands for it.
-        """
         t = self.warp.forward(y)
-        possible = np.isfinite(t)
-        return np.where(possible, t, self.model.mean), possible
+        inside = np.isfinite(t)
+        found = self.calibration.scores(self.model.normal_scores(np.where(inside, t, 0.0), seed))
+        return np.where(inside, found, -np.inf)
 
 
 def interval_levels(level: float) -> np.ndarray:
