@@ -32,6 +32,7 @@ from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
 from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.race import OWN
 
 # Fewer rows than this are fitted once, without a race: there is nothing to judge by.
 _LEAST_ROWS = 20
@@ -178,6 +179,8 @@ class FrontDoor(SavedFrontDoor):
                 rows = None  # what the race found stands
             else:
                 self.model_, self.encoder_ = model, inputs.encoder_of_whole
+                if _falls_short(model, best):
+                    rows = None
         if rows is None:
             assert best is not None
             last = inputs.folds - 1
@@ -277,6 +280,12 @@ class FrontDoor(SavedFrontDoor):
         tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags
+
+
+def _falls_short(model: Any, best: Ran | None) -> bool:
+    """Whether the last fit had too little time for the method's own answer, which that of the race had."""
+    own = best is not None and best.model.answer_ == OWN
+    return own and model.answer_ != OWN and not model.converged_
 
 
 def _extremes(y: np.ndarray) -> tuple[float, float]:
