@@ -5,6 +5,9 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,14 @@ from vastgp.auto.race import (
     folds_of,
     run_race,
     some_rows,
+)
+from vastgp.auto.report.kept import (
+    NO_ROWS,
+    Kept,
+    held_out_columns,
+    importance_of_race,
+    some_encoded,
+    spent_by,
 )
 from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.support import RangeCheck
@@ -113,8 +124,10 @@ class FrontDoor(SavedFrontDoor):
             return inputs.fold(number, held[number].training, held[number].held_out, targets)
 
         first, tied = encoded(0)[::2] if held else inputs.whole(targets)
-        candidates = self._candidates(first, any(len(group) > 1 for group in tied))
         track = Track(held, encoded, self._judge, seed, self._classes)
+        # before the race, as it may be another pass over a file
+        self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:_HELD_OUT_KEPT]))
+        candidates = self._candidates(first, any(len(group) > 1 for group in tied))
         ran, winner = self._run(track, candidates, targets, deadline)
         self.leaderboard_ = board_of(ran, winner, self._classes)
         if held and winner is None:
@@ -162,13 +175,18 @@ class FrontDoor(SavedFrontDoor):
     ) -> None:
         """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
         seed = track.seed
-        order = np.concatenate([fold.held_out for fold in track.folds] or [np.zeros(0, np.int64)])
+        order = track.order
         self.warp_ = Own() if best is None else best.warp
+        importance: tuple[Any, ...] = ((), NO_ROWS)
+        if best is not None:
+            judge = partial(self._judge_of, best.model, best.warp)
+            importance = importance_of_race(judge, inputs, deadline, seed)
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
         before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
         rows = None
         if best is None or left is None or left > _WORTH_AGAIN * before:
             rows, tied = inputs.whole(y)
+            shown = rows.X[order] if len(order) else rows.X
             rows = some_rows(rows, candidate.most_rows, seed)
             model = candidate.make(seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best))
             try:
@@ -179,22 +197,34 @@ class FrontDoor(SavedFrontDoor):
                 rows = None  # what the race found stands
             else:
                 self.model_, self.encoder_ = model, inputs.encoder_of_whole
+                spent = spent_by(model)
                 if _falls_short(model, best):
                     rows = None
         if rows is None:
             assert best is not None
             last = inputs.folds - 1
             self.model_, self.encoder_ = best.model, inputs.encoder_of_fold(last)
-            rows = inputs.training_rows(last)
+            rows, shown, spent = inputs.training_rows(last), inputs.held_out_rows(last).X, ()
         judged = None if best is None else best.judged
         held_out = observations.targets(y)[order]
         self.calibration_ = self._calibration(judged, held_out, seed)
-        self.held_out_ = {} if judged is None else _kept(judged, held_out, order)
+        self.held_out_ = (
+            {}
+            if judged is None
+            else judged.to_arrays(held_out, inputs.present[order], _HELD_OUT_KEPT)
+        )
+        self.kept_ = replace(
+            self.kept_, encoded=some_encoded(shown, seed), importance=importance[0], without=importance[1],
+            rows=len(y), rows_used=rows.n, spent=spent,
+        )  # fmt: skip
         names = names_of_inputs(self.encoder_, rows.d)
         self.support_ = RangeCheck.fit(rows.X, self._lengthscales(), names, seed)
         self.n_features_in_ = inputs.num_columns
         if inputs.names is not None:
             self.feature_names_in_ = np.asarray(inputs.names, dtype=object)
+
+    def _judge_of(self, model: Any, warp: Own, X: np.ndarray, y: np.ndarray) -> Judged:
+        return self._judge(model, warp, Rows(X, y, checked=True))
 
     def _lengthscales(self) -> np.ndarray | None:
         """Return one lengthscale for each encoded column, where the winner has some."""
@@ -232,6 +262,52 @@ class FrontDoor(SavedFrontDoor):
         return self.support_.drift(self._encoded(X).X)
 
     # ------------------------------------------------------------ what the model knows of itself
+
+    def report(self, path: Any, X: Any = None, y: Any = None) -> Path:
+        """Write a page for people: the data, what was tried, calibration, inputs, surprises, what to try next.
+
+        One HTML file that needs no network and runs no script. Without ``X`` it is about the rows that the fit held
+        out; their values, at most 2000 rows, are part of the model and of its file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write; one that is there is replaced.
+        X : table, path or array-like, optional
+            Rows that the page is to be about: others than those of the fit. Of more than 20,000 a random part is used.
+        y : array-like of shape (n,), or str, optional
+            Their targets, or the name of the column; that of the fit by default. Rows without one are left out.
+
+        Returns
+        -------
+        Path
+            Of the file.
+
+        Raises
+        ------
+        ValueError
+            For rows without targets, and as `predict`.
+        OSError
+            When ``path`` is a folder, or in none.
+        """
+        from vastgp.auto.report.of_model import write_report_of
+
+        check_is_fitted(self, "model_")
+        return write_report_of(self, path, X, y)
+
+    @abc.abstractmethod
+    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        """Return rows, and their targets as numbers."""
+
+    @property
+    def importance_(self) -> list[tuple[str, float, float]]:
+        """Which inputs matter: name, loss of held-out log density (nats a row) when it is shuffled, standard error.
+
+        By the race's model, which had not seen these rows; the largest first. Empty where no rows were held out, or no
+        time was left to find out.
+        """
+        check_is_fitted(self, "model_")
+        return list(self.kept_.importance)
 
     @property
     def encoding_(self) -> Any:
@@ -311,16 +387,3 @@ def _kernel_of(best: Ran | None) -> Any:
         return None
     scaling = best.model.standardizer_
     return kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
-
-
-def _kept(judged: Judged, y: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what is remembered of held-out rows: the record of calibration and the report are made of it."""
-    here = slice(0, _HELD_OUT_KEPT)
-    return {
-        "row": order[here],
-        "y": np.asarray(y, np.float64)[here],
-        "mean": judged.mean[here],
-        "std": judged.std[here],
-        "scores": judged.scores[here],
-        "log_density": judged.log_density[here],
-    }

@@ -224,7 +224,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         y : array-like of shape (n,), or str
         """
         check_is_fitted(self, "model_")
-        X, numbers = self._numbers(X, y)
+        X, numbers = self._with_numbers(X, y)
         proba = self.predict_proba(X)
         return np.log(np.maximum(proba[np.arange(len(numbers)), numbers], _LEAST_PROBABILITY))
 
@@ -238,11 +238,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         sample_weight : array-like of shape (n,), optional
         """
         check_is_fitted(self, "model_")
-        X, numbers = self._numbers(X, y)
+        X, numbers = self._with_numbers(X, y)
         correct = self.predict(X) == self.classes_[numbers]
         return float(np.average(correct, weights=sample_weight))
 
-    def _numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         X = open_frame(X)
         if y is None and self.target_name_ is not None and isinstance(X, (Table, str)):
             y = self.target_name_

@@ -46,6 +46,8 @@ class Inputs:
     names : list of str or None
         Columns of the table, where it has names.
     num_columns : int
+    raw : Source
+        The columns as they are, whatever the encoder.
     """
 
     source: Any
@@ -55,6 +57,7 @@ class Inputs:
     means_of: np.ndarray | None
     names: list[str] | None
     num_columns: int
+    raw: Source | None = None
     encoder_of_whole: Any = None
     folds: int = 0
     _of_folds: dict[int, tuple[Rows, Rows, Groups, Any]] = field(default_factory=dict)
@@ -91,7 +94,7 @@ class Inputs:
         made = TableEncoder() if encoder is None else encoder
         return cls(
             source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
-            names if source.named else None, len(names),
+            names if source.named else None, len(names), source,
         )  # fmt: skip
 
     def fold(
@@ -145,7 +148,11 @@ class Inputs:
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""
-        return self._of_folds[number][3]
+        return self._of_folds[number % self.folds][3]
+
+    def held_out_rows(self, number: int) -> Rows:
+        """Return the held-out rows of a fold that has been encoded."""
+        return self._of_folds[number][1]
 
     def training_rows(self, number: int) -> Rows:
         """Return the training rows of a fold that has been encoded."""

@@ -93,6 +93,11 @@ class Track:
     seed: int
     classes: bool
 
+    @property
+    def order(self) -> np.ndarray:
+        """Places of the held-out rows of all folds, in the order of the folds."""
+        return np.concatenate([fold.held_out for fold in self.folds] or [np.zeros(0, np.int64)])
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -123,6 +128,22 @@ class Judged:
         return cls(
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         )
+
+    def to_arrays(self, y: np.ndarray, rows: np.ndarray, most: int) -> dict[str, np.ndarray]:
+        """Return what is remembered of them: the record of calibration and the report are made of it.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Targets.
+        rows : ndarray of int, shape (n,)
+            Their numbers in the table.
+        most : int
+            The first so many rows are kept.
+        """
+        found = {"row": rows, "y": np.asarray(y, np.float64), "mean": self.mean, "std": self.std}
+        found |= {"scores": self.scores, "log_density": self.log_density}
+        return {name: values[:most] for name, values in found.items()}
 
 
 @dataclass(frozen=True)

@@ -317,6 +317,9 @@ class GPRegressor(RegressorMixin, FrontDoor):
         X, y, _ = _with_targets(X, y, self.target_name_)
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
+    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        return _with_targets(X, y, self.target_name_)[:2]
+
     @property
     def calibration_record_(self) -> CalibrationRecord | None:
         """How often intervals held the held-out rows; None where none were held out."""

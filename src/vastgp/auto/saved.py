@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 import vastgp
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
+from vastgp.auto.report.kept import Kept
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.warps import Own, warp_from_state
 from vastgp.data import write_archive
@@ -42,6 +43,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
     leaderboard_: Leaderboard
     support_: RangeCheck
     held_out_: dict[str, np.ndarray]
+    kept_: Kept
     n_rows_dropped_: int
     target_range_: tuple[float, float]
 
@@ -52,6 +54,9 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write encoder, model, calibration and leaderboard to one file, whole or not at all; `vastgp.load` reads it.
+
+        The rows that were held out, at most 2000 with at most 50 columns, are in the file as they were in the table:
+        `report` shows them.
 
         Parameters
         ----------
@@ -79,6 +84,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         plain, param_arrays = encode_params(params)
         header, arrays = self.model_._to_file()
         support, support_arrays = self.support_.to_state()
+        kept, kept_arrays = self.kept_.to_state()
         found = {
             "kind": "model",
             "vastgp": vastgp.__version__,
@@ -95,6 +101,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
             "target_range": self.target_range_,
             "rows_dropped": self.n_rows_dropped_,
             "fit_seconds": self.fit_seconds_,
+            "kept": kept,
             "model": header,
         } | self._more_header()
         return found, (
@@ -102,6 +109,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
             | above("model/", arrays)
             | above("support/", support_arrays)
             | above("held_out/", self.held_out_)
+            | above("kept/", kept_arrays)
         )
 
     def _more_header(self) -> dict[str, Any]:
@@ -126,6 +134,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         model.leaderboard_ = Leaderboard.from_dicts(header["leaderboard"], model._classes)
         model.support_ = RangeCheck.from_state(header["support"], below("support/", arrays))
         model.held_out_ = below("held_out/", arrays)
+        model.kept_ = Kept.from_state(header.get("kept"), below("kept/", arrays))
         model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
         model.target_range_ = tuple(header["target_range"])
         model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]

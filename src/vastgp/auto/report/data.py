@@ -26,7 +26,7 @@ class ReportData:
         Paragraphs that say what the model is.
     leaderboard, baselines : sequence of dict
         A row for each method that was tried, under ``method``, ``rows``, ``seconds``, ``nlpd``, ``nlpd_error``,
-        ``rmse``, ``coverage``, ``note`` and ``kept``; what is missing stays empty.
+        ``rmse`` (of classes ``wrong``, a share), ``coverage``, ``note`` and ``kept``; what is missing stays empty.
     calibration : CalibrationRecord, optional
     calibrated : str
         What was done to the levels, in words.
@@ -34,12 +34,19 @@ class ReportData:
         Held-out targets, predictions, and calibrated PIT values.
     labels, probabilities, classes : array-like, optional
         Of a classifier in their place: held-out labels (n,), probabilities (n, C) and the classes of their columns.
+    about : str
+        What to call the rows that scores, calibration and surprises are of, such as "held-out".
+    scores : sequence of (str, str)
+        Of these rows, in words: name and value.
+    effect_of : str
+        What the effects are on; the target without.
     importance : sequence of (str, float, float, float or None)
         Input, loss of held-out log density without it in nats a row, its standard error, and lengthscale.
     effects : sequence of (str, values, mean, low, high)
         Of the strongest inputs, see `vastgp.auto.report.effects`.
     surprises : sequence of (int, y, mean, std, dict)
-        Row number, target, prediction and inputs of the largest, see `vastgp.auto.report.surprises`.
+        Row number, target, prediction and inputs of the largest, see `vastgp.auto.report.surprises`. Of classes the
+        prediction is text, and its deviation None.
     advice : sequence of str
         What to try next.
     phases : sequence of (str, float)
@@ -67,6 +74,9 @@ class ReportData:
     labels: Any = None
     probabilities: Any = None
     classes: Any = None
+    about: str = "held-out"
+    scores: Sequence[tuple[str, str]] = ()
+    effect_of: str = ""
     importance: Sequence[tuple[Any, ...]] = ()
     effects: Sequence[tuple[Any, ...]] = ()
     surprises: Sequence[tuple[Any, ...]] = ()

@@ -66,6 +66,7 @@ def effects(
     labels: Mapping[str, Callable[..., Any]] | None = None,
     seed: Any = 0,
     level: Any = 0.95,
+    places: Mapping[str, tuple[Sequence[Any], Any]] | None = None,
 ) -> list[tuple[str, list[Any], np.ndarray, np.ndarray, np.ndarray]]:
     """Return the prediction over each input, averaged over rows (partial dependence, Friedman 2001).
 
@@ -83,6 +84,8 @@ def effects(
     seed : int, default 0
     level : float, default 0.95
         Of the intervals, whose ends are averages too.
+    places : dict of str to (sequence, array-like of shape (k, columns)), optional
+        For an input, the values at which it is looked at: for people, and encoded.
 
     Returns
     -------
@@ -96,14 +99,17 @@ def effects(
     found = []
     for name, columns in groups.items():
         columns = list(columns)
-        values = _places(X[:, columns])
+        given = None if places is None else places.get(name)
+        values = _places(X[:, columns]) if given is None else np.asarray(given[1], np.float64)
         asked = np.repeat(rows[None], len(values), axis=0)
         asked[:, :, columns] = values[:, None, :]
         mean, std = (
             np.asarray(part, dtype=np.float64).reshape(len(values), len(rows))
             for part in predict(asked.reshape(-1, X.shape[1]))
         )
-        shown = labels[name](values) if labels and name in labels else values[:, 0]
+        shown = values[:, 0] if given is None else given[0]
+        if given is None and labels and name in labels:
+            shown = labels[name](values)
         centre, reach = mean.mean(axis=1), half * std.mean(axis=1)
         found.append(
             (str(name), np.asarray(shown).tolist(), centre, centre - reach, centre + reach)

@@ -125,7 +125,13 @@ def effect_figures(data: ReportData) -> list[str]:
         drawn.append(
             _drawn(
                 partial(
-                    plots.effect_plot, values, mean, low, high, name=name, target_name=data.target
+                    plots.effect_plot,
+                    values,
+                    mean,
+                    low,
+                    high,
+                    name=name,
+                    target_name=data.effect_of or data.target,
                 ),
                 f"effect{k}",
                 f"Effect of {name}: the average prediction goes from {ends}",

@@ -64,17 +64,28 @@ def _leaderboard(data: ReportData) -> str:
     tried = [*data.leaderboard, *data.baselines]
     if not tried:
         return ""
-    heads = ("method", "NLPD", "RMSE", "coverage of 95\N{NO-BREAK SPACE}%", "rows", "time", "note")
+    loss = "NLPD" if data.labels is None else "log loss"
+    heads = (
+        "method",
+        loss,
+        "RMSE",
+        "wrong",
+        "coverage of 95\N{NO-BREAK SPACE}%",
+        "rows",
+        "time",
+        "note",
+    )
     kept = [k for k, row in enumerate(tried) if row.get("kept")]
     note = (
-        "Scores on rows that were kept out of the fit. Lower NLPD is better: it is the mean negative log density "
-        "of the held-out targets, in nats, and judges means and intervals at once; after ± stands its standard "
-        "error. The marked row is the answer."
+        f"Scores on rows that were kept out of the fit. Lower {loss} is better: it is the mean negative log "
+        f"{'density of the held-out targets' if data.labels is None else 'probability of the held-out labels'}, in "
+        f"nats, and judges {'means and intervals' if data.labels is None else 'labels and probabilities'} at once; "
+        "after ± stands its standard error. The marked row is the answer."
     )
     if data.baselines:
         note += " The last rows are simple methods to compare with."
     rows = [_tried(row) for row in tried]
-    return paragraphs([note], "soft") + table(heads, rows, numeric=(1, 2, 3, 4, 5), kept=kept)
+    return paragraphs([note], "soft") + table(heads, rows, numeric=(1, 2, 3, 4, 5, 6), kept=kept)
 
 
 def _tried(row: Mapping[str, Any]) -> list[str]:
@@ -85,6 +96,7 @@ def _tried(row: Mapping[str, Any]) -> list[str]:
         text(row.get("method", "")),
         score,
         number(row.get("rmse")),
+        percent(row.get("wrong")),
         percent(row.get("coverage")),
         number(row.get("rows")),
         seconds(row.get("seconds")),
@@ -130,7 +142,7 @@ def _importance(data: ReportData) -> str:
     more = len(data.importance) - _MOST_INPUTS
     rest = [f"{more} inputs that matter less are left out here."] if more > 0 else []
     note = (
-        "What the model loses on held-out rows, in nats a row, when an input is shuffled among them. "
+        f"What the model loses on {data.about} rows, in nats a row, when an input is shuffled among them. "
         "The shorter its lengthscale (in the units of the encoded input), the faster the prediction changes with it."
     )
     heads = ("input", "loss", "lengthscale")
@@ -146,8 +158,9 @@ def _effects(data: ReportData) -> str:
     if not data.effects:
         return ""
     note = (
-        "The prediction over one input, averaged over rows with their other inputs as they are, "
-        "and the average of its 95 % intervals. Where inputs go together, some of these rows never occur."
+        f"The {data.effect_of or 'prediction'} over one input, averaged over rows with their other inputs as they "
+        f"are{', and the average of its 95 % intervals' if data.classes is None else ''}. Where inputs go together, "
+        "some of these rows never occur."
     )
     return paragraphs([note], "soft") + side_by_side(figures.effect_figures(data))
 
@@ -159,9 +172,9 @@ def _surprises(data: ReportData) -> str:
     for row, y, mean, std, values in data.surprises:
         shown = [f"{text(name)} {_value(value)}" for name, value in values.items()]
         inputs = ", ".join(shown[:_MOST_VALUES]) + (", …" if len(shown) > _MOST_VALUES else "")
-        predicted = f"{number(mean)} ± {number(std, 2)}"
+        predicted = _value(mean) if std is None else f"{number(mean)} ± {number(std, 2)}"
         rows.append([number(row), _value(y), predicted, inputs])
-    note = "Held-out rows that the model held least probable: errors in the data, or what the model lacks."
+    note = f"The {data.about} rows that the model held least probable: errors in the data, or what the model lacks."
     target = data.target if len(data.target) <= _LONG else data.target[: _LONG - 1] + "…"
     heads = ("row", target, "predicted", "inputs")
     return paragraphs([note], "soft") + table(heads, rows, numeric=(0, 1, 2))

@@ -72,7 +72,8 @@ def _tiles(record: ReportData) -> str:
     if record.calibration is not None:
         whole = record.calibration.overall[-1]
         tiles.append((f"{100.0 * whole.level:.0f} % intervals hold", percent(whole.coverage)))
-    if kept.get("rmse") is not None:
+    tiles += [(text(name), text(value)) for name, value in record.scores]
+    if kept.get("rmse") is not None and not record.scores:
         tiles.append(("typical error (RMSE)", number(kept["rmse"])))
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>\n" for name, value in tiles)
     return f'<dl class="tiles">\n{cells}</dl>\n'
