@@ -33,7 +33,7 @@ def effect_plot(
     values : sequence of shape (k,)
         Numbers make a curve; labels, or at most ten numbers, points with bars.
     mean, low, high : array_like, shape (k,)
-        Average prediction at each value, and the ends of its interval.
+        Average prediction at each value, and the ends of its interval; equal ones where there is none.
     name, target_name : str
         For the labels.
     level : float, default 0.95
@@ -49,6 +49,7 @@ def effect_plot(
     for part, value in (("low", below), ("high", above)):
         same_length(part, value, centre)
     numbers = np.asarray(values)
+    certain = bool(np.all(below == centre) and np.all(above == centre))
     curve = numbers.dtype.kind in "fiu" and len(numbers) > 10
     if ax is None:
         (ax,) = new_axes()
@@ -59,7 +60,12 @@ def effect_plot(
     else:
         at = np.arange(len(centre))
         reach = np.maximum([centre - below, above - centre], 0.0)
-        ax.errorbar(at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4)
+        if certain:
+            ax.plot(at, centre, "o", color=MODEL, ms=6)
+        else:
+            ax.errorbar(
+                at, centre, yerr=reach, fmt="o", color=MODEL, ms=6, elinewidth=1.6, capsize=4
+            )
         labels = [plain_text(value, 11) for value in np.asarray(values).tolist()]
         turned = sum(map(len, labels)) > 32
         ax.set_xticks(at, labels, rotation=40 if turned else 0, ha="right" if turned else "center")
@@ -68,7 +74,9 @@ def effect_plot(
         ax,
         title=plain_text(name),
         xlabel="",
-        ylabel=f"{plain_text(target_name, 18)} ({percent(level)})",
+        ylabel=plain_text(target_name, 26)
+        if certain
+        else f"{plain_text(target_name, 18)} ({percent(level)})",
     )
     return ax
 

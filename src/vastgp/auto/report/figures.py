@@ -27,7 +27,7 @@ def calibration_figures(data: ReportData) -> list[str]:
             _drawn(
                 partial(_coverage, *scores),
                 "coverage",
-                "Fraction of held-out rows inside the intervals, against the nominal level",
+                f"Fraction of {data.about} rows inside the intervals, against the nominal level",
                 "On the diagonal (grey: within chance) intervals hold as often as they say; "
                 "below it they are too narrow. The dot marks 95 %.",
             )
@@ -62,8 +62,9 @@ def _prediction_figures(data: ReportData) -> list[str]:
             _drawn(
                 partial(_observed, data),
                 "observed",
-                "Observed targets of held-out rows against their predictions",
-                "Held-out rows around the diagonal. Bars are the 95 % intervals of some of them; those in orange miss.",
+                f"Observed targets of {data.about} rows against their predictions",
+                f"{data.about.capitalize()} rows around the diagonal. "
+                "Bars are the 95 % intervals of some of them; those in orange miss.",
             )
         )
     if data.labels is not None:
@@ -71,7 +72,7 @@ def _prediction_figures(data: ReportData) -> list[str]:
             _drawn(
                 partial(plots.reliability_plot, data.labels, data.probabilities, data.classes),
                 "reliability",
-                "Observed frequency against predicted probability of held-out rows",
+                f"Observed frequency against predicted probability of {data.about} rows",
                 "On the diagonal, what is predicted with a probability happens as often.",
                 height=5.4,
             )
@@ -118,20 +119,14 @@ def importance_figure(data: ReportData) -> list[str]:
 
 def effect_figures(data: ReportData) -> list[str]:
     """One curve for each of the strongest six inputs."""
-    drawn = []
+    drawn, scale = [], _common_scale(data.effects[:6])
     for k, (name, values, *bands) in enumerate(data.effects[:6]):
         mean, low, high = (np.asarray(band, dtype=np.float64) for band in bands)
         ends = f"{number(np.min(mean), 3)} to {number(np.max(mean), 3)}"
         drawn.append(
             _drawn(
                 partial(
-                    plots.effect_plot,
-                    values,
-                    mean,
-                    low,
-                    high,
-                    name=name,
-                    target_name=data.effect_of or data.target,
+                    _effect, (values, mean, low, high), name, data.effect_of or data.target, scale
                 ),
                 f"effect{k}",
                 f"Effect of {name}: the average prediction goes from {ends}",
@@ -140,6 +135,20 @@ def effect_figures(data: ReportData) -> list[str]:
             )
         )
     return drawn
+
+
+def _common_scale(effects: Any) -> tuple[float, float]:
+    """The ends of a scale on which all effects can be compared."""
+    bands = [np.asarray(band, dtype=np.float64) for one in effects for band in one[2:]]
+    ends = np.concatenate(bands or [np.zeros(1)])
+    low, high = float(np.min(ends)), float(np.max(ends))
+    room = 0.05 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _effect(shown: Any, name: str, target: str, scale: tuple[float, float], ax: Any) -> None:
+    plots.effect_plot(*shown, name=name, target_name=target, ax=ax)
+    ax.set_ylim(*scale)
 
 
 def _drawn(draw: Any, name: str, alt: str, caption: str, height: float = 3.6) -> str:

@@ -14,7 +14,7 @@ NOTHING = "–"
 
 def text(value: Any) -> str:
     """Any value as text of a page: escaped, without the control characters that HTML does not have."""
-    shown = "".join(c if c.isprintable() or c in "\n\t" else "�" for c in str(value))
+    shown = "".join(c if c.isprintable() or c in "\n\t\xa0" else "�" for c in str(value))
     return html.escape(shown)
 
 

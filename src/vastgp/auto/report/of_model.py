@@ -81,19 +81,22 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
     common = _advised(model, data.importance)
     if not len(about.y):
         return dataclasses.replace(data, advice=advice(**common))
-    scores = model.calibration_.scores(bounded(about.scores))
-    u = np.nan_to_num(ndtr(scores), nan=0.0)
+    u = np.nan_to_num(ndtr(model.calibration_.scores(bounded(about.scores))))
     std = about.std * model.calibration_.std_factor
     change = model.calibration_.log_density_change_of_scores(bounded(about.scores))
     found = surprises(
         about.y, about.mean, np.maximum(std, 1e-300), u, lambda k: _inputs(data, about, k), about.row,
         _SURPRISES,
     )  # fmt: skip
-    data = dataclasses.replace(data, surprises=found)
+    loss, rmse = -(about.log_density + change), np.sqrt(np.mean((about.y - about.mean) ** 2))
+    scores = [
+        ("typical error (RMSE)", number(rmse)),
+        ("NLPD, calibrated", number(float(np.mean(loss)))),
+    ]
+    data = dataclasses.replace(data, surprises=found, scores=scores)
     if not about.enough:
         return dataclasses.replace(data, advice=advice(**common))
     record = _record(about, std, u)
-    loss, rmse = -(about.log_density + change), np.sqrt(np.mean((about.y - about.mean) ** 2))
     common |= {"record": record, "positive": bool(np.min(about.y) > 0.0)}
     if _noise_is_open(model):
         common["u"] = np.nan_to_num(ndtr(bounded(about.scores)))
@@ -104,10 +107,6 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         mean=about.mean,
         std=std,
         u=u,
-        scores=[
-            ("typical error (RMSE)", number(rmse)),
-            ("NLPD, calibrated", number(float(np.mean(loss)))),
-        ],
         baselines=[_mean_alone(about.y)],
         advice=_more_time(model) + advice(**common),
     )
@@ -153,9 +152,9 @@ def _of_classes(data: ReportData, model: Any, about: About) -> ReportData:
     """Add what is said of classes."""
     common = _advised(model, data.importance)
     classes = model.classes_
-    data = dataclasses.replace(data, classes=classes.tolist(), labels=np.zeros(0))
+    data = dataclasses.replace(data, classes=classes.tolist())
     if not len(about.y):
-        return dataclasses.replace(data, labels=None, advice=advice(**common))
+        return dataclasses.replace(data, advice=advice(**common))
     proba, y = model.calibration_.transform(about.scores), about.y.astype(np.int64)
     of_label = proba[np.arange(len(y)), y]
     order = np.argsort(of_label, kind="stable")[:_SURPRISES]
@@ -163,24 +162,24 @@ def _of_classes(data: ReportData, model: Any, about: About) -> ReportData:
     found = [
         (
             int(about.row[k]), str(classes[y[k]]),
-            f"{classes[guess[k]]}, {percent(proba[k, guess[k]])}; {classes[y[k]]} {percent(of_label[k])}", None,
+            f"{classes[guess[k]]} {percent(proba[k, guess[k]])}, {classes[y[k]]} {percent(of_label[k])}", None,
             _inputs(data, about, int(k)),
         )
         for k in order
         if guess[k] != y[k]
     ]  # fmt: skip
-    data = dataclasses.replace(data, surprises=found)
-    if not about.enough:
-        return dataclasses.replace(data, labels=None, advice=advice(**common))
     loss = -np.log(np.maximum(of_label, 1e-12))
+    scores = [
+        ("right", percent(float(np.mean(guess == y)))),
+        ("log loss, calibrated", number(float(np.mean(loss)))),
+    ]
+    data = dataclasses.replace(data, surprises=found, scores=scores)
+    if not about.enough:
+        return dataclasses.replace(data, advice=advice(**common))
     return dataclasses.replace(
         data,
         labels=classes[y],
         probabilities=proba,
-        scores=[
-            ("right", percent(float(np.mean(guess == y)))),
-            ("log loss, calibrated", number(float(np.mean(loss)))),
-        ],
         baselines=[_shares_alone(y)],
         advice=_more_time(model) + advice(**common),
     )
@@ -214,7 +213,7 @@ def _columns(model: Any) -> list[tuple[str, str, str]]:
 
 
 def _notes(model: Any, about: About) -> list[str]:
-    found = []
+    found = [_classes_in_words(model)] if model._classes else []
     if model.n_rows_dropped_:
         found.append(f"{model.n_rows_dropped_:,} rows without a target were left out of the fit.")
     if not isinstance(model.encoder_, TableEncoder):
@@ -229,6 +228,12 @@ def _notes(model: Any, about: About) -> list[str]:
         )
         found.append(f"Calibration and surprises are of {len(about.y):,} rows {where}.")
     return [*found, *about.notes]
+
+
+def _classes_in_words(model: Any) -> str:
+    classes = [str(label) for label in model.classes_[:_SURPRISES]]
+    more = len(model.classes_) - len(classes)
+    return f"{len(model.classes_)} classes: {', '.join(classes)}{f' and {more} more' if more > 0 else ''}."
 
 
 def _leaderboard(model: Any) -> list[dict[str, Any]]:
@@ -283,9 +288,10 @@ def _more_time(model: Any) -> list[str]:
 def _phases(model: Any) -> list[tuple[str, float]]:
     race = sum(entry.seconds for entry in model.leaderboard_)
     found = [("comparing models on held-out rows", race)] if race else []
-    found += [(f"last fit: {name}", spent) for name, spent in model.kept_.spent]
+    whole = len(model.kept_.spent) == 1
+    found += [("last fit" if whole else f"last fit: {name}", s) for name, s in model.kept_.spent]
     rest = model.fit_seconds_ - sum(spent for _, spent in found)
-    return [*found, ("reading, encoding, importance, calibration", max(rest, 0.0))]
+    return [*found, ("reading, encoding, calibration and the like", max(rest, 0.0))]
 
 
 def _versions() -> dict[str, str]:

@@ -76,7 +76,11 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
         wanted = Values(encoding.form, at)
         unit, word = _unit(encoding.form, at)
         name += word
-        labels = [str(bool(v)) for v in at] if encoding.form == "booleans" else (at / unit).tolist()
+        labels = (at / unit).tolist()
+        if encoding.form == "booleans":
+            labels = [str(bool(v)) for v in at]
+        elif len(at) <= _POINTS:  # points, whose labels are text
+            labels = [_short(value) for value in labels]
         gaps = encoding.gaps
     elif isinstance(encoding, DateEncoding):
         dates = dates_of(values)
@@ -95,14 +99,14 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
         wanted, labels = Values("text", np.arange(len(levels)), levels), list(levels)
         gaps = getattr(encoding, "gap", False) or getattr(encoding, "gaps", False)
     if gaps and len(labels) <= _POINTS:
-        wanted, labels = _with_gap(wanted), [*map(_text, labels), _MISSING]
+        wanted, labels = _with_gap(wanted), [*labels, _MISSING]
     if len(labels) < 2:
         return None
     return name, labels, encoding.encode(wanted)[0]
 
 
-def _text(label: Any) -> str:
-    return label if isinstance(label, str) else level_text(float(f"{label:.4g}"))
+def _short(value: float) -> str:
+    return level_text(value if value == round(value) else float(f"{value:.4g}"))
 
 
 def _with_gap(values: Values) -> Values:

@@ -30,7 +30,7 @@ _MOST_VALUES = 12  # of a row; the caller puts those that matter first
 
 def sections(data: ReportData) -> Iterator[tuple[str, str, str]]:
     """Yield name, title and HTML of the sections that have anything to say."""
-    held = "intervals" if data.labels is None else "probabilities"
+    held = "intervals" if data.classes is None else "probabilities"
     for name, title, make in (
         ("data", "The data", _data),
         ("model", "The model", _model),
@@ -64,7 +64,7 @@ def _leaderboard(data: ReportData) -> str:
     tried = [*data.leaderboard, *data.baselines]
     if not tried:
         return ""
-    loss = "NLPD" if data.labels is None else "log loss"
+    loss = "NLPD" if data.classes is None else "log loss"
     heads = (
         "method",
         loss,
@@ -78,8 +78,8 @@ def _leaderboard(data: ReportData) -> str:
     kept = [k for k, row in enumerate(tried) if row.get("kept")]
     note = (
         f"Scores on rows that were kept out of the fit. Lower {loss} is better: it is the mean negative log "
-        f"{'density of the held-out targets' if data.labels is None else 'probability of the held-out labels'}, in "
-        f"nats, and judges {'means and intervals' if data.labels is None else 'labels and probabilities'} at once; "
+        f"{'density of the held-out targets' if data.classes is None else 'probability of the held-out labels'}, in "
+        f"nats, and judges {'means and intervals' if data.classes is None else 'labels and probabilities'} at once; "
         "after ± stands its standard error. The marked row is the answer."
     )
     if data.baselines:
@@ -160,7 +160,7 @@ def _effects(data: ReportData) -> str:
     note = (
         f"The {data.effect_of or 'prediction'} over one input, averaged over rows with their other inputs as they "
         f"are{', and the average of its 95 % intervals' if data.classes is None else ''}. Where inputs go together, "
-        "some of these rows never occur."
+        "some of these rows never occur. All have the same scale."
     )
     return paragraphs([note], "soft") + side_by_side(figures.effect_figures(data))
 

@@ -41,8 +41,8 @@ th, td {{ text-align: left; vertical-align: top; padding: 0.35rem 0.9rem 0.35rem
 th {{ overflow-wrap: break-word; color: var(--soft); font-weight: 600; font-size: 0.85rem; }}
 .number {{ text-align: right; }}
 td.number {{ white-space: nowrap; }}
-td {{ min-width: 5rem; }}
-td:first-child {{ min-width: 9rem; }}
+td:not(.number) {{ min-width: 5rem; }}
+td:first-child:not(.number) {{ min-width: 9rem; }}
 td:last-child:not(.number) {{ min-width: 10rem; }}
 tr.kept td {{ background: var(--mark); }}
 tr.kept td:first-child {{ font-weight: 600; }}
@@ -63,7 +63,7 @@ footer {{ color: var(--soft); font-size: 0.85rem; margin-top: 1.2rem; }}
   td > span {{ min-width: 0; }}
   td.none {{ display: none; }}
   td:first-child {{ font-weight: 600; }}
-  td, td:first-child, td:last-child:not(.number) {{ min-width: 0; }}
+  td:not(.number), td:first-child:not(.number), td:last-child:not(.number) {{ min-width: 0; }}
 }}
 @media print {{
   :root {{ color-scheme: light; {_LIGHT} --page: #ffffff; }}
