@@ -21,6 +21,7 @@ from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
+from vastgp.auto.report.places import grouped
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
@@ -70,6 +71,8 @@ class GPRegressor(RegressorMixin, FrontDoor):
     calibration_ : Calibration
     calibration_record_ : CalibrationRecord or None
         How often intervals held the held-out rows, by deviation and by input.
+    importance_ : list of (str, float, float)
+        Which inputs matter: loss of held-out log density, in nats a row, when one is shuffled, and its standard error.
     support_ : RangeCheck
         What the training rows cover, see `outside` and `drift`.
     n_rows_dropped_ : int
@@ -330,7 +333,8 @@ class GPRegressor(RegressorMixin, FrontDoor):
         if not held:
             return None
         scores = self.calibration_.scores(held["scores"])
-        return calibration_record(held["y"], held["mean"], held["std"], ndtr(scores))
+        table = grouped(self.kept_.columns)
+        return calibration_record(held["y"], held["mean"], held["std"], ndtr(scores), *table)
 
 
 def _with_targets(X: Any, y: Any, name: str | None) -> tuple[Any, np.ndarray, str | None]:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
+from vastgp.auto.calibration_record import calibration_record
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscales
 from vastgp.auto.report.explain import surprises
 from vastgp.auto.report.html import number, percent
 from vastgp.auto.report.next_steps import advice, calibration_in_words
-from vastgp.auto.report.places import cell, grouping
+from vastgp.auto.report.places import cell, grouped
 from vastgp.auto.report.rows import About, bounded, given_rows, held_out_rows
 from vastgp.auto.report.words import ending_in_words, model_in_words
 from vastgp.auto.report.write import write_report
@@ -96,7 +96,7 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
     data = dataclasses.replace(data, surprises=found, scores=scores)
     if not about.enough:
         return dataclasses.replace(data, advice=advice(**common))
-    record = _record(about, std, u)
+    record = calibration_record(about.y, about.mean, std, u, *grouped(about.columns))
     common |= {"record": record, "positive": bool(np.min(about.y) > 0.0)}
     if _noise_is_open(model):
         common["u"] = np.nan_to_num(ndtr(bounded(about.scores)))
@@ -110,16 +110,6 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         baselines=[_mean_alone(about.y)],
         advice=_more_time(model) + advice(**common),
     )
-
-
-def _record(about: About, std: np.ndarray, u: np.ndarray) -> CalibrationRecord:
-    X, names = None, None
-    if about.columns:
-        names = list(about.columns)
-        X = np.empty((len(about.y), len(names)), dtype=object)
-        for j, values in enumerate(about.columns.values()):
-            X[:, j] = grouping(values)
-    return calibration_record(about.y, about.mean, std, u, X, names)
 
 
 def _noise_is_open(model: Any) -> bool:

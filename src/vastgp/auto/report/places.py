@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,17 @@ def grouping(values: Values) -> np.ndarray:
     unit = next((u for u in units if len(np.unique(there.astype(f"M8[{u}]"))) <= _POINTS), "Y")
     shown = values.data.astype(f"M8[{unit}]")
     return np.array([None if np.isnat(one) else str(one) for one in shown], dtype=object)
+
+
+def grouped(columns: Mapping[str, Values]) -> tuple[np.ndarray | None, list[str] | None]:
+    """Return columns as a table for `calibration_record`, and their names; nothing of no columns."""
+    if not columns:
+        return None, None
+    found = [grouping(values) for values in columns.values()]
+    table = np.empty((len(found[0]), len(found)), dtype=object)
+    for j, column in enumerate(found):
+        table[:, j] = column
+    return table, list(columns)
 
 
 def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarray] | None:
