@@ -257,7 +257,7 @@ def test_importance_keeps_to_the_time(table):
         return SimpleNamespace(log_density=-((X[:, 0] - y) ** 2))
 
     X, y = table.drop(columns="price"), table["price"].to_numpy()
-    inputs = Inputs.of(X, None, None, np.arange(120), y)
+    inputs = Inputs.of(X, None, None, np.arange(120), y, 120)
     inputs.fold(0, np.arange(40, 120), np.arange(40), y)
     now = time.perf_counter()
     assert importance_of_race(never, inputs, now + 0.5, 0) == ((), NO_TIME)
