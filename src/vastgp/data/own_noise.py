@@ -53,6 +53,11 @@ class OwnNoise(NamedTuple):
     def counting(self, n: int) -> np.ndarray:
         """Return which of n rows have a weight above zero, (n,)."""
         weight = _numbers(self.sample_weight, "sample_weight", n)
+        if weight is not None and not np.any(weight):
+            raise ValueError(
+                "sample_weight is zero for all rows, so that none is left to fit. Expected a positive weight for each "
+                "row that counts, or sample_weight=None where all count alike."
+            )
         return np.ones(n, dtype=bool) if weight is None else weight > 0.0
 
     def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -76,12 +81,7 @@ class OwnNoise(NamedTuple):
         error = _numbers(self.noise_std, "noise_std", n)
         weight = np.ones(n) if weight is None else weight
         error = np.zeros(n) if error is None else error
-        dropped = np.flatnonzero(weight == 0.0)
-        if len(dropped) == n:
-            raise ValueError(
-                "sample_weight is zero for all rows, so that none is left to fit. Expected a positive weight for each "
-                "row that counts, or sample_weight=None where all count alike."
-            )
+        dropped = np.flatnonzero(~self.counting(n))
         if len(dropped):
             rows = without(rows, dropped)
             weight, error = weight[weight > 0.0], error[weight > 0.0]
