@@ -30,3 +30,9 @@ def sales(n=160, seed=0, gaps=True):
         table.loc[generator.choice(n, n // 15, replace=False), "age"] = np.nan
         table.loc[generator.choice(n, n // 20, replace=False), "city"] = None
     return table
+
+
+def without_directions(encoder, found):
+    """Leave out the columns that tell apart the rows with a gap."""
+    names = encoder.get_feature_names_out()
+    return found[:, [" unknown" not in name for name in names]]

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.inputs import Inputs, encode_new, names_of_inputs
+from vastgp.auto.inputs import Inputs, as_new, encode_new, names_of_inputs
 from vastgp.auto.race import (
     FAILURES,
     Judged,
@@ -218,7 +218,8 @@ class FrontDoor(SavedFrontDoor):
             rows=len(y), rows_used=rows.n, spent=spent,
         )  # fmt: skip
         names = names_of_inputs(self.encoder_, rows.d)
-        self.support_ = RangeCheck.fit(rows.X, self._lengthscales(), names, seed)
+        X = as_new(self.encoder_, rows.X)
+        self.support_ = RangeCheck.fit(X, self._lengthscales(), names, seed)
         self.n_features_in_ = inputs.num_columns
         if inputs.names is not None:
             self.feature_names_in_ = np.asarray(inputs.names, dtype=object)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vastgp.auto import gaps
 from vastgp.auto.dates import DateFacts
 from vastgp.auto.numeric import NumberFacts
 from vastgp.auto.values import (
@@ -168,9 +169,9 @@ class CategoryEncoding:
     numeric: bool
 
     def groups(self, name: str) -> list[list[str]]:
-        """Return the names of the output columns, all of one input."""
+        """Return the names of the output columns, those of one input in one list."""
         levels = [*self.levels, *["(missing)"] * self.gap, "(unseen)"]
-        return [[f"{name}={level}" for level in levels]]
+        return [[f"{name}={level}" for level in levels]] + [gaps.group(name)] * self.gap
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block; nothing is unforeseen."""
@@ -179,7 +180,10 @@ class CategoryEncoding:
         unseen = size - 1
         gap = len(self.levels) if self.gap else unseen
         places = np.array([self._place.get(level, unseen) for level in levels] + [gap])
-        return np.eye(size)[places[codes]], 0
+        found = np.eye(size)[places[codes]]
+        if self.gap:
+            found = np.column_stack([found, gaps.of_new_rows(codes < 0)])
+        return found, 0
 
     @functools.cached_property
     def _place(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vastgp.auto import gaps
 from vastgp.auto.numeric import Sample
 from vastgp.auto.values import Values, dates_of, numbers_of
 
@@ -151,8 +152,9 @@ class DateEncoding:
             [f"{name} {day}" for day in WEEKDAYS],
             [f"{name} time of day {part}" for part in ("sin", "cos")],
             [f"{name} is missing"],
+            gaps.group(name),
         ]
-        there = (self.trend, self.season, self.week, self.clock, self.gaps)
+        there = (self.trend, self.season, self.week, self.clock, self.gaps, self.gaps)
         return [group for group, wanted in zip(groups, there, strict=True) if wanted]
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
@@ -171,7 +173,7 @@ class DateEncoding:
         if self.clock:
             parts.append(np.where(missing[:, None], 0.0, circle(seconds_of_day(dates) / DAY)))
         if self.gaps:
-            parts.append(missing[:, None].astype(np.float64))
+            parts += [missing[:, None].astype(np.float64), gaps.of_new_rows(missing)]
         return np.concatenate(parts, axis=1), 0 if self.gaps else int(missing.sum())
 
     def words(self) -> str:
@@ -220,7 +222,7 @@ class TimeEncoding:
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
         value = [[f"{name} sin", f"{name} cos"]] * (self.low < self.high)
-        return value + [[f"{name} is missing"]] * self.gaps
+        return value + ([[f"{name} is missing"], gaps.group(name)] if self.gaps else [])
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block, and the number of gaps that training had none of."""
@@ -230,7 +232,7 @@ class TimeEncoding:
         if self.low < self.high:
             parts.append(np.where(missing, 0.0, circle(np.nan_to_num(seconds) / DAY)))
         if self.gaps:
-            parts.append(missing.astype(np.float64))
+            parts += [missing.astype(np.float64), gaps.of_new_rows(missing[:, 0])]
         return np.concatenate(parts, axis=1), 0 if self.gaps else int(missing.sum())
 
     def words(self) -> str:

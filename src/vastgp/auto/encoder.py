@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import AtLeast, Flag, check_arguments
+from vastgp.auto import gaps
 from vastgp.auto.columns import Column, Encoding, settle
 from vastgp.auto.dates import DateEncoding
 from vastgp.auto.messages import check_some_kept, refusal, summary_of, warn_of_gaps
@@ -35,7 +36,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     share one scale and one lengthscale (``tied_``). What is done with a column follows from what it holds:
 
     - numbers (also text that all parses as numbers, "1,234" included) stay one column; booleans are 0 and 1,
-      durations seconds. Gaps become the median, and another input says where they were. With a value farther from the
+      durations seconds. Gaps become the median, another input says where they were, and one more that what is missing
+      differs from row to row. With a value farther from the
       median than ten interquartile ranges, the column is ``asinh((x - median) / range)``;
     - ordered categories are their rank;
     - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
@@ -80,7 +82,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     however the rows come in blocks; ranges, levels and counts are those of all rows.
 
     ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)`` where a mean of the target is an input: the former has
-    for each row the mean of other rows, without which a model would read the target in its input. As in
+    for each row the mean of other rows, without which a model would read the target in its input; nor where there are
+    gaps, which are another unknown value in each row of training, and in a new row one more (`vastgp.auto.gaps`). As in
     scikit-learn's `TargetEncoder`, encode training rows by `fit_transform` and new rows by `transform`.
 
     Examples
@@ -151,7 +154,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         found = self._encode_all(source)
         for output, values in means.items():
             found[:, output] = values
+        for number, columns in enumerate(self._of_gaps):
+            found[:, columns] = gaps.of_training(found[:, columns], number)
         return found
+
+    def as_new(self, found: np.ndarray) -> np.ndarray:
+        """Return rows that `fit_transform` encoded as `transform` would, but for means of the target."""
+        found = found.copy()
+        for columns in self._of_gaps:
+            found[:, columns] = gaps.as_new(found[:, columns])
+        return found
+
+    @property
+    def _of_gaps(self) -> list[slice]:
+        """Output columns that tell apart the rows with a gap, by column of the table."""
+        return [
+            slice(column.outputs[-1] + 1 - gaps.COLUMNS, column.outputs[-1] + 1)
+            for column in self._kept
+            if _encoding(column).groups(column.name)[-1] == gaps.group(column.name)
+        ]
 
     def _fit(self, X: Any, y: Any, exclude: Any) -> tuple[Source, dict[int, np.ndarray]]:
         """Fit, and return the source and the target's means of the training rows by output column."""

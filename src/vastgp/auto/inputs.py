@@ -135,7 +135,7 @@ class Inputs:
         None where there is none, and where no input is a number with decimals: of categories and whole numbers alone
         the same rows will come again.
         """
-        _, matrix = self._fit(self.present)
+        matrix = as_new(*self._fit(self.present))
         varies = np.any(matrix != np.round(matrix), axis=0)
         if not varies.any():
             return None
@@ -211,6 +211,11 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
     return _checked(encoder.transform(X), encoder)
+
+
+def as_new(encoder: Any, matrix: np.ndarray) -> np.ndarray:
+    """Return encoded training rows as they would be encoded when they were new."""
+    return encoder.as_new(matrix) if isinstance(encoder, TableEncoder) else matrix
 
 
 def names_of_inputs(encoder: Any, columns: int) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vastgp.auto import gaps
 from vastgp.auto.values import UnfitError, Values, levels_of, numbers_of
 
 # Quantiles are those of all rows up to so many, beyond of so many rows chosen at random.
@@ -179,7 +180,8 @@ class NumberEncoding:
 
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
-        return [[name]] * self.value + [[f"{name} is missing"]] * self.gaps
+        gap = [[f"{name} is missing"], gaps.group(name)] if self.gaps else []
+        return [[name]] * self.value + gap
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block, and the number of gaps that training had none of."""
@@ -193,7 +195,9 @@ class NumberEncoding:
         found = np.where(missing, self.fill, data)
         if self.scale is not None:
             found = np.arcsinh((found - self.fill) / self.scale)
-        columns = [found] * self.value + [missing.astype(np.float64)] * self.gaps
+        columns = [found] * self.value
+        if self.gaps:
+            columns += [missing.astype(np.float64), gaps.of_new_rows(missing)]
         return np.column_stack(columns), 0 if self.gaps else int(missing.sum())
 
     def words(self) -> str:
