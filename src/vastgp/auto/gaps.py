@@ -4,8 +4,8 @@ An indicator alone makes rows with a gap alike: a function of the other inputs, 
 values that are missing differ, so each such row also has a direction of its own, all of them one input. Its lengthscale
 says how much of the function depends on what is missing: with ``c`` the correlation that one direction leaves, a row
 with a gap correlates by ``c`` with rows without, and by about ``c^2`` with other such rows, as does the mean of a
-kernel over a value that nobody knows. A new row has a direction that no row of training has, and keeps the variance that
-follows: 90 % intervals held 33 to 58 % of rows with a gap by the indicator alone, and hold nearly all of them.
+kernel over a value that nobody knows. A new row has a direction that no row of training has, and keeps the variance
+that follows: 90 % intervals held 33 to 58 % of rows with a gap by the indicator alone, and hold nearly all of them.
 """
 
 from __future__ import annotations
