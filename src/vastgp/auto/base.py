@@ -174,49 +174,62 @@ class FrontDoor(SavedFrontDoor):
         deadline: float | None,
     ) -> None:
         """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
-        seed = track.seed
-        order = track.order
-        self.warp_ = Own() if best is None else best.warp
+        seed, order = track.seed, track.order
         importance: tuple[Any, ...] = ((), NO_ROWS)
         if best is not None:
             judge = partial(self._judge_of, best.model, best.warp)
             importance = importance_of_race(judge, inputs, deadline, seed)
+        self.warp_ = Own() if best is None else best.warp
         left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
-        before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
-        rows = None
-        if best is None or left is None or left > _WORTH_AGAIN * before:
-            rows, tied = inputs.whole(y)
-            shown = rows.X[order] if len(order) else rows.X
-            rows = some_rows(rows, candidate.most_rows, seed)
-            model = candidate.make(seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best))
-            try:
-                fit_one(model, rows, self.warp_)
-            except FAILURES:
-                if best is None:
-                    raise
-                rows = None  # what the race found stands
-            else:
-                self.model_, self.encoder_ = model, inputs.encoder_of_whole
-                spent = spent_by(model)
-                if _falls_short(model, best):
-                    rows = None
-        if rows is None:
+        model = self._fit_again(best, candidate, inputs, y, left, seed)
+        if model is None:
             assert best is not None
             last = inputs.folds - 1
             self.model_, self.encoder_ = best.model, inputs.encoder_of_fold(last)
-            rows, shown, spent = inputs.training_rows(last), inputs.held_out_rows(last).X, ()
-        judged = None if best is None else best.judged
+            rows, shown = inputs.training_rows(last), inputs.held_out_rows(last).X
+        else:
+            self.model_, self.encoder_ = model, inputs.encoder_of_whole
+            rows = inputs.whole(y)[0]
+            shown = rows.X[order] if len(order) else rows.X
+            rows = some_rows(rows, candidate.most_rows, seed)
         held_out = observations.targets(y)[order]
+        judged = None if best is None else best.judged
         self.calibration_ = self._calibration(judged, held_out, seed)
-        self.held_out_ = (
-            {}
-            if judged is None
-            else judged.to_arrays(held_out, inputs.present[order], _HELD_OUT_KEPT)
-        )
+        self.held_out_ = {}
+        if judged is not None:
+            self.held_out_ = judged.to_arrays(held_out, inputs.present[order], _HELD_OUT_KEPT)
         self.kept_ = replace(
-            self.kept_, encoded=some_encoded(shown, seed), importance=importance[0], without=importance[1],
-            rows=len(y), rows_used=rows.n, spent=spent,
+            self.kept_, encoded=some_encoded(as_new(self.encoder_, shown), seed),
+            importance=importance[0], without=importance[1],
+            rows=len(y), rows_used=rows.n, spent=() if model is None else spent_by(model),
         )  # fmt: skip
+        self._remember(rows, inputs, seed)
+
+    def _fit_again(
+        self,
+        best: Ran | None,
+        candidate: Candidate,
+        inputs: Inputs,
+        y: np.ndarray,
+        left: float | None,
+        seed: int,
+    ) -> Any:
+        """Return the winner fitted to all rows; None where that of the race is as good as can be had."""
+        before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
+        if best is not None and left is not None and left <= _WORTH_AGAIN * before:
+            return None
+        rows, tied = inputs.whole(y)
+        model = candidate.make(seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best))
+        try:
+            fit_one(model, some_rows(rows, candidate.most_rows, seed), self.warp_)
+        except FAILURES:
+            if best is None:
+                raise
+            return None
+        return None if _falls_short(model, best) else model
+
+    def _remember(self, rows: Rows, inputs: Inputs, seed: int) -> None:
+        """Keep what the training rows cover, and what their columns are called."""
         names = names_of_inputs(self.encoder_, rows.d)
         X = as_new(self.encoder_, rows.X)
         self.support_ = RangeCheck.fit(X, self._lengthscales(), names, seed)

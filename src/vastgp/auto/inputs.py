@@ -60,6 +60,7 @@ class Inputs:
     raw: Source | None = None
     encoder_of_whole: Any = None
     folds: int = 0
+    _whole: np.ndarray | None = None
     _of_folds: dict[int, tuple[Rows, Rows, Groups, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -125,8 +126,8 @@ class Inputs:
 
     def whole(self, targets: np.ndarray) -> tuple[Rows, Groups]:
         """Return all encoded rows that have a target, and which columns are one input."""
-        self.encoder_of_whole, matrix = self._fit(self.present)
-        groups = getattr(self.encoder_of_whole, "tied_", ())
+        encoder, matrix = self._encoded_whole()
+        groups = getattr(encoder, "tied_", ())
         return Rows(matrix, targets, checked=True), groups
 
     def repetitions(self) -> np.ndarray | None:
@@ -135,7 +136,7 @@ class Inputs:
         None where there is none, and where no input is a number with decimals: of categories and whole numbers alone
         the same rows will come again.
         """
-        matrix = as_new(*self._fit(self.present))
+        matrix = as_new(*self._encoded_whole())
         varies = np.any(matrix != np.round(matrix), axis=0)
         if not varies.any():
             return None
@@ -157,6 +158,12 @@ class Inputs:
     def training_rows(self, number: int) -> Rows:
         """Return the training rows of a fold that has been encoded."""
         return self._of_folds[number][0]
+
+    def _encoded_whole(self) -> tuple[Any, np.ndarray]:
+        """Return the encoder of all rows and what it made of them, which is kept: it takes a pass over the table."""
+        if self._whole is None:
+            self.encoder_of_whole, self._whole = self._fit(self.present)
+        return self.encoder_of_whole, self._whole
 
     def _fit(self, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         encoder = clone(self.encoder)
