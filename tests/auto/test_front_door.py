@@ -106,7 +106,7 @@ def test_rows_unlike_those_of_training_are_told(fitted):
 
 
 def test_files_and_arrays_give_the_same_as_the_table(table, tmp_path):
-    table = table[:60]
+    table = table[:19]
     table.to_parquet(tmp_path / "t.parquet")
     new = sales(10, seed=9)
     of_table = GPRegressor(**WHOLE).fit(table, "price").predict(new)
@@ -122,12 +122,12 @@ def test_a_target_that_is_still_among_the_columns_is_no_input(table):
 
 
 def test_rows_without_a_target_are_left_out_and_counted(table):
-    table = table[:60]
+    table = table[:19]
     some = table.copy()
-    some.loc[[3, 50, 51], "price"] = np.nan
+    some.loc[[3, 10, 11], "price"] = np.nan
     model = GPRegressor(**WHOLE).fit(some, "price")
     assert model.n_rows_dropped_ == 3
-    without = GPRegressor(**WHOLE).fit(table.drop(index=[3, 50, 51]), "price")
+    without = GPRegressor(**WHOLE).fit(table.drop(index=[3, 10, 11]), "price")
     np.testing.assert_array_equal(model.predict(table), without.predict(table))
 
 
