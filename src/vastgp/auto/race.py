@@ -15,6 +15,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
+from vastgp.data.minibatch import fixed_indices
 from vastgp.fitting.progress import Progress
 
 # Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
@@ -26,6 +27,8 @@ _LEAST_SECONDS = 4.0
 _SECONDS_FOR_FOLDS = 20.0
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
 _DOUBT = 1.0
+# The use of the seed for the part of the rows that a candidate is given, see `fixed_indices`.
+_PART = 200
 # What ends one model, not the race.
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
 
@@ -201,7 +204,7 @@ def some_rows(rows: Rows, most: int | None, seed: int) -> Rows:
     """Return random rows, in their order, where there are more than ``most``."""
     if most is None or rows.n <= most:
         return rows
-    chosen = np.sort(np.random.default_rng([seed, 2]).choice(rows.n, most, replace=False))
+    chosen = np.sort(fixed_indices(seed, _PART, rows.n, most))
     return Rows(rows.X[chosen], rows.y[chosen], checked=True)
 
 
