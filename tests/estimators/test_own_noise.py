@@ -21,6 +21,7 @@ from vastgp import (
     SVGPRegressor,
     TSVGPRegressor,
 )
+from vastgp.estimators.registry import FRONT_DOOR
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.options import Block, Fixed, Learn, Natural
 
@@ -294,7 +295,7 @@ OTHERS = sorted(
     name
     for name in vastgp.__all__
     if name.endswith(("Regressor", "Classifier"))
-    and name not in {case.kind.__name__ for case in CASES}
+    and name not in {case.kind.__name__ for case in CASES} | set(FRONT_DOOR)
 )
 
 

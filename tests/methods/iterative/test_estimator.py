@@ -54,7 +54,8 @@ def test_it_is_the_exact_process(exact):
 def test_float32_is_as_good_as_its_tolerance(exact):
     new, _ = data(40, seed=1)
     model = fixed(rank=30, dtype="float32", tol=0.01).fit(*data())
-    np.testing.assert_allclose(model.predict(new), exact.predict(new), atol=0.02 * NOISE)
+    # the residual's norm is a hundredth of the noise; of 40 errors the largest is some standard deviations of it
+    np.testing.assert_allclose(model.predict(new), exact.predict(new), atol=0.03 * NOISE)
 
 
 def test_repeated_rows_are_merged_into_the_same_posterior(exact):

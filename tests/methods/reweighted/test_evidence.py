@@ -108,7 +108,8 @@ def test_a_spectral_prior(n, m, count):
     turned = U @ np.diag(s**2 * np.exp(log_g)) @ U.T
     covariance = V @ np.diag(1 / s) @ turned @ np.diag(1 / s) @ V.T
     expected = _dense(phi, y, covariance, np.exp(log_noise))
-    assert found == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    # as many functions as rows are nearly dependent, and how the dense formula is rounded depends on the processor
+    assert found == pytest.approx(expected, rel=1e-7, abs=1e-8)
 
     def value(normals, g, s):
         return spectral_evidence(data, normals, g, s)
