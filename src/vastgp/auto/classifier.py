@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Flag, Positive, RandomState
+from vastgp._arguments import Flag
 from vastgp.auto import candidates
 from vastgp.auto.base import FrontDoor
 from vastgp.auto.class_calibration import (
@@ -61,26 +61,6 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     """
 
     classes_: np.ndarray
-
-    def __init__(
-        self,
-        method: str = "auto",
-        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
-        max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
-        likelihood: Any = "auto",
-        calibrate: Any = "auto",
-        encoder: Any = None,
-        random_state: Annotated[Any, RandomState()] = 0,
-        verbose: Annotated[bool, Flag()] = False,
-    ) -> None:
-        self.method = method
-        self.max_seconds = max_seconds
-        self.max_work = max_work
-        self.likelihood = likelihood
-        self.calibrate = calibrate
-        self.encoder = encoder
-        self.random_state = random_state
-        self.verbose = verbose
 
     # ------------------------------------------------------------ fit
 

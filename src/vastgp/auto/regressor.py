@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Flag, Positive, RandomState
+from vastgp._arguments import Flag
 from vastgp.auto import candidates
 from vastgp.auto.base import FrontDoor
 from vastgp.auto.calibration import (
@@ -86,26 +86,6 @@ class GPRegressor(RegressorMixin, FrontDoor):
     >>> model = vastgp.GPRegressor(max_seconds=60).fit("sales.parquet", "price")    # doctest: +SKIP
     >>> model.predict_interval("new.parquet", level=0.9)                            # doctest: +SKIP
     """
-
-    def __init__(
-        self,
-        method: str = "auto",
-        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
-        max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
-        likelihood: Any = "auto",
-        calibrate: Any = "auto",
-        encoder: Any = None,
-        random_state: Annotated[Any, RandomState()] = 0,
-        verbose: Annotated[bool, Flag()] = False,
-    ) -> None:
-        self.method = method
-        self.max_seconds = max_seconds
-        self.max_work = max_work
-        self.likelihood = likelihood
-        self.calibrate = calibrate
-        self.encoder = encoder
-        self.random_state = random_state
-        self.verbose = verbose
 
     # ------------------------------------------------------------ fit
 

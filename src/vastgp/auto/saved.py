@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
+from vastgp._arguments import Flag, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
@@ -25,16 +26,6 @@ from vastgp.estimators.serialise import decode_params, encode_params
 class SavedFrontDoor(BaseEstimator, abc.ABC):
     """What a fitted front door consists of, written to a file and read from one."""
 
-    # constructor arguments of both
-    method: Any
-    max_seconds: Any
-    max_work: Any
-    likelihood: Any
-    calibrate: Any
-    encoder: Any
-    random_state: Any
-    verbose: Any
-
     # fitted
     model_: Any
     encoder_: Any
@@ -46,6 +37,26 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
     kept_: Kept
     n_rows_dropped_: int
     target_range_: tuple[float, float]
+
+    def __init__(
+        self,
+        method: str = "auto",
+        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
+        max_work: Annotated[int | None, Positive(integer=True, none="a budget in seconds")] = None,
+        likelihood: Any = "auto",
+        calibrate: Any = "auto",
+        encoder: Any = None,
+        random_state: Annotated[Any, RandomState()] = 0,
+        verbose: Annotated[bool, Flag()] = False,
+    ) -> None:
+        self.method = method
+        self.max_seconds = max_seconds
+        self.max_work = max_work
+        self.likelihood = likelihood
+        self.calibrate = calibrate
+        self.encoder = encoder
+        self.random_state = random_state
+        self.verbose = verbose
 
     @property
     @abc.abstractmethod
