@@ -41,7 +41,7 @@ from vastgp.auto.support import RangeCheck
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.tables import open_frame
+from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.race import OWN
 
@@ -309,9 +309,16 @@ class FrontDoor(SavedFrontDoor):
         check_is_fitted(self, "model_")
         return write_report_of(self, path, X, y)
 
-    @abc.abstractmethod
     def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """Return rows, and their targets as numbers."""
+        """Return rows, opened, and their targets as numbers; of a table those of the fit's column by default."""
+        X = open_frame(X)
+        if y is None and isinstance(X, (Table, str)):
+            y = self.target_name_
+        return X, self._numbers_of(X, y)
+
+    @abc.abstractmethod
+    def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
+        """Return targets as numbers: of classes their places in ``classes_``."""
 
     @property
     def importance_(self) -> list[tuple[str, float, float]]:

@@ -23,7 +23,6 @@ from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.data.labels import encode_as, read_labels
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.tables import Table, open_frame
 
 _LEAST_PROBABILITY = 1e-12
 
@@ -152,10 +151,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         ndarray of shape (n, C)
             In the order of ``classes_``.
         """
-        rows = self._encoded(X)
-        return self.calibration_.transform(
-            self._of_all(self.model_, self.model_.predict_proba(rows.X))
-        )
+        return self._proba(self._encoded(X))
+
+    def _proba(self, rows: Rows) -> np.ndarray:
+        proba = self._of_all(self.model_, self.model_.predict_proba(rows.X))
+        return self.calibration_.transform(proba)
 
     def predict(self, X: Any, return_range: Any = False) -> Any:
         """Return the likeliest class of each row.
@@ -173,12 +173,9 @@ class GPClassifier(ClassifierMixin, FrontDoor):
             Only with ``return_range``.
         """
         Flag()("return_range", return_range)
-        labels = self.classes_[np.argmax(self.predict_proba(X), axis=1)] if self._fitted() else None
-        return (labels, self.outside(X)) if return_range else labels
-
-    def _fitted(self) -> bool:
-        check_is_fitted(self, "model_")
-        return True
+        rows = self._encoded(X)
+        labels = self.classes_[np.argmax(self._proba(rows), axis=1)]
+        return (labels, self.support_.outside(rows.X)) if return_range else labels
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return a score of the second class, or of each of more than two: that of the likelier class is the larger.
@@ -222,8 +219,5 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         correct = self.predict(X) == self.classes_[numbers]
         return float(np.average(correct, weights=sample_weight))
 
-    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        X = open_frame(X)
-        if y is None and self.target_name_ is not None and isinstance(X, (Table, str)):
-            y = self.target_name_
-        return X, encode_as(read_labels(X, y, estimator=type(self).__name__), self.classes_)
+    def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
+        return encode_as(read_labels(X, y, estimator=type(self).__name__), self.classes_)

@@ -149,7 +149,7 @@ class Inputs:
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""
-        return self._of_folds[number % self.folds][3]
+        return self._of_folds[number][3]
 
     def held_out_rows(self, number: int) -> Rows:
         """Return the held-out rows of a fold that has been encoded."""
@@ -168,21 +168,20 @@ class Inputs:
     def _fit(self, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         encoder = clone(self.encoder)
         targets = None if self.means_of is None else self.means_of[rows]
-        if isinstance(self.source, Source):
-            exclude = () if self.target is None else (self.target,)
-            matrix = encoder.fit_transform(part_of(self.source, rows), targets, exclude=exclude)
-        else:
-            matrix = encoder.fit_transform(_safe_indexing(self.source, rows), targets)
+        ours = isinstance(encoder, TableEncoder) and self.target is not None
+        more = {"exclude": (self.target,)} if ours else {}
+        matrix = encoder.fit_transform(self._part(rows), targets, **more)
         validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)
 
     def _transform(self, encoder: Any, rows: np.ndarray) -> np.ndarray:
-        part: Any
+        return _checked(encoder.transform(self._part(rows)), encoder)
+
+    def _part(self, rows: np.ndarray) -> Any:
+        """Return some rows as the encoder takes them."""
         if isinstance(self.source, Source):
-            part = part_of(self.source, rows)
-        else:
-            part = _safe_indexing(self.source, rows)
-        return _checked(encoder.transform(part), encoder)
+            return part_of(self.source, rows)
+        return _safe_indexing(self.source, rows)
 
 
 def part_of(source: Source, rows: np.ndarray) -> Source:

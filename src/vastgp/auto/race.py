@@ -82,8 +82,7 @@ class Track:
     ----------
     folds : list of Fold
     encoded : callable
-        ``encoded(rows, new)`` gives the encoded inputs and targets of rows by number: as training rows of the fold
-        whose number is given first, or as new ones.
+        ``encoded(number)`` gives the encoded training and held-out rows of a fold, and which columns are one input.
     judge : callable
         ``judge(model, warp, rows)`` gives log densities, and what else is known of each row, see `Judged`.
     seed : int

@@ -25,6 +25,7 @@ from vastgp.auto.report.places import grouped
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
+from vastgp.estimators.predictive import checked_probabilities
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE_COUNTS = 50.0
@@ -178,8 +179,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
         Distribution
             With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
         """
-        rows = self._encoded(X)
-        return self._distribution(rows)
+        return self._distribution(self._encoded(X))
 
     def _distribution(self, rows: Rows) -> Distribution:
         of_model = self.model_.distribution(rows.X)
@@ -249,11 +249,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
         ndarray of shape (n, k)
             What an observation is below with that probability, in units of the target.
         """
-        wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
-        if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
-            raise ValueError(
-                f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."
-            )
+        wanted = checked_probabilities(probabilities)
         return self.distribution(X).quantiles(wanted).T
 
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
@@ -265,7 +261,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
         y : array-like of shape (n,), or str
         """
         check_is_fitted(self, "model_")
-        X, y, _ = _with_targets(X, y, self.target_name_)
+        X, y = self._with_numbers(X, y)
         return self.distribution(X).log_density(y)
 
     def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
@@ -297,11 +293,11 @@ class GPRegressor(RegressorMixin, FrontDoor):
         from sklearn.metrics import r2_score
 
         check_is_fitted(self, "model_")
-        X, y, _ = _with_targets(X, y, self.target_name_)
+        X, y = self._with_numbers(X, y)
         return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
-    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        return _with_targets(X, y, self.target_name_)[:2]
+    def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
+        return numbers_and_name(X, y)[0]
 
     @property
     def calibration_record_(self) -> CalibrationRecord | None:
@@ -315,16 +311,6 @@ class GPRegressor(RegressorMixin, FrontDoor):
         scores = self.calibration_.scores(held["scores"])
         table = grouped(self.kept_.columns)
         return calibration_record(held["y"], held["mean"], held["std"], ndtr(scores), *table)
-
-
-def _with_targets(X: Any, y: Any, name: str | None) -> tuple[Any, np.ndarray, str | None]:
-    from vastgp.data.tables import Table, open_frame
-
-    X = open_frame(X)
-    if y is None and name is not None and (isinstance(X, (Table, str))):
-        y = name
-    numbers, found = numbers_and_name(X, y)
-    return X, numbers, found
 
 
 def _are_counts(y: np.ndarray) -> bool:

@@ -16,6 +16,16 @@ from vastgp.likelihoods.quantiles import quantiles
 from vastgp.likelihoods.rowwise import by_rows
 
 
+def checked_probabilities(probabilities: Any) -> np.ndarray:
+    """Return probabilities of quantiles as a vector; ValueError for what is none."""
+    wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
+        raise ValueError(
+            f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."
+        )
+    return wanted
+
+
 @dataclass(frozen=True)
 class Predictive:
     """The distribution of a new observation at each of n rows, in units of the target.

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, observations
 from vastgp.estimators.base import BaseGP
-from vastgp.estimators.predictive import Predictive
+from vastgp.estimators.predictive import Predictive, checked_probabilities
 
 
 class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
@@ -87,11 +87,7 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         ndarray of shape (n, k)
             What an observation is below with that probability, in units of the target.
         """
-        wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
-        if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
-            raise ValueError(
-                f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."
-            )
+        wanted = checked_probabilities(probabilities)
         return self.distribution(X).quantiles(wanted).T
 
     def _predictive(self, rows: Rows, with_variance: bool = True) -> Predictive:

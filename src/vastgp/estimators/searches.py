@@ -30,25 +30,42 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
-def _inputs(search: Any, num_features: int) -> tuple[int, ...] | None:
-    if search.isotropic and search.tied is not None:
-        raise ValueError("isotropic=True already ties all columns: leave out tied, or isotropic.")
-    if search.isotropic:
-        return ()
-    if search.tied is None:
-        return None
-    columns = [int(column) for group in search.tied for column in group]
-    if len(set(columns)) < len(columns) or max(columns, default=0) >= num_features:
-        raise ValueError(
-            f"tied={search.tied!r} must name columns from 0 to {num_features - 1}, each in one group at most."
-        )
-    first = {int(column): int(min(group)) for group in search.tied for column in group}
-    leaders = [first.get(column, column) for column in range(num_features)]
-    return tuple(sorted(set(leaders)).index(leader) for leader in leaders)
+class _Scaled(Options):
+    """What says which columns share a scale and a lengthscale: by ``isotropic`` and ``tied``."""
+
+    isotropic: Any
+    tied: Any
+
+    def inputs(self, num_features: int) -> tuple[int, ...] | None:
+        """Return for every column the number of the input that it belongs to.
+
+        None where each is an input of its own, nothing where all have one lengthscale: see `candidate_kernels`.
+
+        Raises
+        ------
+        ValueError
+            For columns that are not there, or that are in two groups.
+        """
+        if self.isotropic and self.tied is not None:
+            raise ValueError(
+                "isotropic=True already ties all columns: leave out tied, or isotropic."
+            )
+        if self.isotropic:
+            return ()
+        if self.tied is None:
+            return None
+        columns = [int(column) for group in self.tied for column in group]
+        if len(set(columns)) < len(columns) or max(columns, default=0) >= num_features:
+            raise ValueError(
+                f"tied={self.tied!r} must name columns from 0 to {num_features - 1}, each in one group at most."
+            )
+        first = {int(column): int(min(group)) for group in self.tied for column in group}
+        leaders = [first.get(column, column) for column in range(num_features)]
+        return tuple(sorted(set(leaders)).index(leader) for leader in leaders)
 
 
 @dataclass(frozen=True)
-class Subset(Options):
+class Subset(_Scaled):
     """Kernel and noise of highest evidence on some random rows.
 
     Parameters
@@ -71,18 +88,6 @@ class Subset(Options):
     isotropic: Annotated[bool, Flag()] = False
     tied: Annotated[Sequence[Sequence[int]] | None, Optional(_Columns())] = None
 
-    def inputs(self, num_features: int) -> tuple[int, ...] | None:
-        """Return for every column the number of the input that it belongs to.
-
-        None where each is an input of its own, nothing where all have one lengthscale: see `candidate_kernels`.
-
-        Raises
-        ------
-        ValueError
-            For columns that are not there, or that are in two groups.
-        """
-        return _inputs(self, num_features)
-
 
 @dataclass(frozen=True)
 class Learn(Subset):
@@ -103,7 +108,7 @@ class Learn(Subset):
 
 
 @dataclass(frozen=True)
-class Fixed(Options):
+class Fixed(_Scaled):
     """Kernel and noise as given, in the units of inputs and target.
 
     Parameters
@@ -120,10 +125,6 @@ class Fixed(Options):
     noise_std: Annotated[float | Sequence[float] | None, Optional(Each(Positive()))] = None
     isotropic: Annotated[bool, Flag()] = False
     tied: Annotated[Sequence[Sequence[int]] | None, Optional(_Columns())] = None
-
-    def inputs(self, num_features: int) -> tuple[int, ...] | None:
-        """Return what `Subset.inputs` does."""
-        return _inputs(self, num_features)
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,8 @@ def importance_of_race(
     left = np.inf if deadline is None else deadline - began
     if left < _LEAST_SECONDS:
         return (), NO_TIME
-    rows, encoder = inputs.held_out_rows(inputs.folds - 1), inputs.encoder_of_fold(-1)
+    last = inputs.folds - 1
+    rows, encoder = inputs.held_out_rows(last), inputs.encoder_of_fold(last)
     here = _some(rows.n, seed)
     X, y = np.asarray(rows.X)[here], np.asarray(rows.y)[here]
     groups = groups_of(encoder, X.shape[1])
