@@ -244,9 +244,9 @@ def test_arguments_that_cannot_be(table, params, message):
         GPRegressor(**(QUICK | params)).fit(table, "price")
 
 
-def test_several_targets_are_refused_with_what_to_do():
-    with pytest.raises(ValueError, match="MultiOutputRegressor"):
-        GPRegressor(**QUICK).fit(np.zeros((30, 2)), np.zeros((30, 2)))
+def test_several_columns_of_classes_are_refused():
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        GPClassifier(**QUICK).fit(np.zeros((30, 2)), np.zeros((30, 2)))
 
 
 @pytest.mark.parametrize("level", [0, 1.0, "wide"])

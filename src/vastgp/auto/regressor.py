@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Flag
 from vastgp.auto import candidates
-from vastgp.auto.base import FrontDoor
 from vastgp.auto.calibration import (
     Calibration,
     Identity,
@@ -22,16 +21,25 @@ from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.report.places import grouped
+from vastgp.auto.several import (
+    SeveralTargets,
+    averaged,
+    for_each_target,
+    several_targets,
+    stacked,
+    summed,
+)
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
+from vastgp.data.tables import open_frame
 from vastgp.estimators.predictive import checked_probabilities
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE_COUNTS = 50.0
 
 
-class GPRegressor(RegressorMixin, FrontDoor):
+class GPRegressor(RegressorMixin, SeveralTargets):
     """Gaussian processes for a table of any kind: encodes it, races models, calibrates the winner.
 
     Parameters
@@ -78,6 +86,9 @@ class GPRegressor(RegressorMixin, FrontDoor):
         What the training rows cover, see `outside` and `drift`.
     n_rows_dropped_ : int
         Rows without a target.
+    outputs_ : dict
+        Only of several targets: the fitted `GPRegressor` of each, by its name (by its number where ``y`` was an array).
+        The attributes above are then dicts by target as well.
     kernel_, likelihood_, converged_, stop_reason_, n_iter_, history_, fit_seconds_
         Of the winner.
 
@@ -98,9 +109,10 @@ class GPRegressor(RegressorMixin, FrontDoor):
         X : table, path or array-like of shape (n, p)
             A pandas, polars or Arrow table, the path of a Parquet or CSV file or of a folder of Parquet files, or an
             array. Columns may be numbers, booleans, categories, text, dates; values may be missing.
-        y : array-like of shape (n,), or str
-            The target, or the name of its column. Rows whose target is missing are left out, and counted.
-        noise_std : array-like of shape (n,) or str, optional
+        y : array-like of shape (n,) or (n, k), str, or list of k str
+            The target, or the name of its column. Rows whose target is missing are left out, and counted. Of several
+            targets each has a model of its own (``outputs_``), found in its share of the budget.
+        noise_std : array-like of shape (n,) or (n, k), str or list of k str, optional
             Known standard deviation of each row's own error, in units of the target, which adds to the learned noise;
             or the name of its column, which then is no input.
         sample_weight : array-like of shape (n,) or str, optional
@@ -116,7 +128,11 @@ class GPRegressor(RegressorMixin, FrontDoor):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
-        return self._fit_whole(X, y, OwnNoise(noise_std, sample_weight))
+        X = open_frame(X)
+        targets = several_targets(X, y)
+        if targets is None:
+            return self._fit_whole(X, y, OwnNoise(noise_std, sample_weight))
+        return self._fit_several(targets, noise_std, sample_weight)
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
         numbers, name = numbers_and_name(X, y)
@@ -166,6 +182,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
 
     # ------------------------------------------------------------ predict
 
+    @for_each_target(list)
     def distribution(self, X: Any) -> Distribution:
         """Return the distribution of a new observation at each row.
 
@@ -185,6 +202,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
         of_model = self.model_.distribution(rows.X)
         return Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
 
+    @for_each_target(stacked)
     def predict(self, X: Any, return_std: Any = False, return_range: Any = False) -> Any:
         """Predict the target.
 
@@ -198,9 +216,9 @@ class GPRegressor(RegressorMixin, FrontDoor):
 
         Returns
         -------
-        mean : ndarray of shape (n,)
+        mean : ndarray of shape (n,), or (n, k) of several targets
             In units of the target.
-        std : ndarray of shape (n,)
+        std : ndarray of shape (n,), or (n, k)
             Only with ``return_std``.
         outside : ndarray of bool, shape (n,)
             Only with ``return_range``.
@@ -217,6 +235,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
             found.append(self.support_.outside(rows.X))
         return found[0] if len(found) == 1 else tuple(found)
 
+    @for_each_target(stacked)
     def predict_interval(self, X: Any, level: Any = 0.95) -> np.ndarray:
         """Return the central interval that holds a new observation with a probability.
 
@@ -227,7 +246,7 @@ class GPRegressor(RegressorMixin, FrontDoor):
 
         Returns
         -------
-        ndarray of shape (n, 2)
+        ndarray of shape (n, 2), or (n, k, 2) of k targets
             Lower and upper ends, in units of the target.
         """
         if not isinstance(level, (int, float, np.number)) or not 0.0 < level < 1.0:
@@ -236,34 +255,38 @@ class GPRegressor(RegressorMixin, FrontDoor):
             )
         return self.distribution(X).quantiles(interval_levels(float(level))).T
 
+    @for_each_target(stacked)
     def predict_quantiles(self, X: Any, probabilities: Any = (0.025, 0.5, 0.975)) -> np.ndarray:
         """Return quantiles of a new observation at each row.
 
         Parameters
         ----------
         X : table, path or array-like
-        probabilities : sequence of k float, default (0.025, 0.5, 0.975)
+        probabilities : sequence of float, default (0.025, 0.5, 0.975)
 
         Returns
         -------
-        ndarray of shape (n, k)
+        ndarray of shape (n, number of probabilities), or (n, k, number of probabilities) of k targets
             What an observation is below with that probability, in units of the target.
         """
         wanted = checked_probabilities(probabilities)
         return self.distribution(X).quantiles(wanted).T
 
+    @for_each_target(summed, targets=True)
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
         """Return ``log p(y | x, training data)`` of each row, in nats; its mean is the negative NLPD.
 
         Parameters
         ----------
         X : table, path or array-like
-        y : array-like of shape (n,), or str
+        y : array-like of shape (n,) or (n, k), str, or list of str
+            Of several targets the density of all together, which are independent given the inputs.
         """
         check_is_fitted(self, "model_")
         X, y = self._with_numbers(X, y)
         return self.distribution(X).log_density(y)
 
+    @for_each_target(stacked)
     def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
         """Draw samples of the function, joint over the rows, without the noise of observations.
 
@@ -275,14 +298,15 @@ class GPRegressor(RegressorMixin, FrontDoor):
 
         Returns
         -------
-        ndarray of shape (n, n_samples)
+        ndarray of shape (n, n_samples), or (n, k, n_samples) of k targets
             In units of the target.
         """
         rows = self._encoded(X)
         return self.warp_.back(self.model_.sample_y(rows.X, n_samples, random_state))
 
+    @for_each_target(averaged, targets=True)
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination R^2 of the predicted mean.
+        """Return the coefficient of determination R^2 of the predicted mean; of several targets the mean of theirs.
 
         Parameters
         ----------

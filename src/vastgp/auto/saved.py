@@ -81,42 +81,59 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         ValueError
             For an ``encoder`` of another library, which only pickle could store.
         """
-        check_is_fitted(self, "model_")
+        check_is_fitted(self)
         write_archive(path, *self._to_file())
 
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _header(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what a file says of the estimator before it is fitted, and arrays of its arguments."""
         params = self.get_params(deep=False)
         given = params.pop("encoder")
-        if not isinstance(self.encoder_, TableEncoder):
-            raise ValueError(
-                f"encoder={given!r} cannot be stored in a file that executes nothing. Save the encoder yourself and "
-                "the model as model.model_.save(path), or use vastgp.auto.TableEncoder."
-            )
-        plain, param_arrays = encode_params(params)
-        header, arrays = self.model_._to_file()
-        support, support_arrays = self.support_.to_state()
-        kept, kept_arrays = self.kept_.to_state()
-        found = {
+        plain, arrays = encode_params(params)
+        return {
             "kind": "model",
             "vastgp": vastgp.__version__,
             "estimator": type(self).__name__,
             "params": plain,
             "encoder": None if given is None else given.get_params(),
-            "encoding": self.encoder_.to_state(),
-            "warp": self.warp_.to_state(),
-            "calibration": self.calibration_.to_state(),
-            "leaderboard": self.leaderboard_.to_dicts(),
-            "support": support,
-            "n_features_in": self.n_features_in_,
-            "target_name": self.target_name_,
-            "target_range": self.target_range_,
-            "rows_dropped": self.n_rows_dropped_,
-            "fit_seconds": self.fit_seconds_,
-            "kept": kept,
-            "model": header,
-        } | self._more_header()
+        }, above("params/", arrays)
+
+    @classmethod
+    def _of_header(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+        """Return the estimator of a file as it was before it was fitted."""
+        params = decode_params(header["params"], below("params/", arrays))
+        given = header["encoder"]
+        return cls(**params, encoder=None if given is None else TableEncoder(**given))
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        if not isinstance(self.encoder_, TableEncoder):
+            raise ValueError(
+                f"encoder={self.encoder!r} cannot be stored in a file that executes nothing. Save the encoder "
+                "yourself and the model as model.model_.save(path), or use vastgp.auto.TableEncoder."
+            )
+        of_estimator, param_arrays = self._header()
+        header, arrays = self.model_._to_file()
+        support, support_arrays = self.support_.to_state()
+        kept, kept_arrays = self.kept_.to_state()
+        found = (
+            of_estimator
+            | {
+                "encoding": self.encoder_.to_state(),
+                "warp": self.warp_.to_state(),
+                "calibration": self.calibration_.to_state(),
+                "leaderboard": self.leaderboard_.to_dicts(),
+                "support": support,
+                "n_features_in": self.n_features_in_,
+                "target_name": self.target_name_,
+                "target_range": self.target_range_,
+                "rows_dropped": self.n_rows_dropped_,
+                "fit_seconds": self.fit_seconds_,
+                "kept": kept,
+                "model": header,
+            }
+            | self._more_header()
+        )
         return found, (
-            above("params/", param_arrays)
+            param_arrays
             | above("model/", arrays)
             | above("support/", support_arrays)
             | above("held_out/", self.held_out_)
@@ -132,9 +149,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
 
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-        params = decode_params(header["params"], below("params/", arrays))
-        given = header["encoder"]
-        model = cls(**params, encoder=None if given is None else TableEncoder(**given))
+        model = cls._of_header(header, arrays)
         inner = header["model"]
         model.model_ = estimator_class(inner["estimator"])._from_file(
             inner, below("model/", arrays)

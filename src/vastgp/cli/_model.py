@@ -33,6 +33,12 @@ def load_model(path: Path) -> Any:
     if path.is_dir():
         raise BadInput(f"The model {str(path)!r} is a folder; give the file that vastgp fit wrote.")
     model = load(path)
+    targets = [repr(name) for name in getattr(model, "outputs_", ())]
+    if targets:
+        raise BadInput(
+            f"{str(path)!r} holds models of {len(targets)} targets ({', '.join(targets)}); a command takes a model of "
+            f"one. In Python, vastgp.load(path).outputs_[{targets[0]}].save('one.vastgp') writes it."
+        )
     model.set_params(verbose=False)  # progress over a whole file is shown here, not tile by tile
     return model
 

@@ -131,7 +131,7 @@ def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def _labels(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, list[str] | None]:
     """Return labels, the name of their column, and the names of the other columns where it is one of a table's."""
-    table = _table_of(X)
+    table = table_of(X)
     if isinstance(y, str | os.PathLike) and table is not None:
         name = os.fspath(y)
         if name in table.names:
@@ -159,7 +159,8 @@ def _one_column(y: Any) -> np.ndarray:
     return np.asarray(column_or_1d(as_labels(y), warn=True))
 
 
-def _table_of(X: Any) -> Table | None:
+def table_of(X: Any) -> Table | None:
+    """Return the table that the inputs are, in memory or in a file; None of arrays."""
     if isinstance(X, Table):
         return X
     if isinstance(X, str | os.PathLike):
