@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from anytime_program import faults
+from report_rows import Row, as_cell, by, lowest, value
 from table import rows, table_lines, write_page
 
 _MADE = (
@@ -38,8 +36,6 @@ _SECONDS = (0.02, 1000)
 # Those of Okabe and Ito, told apart by all kinds of eyes; a mark for each as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKS = "s^vDPX"
-
-Row = dict[str, Any]
 
 
 def write_all(path: Path, ours: set[str]) -> None:
@@ -66,16 +62,16 @@ def _wins(found: list[Row], ours: set[str]) -> list[str]:
     """By budget: the sets on which the best of vastgp's estimators has the lowest NLPD of all."""
     header = "| budget, s | sets with a peer | lowest NLPD is vastgp's | share | a peer has it, and by how much |"
     lines = []
-    for (budget, kind), fits in _by(lambda row: (row["budget"], _kind(row)), found).items():
+    for (budget, kind), fits in by(lambda row: (row["budget"], _kind(row)), found).items():
         won, lost = 0, []
-        for table, here in _by("table", fits).items():
-            mine, others = _lowest(here, ours), _lowest(here, {r["estimator"] for r in here} - ours)
+        for table, here in by("table", fits).items():
+            mine, others = lowest(here, ours), lowest(here, {r["estimator"] for r in here} - ours)
             if mine is None or others is None:
                 continue
-            if np.isfinite(_nlpd(mine)) and _nlpd(mine) <= _nlpd(others):
+            if np.isfinite(value(mine)) and value(mine) <= value(others):
                 won += 1
             else:
-                short = _nlpd(mine) - _nlpd(others)
+                short = value(mine) - value(others)
                 lost.append(f"{table} ({others['estimator']}, {short:.3f})")
         count = won + len(lost)
         if count:
@@ -94,7 +90,7 @@ def _counted(found: list[Row], ours: set[str]) -> list[str]:
     names = ("worse than linear", "coverage", "late")
     header = f"| budget, s | fits of vastgp | {' | '.join(names)} | error | without a fault |"
     lines = []
-    for budget, fits in _by("budget", [r for r in found if r["estimator"] in ours]).items():
+    for budget, fits in by("budget", [r for r in found if r["estimator"] in ours]).items():
         counts = [sum(name in faults(row) for row in fits) for name in names]
         counts += [sum("error" in row for row in fits), sum(not faults(row) for row in fits)]
         lines.append(f"| {budget:g} | {len(fits)} | {' | '.join(map(str, counts))} |")
@@ -104,7 +100,7 @@ def _counted(found: list[Row], ours: set[str]) -> list[str]:
 def _listed(found: list[Row]) -> list[str]:
     """Every fault, of a peer as well."""
     lines = [
-        f"| {row['table']} | {row['estimator']} | {row['budget']:g} | {_faults(row)} |"
+        f"| {row['table']} | {row['estimator']} | {row['budget']:g} | {as_cell(faults(row))} |"
         for row in found
         if faults(row)
     ]
@@ -116,42 +112,17 @@ def _line(row: Row) -> str:
     size = f"{row['n']:,} x {row['d']}"
     first = f"| {row['table']} | {size} | {row['estimator']} | {row['budget']:g}"
     if "error" in row:
-        return f"{first} | | | | | | {_faults(row)} |"
+        return f"{first} | | | | | | {as_cell(faults(row))} |"
     held = format(row["coverage"], ".3f") if "coverage" in row else ""
     return (
         f"{first} | {row['seconds']:.1f} | {row['nlpd']:.3f} | {row['linear']['nlpd']:.3f} | {held} "
-        f"| {row.get('answer', '')} | {_faults(row)} |"
+        f"| {row.get('answer', '')} | {as_cell(faults(row))} |"
     )
-
-
-def _faults(row: Row) -> str:
-    """Faults as a cell of a table: what an error says may have line breaks and bars."""
-    return " ".join(", ".join(faults(row)).split()).replace("|", "\\|")
-
-
-def _by(key: str | Callable[[Row], Any], found: list[Row]) -> dict[Any, list[Row]]:
-    """Return results grouped by what their lines say under a key, or by a function of them, in order."""
-    value = key if callable(key) else itemgetter(key)
-    groups = defaultdict(list)
-    for row in sorted(found, key=value):
-        groups[value(row)].append(row)
-    return dict(groups)
-
-
-def _nlpd(row: Row) -> float:
-    """NLPD for a minimum: neither an error nor a NaN is ever the lowest."""
-    value = row.get("nlpd", np.inf)
-    return np.inf if np.isnan(value) else value
-
-
-def _lowest(found: list[Row], names: set[str]) -> Row | None:
-    """Return the result with the lowest NLPD of some estimators, if there is any."""
-    return min((row for row in found if row["estimator"] in names), key=_nlpd, default=None)
 
 
 def plot(path: Path, found: list[Row], ours: set[str]) -> None:
     """Write small multiples, one panel a table: NLPD by the seconds that fits used."""
-    tables = _by("table", [row for row in found if "nlpd" in row])
+    tables = by("table", [row for row in found if "nlpd" in row])
     peers = sorted({row["estimator"] for row in found} - ours)
     if not tables:
         return
@@ -181,14 +152,14 @@ def plot(path: Path, found: list[Row], ours: set[str]) -> None:
 def _panel(ax: Axes, name: str, here: list[Row], peers: list[str], ours: set[str]) -> None:
     """Draw one table: estimators in grey, the best of each budget in black, peers in colour, a linear model dashed."""
     line = here[0]["linear"]["nlpd"]
-    low, high = _limits([_nlpd(row) for row in here], line)
-    by_estimator = _by("estimator", here)
+    low, high = _limits([value(row) for row in here], line)
+    by_estimator = by("estimator", here)
     for estimator in sorted(ours & set(by_estimator)):
         _curve(ax, by_estimator[estimator], high, color="0.75", marker=".", lw=0.7, ms=4, zorder=1)
     for estimator in set(peers) & set(by_estimator):
         _curve(ax, by_estimator[estimator], high, **_style(peers, estimator), zorder=3)
-    mine = _by("budget", [row for row in here if row["estimator"] in ours])
-    best = [min(fits, key=_nlpd) for fits in mine.values()]
+    mine = by("budget", [row for row in here if row["estimator"] in ours])
+    best = [min(fits, key=value) for fits in mine.values()]
     _curve(ax, best, high, color="black", marker="o", lw=1.8, ms=4.5, zorder=4)
     ax.axhline(line, color="0.35", ls="--", lw=0.9, zorder=2)
     ax.set(xscale="log", xlim=_SECONDS, ylim=(low, high))
@@ -214,7 +185,7 @@ def _limits(values: list[float], line: float) -> tuple[float, float]:
 def _curve(ax: Axes, fits: list[Row], high: float, **style: Any) -> None:
     """Draw results from one budget to the next; a value above the panel stands at its edge."""
     fits = sorted(fits, key=lambda row: row["budget"])
-    values = [min(_nlpd(row), high) for row in fits]
+    values = [min(value(row), high) for row in fits]
     seconds = [max(row["seconds"], _SECONDS[0]) for row in fits]
     # marks at the edge are whole, and the layout takes no notice of them
     ax.plot(seconds, values, clip_on=False, in_layout=False, **style)

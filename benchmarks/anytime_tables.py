@@ -1,7 +1,8 @@
 """Tables of `anytime.py` by name, what a linear model says of each, and scores: without JAX, for peers as well.
 
-A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed) or of a shared set
-(``kin40k``; ``kin40k:3`` is its split 3). ``named``, ``regression``, ``classes`` and ``shared`` are all of a kind.
+A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed), of a shared set
+(``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``named``, ``regression``, ``classes``,
+``shared`` and ``raw`` are all of a kind.
 """
 
 from __future__ import annotations
@@ -12,32 +13,39 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
+import raw_tables
+from forecast_scores import LEVELS, forecast_scores
+from raw_tables import RAW, dates_as_numbers
 from shared_sets import CLASSES, REGRESSION, load
 
 # those of the suite, and the package's scores, which ask for no other part of it
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "src")]
 from hard_tables import NAMED, random_table
-from vastgp.metrics import coverage, nlpd, nlpd_of_probabilities, rmse
+from vastgp.metrics import coverage, crps_gaussian, nlpd, nlpd_of_probabilities, rmse
 
 KINDS = {
     "named": sorted(NAMED),
     "regression": REGRESSION,
     "classes": CLASSES,
     "shared": (*REGRESSION, *CLASSES),
+    "raw": tuple(RAW),
 }
 # More test rows would make a line no more exact, and local methods take long for each.
 _MOST_TEST_ROWS = 20_000
 # Fewer rows kept out tell little of a deviation.
 _FEW_KEPT_OUT = 20
+# Levels of a category that get a column each in a linear model; rarer ones share one.
+_MOST_INDICATORS = 50
 
 
 class Drawn(NamedTuple):
-    """Rows of a table, and what it was drawn from."""
+    """Rows of a table, and what it was drawn from; a raw one has its inputs in a data frame."""
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
-    X_test: np.ndarray
+    X_test: Any
     y_test: np.ndarray
     origin: dict[str, Any]
 
@@ -60,6 +68,9 @@ def names_of(words: list[str]) -> list[str]:
 def draw(name: str) -> Drawn:
     """Return a table by its name."""
     dataset, _, split = name.partition(":")
+    if dataset in RAW:
+        origin = RAW[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
+        return Drawn(*raw_tables.load(dataset, int(split or 0)), origin)
     if dataset in KINDS["shared"]:
         X, y, X_test, y_test = load(dataset, int(split or 0))
         kind = np.int64 if dataset in CLASSES else np.float64
@@ -82,10 +93,17 @@ def scores(
     }
 
 
-def gaussian_scores(table: Drawn, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+def gaussian_scores(table: Drawn, mean: np.ndarray, std: np.ndarray) -> dict[str, Any]:
     """Return scores of Gaussian predictions of standardised targets: zero is the training mean, one its deviation."""
     mean, std = table.y.mean() + table.unit * mean, table.unit * std
-    return scores(table, -nlpd(table.y_test, mean, std, average=False), mean, std)
+    return forecast_scores(
+        table.y_test,
+        mean,
+        mean + std * ndtri(LEVELS)[:, None],
+        table.unit,
+        density=-nlpd(table.y_test, mean, std, average=False),
+        crps=crps_gaussian(table.y_test, mean, std),
+    )
 
 
 def class_scores(table: Drawn, probabilities: np.ndarray, classes: np.ndarray) -> dict[str, float]:
@@ -109,15 +127,34 @@ def kept_out(table: Drawn) -> tuple[np.ndarray, np.ndarray]:
     return out, rest
 
 
-def linear(table: Drawn) -> dict[str, float]:
+def as_numbers() -> Any:
+    """Return what makes numbers of any table: indicators of categories and of gaps, medians in these."""
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+    filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+    indicators = OneHotEncoder(
+        max_categories=_MOST_INDICATORS, handle_unknown="infrequent_if_exist", sparse_output=False
+    )
+    columns = make_column_transformer(
+        (filled, make_column_selector(dtype_include="number")),
+        (indicators, make_column_selector(dtype_exclude="number")),
+    )
+    return make_pipeline(FunctionTransformer(dates_as_numbers), columns, StandardScaler())
+
+
+def linear(table: Drawn) -> dict[str, Any]:
     """Return what scikit-learn's Bayesian linear regression, or logistic regression, has."""
     from sklearn.linear_model import BayesianRidge, LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    inputs = StandardScaler() if isinstance(table.X, np.ndarray) else as_numbers()
     if table.classes:
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        model = make_pipeline(inputs, LogisticRegression(max_iter=1000))
         model.fit(table.X, table.y)
         return class_scores(table, model.predict_proba(table.X_test), model.classes_)
-    model = make_pipeline(StandardScaler(), BayesianRidge()).fit(table.X, standardised(table))
+    model = make_pipeline(inputs, BayesianRidge()).fit(table.X, standardised(table))
     return gaussian_scores(table, *model.predict(table.X_test, return_std=True))

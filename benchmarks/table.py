@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import timeit
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 HEADER = (
@@ -35,6 +38,13 @@ def peak_mb() -> float:
     """
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 1024
+
+
+def matmul_gflops() -> float:
+    """Return the rate at which NumPy multiplies float32 matrices now, GFLOP/s: the same measure for every program."""
+    matrix = np.ones((1024, 1024), np.float32)
+    seconds = timeit.repeat(lambda: matrix @ matrix, number=1, repeat=7)
+    return round(2 * 1024**3 / 1e9 / float(np.median(seconds)), 1)
 
 
 def table_lines(header: str, lines: list[str]) -> list[str]:

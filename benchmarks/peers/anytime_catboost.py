@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from typing import Any
 
 import catboost
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 sys.path.append(str(Path(__file__).parents[1]))
 from anytime_program import Scored, command_line, run
@@ -39,14 +41,16 @@ class Clock:
         return not self.over
 
 
-def trees(budget: float, table: Drawn, learning_rate: float = 0.1) -> Scored:
-    """Grow trees."""
+def trees(
+    budget: float, table: Drawn, learning_rate: float = 0.1, categories: Sequence[str] = ()
+) -> Scored:
+    """Grow trees; ``categories`` are the columns of text."""
     clock = Clock(time.perf_counter() + 0.95 * budget)
     y = table.y if table.classes else standardised(table)
     out, rest = kept_out(table)
     common: dict[str, Any] = {
         "iterations": _MOST_TREES, "random_seed": 0, "verbose": False,
-        "allow_writing_files": False,
+        "allow_writing_files": False, "cat_features": list(categories),
     }  # fmt: skip
     if table.classes:
         model = catboost.CatBoostClassifier(**common)
@@ -58,8 +62,9 @@ def trees(budget: float, table: Drawn, learning_rate: float = 0.1) -> Scored:
             learning_rate=learning_rate,
             **common,
         )
+    rows, watched = (_safe_indexing(table.X, part) for part in (rest, out))
     model.fit(
-        table.X[rest], y[rest], eval_set=(table.X[out], y[out]), early_stopping_rounds=_PATIENCE,
+        rows, y[rest], eval_set=(watched, y[out]), early_stopping_rounds=_PATIENCE,
         callbacks=[clock],
     )  # fmt: skip
     about = {

@@ -122,24 +122,33 @@ def _process_scores(model: Any, scaler: StandardScaler, table: Drawn) -> dict[st
     return gaussian_scores(table, *found)
 
 
+def grow(
+    kind: Any, rows: tuple[Any, Any], watched: tuple[Any, Any], deadline: float, **params: Any
+) -> Any:
+    """Return trees, added until the rows watched are no longer predicted better, or the deadline."""
+    model = kind(
+        max_iter=_FIRST_TREES, early_stopping=True, warm_start=True, random_state=0, **params
+    )
+    there = 0
+    while True:
+        began = time.perf_counter()
+        model.fit(*rows, X_val=watched[0], y_val=watched[1])
+        now = time.perf_counter()
+        # of the trees that are left, as many as the last ones tell; not all at once, as later ones may take longer
+        more = int((model.n_iter_ - there) * min(2.0, (deadline - now) / (now - began)))
+        there = model.n_iter_
+        if there < model.max_iter or more < 1 or there >= _MOST_TREES:
+            return model
+        model.max_iter = min(there + more, _MOST_TREES)
+
+
 def boosting(budget: float, table: Drawn) -> Scored:
     """Boost trees until rows kept out are no longer predicted better, or the budget is over."""
     deadline = time.perf_counter() + 0.95 * budget
     y = table.y if table.classes else standardised(table)
     out, rest = kept_out(table)
     kind = HistGradientBoostingClassifier if table.classes else HistGradientBoostingRegressor
-    model = kind(max_iter=_FIRST_TREES, early_stopping=True, warm_start=True, random_state=0)
-    there = 0
-    while True:
-        began = time.perf_counter()
-        model.fit(table.X[rest], y[rest], X_val=table.X[out], y_val=y[out])
-        now = time.perf_counter()
-        # of the trees that are left, as many as the last ones tell; not all at once, as later ones may take longer
-        more = int((model.n_iter_ - there) * min(2.0, (deadline - now) / (now - began)))
-        there = model.n_iter_
-        if there < model.max_iter or more < 1 or there >= _MOST_TREES:
-            break
-        model.max_iter = min(there + more, _MOST_TREES)
+    model = grow(kind, (table.X[rest], y[rest]), (table.X[out], y[out]), deadline)
     about: dict[str, Any] = {"trees": model.n_iter_, "kept_out": len(out)} | _versions()
     about["stop"] = "early" if model.n_iter_ < model.max_iter else "the budget was over"
     if table.classes:

@@ -1,0 +1,54 @@
+"""Scores of forecasts that have quantiles, and perhaps a density: without JAX, for peers as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import mean_pinball_loss, root_mean_squared_error
+
+# Midpoints of twenty equal parts of (0, 1): their mean pinball loss is half the CRPS by the midpoint rule, and the
+# outermost two are the ends of the central 95 % interval.
+LEVELS = (np.arange(20) + 0.5) / 20
+
+
+def forecast_scores(
+    y: np.ndarray,
+    mean: np.ndarray,
+    quantiles: np.ndarray,
+    unit: float,
+    *,
+    density: np.ndarray | None = None,
+    crps: float | None = None,
+) -> dict[str, Any]:
+    """Return scores in units of the training target's standard deviation, and under ``own`` in the target's own.
+
+    Parameters
+    ----------
+    y, mean : ndarray of shape (n,)
+    quantiles : ndarray of shape (20, n)
+        At `LEVELS`.
+    unit : float
+        Standard deviation of the training target.
+    density : ndarray of shape (n,), optional
+        Logarithms of the predictive densities; without them there is no NLPD.
+    crps : float, optional
+        In closed form; otherwise it is what the quantiles say, ``CRPS = 2 int_0^1 pinball_q dq`` (Gneiting and Raftery
+        2007, section 4.2).
+    """
+    # rearranged where curves cross (Chernozhukov et al. 2010)
+    quantiles = np.sort(quantiles, axis=0)
+    low, high = quantiles[0], quantiles[-1]
+    losses = [mean_pinball_loss(y, q, alpha=a) for q, a in zip(quantiles, LEVELS, strict=True)]
+    pinball = float(np.mean(losses))
+    own = {
+        "rmse": float(root_mean_squared_error(y, mean)),
+        "pinball": pinball,
+        "crps": 2.0 * pinball if crps is None else float(crps),
+        "width": float(np.mean(high - low)),
+    }
+    standardised = {name: value / unit for name, value in own.items()}
+    if density is not None:
+        own["nlpd"] = -float(np.mean(density))
+        standardised["nlpd"] = own["nlpd"] - float(np.log(unit))
+    return standardised | {"coverage": float(np.mean((low <= y) & (y <= high))), "own": own}

@@ -1,0 +1,83 @@
+"""The front door on raw tables and on shared sets: one fit in a process of its own, one JSON line.
+
+    VASTGP_RAW=/tmp/raw python benchmarks/front_door.py --table raw --budget 60 300 --missing
+    VASTGP_DATA=... python benchmarks/front_door.py --table shared --budget 60 300 --missing
+    python benchmarks/front_door.py --write    # results/front_door.md and results/front_door.png from the lines
+
+The words are those of `anytime.py`. Beside each fit stands what Bayesian linear regression (logistic regression for
+classes) says of the same rows, one column a level of a category. Peers write lines beside these:
+`peers/front_door_peers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import vastgp
+from anytime import _told_by
+from anytime_program import Fit, Scored, command_line, run
+from anytime_tables import Drawn, class_scores
+from forecast_scores import LEVELS, forecast_scores
+from front_door_report import OUT, write_all
+from methods import make
+
+_BUDGETS = [60.0]
+
+
+def suited(table: Drawn) -> list[str]:
+    """Return the front door for a table's kind of target."""
+    return ["GPClassifier" if table.classes else "GPRegressor"]
+
+
+def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
+    """Return what fits a front door."""
+    model = make(estimator, {"max_seconds": budget, "random_state": 0} | params)
+
+    def fit(table: Drawn) -> Scored:
+        model.fit(table.X, table.y)
+        return lambda: _scores(model, table), {
+            "stop": model.stop_reason_, "converged": model.converged_, **_told_by(model), **_told(model),
+            "versions": {"vastgp": vastgp.__version__, "jax": jax.__version__, "numpy": np.__version__},
+        }  # fmt: skip
+
+    return fit
+
+
+def _told(model: Any) -> dict[str, Any]:
+    """Return what became of the columns, whose intervals they are, and what was tried."""
+    return {
+        "seed": model.random_state,
+        "calibration": type(model.calibration_).__name__,
+        "leaderboard": model.leaderboard_.to_dicts(),
+        "encoding": {each.name: f"{each.kind}: {each.done}" for each in model.encoding_},
+    }
+
+
+def _scores(model: Any, table: Drawn) -> dict[str, Any]:
+    """Return scores of what a fitted model says of the test rows."""
+    if table.classes:
+        return class_scores(table, model.predict_proba(table.X_test), model.classes_)
+    found = model.distribution(table.X_test)
+    return forecast_scores(
+        table.y_test, found.mean, found.quantiles(LEVELS), table.unit,
+        density=found.log_density(table.y_test),
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = command_line(__doc__)
+    parser.set_defaults(out=OUT, table=["raw"], budget=_BUDGETS)
+    parser.add_argument("--write", action="store_true", help="write table and plot; fit nothing")
+    asked = parser.parse_args()
+    if asked.write:
+        write_all(asked.out)
+    else:
+        run(asked, suited, prepare)
+
+
+if __name__ == "__main__":
+    main()
