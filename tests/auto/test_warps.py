@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import lognorm, norm, t
+from scipy.stats import lognorm, norm, t, yeojohnson_normmax
 
 from vastgp.auto.calibration import Identity, Scale
 from vastgp.auto.distribution import Distribution
@@ -50,6 +50,17 @@ def test_which_scales_are_tried():
     assert kinds == [Own, YeoJohnson]
     assert warps_to_try(np.ones(50)) == [Own()]
     assert warps_to_try(generator.integers(0, 3, size=500) ** 4) == [Own()]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_scales_that_are_tried_reach_all_that_a_normal_variable_may_be(sign):
+    generator = np.random.default_rng(2)
+    y = sign * np.concatenate([np.zeros(50), generator.lognormal(sigma=1.5, size=450)])
+    power = yeojohnson_normmax(y / np.std(y))
+    assert not 0.0 <= power <= 2.0  # by itself it would be a scale that ends
+    warp = warps_to_try(y)[1]
+    normal = np.linspace(-8.0, 8.0, 33)
+    np.testing.assert_allclose(warp.forward(warp.back(normal)), normal, rtol=1e-9, atol=1e-9)
 
 
 def _predictive(mean, std):

@@ -11,6 +11,9 @@ from scipy.stats import skew, yeojohnson, yeojohnson_normmax
 
 # Targets are tried on another scale from this skewness on; the log only where all are positive.
 _SKEWED = 0.7
+# Powers of a scale that reaches from minus to plus infinity. Below 0 it ends at t = -1 / p, above 2 at 1 / (2 - p):
+# what a normal prediction has beyond such an end would be a quantile of millions of deviations.
+_POWERS = (0.0, 2.0)
 # Rows that the parameter of a scale is found on: it is one number.
 _MOST_ROWS = 20_000
 
@@ -116,7 +119,7 @@ def warps_to_try(y: np.ndarray, seed: int = 0) -> list[Own]:
     if np.min(y) > 0.0 and skewness > 0.0:
         return [Own(), Log()]
     power = float(yeojohnson_normmax(y / spread))
-    found = YeoJohnson(float(np.clip(power, -2.0, 4.0)), spread)
+    found = YeoJohnson(float(np.clip(power, *_POWERS)), spread)
     assert np.allclose(found.forward(y[:5]), yeojohnson(y[:5] / spread, found.power))
     return [Own(), found]
 
