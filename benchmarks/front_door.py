@@ -51,6 +51,8 @@ def _told(model: Any) -> dict[str, Any]:
     return {
         "seed": model.random_state,
         "calibration": type(model.calibration_).__name__,
+        # of the fit to all rows, which may have ended with another kind of answer than that of the race
+        "last_answer": model.model_.answer_,
         "leaderboard": model.leaderboard_.to_dicts(),
         "encoding": {each.name: f"{each.kind}: {each.done}" for each in model.encoding_},
     }
