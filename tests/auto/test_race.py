@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vastgp.auto import candidates
+from vastgp.auto import candidates, race
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
@@ -145,15 +145,47 @@ def test_the_leaderboard_has_the_winner_first_then_by_score():
 
 def test_who_runs_follows_from_the_table():
     def names(**changes):
-        given = {"n": 500, "d": 5, "tied": False, "counts": False, "likelihood": "auto"} | changes
+        given = {
+            "n": 500,
+            "d": 5,
+            "inputs": 5,
+            "tied": False,
+            "counts": False,
+            "likelihood": "auto",
+        } | changes
         return [one.name for one in candidates.regressors(given.pop("n"), given.pop("d"), **given)]
 
-    assert names()[:2] == ["exact", "linear"]
+    assert names()[:3] == ["exact", "exact on trees", "linear"]
     assert "qsgp" not in names() and names(n=5000)[0] == "qsgp" and "exact" not in names(n=5000)
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
+    # columns that are one input count as one for methods of neighbours
+    assert "swsgp" in names(n=5000, d=90, inputs=20)
+    assert "swsgp" not in names(n=5000, d=90, inputs=90)
     assert names(likelihood="student-t") == ["tsvgp", "svgp", "swsgp"]
-    assert set(names(n=5000, own_noise=True)) == {"qsgp", "linear", "tsvgp", "iterative"}
+    assert set(names(n=5000, own_noise=True)) == {
+        "qsgp",
+        "qsgp on trees",
+        "linear",
+        "tsvgp",
+        "iterative",
+    }
+
+
+def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(race.time, "perf_counter", lambda: now)
+    given = candidates.regressors(500, 5, inputs=5, tied=False, counts=False, likelihood="auto")
+
+    def names(seconds, scales=1):
+        run, late = race._affordable(given, scales, now + seconds)
+        assert {one.name for one in [*run, *late]} == {one.name for one in given}
+        return [one.name for one in run]
+
+    assert names(1.0) == names(14.0) == ["exact", "exact on trees", "linear"]
+    assert len(names(20.0)) == 5 and len(names(20.0, scales=2)) == 4
+    assert names(500.0) == [one.name for one in given]
+    assert race._affordable(given, 1, None) == (given, [])
 
 
 def test_a_method_that_is_none_is_refused():

@@ -38,6 +38,7 @@ from vastgp.auto.report.kept import (
 )
 from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.support import RangeCheck
+from vastgp.auto.trees import Grove, OnTrees
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
@@ -71,8 +72,8 @@ class FrontDoor(SavedFrontDoor):
         """Return targets as numbers, NaN where they are missing, those for the encoder, and the column's name."""
 
     @abc.abstractmethod
-    def _candidates(self, rows: Rows, tied: bool) -> list[Candidate]:
-        """Return what may run."""
+    def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[Candidate]:
+        """Return what may run; ``tied`` are the columns that are one input, for all inputs or for none."""
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         """Return the scales of the target to try."""
@@ -124,10 +125,11 @@ class FrontDoor(SavedFrontDoor):
             return inputs.fold(number, held[number].training, held[number].held_out, targets)
 
         first, tied = encoded(0)[::2] if held else inputs.whole(targets)
-        track = Track(held, encoded, self._judge, seed, self._classes)
+        grove = Grove(inputs, int(np.max(targets)) + 1 if self._classes else 0, seed)
+        track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:_HELD_OUT_KEPT]))
-        candidates = self._candidates(first, any(len(group) > 1 for group in tied))
+        candidates = self._candidates(first, tied)
         ran, winner = self._run(track, candidates, targets, deadline)
         self.leaderboard_ = board_of(ran, winner, self._classes)
         if held and winner is None:
@@ -139,7 +141,7 @@ class FrontDoor(SavedFrontDoor):
         if self.max_work is not None:
             spent = sum(entry.rows for entry in self.leaderboard_) * len(held)
             again = again.with_at_most(max(self.max_work - spent, 2))
-        self._settle(best, again, inputs, targets, track, deadline)
+        self._settle(best, again, inputs, targets, track, grove, deadline)
 
     def _run(
         self, track: Track, candidates: list[Candidate], y: np.ndarray, deadline: float | None
@@ -171,6 +173,7 @@ class FrontDoor(SavedFrontDoor):
         inputs: Inputs,
         y: np.ndarray,
         track: Track,
+        grove: Grove,
         deadline: float | None,
     ) -> None:
         """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
@@ -180,8 +183,7 @@ class FrontDoor(SavedFrontDoor):
             judge = partial(self._judge_of, best.model, best.warp)
             importance = importance_of_race(judge, inputs, deadline, seed)
         self.warp_ = Own() if best is None else best.warp
-        left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
-        model = self._fit_again(best, candidate, inputs, y, left, seed)
+        model = self._fit_again(best, candidate, inputs, y, grove, deadline)
         if model is None:
             assert best is not None
             last = inputs.folds - 1
@@ -194,7 +196,10 @@ class FrontDoor(SavedFrontDoor):
             rows = some_rows(rows, candidate.most_rows, seed)
         held_out = observations.targets(y)[order]
         judged = None if best is None else best.judged
-        self.calibration_ = self._calibration(judged, held_out, seed)
+        # how the race's answer was off says nothing of an answer of another kind
+        alike = model is None or best is None or model.answer_ == best.model.answer_
+        telling = judged if alike or self.calibrate != "auto" else None
+        self.calibration_ = self._calibration(telling, held_out, seed)
         self.held_out_ = {}
         if judged is not None:
             self.held_out_ = judged.to_arrays(held_out, inputs.present[order], _HELD_OUT_KEPT)
@@ -211,17 +216,26 @@ class FrontDoor(SavedFrontDoor):
         candidate: Candidate,
         inputs: Inputs,
         y: np.ndarray,
-        left: float | None,
-        seed: int,
+        grove: Grove,
+        deadline: float | None,
     ) -> Any:
         """Return the winner fitted to all rows; None where that of the race is as good as can be had."""
+        seed = grove.seed
+        left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
         before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
         if best is not None and left is not None and left <= _WORTH_AGAIN * before:
             return None
         rows, tied = inputs.whole(y)
-        model = candidate.make(seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best))
+        rows = some_rows(rows, candidate.most_rows, seed)
         try:
-            fit_one(model, some_rows(rows, candidate.most_rows, seed), self.warp_)
+            grown = grove.of_whole(rows, self.warp_) if candidate.on_trees else None
+            left = (
+                None if left is None else max(left - (0.0 if grown is None else grown.seconds), 0.5)
+            )
+            model = candidate.make(
+                seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best), grown=grown
+            )
+            fit_one(model, rows, self.warp_)
         except FAILURES:
             if best is None:
                 raise
@@ -246,6 +260,8 @@ class FrontDoor(SavedFrontDoor):
 
         if self.model_.kernel_ is None:
             return None
+        if isinstance(self.model_, OnTrees):
+            return self.model_.metric_lengthscales()
         return metric_lengthscales(self.model_.kernel_, self.model_.n_features_in_)
 
     # ------------------------------------------------------------ predict

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vastgp._arguments import Named, declared
+from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.registry import METHODS, estimator_class
 
 # An exact process takes a minute from here on; parts of so many rows stand for it.
@@ -18,6 +19,10 @@ _LINEAR_ROWS = 2000
 _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 # Rows from which on methods that do not grow with them are worth their own start.
 _MANY = 1000
+# Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
+_TREE_ROWS = 150
+# How the leaderboard, and ``method``, call a model with trees as an input.
+_ON_TREES = " on trees"
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,22 @@ class Candidate:
         Arguments of its constructor beside those that all candidates are given.
     most_rows : int, optional
         It is given a random part of more rows.
+    on_trees : bool
+        Whether what boosted trees say of a row is an input, see `vastgp.auto.trees`.
+    quick : bool
+        Whether it takes next to no time, and runs in any race.
     """
 
     name: str
     estimator: str
     params: dict[str, Any] = field(default_factory=dict)
     most_rows: int | None = None
+    on_trees: bool = False
+    quick: bool = False
+
+    def with_trees(self) -> Candidate:
+        """Return the candidate with what boosted trees say of a row as an input."""
+        return dataclasses.replace(self, name=f"{self.name}{_ON_TREES}", on_trees=True)
 
     def with_at_most(self, rows: int) -> Candidate:
         """Return the candidate with no more rows than so many."""
@@ -53,6 +68,7 @@ class Candidate:
         seconds: float | None,
         tied: Sequence[Sequence[int]] = (),
         kernel: Any = None,
+        grown: Grown | None = None,
     ) -> Any:
         """Return an unfitted estimator.
 
@@ -65,6 +81,8 @@ class Candidate:
             Columns that are one input.
         kernel : Kernel, optional
             Where its search for hyperparameters begins, in standardised units.
+        grown : Grown, optional
+            Trees for its training rows, where it has some.
         """
         made = estimator_class(self.estimator)
         known = inspect.signature(made).parameters
@@ -76,7 +94,8 @@ class Candidate:
         groups = [tuple(group) for group in tied if len(group) > 1]
         if groups:
             params["hyperparameters"] = self._search(made, groups)
-        return made(**params)
+        model = made(**params)
+        return model if grown is None else OnTrees(model, grown.trees, grown)
 
     def _search(self, made: Any, groups: list[tuple[int, ...]]) -> Any:
         """Return the estimator's own search for hyperparameters, with columns tied."""
@@ -90,7 +109,14 @@ class Candidate:
 
 
 def regressors(
-    n: int, d: int, *, tied: bool, counts: bool, likelihood: Any, own_noise: bool = False
+    n: int,
+    d: int,
+    *,
+    inputs: int,
+    tied: bool,
+    counts: bool,
+    likelihood: Any,
+    own_noise: bool = False,
 ) -> list[Candidate]:
     """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
 
@@ -98,6 +124,8 @@ def regressors(
     ----------
     n, d : int
         Rows, and columns of the encoded inputs.
+    inputs : int
+        Of columns that are one input as one.
     tied : bool
         Whether some columns are one input.
     counts : bool
@@ -113,37 +141,44 @@ def regressors(
             Candidate("svgp", "SVGPRegressor", {"likelihood": likelihood}),
             Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
         ]
-    linear = Candidate("linear", "ExactGPRegressor", {"kernel": "linear"}, _LINEAR_ROWS)
-    found = [
-        Candidate("exact", "ExactGPRegressor")
-        if n <= _EXACT_ROWS
-        else Candidate("qsgp", "QSGPRegressor"),
-        linear,
-    ]
-    if counts and likelihood == "auto":
-        found.append(Candidate("tsvgp, poisson", "TSVGPRegressor", {"likelihood": "poisson"}))
-        found.append(
-            Candidate(
-                "tsvgp, poisson-log-normal", "TSVGPRegressor", {"likelihood": "poisson-log-normal"}
-            )
-        )
+    trees = n >= _TREE_ROWS and d > 1
+    few = n <= _EXACT_ROWS
+    first = Candidate("exact", "ExactGPRegressor") if few else Candidate("qsgp", "QSGPRegressor")
+    found = [first, *([first.with_trees()] if trees else []), _LINEAR]
+    found += _POISSON if counts and likelihood == "auto" else []
+    local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
+    varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
+    # of few rows what the noise is like matters more than how the function is approximated
+    found += [*varying, *local] if few else [*local, *varying]
     if n > _MANY:
-        if n <= _EXACT_ROWS:
-            found.append(Candidate("qsgp", "QSGPRegressor"))
-        if d <= _LOCAL_INPUTS:
-            found.append(Candidate("swsgp", "SWSGPRegressor"))
+        found += [Candidate("qsgp", "QSGPRegressor")] if few else []
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
         found.append(Candidate("direct", "DirectRegressor"))
         if d <= _GRID_INPUTS and not tied:
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
-    if likelihood == "auto" and not counts:
-        # targets far out, and noise that varies
-        found += [
-            Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
-            for name in ("student-t", "heteroskedastic")
-        ]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
+
+
+_LINEAR = Candidate(
+    "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
+)
+_POISSON = [
+    Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
+    for name in ("poisson", "poisson-log-normal")
+]
+
+
+def _of_noise(trees: bool, few: bool) -> list[Candidate]:
+    """Return candidates for noise that varies, and for targets far out."""
+    varying, far = (
+        Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
+        for name in ("heteroskedastic", "student-t")
+    )
+    if not trees:
+        return [varying, far]
+    on_trees = [varying.with_trees(), far.with_trees()]
+    return [varying, far, *on_trees] if few else [*on_trees, varying, far]
 
 
 def _takes_own_noise(candidate: Candidate) -> bool:
@@ -152,14 +187,16 @@ def _takes_own_noise(candidate: Candidate) -> bool:
     return "noise_std" in takes and "likelihood" not in candidate.params
 
 
-def classifiers(n: int, d: int) -> list[Candidate]:
+def classifiers(n: int, d: int, inputs: int) -> list[Candidate]:
     """Return the candidates for classes, those first that should run if time is short."""
+    first = Candidate("tsvgp", "TSVGPClassifier")
     found = [
-        Candidate("tsvgp", "TSVGPClassifier"),
+        first,
+        *([first.with_trees()] if n >= _TREE_ROWS and d > 1 else []),
         Candidate("linear", "TSVGPClassifier", {"kernel": "linear"}),
     ]
     if n > _MANY:
-        if d <= _LOCAL_INPUTS:
+        if inputs <= _LOCAL_INPUTS:
             found.append(Candidate("swsgp", "SWSGPClassifier"))
         found.append(Candidate("qsgp", "QSGPClassifier"))
         found.append(Candidate("direct", "DirectClassifier"))
@@ -180,6 +217,8 @@ def named(method: str, classes: bool, likelihood: Any) -> Candidate:
         for name, estimator in METHODS.items()
         if estimator.endswith(ending)
     }
+    if isinstance(method, str) and method.removesuffix(_ON_TREES) != method:
+        return named(method.removesuffix(_ON_TREES), classes, likelihood).with_trees()
     if not isinstance(method, str) or method not in methods:
         raise ValueError(
             f"method must be 'auto' or one of {', '.join(map(repr, methods))}; received {method!r}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         # means of a column's levels are those of the second class; of more classes there is no such number
         return codes, codes if len(self.classes_) == 2 else None, name
 
-    def _candidates(self, rows: Rows, tied: bool) -> list[candidates.Candidate]:
+    def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if self.method != "auto" or self.likelihood != "auto":
             method = "tsvgp" if self.method == "auto" else self.method
             return [candidates.named(method, True, self.likelihood)]
-        return candidates.classifiers(rows.n, rows.d)
+        return candidates.classifiers(rows.n, rows.d, len(tied) or rows.d)
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         proba = self._of_all(model, model.predict_proba(rows.X))

@@ -131,21 +131,8 @@ class Inputs:
         return Rows(matrix, targets, checked=True), groups
 
     def repetitions(self) -> np.ndarray | None:
-        """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
-
-        None where there is none, and where no input is a number with decimals: of categories and whole numbers alone
-        the same rows will come again.
-        """
-        matrix = as_new(*self._encoded_whole())
-        varies = np.any(matrix != np.round(matrix), axis=0)
-        if not varies.any():
-            return None
-        scale = np.std(matrix, axis=0)
-        cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
-        # a random number for each input makes one of each row, which are equal where the rows are
-        mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-        found, groups = np.unique(cells @ mixing, return_inverse=True)
-        return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
+        """Return for every row the number of the group of rows that repeat each other, see `repeated`."""
+        return repeated(as_new(*self._encoded_whole()))
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""
@@ -217,6 +204,28 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
     return _checked(encoder.transform(X), encoder)
+
+
+def repeated(matrix: np.ndarray) -> np.ndarray | None:
+    """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
+
+    None where there is none, and where no input is a number with decimals: of categories and whole numbers alone the
+    same rows will come again.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, d)
+        Encoded rows, as new ones.
+    """
+    varies = np.any(matrix != np.round(matrix), axis=0)
+    if not varies.any():
+        return None
+    scale = np.std(matrix, axis=0)
+    cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
+    # a random number for each input makes one of each row, which are equal where the rows are
+    mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
+    found, groups = np.unique(cells @ mixing, return_inverse=True)
+    return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
 
 
 def as_new(encoder: Any, matrix: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry, Leaderboard
+from vastgp.auto.trees import Grown
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.data.minibatch import fixed_indices
@@ -23,6 +24,9 @@ _FEW_ROWS, _FOLDS = 500, 5
 _SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
 # Candidates with less time than this are not begun: compiling their programs takes as much.
 _LEAST_SECONDS = 4.0
+# With less than so many for each, most would end before their own answer, and the race would compare what they all
+# begin with: fewer run, those that are preferred.
+_SECONDS_EACH = 5.0
 # Several folds cost several fits.
 _SECONDS_FOR_FOLDS = 20.0
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
@@ -87,6 +91,8 @@ class Track:
         ``judge(model, warp, rows)`` gives log densities, and what else is known of each row, see `Judged`.
     seed : int
     classes : bool
+    grown : callable, optional
+        ``grown(number, rows, warp)`` gives trees for training rows of a fold; None where no candidate has trees.
     """
 
     folds: Sequence[Fold]
@@ -94,6 +100,7 @@ class Track:
     judge: Callable[[Any, Own, Rows], Judged]
     seed: int
     classes: bool
+    grown: Callable[[int, Rows, Own], Grown] | None = None
 
     @property
     def order(self) -> np.ndarray:
@@ -181,10 +188,11 @@ def run_one(
         training, held_out, tied = track.encoded(number)
         training = some_rows(training, candidate.most_rows, track.seed)
         rows = training.n
-        left = None if seconds is None else seconds - (time.perf_counter() - began)
-        share = None if left is None else max(left / (len(track.folds) - number), 0.5)
         try:
-            model = candidate.make(seed=track.seed, seconds=share, tied=tied)
+            grown = _grown(track, candidate, number, training, warp)
+            left = None if seconds is None else seconds - (time.perf_counter() - began)
+            share = None if left is None else max(left / (len(track.folds) - number), 0.5)
+            model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
             fit_one(model, training, warp)
             parts.append(track.judge(model, warp, held_out))
         except FAILURES as error:
@@ -197,6 +205,14 @@ def run_one(
         **_scores(judged, track.classes, y_scale),
     )  # fmt: skip
     return Ran(candidate, warp, entry, judged, model)
+
+
+def _grown(track: Track, candidate: Candidate, number: int, rows: Rows, warp: Own) -> Grown | None:
+    """Return trees for the rows that a candidate is fitted to, where it has some."""
+    if not candidate.on_trees:
+        return None
+    assert track.grown is not None
+    return track.grown(number, rows, warp)
 
 
 def some_rows(rows: Rows, most: int | None, seed: int) -> Rows:
@@ -264,7 +280,8 @@ def run_race(
 ) -> tuple[list[Ran], int | None]:
     """Run candidates one after the other; return what they did, and the winner's number.
 
-    The first candidate compares the scales of the target; the others run on the one that it did best on.
+    The first candidate compares the scales of the target; the others run on the one that it did best on. Those last in
+    the list do not run where there is too little time for all.
 
     Parameters
     ----------
@@ -275,22 +292,35 @@ def run_race(
     """
     ran: list[Ran] = []
     warps = list(warps)
+    candidates, late = _affordable(candidates, len(warps), deadline)
     with Progress("race", verbose) as progress:
         for number, candidate in enumerate(candidates):
             left = None if deadline is None else deadline - time.perf_counter()
             if left is not None and left < _LEAST_SECONDS and ran:
-                rest = candidates[number:]
-                ran += [
-                    Ran(one, Own(), Entry(one.name, "", 0, 0.0, note="no time was left"))
-                    for one in rest
-                ]
+                late = [*candidates[number:], *late]
                 break
             share = None if left is None else left / (len(candidates) - number) / len(warps)
             here = [run_one(track, candidate, warp, share, y_scale) for warp in warps]
             ran += here
             warps = [warps[best_of(here) or 0]]
             progress.update((number + 1) / len(candidates), candidate.name)
+    ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note="no time was left")) for one in late]
     return ran, best_of(ran)
+
+
+def _affordable(
+    candidates: Sequence[Candidate], scales: int, deadline: float | None
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates that there is time for, and the others; two run always, and those that are quick."""
+    if deadline is None:
+        return list(candidates), []
+    places = int((deadline - time.perf_counter()) / _SECONDS_EACH) - (scales - 1)
+    run: list[Candidate] = []
+    late: list[Candidate] = []
+    for one in candidates:
+        fits = one.quick or sum(not other.quick for other in run) < max(places, 2)
+        (run if fits else late).append(one)
+    return run, late
 
 
 def board_of(ran: Sequence[Ran], winner: int | None, classes: bool) -> Leaderboard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -138,13 +139,18 @@ class GPRegressor(RegressorMixin, SeveralTargets):
         numbers, name = numbers_and_name(X, y)
         return numbers, numbers, name
 
-    def _candidates(self, rows: Rows, tied: bool) -> list[candidates.Candidate]:
+    def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if self.method != "auto":
             return [candidates.named(self.method, False, self.likelihood)]
         return candidates.regressors(
-            rows.n, rows.d, tied=tied, counts=_are_counts(observations.targets(rows.y)),
-            likelihood=self.likelihood, own_noise=observations.has_own_noise(rows.y),
-        )  # fmt: skip
+            rows.n,
+            rows.d,
+            inputs=len(tied) or rows.d,
+            tied=any(len(group) > 1 for group in tied),
+            counts=_are_counts(observations.targets(rows.y)),
+            likelihood=self.likelihood,
+            own_noise=observations.has_own_noise(rows.y),
+        )
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")

@@ -16,10 +16,10 @@ from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
 from vastgp.auto.support import RangeCheck
+from vastgp.auto.trees import model_from_file
 from vastgp.auto.warps import Own, warp_from_state
 from vastgp.data import write_archive
 from vastgp.data.archive import above, below
-from vastgp.estimators.registry import estimator_class
 from vastgp.estimators.serialise import decode_params, encode_params
 
 
@@ -150,10 +150,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         model = cls._of_header(header, arrays)
-        inner = header["model"]
-        model.model_ = estimator_class(inner["estimator"])._from_file(
-            inner, below("model/", arrays)
-        )
+        model.model_ = model_from_file(header["model"], below("model/", arrays))
         model.encoder_ = TableEncoder.from_state(header["encoding"])
         model.warp_ = warp_from_state(header["warp"])
         model.calibration_ = model._calibration_from(header["calibration"])

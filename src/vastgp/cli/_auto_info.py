@@ -24,11 +24,14 @@ def summary(model: Any) -> dict[str, Any]:
         of what shares a lengthscale, with the first of its columns), ``parameters``, ``seconds``.
     """
     from vastgp.auto.report.next_steps import calibration_in_words
+    from vastgp.auto.trees import OnTrees, process_of
     from vastgp.cli import _summary
     from vastgp.cli._model import feature_names, target_name
 
     names = [str(name) for name in model.encoder_.get_feature_names_out()]
-    inner = _summary.summary(model.model_, names)
+    trees = isinstance(model.model_, OnTrees)
+    of_inputs = model.model_.input_names(names) if trees else names
+    inner = _summary.summary(process_of(model.model_), of_inputs)
     record = getattr(model, "calibration_record_", None)
     return {
         "method": type(model).__name__,
@@ -55,7 +58,7 @@ def summary(model: Any) -> dict[str, Any]:
         "calibration": calibration_in_words(model.calibration_),
         "calibration_record": None if record is None else record.to_dict(),
         "winner": inner,
-        "inputs": _inputs(model, names),
+        "inputs": _inputs(model, names, of_inputs),
         "parameters": _summary.given_parameters(model),
         "seconds": float(model.fit_seconds_),
     }
@@ -66,8 +69,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _inputs(model: Any, names: list[str]) -> list[dict[str, Any]]:
-    """Each input by the name that a person knows, and its first encoded column."""
+def _inputs(model: Any, names: list[str], of_inputs: list[str]) -> list[dict[str, Any]]:
+    """Each input by the name that a person knows, and its first column; after the table's that of the trees."""
     column_of = {j: column.name for column in model.encoding_ for j in column.outputs}
     found = []
     for group in model.encoder_.tied_:
@@ -82,6 +85,8 @@ def _inputs(model: Any, names: list[str]) -> list[dict[str, Any]]:
             else:
                 name = name.rpartition(" ")[0] or own
         found.append({"name": name, "first": int(group[0]), "size": len(group)})
+    if of_inputs[len(names) :]:
+        found.append({"name": "trees", "first": len(names), "size": len(of_inputs) - len(names)})
     return found
 
 

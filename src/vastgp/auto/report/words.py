@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.report.html import number
+from vastgp.auto.trees import OnTrees, process_of
 from vastgp.auto.warps import Log, Own, YeoJohnson
 from vastgp.kernels.base import Kernel, Product, Sum
 
@@ -43,7 +44,7 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
     rows, rows_used : int
         With a target, and those that the answer was fitted to.
     """
-    inner = model.model_
+    inner = process_of(model.model_)
     what = (type(inner).__doc__ or "").strip().splitlines()[:1]
     lines = [f"{type(inner).__name__}: {what[0].rstrip('.')}." if what else type(inner).__name__]
     if getattr(inner, "answer_", "own") == "linear":
@@ -60,6 +61,11 @@ def _inputs_and_kernel(model: Any) -> str:
     kernel = model.kernel_
     d = model.model_.n_features_in_
     inputs = f"{d} encoded columns" if d > 1 else "one encoded column"
+    if isinstance(model.model_, OnTrees):
+        inputs += (
+            f", and what {number(len(model.model_.trees.start))} boosted trees say of a row, which trees that had "
+            "not seen it said of each training row"
+        )
     if kernel is None:
         return f"It reads {inputs}."
     tied = getattr(model.encoder_, "tied_", ())

@@ -1,0 +1,70 @@
+"""The trees of a race: grown once for the rows of a fold, for all candidates that read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vastgp.auto.inputs import Inputs, as_new
+from vastgp.auto.trees.grown import Grown, grow
+from vastgp.auto.warps import Own
+from vastgp.data import Rows, observations
+
+
+@dataclass
+class Grove:
+    """Trees for the training rows of folds.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    classes : int
+        Their number; 0 for a target of numbers.
+    seed : int
+    """
+
+    inputs: Inputs
+    classes: int
+    seed: int
+    _of_folds: dict[tuple[int, int, Own], Grown] = field(default_factory=dict)
+
+    def of_fold(self, number: int, rows: Rows, warp: Own) -> Grown:
+        """Return the trees for some of a fold's training rows, on a scale of the target; they are kept.
+
+        Parameters
+        ----------
+        number : int
+            Of the fold.
+        rows : Rows
+            The same ones wherever they are as many.
+        warp : Own
+        """
+        key = number, rows.n, warp
+        if key not in self._of_folds:
+            self._of_folds[key] = self._grow(self.inputs.encoder_of_fold(number), rows, warp)
+        return self._of_folds[key]
+
+    def of_whole(self, rows: Rows, warp: Own) -> Grown:
+        """Return the trees for rows of the whole table."""
+        return self._grow(self.inputs.encoder_of_whole, rows, warp)
+
+    def _grow(self, encoder: Any, rows: Rows, warp: Own) -> Grown:
+        y, weight = _targets_and_weights(rows.y, warp)
+        # directions that tell apart the rows with a gap are of training rows alone
+        X = as_new(encoder, np.asarray(rows.X))
+        return grow(X, y, weight=weight, classes=self.classes, seed=self.seed)
+
+
+def _targets_and_weights(y: np.ndarray, warp: Own) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return targets on a scale, and the weight of each row where rows have noise of their own.
+
+    A squared error counts by the inverse of its variance ``v / w_i + e_i^2``. ``v`` is that of the targets around their
+    mean, as it is for the first tree: the noise alone is not known yet.
+    """
+    if not observations.has_own_noise(y):
+        return np.asarray(warp.forward(y)), None
+    variance = observations.mean_and_variance(y)[1] or 1.0
+    weight = 1.0 / observations.noise_variances(y, variance)
+    return np.asarray(observations.targets(y)), weight / weight.mean()
