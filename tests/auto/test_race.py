@@ -167,6 +167,7 @@ def test_who_runs_follows_from_the_table():
         "qsgp",
         "qsgp on trees",
         "linear",
+        "swsgp",
         "tsvgp",
         "iterative",
     }

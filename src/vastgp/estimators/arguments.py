@@ -26,8 +26,8 @@ Dtype = Annotated[str, OneOf("float32", "float64")]
 Verbose = Annotated[bool, Flag()]
 # Whose ``fit`` takes ``noise_std`` and ``sample_weight``.
 _OWN_NOISE_IN = (
-    "ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor", "QSGPRegressor", "IterativeGPRegressor",
-    "RandomFeatureGPRegressor",
+    "ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor", "SWSGPRegressor", "QSGPRegressor",
+    "IterativeGPRegressor", "RandomFeatureGPRegressor",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vastgp._precision import precision
-from vastgp.data import Standardizer, as_rows
+from vastgp.data import OwnNoise, Standardizer, as_rows, observations
 from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
@@ -20,15 +20,17 @@ from vastgp.methods.swsgp.training import Chunks, fit_swsgp
 KERNEL, LIKELIHOOD = Matern52(np.array([0.7, 1.3])), Gaussian(0.1)
 
 
-def training_rows(n=300, seed=0):
+def training_rows(n=300, seed=0, own_noise=False):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     rows = as_rows(X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n), require_y=True)
+    if own_noise:
+        rows = OwnNoise(rng.choice([0.0, 0.2, 2.0], n), rng.uniform(0.2, 4.0, n)).attach(rows)
     return rows, Standardizer().fit(rows)
 
 
-def chunks_and_state(options, size=120, likelihood=LIKELIHOOD):
-    rows, scaling = training_rows()
+def chunks_and_state(options, size=120, likelihood=LIKELIHOOD, own_noise=False):
+    rows, scaling = training_rows(own_noise=own_noise)
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (size, 2)))
     state = start_state(KERNEL, likelihood, Z, options, metric_lengthscales(KERNEL, 2), "float64")
     return Chunks(rows, scaling, (KERNEL, likelihood), options, 0, "float64", size), state
@@ -135,9 +137,9 @@ def test_metric_of_sums_and_products():
 # ---------------------------------------------------------------- the sparse solver
 
 
-@pytest.mark.parametrize("taper", [False, True])
-def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
-    rows, scaling = training_rows()
+@pytest.mark.parametrize(("taper", "own_noise"), [(False, False), (True, False), (True, True)])
+def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper, own_noise):
+    rows, scaling = training_rows(own_noise=own_noise)
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
     options = SwsgpOptions(8, taper=taper)
     system = build_sparse(rows, scaling, KERNEL, Z, options)
@@ -145,9 +147,11 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
     assert found.loop.converged
     A, B = system.A.toarray(), system.B.toarray()
     own = np.eye(80) - B
-    precision_matrix = A.T @ A / 0.1 + own.T @ (own / system.v[:, None])
+    y = observations.targets(system.y)
+    noise = np.broadcast_to(observations.noise_variances(system.y, 0.1), 300)
+    precision_matrix = A.T @ (A / noise[:, None]) + own.T @ (own / system.v[:, None])
     np.testing.assert_allclose(
-        found.mean, np.linalg.solve(precision_matrix, A.T @ system.y / 0.1)[:, None], atol=1e-6
+        found.mean, np.linalg.solve(precision_matrix, A.T @ (y / noise))[:, None], atol=1e-6
     )
     np.testing.assert_allclose(
         found.variances[:, 0], 1.0 / np.diagonal(precision_matrix), rtol=1e-10
@@ -157,9 +161,10 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper):
         assert system.bound(LIKELIHOOD, found.mean, found.variances * (1 + step)) < found.bound
 
 
-@pytest.mark.parametrize("taper", [False, True])
-def test_the_sparse_bound_is_the_one_that_steps_estimate(double, taper):
-    chunks, state = chunks_and_state(SwsgpOptions(6, row_batch=300, taper=taper, learn=False))
+@pytest.mark.parametrize(("taper", "own_noise"), [(False, False), (True, False), (True, True)])
+def test_the_sparse_bound_is_the_one_that_steps_estimate(double, taper, own_noise):
+    options = SwsgpOptions(6, row_batch=300, taper=taper, learn=False)
+    chunks, state = chunks_and_state(options, own_noise=own_noise)
     Z = np.asarray(state.variables.Z)
     system = build_sparse(chunks.rows, chunks.standardizer, KERNEL, Z, chunks.options)
     chunks.make_index(state)
@@ -206,9 +211,10 @@ def test_without_a_finite_bound_newton_steps_do_not_converge(double):
     assert "the bound of the evidence is -inf, however short a step" in found.loop.reason
 
 
-def test_variances_and_noise_of_a_stopped_fit_are_those_of_its_means(double):
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_variances_and_noise_of_a_stopped_fit_are_those_of_its_means(double, own_noise):
     """Of no mean at all: the noise is the target's variance, and both are at their maximum of the bound."""
-    rows, scaling = training_rows()
+    rows, scaling = training_rows(own_noise=own_noise)
     Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
     system = build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8))
     stopped = fit_sparse(system, LIKELIHOOD, tol=1e-6, run=Run(1e-9))

@@ -220,7 +220,7 @@ def ordered_divergences(
 
 
 def expected_log_likelihoods(
-    likelihood: Likelihood, y: Float[Array, " n"], moments: Moments
+    likelihood: Likelihood, y: Float[Array, " n"] | Float[Array, "n 3"], moments: Moments
 ) -> Float[Array, " n"]:
     """Return ``E_q[log p(y_i | f_i)]`` of each row."""
     mean, variance = moments.mean, moments.variance

@@ -22,6 +22,7 @@ from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
+from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS
@@ -185,7 +186,7 @@ def _refuse_twice(Z: np.ndarray) -> None:
     )
 
 
-class SWSGPRegressor(LikelihoodRegressor, SwsgpFits):
+class SWSGPRegressor(FitsOwnNoise, LikelihoodRegressor, SwsgpFits):
     """Regression with up to hundreds of thousands of inducing inputs, a few of which are active at a time.
 
     Each row sees the ``num_neighbors`` inducing inputs nearest to it, by the kernel's own lengthscales, in training and

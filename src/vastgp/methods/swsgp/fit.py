@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.minibatch import fixed_indices, generator, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
+from vastgp.fitting.noise_left import noise_left
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -197,15 +198,14 @@ def _of_steps(
     loop, history, likelihood = fit.loop, fit.loop.history, fit.likelihood
     converged, reason = loop.converged, loop.reason
     advice = "the bound may still grow, see history_. Give more time (max_seconds, max_steps), or a larger tol."
-    if not solved and _explains_nothing(fit, options, rows.n):
+    if not solved and _explains_nothing(fit, options, rows, standardizer):
         converged, reason = False, "the bound ended below that of noise alone"
         advice = (
             "inducing inputs much closer than a lengthscale hold each other, and single steps do not move them. Take "
             "solver='sparse' where it applies, fewer inducing inputs, or more steps (max_steps)."
         )
     if not converged and not solved and not options.given and isinstance(likelihood, Gaussian):
-        noise = _noise_left(posterior, rows, standardizer, seed)
-        likelihood = Gaussian(max(options.noise_floor, noise))
+        likelihood = Gaussian(_noise_left(posterior, rows, standardizer, options, seed))
     diagnosis = {
         "objective": history.last("objective"),
         "objective_se": history.last("objective_se"),
@@ -241,7 +241,11 @@ def _posterior(
 
 
 def _noise_left(
-    posterior: SwsgpPosterior, rows: Rows, standardizer: Standardizer, seed: int
+    posterior: SwsgpPosterior,
+    rows: Rows,
+    standardizer: Standardizer,
+    options: SwsgpOptions,
+    seed: int,
 ) -> float:
     """Return the noise variance of highest bound for means and variances as they are, on some rows.
 
@@ -249,11 +253,12 @@ def _noise_left(
     """
     chosen = fixed_indices(seed, _JUDGED, rows.n, _JUDGE_ROWS)
     X, y = standardised_rows(rows, standardizer, chosen)
-    mean, variance = posterior.mean_and_latent_variance(X)
-    return float(np.mean((y - mean) ** 2 + variance))
+    return noise_left(y, *posterior.mean_and_latent_variance(X), options.noise_floor)
 
 
-def _explains_nothing(fit: SwsgpFit, options: SwsgpOptions, n: int) -> bool:
+def _explains_nothing(
+    fit: SwsgpFit, options: SwsgpOptions, rows: Rows, standardizer: Standardizer
+) -> bool:
     """Whether the bound is below the evidence of a standardised target as noise alone, by more than it scatters.
 
     Known of Gaussian noise, and of the ordered prior, whose objective is a bound of the evidence.
@@ -261,5 +266,11 @@ def _explains_nothing(fit: SwsgpFit, options: SwsgpOptions, n: int) -> bool:
     if options.prior != "ordered" or not isinstance(fit.likelihood, Gaussian):
         return False
     history = fit.loop.history
-    noise_alone = -0.5 * n * (np.log(2.0 * np.pi) + 1.0)
+    noise_alone = -0.5 * rows.n * (np.log(2.0 * np.pi) + 1.0)
+    if observations.has_own_noise(rows.y):
+        # the variance of the standardised target that known errors leave is one
+        y = standardizer.transform_y(rows.y[:])
+        each = observations.noise_variances(y, 1.0)
+        square = observations.targets(y) ** 2
+        noise_alone = -0.5 * float(np.sum(np.log(2.0 * np.pi * each) + square / each))
     return bool(history.last("objective") + 3.0 * history.last("objective_se") < noise_alone)

@@ -18,17 +18,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, cg
 
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
 from vastgp.fitting.damped_updates import SETTLED, Ascent, DampedUpdates, decide
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop
+from vastgp.fitting.noise_left import noise_left
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
@@ -60,8 +62,8 @@ class SparseSystem:
         Strictly lower triangular.
     v : ndarray of shape (M,)
         Prior variance of each inducing variable given its predecessors.
-    y : ndarray of shape (n,)
-        Standardised targets.
+    y : ndarray of shape (n,) or (n, 3)
+        Standardised targets, with noise of the rows' own or without.
     recall : float
         Share of true neighbours that the index of the inducing inputs finds.
     """
@@ -91,10 +93,18 @@ class SparseSystem:
         mean, variance = self.A @ m, self.A.power(2) @ s + self.conditional[:, None]
         return (mean[:, 0], variance[:, 0]) if m.shape[1] == 1 else (mean.T, variance.T)
 
+    def at_targets(self, likelihood: Likelihood, method: str, *moments: np.ndarray) -> Any:
+        """Return what a method of the likelihood gives for the targets and moments of all rows."""
+        with precision("float64"):
+            if observations.has_own_noise(self.y):
+                # a few products of normal noise, in whose targets the rows do not come last
+                found = getattr(likelihood, method)(self.y, *moments)
+                return jax.tree.map(np.asarray, found)
+            return by_rows(likelihood, method, self.y, *moments)
+
     def bound(self, likelihood: Likelihood, m: np.ndarray, s: np.ndarray) -> float:
         """Return the bound, all rows and inducing inputs counted."""
-        with precision("float64"):
-            fit = by_rows(likelihood, "expected_log_prob", self.y, *self.moments(m, s))
+        fit = self.at_targets(likelihood, "expected_log_prob", *self.moments(m, s))
         rest = m - self.B @ m
         spread = s + self.B.power(2) @ s
         v = self.v[:, None]
@@ -142,7 +152,8 @@ def build_sparse(
     index = NeighbourIndex(Z, metric, options.search)
     fades = options.taper and sees < size
     weights, numbers = np.empty((rows.n, sees)), np.empty((rows.n, sees), np.int32)
-    conditional, targets, done = np.empty(rows.n), np.empty(rows.n), 0
+    assert rows.y is not None
+    conditional, targets, done = np.empty(rows.n), np.empty(rows.y.shape), 0
     with Progress("SWSGP", verbose) as progress:
         for X, y in rows.batches(_READ_ROWS):
             assert y is not None
@@ -245,8 +256,7 @@ class _Newton:
     def _asked(self, here: _Point) -> _Point:
         m, precisions = here.sites
         mean, variance = self.system.moments(m, 1.0 / precisions)
-        with precision("float64"):
-            sites = by_rows(self.likelihood, "sites", self.system.y, mean, variance)
+        sites = self.system.at_targets(self.likelihood, "sites", mean, variance)
         # rows first, also where there is one function
         mean, alpha, beta = (np.atleast_2d(np.asarray(part)).T for part in (mean, *sites))
         # a site of negative precision would leave no maximum: what remains is a step along the slope
@@ -327,13 +337,14 @@ def given_means(
     """Return the variances and the noise of highest bound for the means of a fit that was stopped.
 
     Variances know how many rows there are, not how far the means have come: with the noise of a converged fit they
-    would be certain of means that explain nothing. Each of the two is a closed form given the other.
+    would be certain of means that explain nothing. Each of the two is found given the other.
     """
     own, squares, s = system.prior_diagonal()[:, None], system.squares(), fit.variances
     for _ in range(_ROUNDS):
         mean, variance = system.moments(fit.mean, s)
-        noise = max(noise_floor, float(np.mean((system.y - mean) ** 2 + variance)))
-        s = 1.0 / (squares @ np.full((len(system.y), 1), 1.0 / noise) + own)
+        noise = noise_left(system.y, mean, variance, noise_floor)
+        each = np.broadcast_to(observations.noise_variances(system.y, noise), len(system.y))
+        s = 1.0 / (squares @ (1.0 / each)[:, None] + own)
     likelihood = Gaussian(noise)
     return replace(fit, variances=s, bound=system.bound(likelihood, fit.mean, s)), likelihood
 

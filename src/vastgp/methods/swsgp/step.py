@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     X : Array of shape (T, n, d)
-    y : Array of shape (T, n)
+    y : Array of shape (T, n), or (T, n, 3) with noise of the rows' own
     rows : Array of shape (T, R)
         Numbers of the inducing inputs touched, each once; M where there are fewer.
     near : Array of shape (T, n, H)

@@ -286,7 +286,9 @@ class Chunks:
             some = min(batch, self.size)
             chosen = [_some(self.seed, step, self.size, some) for step in steps]
             own = np.stack(chosen).astype(np.int32)
-        return Drawn(numbers, X.reshape(*numbers.shape, -1), y.reshape(numbers.shape), own)
+        return Drawn(
+            numbers, X.reshape(*numbers.shape, -1), y.reshape(*numbers.shape, *y.shape[1:]), own
+        )
 
     def touching(self, drawn: Drawn) -> Batch:
         """Return minibatches with what they touch, by the neighbours as they are now."""
