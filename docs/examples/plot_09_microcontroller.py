@@ -1,6 +1,6 @@
 """
-A posterior of four-bit integers
-================================
+Put a posterior on a microcontroller, in four-bit integers
+==========================================================
 
 Every weight of this model takes one of fifteen values, so that a posterior sample is a row of four-bit integers. All
 combinations of weights, some 10^117 of them, are averaged over exactly.

@@ -1,6 +1,6 @@
 """
-A field with gaps
-=================
+Fill the gaps of a field, and forecast it
+=========================================
 
 Maps of a field over time, with clouds in the way: the gaps are filled, with the uncertainty of every value, and the
 next maps are forecast.

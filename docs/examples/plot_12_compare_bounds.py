@@ -1,6 +1,6 @@
 """
-A bound that lets hyperparameters take longer steps
-===================================================
+Choose the bound that hyperparameters climb
+===========================================
 
 Sparse variational Gaussian processes alternate between two steps: the posterior at the inducing points for given
 hyperparameters (E-step), and hyperparameters for a posterior that is held (M-step). What "held" means makes a

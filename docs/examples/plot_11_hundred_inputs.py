@@ -1,6 +1,6 @@
 """
-Eigenfunctions on a grid too large to store
-===========================================
+Build a basis for a hundred inputs
+==================================
 
 A hundred inputs, a hundred inducing points for each: a grid of :math:`10^{200}` points. Its leading eigenfunctions
 are products of eigenfunctions of one input, so they cost no more than those of a small one, and they rebuild the

@@ -1,6 +1,6 @@
 """
-A first model, from table to trusted interval
-=============================================
+Fit a large table with a method of your choice
+==============================================
 
 Proteins are long chains that fold into a shape. Programs propose such shapes ("decoys"), and the question is how far a
 proposal is from the truth when only nine simple properties of it are known. The data come with vastgp.

@@ -1,6 +1,6 @@
 """
-A function told by a few vectors
-================================
+Find a model of a few terms
+===========================
 
 Five hundred noisy measurements, five hundred candidate functions, one at each: the evidence says that a handful of them
 are enough. This is Figure 3 of the QSGP paper.

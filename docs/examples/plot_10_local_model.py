@@ -1,6 +1,6 @@
 """
-Where one neighbour takes another's place
-=========================================
+Smooth the jumps of a local model
+=================================
 
 A model with many inducing inputs, of which each row sees the nearest few, has a mean that jumps where the set of
 neighbours changes. More neighbours to predict with, or neighbours that fade out, lower the jumps.

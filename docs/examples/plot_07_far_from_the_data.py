@@ -1,6 +1,6 @@
 """
-Far from the data
-=================
+Predict far from the data
+=========================
 
 A sum of finitely many functions runs out of them: away from its basis functions a finite model has no variance left,
 and looks surest where it knows least. Adding one basis function at every test input, while its variance is predicted,

@@ -1,6 +1,6 @@
 """
-Two kinds of uncertainty
-========================
+Tell noise from ignorance
+=========================
 
 A prediction can be off because the curve is not known well there, or because a measurement scatters around the
 curve however well it is known. Gaussian processes keep the two apart.
