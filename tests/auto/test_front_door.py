@@ -171,7 +171,7 @@ def test_known_errors_weigh_rows():
     assert off[0] < 0.1 and off[1] > 2 * off[0]
     assert 0.05 < knows.likelihood_.noise_std < 0.2
     with pytest.raises(TypeError, match="takes no noise_std yet"):
-        GPRegressor(method="swsgp", max_seconds=5).fit(table, "y", noise_std="error")
+        GPRegressor(method="grief", max_seconds=5).fit(table, "y", noise_std="error")
 
 
 def test_few_rows_are_fitted_without_a_race():

@@ -8,7 +8,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.race import Judged, Ran, Track, best_of, folds_of, run_race
-from vastgp.auto.warps import Own
+from vastgp.auto.warps import Log, Own
 from vastgp.data import Rows
 
 
@@ -155,7 +155,7 @@ def test_who_runs_follows_from_the_table():
         } | changes
         return [one.name for one in candidates.regressors(given.pop("n"), given.pop("d"), **given)]
 
-    assert names()[:3] == ["exact", "exact on trees", "linear"]
+    assert names()[:3] == ["exact", "linear", "exact on trees"]
     assert "qsgp" not in names() and names(n=5000)[0] == "qsgp" and "exact" not in names(n=5000)
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
@@ -174,19 +174,36 @@ def test_who_runs_follows_from_the_table():
 
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr(race.time, "perf_counter", lambda: now)
+    """Candidates that use up what they are given: who runs, and how long."""
     given = candidates.regressors(500, 5, inputs=5, tied=False, counts=False, likelihood="auto")
+    nothing = Track([], lambda number: None, lambda model, warp, rows: None, 0, False)
+    clock = [0.0]
+    monkeypatch.setattr(race.time, "perf_counter", lambda: clock[0])
 
-    def names(seconds, scales=1):
-        run, late = race._affordable(given, scales, now + seconds)
-        assert {one.name for one in [*run, *late]} == {one.name for one in given}
-        return [one.name for one in run]
+    def spend(track, candidate, warp, seconds, y_scale):
+        clock[0] += seconds
+        return Ran(candidate, warp, Entry(candidate.name, warp.name, 1, seconds))
 
-    assert names(1.0) == names(14.0) == ["exact", "exact on trees", "linear"]
-    assert len(names(20.0)) == 5 and len(names(20.0, scales=2)) == 4
-    assert names(500.0) == [one.name for one in given]
-    assert race._affordable(given, 1, None) == (given, [])
+    def seconds(race_seconds, *warps):
+        monkeypatch.setattr(race, "run_one", spend)
+        clock[0] = 0.0
+        ran, _ = run_race(nothing, given, warps, deadline=race_seconds, y_scale=1.0, verbose=False)
+        assert {one.entry.method for one in ran} == {one.name for one in given}
+        found = {}
+        for one in ran:
+            if one.entry.seconds:
+                found.setdefault(one.entry.method, []).append(one.entry.seconds)
+        assert sum(map(sum, found.values())) <= race_seconds
+        return found
+
+    short = seconds(15.0, Own(), Log())
+    assert list(short) == ["exact", "linear", "exact on trees"]
+    assert short["exact"] == [3.75, 3.75] and short["exact on trees"][0] > 4.0
+    minute = seconds(30.0, Own())
+    assert len(minute) == 6 and all(each == [5.0] for each in list(minute.values())[2:])
+    # equal shares where all have enough
+    whole = seconds(300.0, Own())
+    assert list(whole) == [one.name for one in given] and whole["exact"] == [300.0 / len(given)]
 
 
 def test_a_method_that_is_none_is_refused():

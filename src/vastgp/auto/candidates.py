@@ -42,7 +42,7 @@ class Candidate:
     on_trees : bool
         Whether what boosted trees say of a row is an input, see `vastgp.auto.trees`.
     quick : bool
-        Whether it takes next to no time, and runs in any race.
+        Whether it takes next to no time.
     """
 
     name: str
@@ -144,7 +144,7 @@ def regressors(
     trees = n >= _TREE_ROWS and d > 1
     few = n <= _EXACT_ROWS
     first = Candidate("exact", "ExactGPRegressor") if few else Candidate("qsgp", "QSGPRegressor")
-    found = [first, *([first.with_trees()] if trees else []), _LINEAR]
+    found = [first, _LINEAR, *([first.with_trees()] if trees else [])]
     found += _POISSON if counts and likelihood == "auto" else []
     local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []

@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 
+# The note of a candidate that did not run.
+NO_TIME_LEFT = "no time was left"
+# Columns that entries without a score have as well.
+_BEFORE_SCORES = 5
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -108,7 +113,10 @@ class Leaderboard(Sequence[Entry]):
         ]
         heads += [] if self.classes else ["in 95 %"]
         lines = [heads]
+        waiting = [entry.method for entry in self.entries if entry.note == NO_TIME_LEFT]
         for entry in self.entries:
+            if entry.note == NO_TIME_LEFT:
+                continue
             line = [
                 "*" if entry.kept else "",
                 entry.method,
@@ -123,15 +131,20 @@ class Leaderboard(Sequence[Entry]):
                 line += [entry.note.splitlines()[0][:80] if entry.note else "not scored"]
             lines.append(line)
         widths = [
-            max((len(line[j]) for line in lines if len(line) == len(heads)), default=0)
+            # what stands for the scores of those that have none is as long as it is
+            max(len(line[j]) for line in lines if len(line) == len(heads) or j < _BEFORE_SCORES)
             for j in range(len(heads))
         ]
-        return "\n".join(
+        rest = [f"{NO_TIME_LEFT} for: {'; '.join(waiting)}"] if waiting else []
+        shown = [
             "  ".join(
-                text.rjust(width) if j >= 3 and len(line) == len(heads) else text.ljust(width)
+                text.rjust(width)
+                if 3 <= j < _BEFORE_SCORES or (j >= 3 and len(line) == len(heads))
+                else text.ljust(width)
                 for j, (text, width) in enumerate(zip(line, widths, strict=False))
             ).rstrip()
             for line in lines
-        )
+        ]
+        return "\n".join(shown + rest)
 
     __repr__ = __str__

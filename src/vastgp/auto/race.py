@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.leaderboard import Entry, Leaderboard
+from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
 from vastgp.auto.trees import Grown
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
@@ -27,6 +27,8 @@ _LEAST_SECONDS = 4.0
 # With less than so many for each, most would end before their own answer, and the race would compare what they all
 # begin with: fewer run, those that are preferred.
 _SECONDS_EACH = 5.0
+# Of those that cost next to nothing, compiling included.
+_SECONDS_QUICK = 3.0
 # Several folds cost several fits.
 _SECONDS_FOR_FOLDS = 20.0
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
@@ -286,41 +288,41 @@ def run_race(
     Parameters
     ----------
     deadline : float, optional
-        Time of ``time.perf_counter`` at which to end; the time left is shared by those that have not run.
+        Time of ``time.perf_counter`` at which to end; the time left is shared by those that have not run, see `_share`.
     y_scale : float
         Deviation of the targets.
     """
     ran: list[Ran] = []
     warps = list(warps)
-    candidates, late = _affordable(candidates, len(warps), deadline)
+    late: Sequence[Candidate] = ()
     with Progress("race", verbose) as progress:
         for number, candidate in enumerate(candidates):
-            left = None if deadline is None else deadline - time.perf_counter()
-            if left is not None and left < _LEAST_SECONDS and ran:
-                late = [*candidates[number:], *late]
-                break
-            share = None if left is None else left / (len(candidates) - number) / len(warps)
+            share = None
+            if deadline is not None:
+                left = deadline - time.perf_counter()
+                if left < _LEAST_SECONDS and ran:
+                    late = candidates[number:]
+                    break
+                share = _share(candidate, left, len(candidates) - number, len(warps))
             here = [run_one(track, candidate, warp, share, y_scale) for warp in warps]
             ran += here
             warps = [warps[best_of(here) or 0]]
             progress.update((number + 1) / len(candidates), candidate.name)
-    ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note="no time was left")) for one in late]
+    ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]
     return ran, best_of(ran)
 
 
-def _affordable(
-    candidates: Sequence[Candidate], scales: int, deadline: float | None
-) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the candidates that there is time for, and the others; two run always, and those that are quick."""
-    if deadline is None:
-        return list(candidates), []
-    places = int((deadline - time.perf_counter()) / _SECONDS_EACH) - (scales - 1)
-    run: list[Candidate] = []
-    late: list[Candidate] = []
-    for one in candidates:
-        fits = one.quick or sum(not other.quick for other in run) < max(places, 2)
-        (run if fits else late).append(one)
-    return run, late
+def _share(candidate: Candidate, left: float, waiting: int, scales: int) -> float:
+    """Return the seconds of one run of a candidate, of those left to it and to others that wait.
+
+    An equal share, or as much as a run needs where that is more: then those that come last do not run.
+    """
+    if candidate.quick:
+        return min(left / waiting, _SECONDS_QUICK)
+    least = min(_SECONDS_EACH, left / scales)
+    if scales > 1 and waiting > 1:
+        least = min(least, 0.5 * left / scales)  # several scales leave time for another model
+    return max(left / waiting / scales, least)
 
 
 def board_of(ran: Sequence[Ran], winner: int | None, classes: bool) -> Leaderboard:

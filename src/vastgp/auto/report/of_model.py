@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 from vastgp.auto.calibration_record import calibration_record
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.leaderboard import NO_TIME_LEFT
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscales
 from vastgp.auto.report.explain import surprises
@@ -269,7 +270,7 @@ def _advised(model: Any, importance: Any) -> dict[str, Any]:
 
 
 def _more_time(model: Any) -> list[str]:
-    waiting = [entry.method for entry in model.leaderboard_ if entry.note == "no time was left"]
+    waiting = [entry.method for entry in model.leaderboard_ if entry.note == NO_TIME_LEFT]
     if not waiting or not model.converged_:
         return []
     return [f"More time: there was none to try {', '.join(waiting)}."]
