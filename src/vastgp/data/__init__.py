@@ -1,6 +1,7 @@
 """Rows in: arrays, tables and files, their scaling, their minibatches, and the file format of models."""
 
 from vastgp.data.archive import read_archive, write_archive
+from vastgp.data.exposure import Exposure
 from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
 from vastgp.data.own_noise import OwnNoise
@@ -9,6 +10,7 @@ from vastgp.data.scaling import Standardizer
 from vastgp.data.split import held_out_indices, without
 
 __all__ = [
+    "Exposure",
     "OwnNoise",
     "Rows",
     "Standardizer",

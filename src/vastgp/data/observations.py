@@ -1,8 +1,10 @@
-"""Targets, and the noise that rows have of their own, in one array.
+"""Targets, and what rows have of their own beside them, in one array: noise, or an exposure.
 
 Row i has the noise variance ``sigma^2 / w_i + e_i^2``: what is learned over its weight, and what is known. Where rows
 have that, their ``y`` has three columns: target, ``1 / w_i`` and ``e_i^2``. Whatever selects, scales or batches rows
 carries them along, and only what computes with the noise looks inside.
+
+Counts of unequal exposure, ``y_i ~ Poisson(e_i rate(x_i))``, have two columns in the same way: count and ``log e_i``.
 """
 
 from __future__ import annotations
@@ -20,12 +22,22 @@ _MOST_ITERATIONS, _SETTLED = 200, 1e-6
 
 def has_own_noise(y: Any) -> bool:
     """Return whether targets come with noise of their own: in three columns rather than as one."""
-    return y is not None and y.ndim == 2
+    return y is not None and y.ndim == 2 and y.shape[-1] == 3
+
+
+def has_exposure(y: Any) -> bool:
+    """Return whether counts come with an exposure of their own: in two columns rather than as one."""
+    return y is not None and y.ndim == 2 and y.shape[-1] == 2
 
 
 def targets(y: Any) -> Any:
     """Return the targets alone."""
-    return y[..., 0] if has_own_noise(y) else y
+    return y[..., 0] if has_own_noise(y) or has_exposure(y) else y
+
+
+def exposures(y: Any) -> Any:
+    """Return ``e_i``; 1 where all are alike."""
+    return np.exp(y[..., 1]) if has_exposure(y) else 1.0
 
 
 def inverse_weights(y: Any) -> Any:
@@ -38,8 +50,13 @@ def noise_variances(y: Any, noise_variance: Any) -> Any:
     return noise_variance * y[..., 1] + y[..., 2] if has_own_noise(y) else noise_variance
 
 
-def scaled(y: np.ndarray, mean: float, scale: float) -> np.ndarray:
-    """Return standardised targets, their noise in the same units where they have some."""
+def scaled(y: np.ndarray, mean: float, scale: float, log_exposure: float = 0.0) -> np.ndarray:
+    """Return standardised targets, their noise in the same units where they have some.
+
+    Exposures are in units of one whose logarithm is given.
+    """
+    if has_exposure(y):
+        return np.column_stack([(y[:, 0] - mean) / scale, y[:, 1] - log_exposure])
     if not has_own_noise(y):
         return (y - mean) / scale
     with np.errstate(over="ignore"):

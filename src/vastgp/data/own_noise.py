@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import files, validate
+from vastgp.data import validate
+from vastgp.data.labels import table_of
 from vastgp.data.observations import MOST
 from vastgp.data.rows import Rows
 from vastgp.data.split import without
@@ -21,6 +21,7 @@ _MOST_ERROR = 1e150
 _WHAT = {
     "noise_std": "known standard deviation of its target, in units of the target",
     "sample_weight": "weight",
+    "exposure": "exposure (its time, area or number at risk)",
 }
 
 
@@ -34,18 +35,11 @@ class OwnNoise(NamedTuple):
         """Return the inputs without the columns that are named here, and these columns read."""
         if not any(isinstance(given, (str, os.PathLike)) for given in self):
             return X, self
-        X = _opened(X)
-        found = []
-        for argument, given in zip(self._fields, self, strict=True):
-            if not isinstance(given, (str, os.PathLike)):
-                found.append(given)
-            elif isinstance(X, Table):
-                found.append(_column(X, os.fspath(given), argument))
-            else:
-                raise ValueError(
-                    f"{argument}={os.fspath(given)!r} is a string, and X is not a table with a column of that name. "
-                    f"Expected an array of shape (n,), each row's {_WHAT[argument]}."
-                )
+        X = opened(X)
+        found = [
+            named_column(X, given, argument) if isinstance(given, (str, os.PathLike)) else given
+            for argument, given in zip(self._fields, self, strict=True)
+        ]
         names = {os.fspath(given) for given in self if isinstance(given, (str, os.PathLike))}
         kept = [name for name in X.names if name not in names]
         return dataclasses.replace(X, names=kept), OwnNoise(*found)
@@ -96,18 +90,21 @@ class OwnNoise(NamedTuple):
         return dataclasses.replace(rows, y=y)
 
 
-def _opened(X: Any) -> Any:
+def opened(X: Any) -> Any:
     """Return a table where the inputs are one, in memory or in a file."""
     X = open_frame(X)
-    if isinstance(X, (str, os.PathLike)):
-        path = Path(X).expanduser()
-        files.check_exists(path, "X")
-        return files.open_table_file(path) if files.is_table_file(path) else X
-    return X
+    table = table_of(X)
+    return X if table is None else table
 
 
-def _column(table: Table, name: str, argument: str) -> np.ndarray:
-    """Return a column of a table that is no input."""
+def named_column(table: Any, given: str | os.PathLike[str], argument: str) -> np.ndarray:
+    """Return a column of a table by the name that an argument gives."""
+    name = os.fspath(given)
+    if not isinstance(table, Table):
+        raise ValueError(
+            f"{argument}={name!r} is a string, and X is not a table with a column of that name. Expected an array of "
+            f"shape (n,), each row's {_WHAT[argument]}."
+        )
     if name not in table.names:
         raise ValueError(
             f"{argument}={name!r} is no column of {table.where}. Its columns are: "

@@ -23,9 +23,9 @@ class Rows:
     ----------
     X : array-like, shape (n, d)
         Inputs: whatever takes slices and integer arrays as row index (`numpy.ndarray`, `numpy.memmap`).
-    y : array-like, shape (n,) or (n, 3), optional
-        Targets; with noise that rows have of their own in two more columns, see `vastgp.data.observations`. Batches and
-        selections of rows have both.
+    y : array-like, shape (n,), (n, 3) or (n, 2), optional
+        Targets; with noise that rows have of their own in two more columns, or counts with their exposure in one, see
+        `vastgp.data.observations`. Batches and selections of rows have both.
     feature_names : list of str, optional
         Names of the columns, when they came with some.
     target_name : str, optional

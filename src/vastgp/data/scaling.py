@@ -99,6 +99,8 @@ class Standardizer:
         The same of the target; 0 and 1 when there was none.
     constant_features_ : ndarray of int64
         Columns of the inputs that do not vary.
+    log_exposure : float
+        Logarithm of the exposure that those of counts are told in; 0, as for what has none, until it is set.
     """
 
     def __init__(self, common: bool = False, inputs: Sequence[int] | None = None) -> None:
@@ -107,6 +109,7 @@ class Standardizer:
         self._x: _Moments | None = None
         self._y: _Moments | None = None
         self.feature_names: list[str] | None = None
+        self.log_exposure = 0.0
 
     # ------------------------------------------------------------ fitting
 
@@ -238,7 +241,8 @@ class Standardizer:
         Noise that rows have of their own is in the same units, see `vastgp.data.observations`.
         """
         y = np.asarray(y, dtype=np.float64)
-        return observations.scaled(y, self.y_mean, self.y_scale).astype(dtype, copy=False)
+        found = observations.scaled(y, self.y_mean, self.y_scale, self.log_exposure)
+        return found.astype(dtype, copy=False)
 
     def inverse_mean(self, mean: np.ndarray) -> np.ndarray:
         """A mean (or a sample) of the standardised target in the target's own units, float64."""
@@ -254,6 +258,7 @@ class Standardizer:
         """Everything, in types that JSON has. Floats survive it exactly."""
         result: dict[str, Any] = {
             "feature_names": self.feature_names, "common": self.common, "inputs": self.inputs,
+            "log_exposure": self.log_exposure,
         }  # fmt: skip
         for key, moments in (("x", self._x), ("y", self._y)):
             result[key] = None
@@ -267,6 +272,7 @@ class Standardizer:
         """What `to_dict` described, down to the last bit; more rows can be added to it."""
         result = cls(values["common"], values.get("inputs"))
         result.feature_names = values["feature_names"]
+        result.log_exposure = float(values.get("log_exposure", 0.0))
         for name, key in (("_x", "x"), ("_y", "y")):
             stored = values[key]
             if stored is not None:

@@ -139,4 +139,9 @@ def refuse_own_noise(estimator: str, others: Iterable[str]) -> None:
             raise TypeError(
                 f"{estimator}.fit takes no {name} yet; {', '.join(_OWN_NOISE_IN)} do, with a Gaussian likelihood."
             )
+        if name == "exposure":
+            raise TypeError(
+                f"{estimator}.fit takes no exposure; SVGPRegressor and TSVGPRegressor do, with likelihood='poisson' or "
+                "'poisson-log-normal', and GPRegressor."
+            )
         raise TypeError(f"{estimator}.fit() got an unexpected keyword argument {name!r}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.arguments import (
     check_fixed_model,
@@ -19,7 +19,8 @@ from vastgp.fitting.dual_start import start_from_dual_evidence
 from vastgp.fitting.run import Run
 from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
+from vastgp.likelihoods import Exposed, Gaussian, Likelihood, Poisson, PoissonLogNormal
+from vastgp.likelihoods.exposed import of_exposure
 from vastgp.solvers.sites import most_rows
 
 # Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
@@ -138,18 +139,24 @@ def starting_likelihood(
         Fixed standard deviation of Gaussian noise, in units of the target.
     scaling : Standardizer
     y : ndarray
-        Standardised targets, or counts.
+        Standardised targets, or counts; with exposures of their own these are in the units of ``scaling``.
     """
     if noise_std is not None:
         return Gaussian(fixed_noise_variance(noise_std, scaling))
-    if not by_name:
-        return likelihood.in_units(1.0 / scaling.y_scale)
-    return first_counts(likelihood, y)
+    exposed = observations.has_exposure(y)
+    if by_name:
+        found = first_counts(likelihood, y)
+    else:
+        found = likelihood.in_units(1.0 / scaling.y_scale)
+        # its rate is that of one, where exposures are told in another unit
+        found = of_exposure(found, np.exp(scaling.log_exposure)) if exposed else found
+    return Exposed(found) if exposed else found
 
 
 def first_counts(likelihood: Likelihood, y: np.ndarray) -> Likelihood:
-    """Return a likelihood of counts with the rate to start from; any other as it is."""
-    rate = max(float(np.mean(y)), 1.0 / len(y))
+    """Return a likelihood of counts with the rate to start from, per exposure; any other as it is."""
+    counts, exposure = observations.targets(y), float(np.mean(observations.exposures(y)))
+    rate = max(float(np.mean(counts)), 1.0 / len(y)) / exposure
     if isinstance(likelihood, Poisson):
         return Poisson(rate)
     return PoissonLogNormal(rate) if isinstance(likelihood, PoissonLogNormal) else likelihood

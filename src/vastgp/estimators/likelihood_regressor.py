@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.estimators.first_hyperparameters import (
     check_all_targets,
     check_given_model,
@@ -16,7 +16,7 @@ from vastgp.estimators.first_hyperparameters import (
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.searches import Fixed
-from vastgp.likelihoods import Likelihood, Poisson
+from vastgp.likelihoods import Exposed, Likelihood, Poisson
 
 
 class LikelihoodRegressor(BaseGPRegressor):
@@ -53,7 +53,8 @@ class LikelihoodRegressor(BaseGPRegressor):
 
     def _simple_likelihood(self, y: np.ndarray) -> Likelihood:
         if self._chosen_likelihood().counts:
-            return first_counts(Poisson(), y)
+            found = first_counts(Poisson(), y)
+            return Exposed(found) if observations.has_exposure(y) else found
         return super()._simple_likelihood(y)
 
     def _open_training(self, X: Any, y: Any) -> Rows:

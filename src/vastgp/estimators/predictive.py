@@ -56,6 +56,11 @@ class Predictive:
         more = observations.noise_variances(self.scaling.transform_y(y), noise) - noise
         return replace(self, latent_variance=self.latent_variance + more)
 
+    def with_exposure_of(self, y: np.ndarray) -> Predictive:
+        """Return the distributions of counts of other exposures than one, see `vastgp.data.observations`."""
+        # e exp(f) = exp(f + log e)
+        return replace(self, latent_mean=self.latent_mean + y[:, 1])
+
     @property
     def gaussian(self) -> bool:
         """Whether the distributions are normal."""

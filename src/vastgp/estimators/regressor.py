@@ -92,7 +92,8 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
 
     def _predictive(self, rows: Rows, with_variance: bool = True) -> Predictive:
         likelihood = self.likelihood_.in_units(1.0 / self.standardizer_.y_scale)
-        return Predictive(likelihood, *self._by_tiles(rows, with_variance), self.standardizer_)
+        found = Predictive(likelihood, *self._by_tiles(rows, with_variance), self.standardizer_)
+        return found.with_exposure_of(rows.y) if observations.has_exposure(rows.y) else found
 
     def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
         """Return ``log p(y | x, training data)`` of each row.

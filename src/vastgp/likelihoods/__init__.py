@@ -2,6 +2,7 @@
 
 from vastgp.likelihoods.base import Likelihood
 from vastgp.likelihoods.bernoulli import Bernoulli
+from vastgp.likelihoods.exposed import Exposed
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
@@ -15,6 +16,7 @@ from vastgp.likelihoods.student_t import StudentT
 
 __all__ = [
     "Bernoulli",
+    "Exposed",
     "Gaussian",
     "HeteroskedasticGaussian",
     "Laplace",

@@ -7,6 +7,7 @@ from typing import Any
 
 from vastgp.likelihoods.base import Likelihood
 from vastgp.likelihoods.bernoulli import Bernoulli
+from vastgp.likelihoods.exposed import Exposed
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
@@ -60,6 +61,8 @@ def to_spec(likelihood: Likelihood) -> dict[str, Any]:
     TypeError
         When its class is not one of this library.
     """
+    if isinstance(likelihood, Exposed):
+        return {"kind": likelihood.name, "of_one": to_spec(likelihood.of_one)}
     if type(likelihood) not in _DEFAULTS:
         raise TypeError(f"a likelihood of type {type(likelihood).__name__} cannot be saved.")
     spec: dict[str, Any] = {"kind": likelihood.name}
@@ -82,6 +85,8 @@ def from_spec(spec: dict[str, Any]) -> Likelihood:
         When the data name a likelihood, or a setting of one, that this version does not know.
     """
     kind = spec.get("kind")
+    if kind == Exposed.name:
+        return Exposed(from_spec(spec["of_one"]))
     if kind not in _BY_NAME:
         raise ValueError(f"the file holds a likelihood {kind!r} that this version does not know.")
     cls, values = _BY_NAME[kind], {name: value for name, value in spec.items() if name != "kind"}

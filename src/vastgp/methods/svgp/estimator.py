@@ -21,10 +21,9 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
+from vastgp.estimators.exposure import FitsExposure
 from vastgp.estimators.first_hyperparameters import Beginning, find_first, rows_of_start
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
-from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.run import Answer, Run
@@ -162,7 +161,7 @@ class SVGPFits(BaseGP):
         self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
 
 
-class SparseRegressor(FitsOwnNoise, LikelihoodRegressor, SVGPFits):
+class SparseRegressor(FitsExposure, SVGPFits):
     """Likelihoods of targets that are numbers."""
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED
