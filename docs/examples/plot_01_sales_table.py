@@ -20,7 +20,7 @@ from vastgp.plots import importance_plot
 # Two years of sales, made up: a trend, a season, weekends, promotions, and a price that matters.
 rng = np.random.default_rng(0)
 day = pd.to_datetime("2023-01-02") + pd.to_timedelta(np.sort(rng.integers(0, 728, 1800)), "D")
-year, weekday = (day.dayofyear / 365.25).to_numpy(), day.dayofweek.to_numpy()
+year, weekday = day.day_of_year.to_numpy() / 365.25, day.day_of_week.to_numpy()
 city = rng.choice(["Oslo", "Rome", "Wien"], len(day))
 goods = rng.choice(["bread", "cheese", "fruit", "ice cream", "wine"], len(day))
 promo = rng.uniform(size=len(day)) < 0.15
