@@ -16,14 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.inputs import Inputs, as_new, encode_new, names_of_inputs
 from vastgp.auto.race import (
-    FAILURES,
     Judged,
     Ran,
     Track,
     board_of,
-    fit_one,
     folds_of,
     run_race,
     some_rows,
@@ -37,6 +36,7 @@ from vastgp.auto.report.kept import (
     spent_by,
 )
 from vastgp.auto.saved import SavedFrontDoor
+from vastgp.auto.stacking import leading, stack_of
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.trees import Grove, OnTrees
 from vastgp.auto.warps import Own
@@ -44,7 +44,6 @@ from vastgp.data import Rows, observations
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
-from vastgp.estimators.race import OWN
 
 # Fewer rows than this are fitted once, without a race: there is nothing to judge by.
 _LEAST_ROWS = 20
@@ -52,8 +51,6 @@ _LEAST_ROWS = 20
 _RACE = 0.5
 # With less time than this no models are compared: the first one runs, and is calibrated on rows kept out of it.
 _SECONDS_OF_A_RACE = 12.0
-# The winner is fitted again, to all rows, where there is this share of the time that it took before.
-_WORTH_AGAIN = 0.7
 # Kept for what comes after the last fit.
 _FOR_THE_END = 0.5
 _HELD_OUT_KEPT = 2000
@@ -130,18 +127,20 @@ class FrontDoor(SavedFrontDoor):
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:_HELD_OUT_KEPT]))
         candidates = self._candidates(first, tied)
-        ran, winner = self._run(track, candidates, targets, deadline)
+        ran, winner = self._stacked(
+            *self._run(track, candidates, targets, deadline), track, targets
+        )
         self.leaderboard_ = board_of(ran, winner, self._classes)
         if held and winner is None:
             notes = "; ".join(f"{one.candidate.name}: {one.entry.note}" for one in ran)
             raise ValueError(f"No model could be fitted to these rows. {notes}")
         best = None if winner is None else ran[winner]
-        name = candidates[0].name if best is None else best.candidate.name
-        again = next(one for one in candidates if one.name == name)
+        again = with_names_of(best, candidates)
         if self.max_work is not None:
-            spent = sum(entry.rows for entry in self.leaderboard_) * len(held)
-            again = again.with_at_most(max(self.max_work - spent, 2))
-        self._settle(best, again, inputs, targets, track, grove, deadline)
+            spent = sum(one.entry.rows for one in ran if not one.members) * len(held)
+            most = max((self.max_work - spent) // len(again), 2)
+            again = [one.with_at_most(most) for one in again]
+        self._settle(best, again, Whole(inputs, targets, grove, deadline), track)
 
     def _run(
         self, track: Track, candidates: list[Candidate], y: np.ndarray, deadline: float | None
@@ -166,24 +165,34 @@ class FrontDoor(SavedFrontDoor):
             verbose=bool(self.verbose),
         )
 
+    def _stacked(
+        self, ran: list[Ran], winner: int | None, track: Track, y: np.ndarray
+    ) -> tuple[list[Ran], int | None]:
+        """Return what ran with a stack of it, and its number, where that is better than the winner alone."""
+        if winner is None or len(ran) == 1:
+            return ran, winner
+        targets = observations.targets(y)
+        found = stack_of(
+            ran, winner, targets[track.order], classes=self._classes,
+            y_scale=float(np.std(targets)) or 1.0, seed=track.seed,
+        )  # fmt: skip
+        return (ran, winner) if found is None else ([*ran, found], len(ran))
+
     def _settle(
         self,
         best: Ran | None,
-        candidate: Candidate,
-        inputs: Inputs,
-        y: np.ndarray,
+        candidates: Sequence[Candidate],
+        whole: Whole,
         track: Track,
-        grove: Grove,
-        deadline: float | None,
     ) -> None:
         """Fit the winner to all rows if there is time, and calibrate it by the rows that were held out."""
-        seed, order = track.seed, track.order
+        seed, order, inputs, y = track.seed, track.order, whole.inputs, whole.y
         importance: tuple[Any, ...] = ((), NO_ROWS)
         if best is not None:
             judge = partial(self._judge_of, best.model, best.warp)
-            importance = importance_of_race(judge, inputs, deadline, seed)
+            importance = importance_of_race(judge, inputs, whole.deadline, seed)
         self.warp_ = Own() if best is None else best.warp
-        model = self._fit_again(best, candidate, inputs, y, grove, deadline)
+        model = fit_to_all(best, candidates, whole, self.warp_)
         if model is None:
             assert best is not None
             last = inputs.folds - 1
@@ -193,7 +202,7 @@ class FrontDoor(SavedFrontDoor):
             self.model_, self.encoder_ = model, inputs.encoder_of_whole
             rows = inputs.whole(y)[0]
             shown = rows.X[order] if len(order) else rows.X
-            rows = some_rows(rows, candidate.most_rows, seed)
+            rows = some_rows(rows, most_rows_of(candidates), seed)
         held_out = observations.targets(y)[order]
         judged = None if best is None else best.judged
         # how the race's answer was off says nothing of an answer of another kind
@@ -209,38 +218,6 @@ class FrontDoor(SavedFrontDoor):
             rows=len(y), rows_used=rows.n, spent=() if model is None else spent_by(model),
         )  # fmt: skip
         self._remember(rows, inputs, seed)
-
-    def _fit_again(
-        self,
-        best: Ran | None,
-        candidate: Candidate,
-        inputs: Inputs,
-        y: np.ndarray,
-        grove: Grove,
-        deadline: float | None,
-    ) -> Any:
-        """Return the winner fitted to all rows; None where that of the race is as good as can be had."""
-        seed = grove.seed
-        left = None if deadline is None else max(deadline - time.perf_counter(), 0.5)
-        before = 0.0 if best is None else best.entry.seconds / max(1, inputs.folds)
-        if best is not None and left is not None and left <= _WORTH_AGAIN * before:
-            return None
-        rows, tied = inputs.whole(y)
-        rows = some_rows(rows, candidate.most_rows, seed)
-        try:
-            grown = grove.of_whole(rows, self.warp_) if candidate.on_trees else None
-            left = (
-                None if left is None else max(left - (0.0 if grown is None else grown.seconds), 0.5)
-            )
-            model = candidate.make(
-                seed=seed, seconds=left, tied=tied, kernel=_kernel_of(best), grown=grown
-            )
-            fit_one(model, rows, self.warp_)
-        except FAILURES:
-            if best is None:
-                raise
-            return None
-        return None if _falls_short(model, best) else model
 
     def _remember(self, rows: Rows, inputs: Inputs, seed: int) -> None:
         """Keep what the training rows cover, and what their columns are called."""
@@ -260,9 +237,10 @@ class FrontDoor(SavedFrontDoor):
 
         if self.model_.kernel_ is None:
             return None
-        if isinstance(self.model_, OnTrees):
-            return self.model_.metric_lengthscales()
-        return metric_lengthscales(self.model_.kernel_, self.model_.n_features_in_)
+        model = leading(self.model_)
+        if isinstance(model, OnTrees):
+            return model.metric_lengthscales()
+        return metric_lengthscales(model.kernel_, model.n_features_in_)
 
     # ------------------------------------------------------------ predict
 
@@ -395,12 +373,6 @@ class FrontDoor(SavedFrontDoor):
         return tags
 
 
-def _falls_short(model: Any, best: Ran | None) -> bool:
-    """Whether the last fit had too little time for the method's own answer, which that of the race had."""
-    own = best is not None and best.model.answer_ == OWN
-    return own and model.answer_ != OWN and not model.converged_
-
-
 def _extremes(y: np.ndarray) -> tuple[float, float]:
     found = observations.targets(y)
     return float(found.min()), float(found.max())
@@ -413,14 +385,3 @@ def _check_rows(n: int, dropped: int) -> None:
             f"Found array with {n} sample(s){left} while a minimum of 2 is required: from one row alone, nothing can "
             "be learned. Give more rows."
         )
-
-
-def _kernel_of(best: Ran | None) -> Any:
-    """Return where the winner's search begins again, in standardised units; None where it found nothing of its own."""
-    if best is None or best.model is None or best.model.answer_ == "linear":
-        return None
-    kernel = best.model.kernel_
-    if kernel is None:
-        return None
-    scaling = best.model.standardizer_
-    return kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)

@@ -11,6 +11,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr, ndtri
 
 from vastgp.auto.calibration import Calibration, Identity
+from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Own
 from vastgp.estimators.predictive import Predictive
 
@@ -24,7 +25,7 @@ class Distribution:
 
     Attributes
     ----------
-    model : Predictive
+    model : Predictive or Mixture
         Of the model, on its scale.
     warp : Own
         That scale.
@@ -34,7 +35,7 @@ class Distribution:
         Least and largest target of the training rows.
     """
 
-    model: Predictive
+    model: Predictive | Mixture
     warp: Own
     calibration: Calibration
     seen: tuple[float, float]

@@ -170,6 +170,8 @@ class Ran:
         None where it failed.
     model : estimator or None
         Fitted to the last fold.
+    members : tuple of Ran
+        Those that it is made of, where it is a stack, see `vastgp.auto.stacking`.
     """
 
     candidate: Candidate
@@ -177,6 +179,7 @@ class Ran:
     entry: Entry
     judged: Judged | None = None
     model: Any = None
+    members: tuple[Ran, ...] = ()
 
 
 def run_one(
@@ -204,7 +207,7 @@ def run_one(
     judged = Judged.joined(parts)
     entry = Entry(
         candidate.name, warp.name, rows, time.perf_counter() - began, note=model.stop_reason_,  # type: ignore[union-attr]
-        **_scores(judged, track.classes, y_scale),
+        **scores_of(judged, track.classes, y_scale),
     )  # fmt: skip
     return Ran(candidate, warp, entry, judged, model)
 
@@ -237,7 +240,8 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
             model.fit(rows.X, rows.y if type(warp) is Own else warp.forward(rows.y))
 
 
-def _scores(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
+def scores_of(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
+    """Return the scores of an entry, means over held-out rows."""
     loss = -judged.log_density
     finite = np.isfinite(loss)
     found = {

@@ -15,8 +15,8 @@ from vastgp._arguments import Flag, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
+from vastgp.auto.stacking import model_from_file
 from vastgp.auto.support import RangeCheck
-from vastgp.auto.trees import model_from_file
 from vastgp.auto.warps import Own, warp_from_state
 from vastgp.data import write_archive
 from vastgp.data.archive import above, below

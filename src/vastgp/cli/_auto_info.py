@@ -19,19 +19,21 @@ def summary(model: Any) -> dict[str, Any]:
     dict
         ``method``, ``target``, ``classes`` (None of numbers), ``features``, ``training_rows``, ``rows_dropped``
         (without a target), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
-        winner first), ``calibration`` (in words), ``calibration_record`` (coverage on held-out rows, None of classes),
-        ``winner`` (see `_summary.summary`; its features are the encoded inputs), ``inputs`` (names
-        of what shares a lengthscale, with the first of its columns), ``parameters``, ``seconds``.
+        winner first), ``weights`` (of the models that the answer is an average of), ``calibration`` (in words),
+        ``calibration_record`` (coverage on held-out rows, None of classes), ``winner`` (that of most weight, see
+        `_summary.summary`; its features are the encoded inputs), ``inputs`` (names of what shares a lengthscale, with
+        the first of its columns), ``parameters``, ``seconds``.
     """
     from vastgp.auto.report.next_steps import calibration_in_words
+    from vastgp.auto.stacking import leading, parts_of
     from vastgp.auto.trees import OnTrees, process_of
     from vastgp.cli import _summary
     from vastgp.cli._model import feature_names, target_name
 
     names = [str(name) for name in model.encoder_.get_feature_names_out()]
-    trees = isinstance(model.model_, OnTrees)
-    of_inputs = model.model_.input_names(names) if trees else names
-    inner = _summary.summary(process_of(model.model_), of_inputs)
+    first = leading(model.model_)
+    of_inputs = first.input_names(names) if isinstance(first, OnTrees) else names
+    inner = _summary.summary(process_of(first), of_inputs)
     record = getattr(model, "calibration_record_", None)
     return {
         "method": type(model).__name__,
@@ -58,6 +60,10 @@ def summary(model: Any) -> dict[str, Any]:
         "calibration": calibration_in_words(model.calibration_),
         "calibration_record": None if record is None else record.to_dict(),
         "winner": inner,
+        "weights": [
+            {"method": type(process_of(part)).__name__, "weight": weight}
+            for part, weight in parts_of(model.model_)
+        ],
         "inputs": _inputs(model, names, of_inputs),
         "parameters": _summary.given_parameters(model),
         "seconds": float(model.fit_seconds_),

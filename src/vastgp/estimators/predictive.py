@@ -61,6 +61,15 @@ class Predictive:
         # e exp(f) = exp(f + log e)
         return replace(self, latent_mean=self.latent_mean + y[:, 1])
 
+    def of_rows(self, rows: np.ndarray) -> Predictive:
+        """Return the distributions at some of the rows, by their numbers."""
+        variance = self.latent_variance
+        return replace(
+            self,
+            latent_mean=self.latent_mean[..., rows],
+            latent_variance=None if variance is None else variance[..., rows],
+        )
+
     @property
     def gaussian(self) -> bool:
         """Whether the distributions are normal."""

@@ -60,7 +60,7 @@ def quantiles(
         np.broadcast_to(np.nan_to_num(part, posinf=1.0), shape).ravel() for part in near
     )
     error = _COUNT_ERROR if likelihood.counts else _ERROR
-    y = _roots(above, centre, np.clip(step, 1e-6, 1e6), args, error)
+    y = rising_roots(above, centre, np.clip(step, 1e-6, 1e6), args, error)
     if likelihood.counts:
         whole = np.rint(y)
         unclear = np.abs(y - whole) <= 2.0 * error
@@ -71,10 +71,21 @@ def quantiles(
     return y.reshape(shape)
 
 
-def _roots(
+def rising_roots(
     function: Any, centre: np.ndarray, step: np.ndarray, args: list[np.ndarray], error: float
 ) -> np.ndarray:
-    """Return where a rising function is zero, elementwise: an interval around it, then regula falsi (Illinois)."""
+    """Return where a rising function is zero, elementwise: an interval around it, then regula falsi (Illinois).
+
+    Parameters
+    ----------
+    function : callable
+        ``function(y, *args)`` gives its values at some places, for the arguments of these.
+    centre, step : ndarray of shape (n,)
+        The root is looked for within ``step`` of ``centre`` first, and farther away where it is not there.
+    args : list of ndarray of shape (n,)
+    error : float
+        Of the root.
+    """
 
     def value(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return function(y, *(part[rows] for part in args))

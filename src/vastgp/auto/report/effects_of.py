@@ -14,6 +14,7 @@ from vastgp.auto.report.explain import effects
 from vastgp.auto.report.kept import groups_of
 from vastgp.auto.report.places import places_of
 from vastgp.auto.report.rows import About
+from vastgp.auto.stacking.mixture import mixed_moments, mixture_parts
 from vastgp.data import Rows
 
 _SHOWN = 6
@@ -72,8 +73,13 @@ def _of_numbers(model: Any) -> Any:
 
     def predict(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = model._distribution(Rows(X, checked=True))
-        up, down = _moved(found, 1.0), _moved(found, -1.0)
-        return found.mean, 0.5 * np.abs(up - down)
+        means, stds, weights = [], [], []
+        for part, weight in mixture_parts(found.model):
+            alone = dataclasses.replace(found, model=part)
+            means.append(alone.mean)
+            stds.append(0.5 * np.abs(_moved(alone, 1.0) - _moved(alone, -1.0)))
+            weights.append(weight)
+        return found.mean, mixed_moments(np.stack(means), np.stack(stds), np.array(weights))[1]
 
     return predict
 

@@ -13,6 +13,7 @@ from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.inputs import Inputs, names_of_inputs, part_of
 from vastgp.auto.report.explain import permutation_importance
 from vastgp.auto.source import Source
+from vastgp.auto.stacking import parts_of
 from vastgp.auto.values import Values
 
 # Columns of a wide table that are kept as they were: a row of the report shows twelve.
@@ -114,7 +115,10 @@ class Kept:
 
 def spent_by(model: Any) -> tuple[tuple[str, float], ...]:
     """Return seconds by phase of an estimator's fit, which its own file does not hold."""
-    phases = {name: float(seconds) for name, seconds in model.history_.spent.items()}
+    phases: dict[str, float] = {}
+    for part, _ in parts_of(model):
+        for name, seconds in part.history_.spent.items():
+            phases[name] = phases.get(name, 0.0) + float(seconds)
     rest = float(model.fit_seconds_) - sum(phases.values())
     return tuple(
         (name, spent) for name, spent in [*phases.items(), ("the rest", rest)] if spent > 0.01

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.report.html import number
+from vastgp.auto.stacking import leading, parts_of
 from vastgp.auto.trees import OnTrees, process_of
 from vastgp.auto.warps import Log, Own, YeoJohnson
 from vastgp.kernels.base import Kernel, Product, Sum
@@ -44,9 +45,16 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
     rows, rows_used : int
         With a target, and those that the answer was fitted to.
     """
-    inner = process_of(model.model_)
-    what = (type(inner).__doc__ or "").strip().splitlines()[:1]
-    lines = [f"{type(inner).__name__}: {what[0].rstrip('.')}." if what else type(inner).__name__]
+    parts = [(process_of(part), weight) for part, weight in parts_of(model.model_)]
+    inner = parts[0][0]
+    lines = [_what(inner)]
+    if len(parts) > 1:
+        shares = ", ".join(f"{type(part).__name__} {weight:.0%}" for part, weight in parts)
+        lines = [
+            f"Several models, whose distributions are averaged: {shares}. With these weights rows that none of them "
+            "had seen were likelier than by any model alone. What follows is of the first.",
+            *lines,
+        ]
     if getattr(inner, "answer_", "own") == "linear":
         lines.append("Within it a linear model predicted spare rows best, and is the answer.")
     if rows_used < rows:
@@ -57,13 +65,19 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
     return [line for line in lines if line]
 
 
+def _what(model: Any) -> str:
+    what = (type(model).__doc__ or "").strip().splitlines()[:1]
+    return f"{type(model).__name__}: {what[0].rstrip('.')}." if what else type(model).__name__
+
+
 def _inputs_and_kernel(model: Any) -> str:
     kernel = model.kernel_
     d = model.model_.n_features_in_
     inputs = f"{d} encoded columns" if d > 1 else "one encoded column"
-    if isinstance(model.model_, OnTrees):
+    first = leading(model.model_)
+    if isinstance(first, OnTrees):
         inputs += (
-            f", and what {number(len(model.model_.trees.start))} boosted trees say of a row, which trees that had "
+            f", and what {number(len(first.trees.start))} boosted trees say of a row, which trees that had "
             "not seen it said of each training row"
         )
     if kernel is None:

@@ -12,6 +12,8 @@ from vastgp.auto.trees.grown import Grown, grow
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 
+_WHOLE = -1  # stands for the number of a fold
+
 
 @dataclass
 class Grove:
@@ -28,7 +30,7 @@ class Grove:
     inputs: Inputs
     classes: int
     seed: int
-    _of_folds: dict[tuple[int, int, Own], Grown] = field(default_factory=dict)
+    _of_parts: dict[tuple[int, int, Own], Grown] = field(default_factory=dict)
 
     def of_fold(self, number: int, rows: Rows, warp: Own) -> Grown:
         """Return the trees for some of a fold's training rows, on a scale of the target; they are kept.
@@ -41,14 +43,17 @@ class Grove:
             The same ones wherever they are as many.
         warp : Own
         """
-        key = number, rows.n, warp
-        if key not in self._of_folds:
-            self._of_folds[key] = self._grow(self.inputs.encoder_of_fold(number), rows, warp)
-        return self._of_folds[key]
+        return self._kept(number, self.inputs.encoder_of_fold(number), rows, warp)
 
     def of_whole(self, rows: Rows, warp: Own) -> Grown:
-        """Return the trees for rows of the whole table."""
-        return self._grow(self.inputs.encoder_of_whole, rows, warp)
+        """Return the trees for rows of the whole table; they are kept, too."""
+        return self._kept(_WHOLE, self.inputs.encoder_of_whole, rows, warp)
+
+    def _kept(self, number: int, encoder: Any, rows: Rows, warp: Own) -> Grown:
+        key = number, rows.n, warp
+        if key not in self._of_parts:
+            self._of_parts[key] = self._grow(encoder, rows, warp)
+        return self._of_parts[key]
 
     def _grow(self, encoder: Any, rows: Rows, warp: Own) -> Grown:
         y, weight = _targets_and_weights(rows.y, warp)

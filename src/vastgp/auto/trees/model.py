@@ -121,7 +121,7 @@ class OnTrees:
         return header | {"on_trees": True}, arrays | above("trees/", self.trees.to_arrays())
 
 
-def model_from_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+def of_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """Return the model of encoded rows that a file describes, with trees where it has some."""
     process = estimator_class(header["estimator"])._from_file(header, arrays)
     if not header.get("on_trees", False):

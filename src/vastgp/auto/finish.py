@@ -1,0 +1,134 @@
+"""The end of a fit: what won the race, fitted to all rows in the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vastgp.auto.candidates import Candidate
+from vastgp.auto.inputs import Inputs
+from vastgp.auto.race import FAILURES, Ran, fit_one, some_rows
+from vastgp.auto.stacking import Stack
+from vastgp.auto.trees import Grove
+from vastgp.auto.warps import Own
+from vastgp.estimators.race import OWN
+
+# The winner is fitted again, to all rows, where there is this share of the time that it took before.
+_WORTH_AGAIN = 0.7
+# The shortest budget of a last fit.
+_LEAST_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All rows, and the time that there is for them.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    y : ndarray of shape (n,), or with noise of the rows
+    grove : Grove
+        Trees for models that have some.
+    deadline : float or None
+        Time of ``time.perf_counter``.
+    """
+
+    inputs: Inputs
+    y: np.ndarray
+    grove: Grove
+    deadline: float | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline."""
+        if self.deadline is None:
+            return None
+        return max(self.deadline - time.perf_counter(), _LEAST_SECONDS)
+
+
+def with_names_of(best: Ran | None, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that the winner is or is made of, as they were before the race; the first without one."""
+    if best is None:
+        return [candidates[0]]
+    by_name = {one.name: one for one in candidates}
+    return [by_name[one.candidate.name] for one in best.members or (best,)]
+
+
+def most_rows_of(candidates: Sequence[Candidate]) -> int | None:
+    """Return the most rows that any of the candidates is given; None for all."""
+    most = [one.most_rows for one in candidates]
+    return None if None in most else max(rows for rows in most if rows is not None)
+
+
+def fit_to_all(best: Ran | None, candidates: Sequence[Candidate], whole: Whole, warp: Own) -> Any:
+    """Return the winner fitted to all rows; None where that of the race is as good as can be had.
+
+    Parameters
+    ----------
+    best : Ran or None
+        None where there was no race.
+    candidates : sequence of Candidate
+        What the winner is made of, see `with_names_of`.
+    whole : Whole
+    warp : Own
+    """
+    if best is None:
+        return _fit(None, candidates[0], whole, warp, whole.seconds_left)
+    members = best.members or (best,)
+    before = [one.entry.seconds / max(1, whole.inputs.folds) for one in members]
+    left = whole.seconds_left
+    if left is not None and left <= _WORTH_AGAIN * sum(before):
+        return None
+    found, weights = [], []
+    for number, (one, candidate) in enumerate(zip(members, candidates, strict=True)):
+        left = whole.seconds_left
+        if left is not None:
+            left *= before[number] / max(sum(before[number:]), 1e-9)
+        try:
+            model = _fit(one, candidate, whole, warp, left)
+        except FAILURES:
+            continue
+        if not _falls_short(model, one):
+            found.append(model)
+            weights.append(1.0 if not best.members else best.model.weights[number])
+    if len(found) < 2:
+        return found[0] if found else None
+    return Stack(found, weights)
+
+
+def _fit(
+    ran: Ran | None, candidate: Candidate, whole: Whole, warp: Own, seconds: float | None
+) -> Any:
+    """Return a candidate fitted to all rows, or to as many as it is given."""
+    seed = whole.grove.seed
+    began = time.perf_counter()
+    rows, tied = whole.inputs.whole(whole.y)
+    rows = some_rows(rows, candidate.most_rows, seed)
+    grown = whole.grove.of_whole(rows, warp) if candidate.on_trees else None
+    if seconds is not None:
+        seconds = max(seconds - (time.perf_counter() - began), _LEAST_SECONDS)
+    model = candidate.make(
+        seed=seed, seconds=seconds, tied=tied, kernel=_kernel_of(ran), grown=grown
+    )
+    fit_one(model, rows, warp)
+    return model
+
+
+def _falls_short(model: Any, ran: Ran) -> bool:
+    """Whether the last fit had too little time for the method's own answer, which that of the race had."""
+    return ran.model.answer_ == OWN and model.answer_ != OWN and not model.converged_
+
+
+def _kernel_of(ran: Ran | None) -> Any:
+    """Return where a search begins again, in standardised units; None where the race found nothing of its own."""
+    if ran is None or ran.model is None or ran.model.answer_ == "linear":
+        return None
+    kernel = ran.model.kernel_
+    if kernel is None:
+        return None
+    scaling = ran.model.standardizer_
+    return kernel.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)

@@ -1,0 +1,121 @@
+"""Mixtures of distributions of new observations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
+
+from vastgp.estimators.predictive import Predictive
+from vastgp.likelihoods.quantiles import rising_roots
+
+# Of a quantile, in deviations of the mixture.
+_ERROR = 1e-7
+
+
+def mixed_scores(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return normal scores by a mixture, ``Phi^-1(sum_k w_k Phi(z_k))``, of those by its parts.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (K, ...)
+    weights : ndarray of shape (K,)
+    """
+    by_part = weights.reshape(-1, *[1] * (scores.ndim - 1))
+    below = logsumexp(log_ndtr(scores), b=by_part, axis=0)
+    above = logsumexp(log_ndtr(-scores), b=by_part, axis=0)
+    # by the smaller of both probabilities, or scores beyond 8 would be one
+    return np.asarray(np.where(below < above, ndtri_exp(below), -ndtri_exp(above)))
+
+
+def mixed_moments(
+    means: np.ndarray, stds: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of a mixture, (n,) each, of those of its parts, (K, n)."""
+    mean = weights @ means
+    # Var = sum_k w_k (s_k^2 + (m_k - m)^2)
+    return mean, np.sqrt(weights @ (stds**2 + (means - mean) ** 2))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The distribution of a new observation at each of n rows: one of several, taken with fixed probabilities.
+
+    It has what `Predictive` has.
+
+    Attributes
+    ----------
+    parts : tuple of Predictive
+    weights : ndarray of shape (K,)
+    """
+
+    parts: Sequence[Predictive]
+    weights: np.ndarray
+    gaussian = False
+
+    def with_noise_of(self, y: np.ndarray) -> Mixture:
+        """Return the distributions of observations that have noise of their own."""
+        return replace(self, parts=tuple(part.with_noise_of(y) for part in self.parts))
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        means = np.stack([part.mean for part in self.parts])
+        return mixed_moments(means, np.stack([part.std for part in self.parts]), self.weights)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means, (n,)."""
+        return self._moments[0]
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviations, (n,); infinite where those of a part are."""
+        return self._moments[1]
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the densities at targets, (n,), in nats."""
+        of_parts = np.stack([part.log_density(y) for part in self.parts])
+        return np.asarray(logsumexp(of_parts, b=self.weights[:, None], axis=0))
+
+    def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
+        """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""
+        return mixed_scores(np.stack([p.normal_scores(y, seed) for p in self.parts]), self.weights)
+
+    def quantiles(self, probabilities: Any) -> np.ndarray:
+        """Return what observations are below with given probabilities, (k, n)."""
+        wanted = ndtri(np.asarray(probabilities, np.float64))
+        of_parts = np.stack([part.quantiles(probabilities) for part in self.parts])
+        # a mixture's quantile lies between those of its parts: below the least one all have less probability
+        low, high = of_parts.min(axis=0), of_parts.max(axis=0)
+        unit = np.median(np.concatenate([part.std for part in self.parts]))
+        unit = unit if np.isfinite(unit) and unit > 0.0 else 1.0
+        rows = np.broadcast_to(np.arange(low.shape[1]), low.shape)
+        scores = np.broadcast_to(wanted[:, None], low.shape)
+
+        def above(y: np.ndarray, row: np.ndarray, score: np.ndarray) -> np.ndarray:
+            reached = [_scores_of_rows(part, y * unit, row) for part in self.parts]
+            return mixed_scores(np.stack(reached), self.weights) - score
+
+        centre, step = 0.5 * (low + high) / unit, 0.5 * (high - low) / unit + _ERROR
+        found = rising_roots(
+            above, centre.ravel(), step.ravel(), [rows.ravel(), scores.ravel()], _ERROR
+        )
+        return unit * found.reshape(low.shape)
+
+
+def mixture_parts(found: Predictive | Mixture) -> list[tuple[Predictive, float]]:
+    """Return the distributions that one is the average of, with their weights; of a plain one itself."""
+    if isinstance(found, Mixture):
+        return list(zip(found.parts, found.weights.tolist(), strict=True))
+    return [(found, 1.0)]
+
+
+def _scores_of_rows(part: Predictive, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return normal scores of targets of some of the rows."""
+    if part.gaussian:
+        return (y - part.mean[rows]) / part.std[rows]
+    return part.of_rows(rows).normal_scores(y)
