@@ -15,6 +15,8 @@ from vastgp.estimators.registry import METHODS, estimator_class
 # An exact process takes a minute from here on; parts of so many rows stand for it.
 _EXACT_ROWS = 3000
 _LINEAR_ROWS = 2000
+# What a method needs for more rows than an exact process takes, start and compilation included.
+_SECONDS_OF_MANY = 7.0
 # Grids of eigenfunctions need some rows for each input; local methods lose their neighbours with many.
 _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 # Rows from which on methods that do not grow with them are worth their own start.
@@ -43,6 +45,8 @@ class Candidate:
         Whether what boosted trees say of a row is an input, see `vastgp.auto.trees`.
     quick : bool
         Whether it takes next to no time.
+    needs : float
+        Seconds with which it comes to an answer of its own.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Candidate:
     most_rows: int | None = None
     on_trees: bool = False
     quick: bool = False
+    needs: float = 5.0
 
     def with_trees(self) -> Candidate:
         """Return the candidate with what boosted trees say of a row as an input."""
@@ -157,6 +162,8 @@ def regressors(
         if d <= _GRID_INPUTS and not tied:
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
+    if not few:
+        found = [dataclasses.replace(one, needs=_SECONDS_OF_MANY) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 
 

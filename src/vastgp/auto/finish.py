@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.firsts import WHOLE, Firsts
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.race import FAILURES, Ran, fit_one, some_rows
 from vastgp.auto.stacking import Stack
@@ -35,12 +36,15 @@ class Whole:
         Trees for models that have some.
     deadline : float or None
         Time of ``time.perf_counter``.
+    firsts : Firsts
+        What the members of a stack began with.
     """
 
     inputs: Inputs
     y: np.ndarray
     grove: Grove
     deadline: float | None
+    firsts: Firsts = field(default_factory=Firsts)
 
     @property
     def seconds_left(self) -> float | None:
@@ -114,7 +118,8 @@ def _fit(
     model = candidate.make(
         seed=seed, seconds=seconds, tied=tied, kernel=_kernel_of(ran), grown=grown
     )
-    fit_one(model, rows, warp)
+    with whole.firsts.shared(model, candidate, WHOLE, rows.n, warp):
+        fit_one(model, rows, warp)
     return model
 
 

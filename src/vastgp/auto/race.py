@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.firsts import Firsts
 from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
 from vastgp.auto.trees import Grown
 from vastgp.auto.warps import Own
@@ -24,9 +25,8 @@ _FEW_ROWS, _FOLDS = 500, 5
 _SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
 # Candidates with less time than this are not begun: compiling their programs takes as much.
 _LEAST_SECONDS = 4.0
-# With less than so many for each, most would end before their own answer, and the race would compare what they all
-# begin with: fewer run, those that are preferred.
-_SECONDS_EACH = 5.0
+# Of a run that only compares scales of the target.
+_SECONDS_OF_SCALE = 5.0
 # Of those that cost next to nothing, compiling included.
 _SECONDS_QUICK = 3.0
 # Several folds cost several fits.
@@ -95,6 +95,8 @@ class Track:
     classes : bool
     grown : callable, optional
         ``grown(number, rows, warp)`` gives trees for training rows of a fold; None where no candidate has trees.
+    firsts : Firsts
+        What candidates began with.
     """
 
     folds: Sequence[Fold]
@@ -103,6 +105,7 @@ class Track:
     seed: int
     classes: bool
     grown: Callable[[int, Rows, Own], Grown] | None = None
+    firsts: Firsts = field(default_factory=Firsts)
 
     @property
     def order(self) -> np.ndarray:
@@ -188,17 +191,21 @@ def run_one(
     """Fit a candidate to the training rows of every fold, and judge it. A failure is an entry like any other."""
     began = time.perf_counter()
     parts: list[Judged] = []
-    rows, model = 0, None
+    rows, model, growing = 0, None, 0.0
     for number in range(len(track.folds)):
         training, held_out, tied = track.encoded(number)
         training = some_rows(training, candidate.most_rows, track.seed)
         rows = training.n
         try:
+            before = time.perf_counter()
             grown = _grown(track, candidate, number, training, warp)
-            left = None if seconds is None else seconds - (time.perf_counter() - began)
+            # trees serve several candidates: their time is the race's, not the share of the first that asks
+            growing += time.perf_counter() - before
+            left = None if seconds is None else seconds - (time.perf_counter() - began - growing)
             share = None if left is None else max(left / (len(track.folds) - number), 0.5)
             model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
-            fit_one(model, training, warp)
+            with track.firsts.shared(model, candidate, number, training.n, warp):
+                fit_one(model, training, warp)
             parts.append(track.judge(model, warp, held_out))
         except FAILURES as error:
             seconds_used = time.perf_counter() - began
@@ -319,11 +326,12 @@ def run_race(
 def _share(candidate: Candidate, left: float, waiting: int, scales: int) -> float:
     """Return the seconds of one run of a candidate, of those left to it and to others that wait.
 
-    An equal share, or as much as a run needs where that is more: then those that come last do not run.
+    An equal share, or as much as a run needs where that is more: with less, most would end before their own answer, and
+    the race would compare what they all begin with. Then those that come last do not run.
     """
     if candidate.quick:
         return min(left / waiting, _SECONDS_QUICK)
-    least = min(_SECONDS_EACH, left / scales)
+    least = min(candidate.needs if scales == 1 else _SECONDS_OF_SCALE, left / scales)
     if scales > 1 and waiting > 1:
         least = min(least, 0.5 * left / scales)  # several scales leave time for another model
     return max(left / waiting / scales, least)

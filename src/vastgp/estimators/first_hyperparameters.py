@@ -28,6 +28,8 @@ _DUAL_ROWS = 1000
 _CHECKED_ROWS = 65_536
 # Their use of the seed: other fixed rows of a fit have other numbers, see `fixed_indices`.
 _START = 100
+# A search that took this share of its time was ended by the clock.
+_CUT = 0.9
 # Rows whose targets say where a likelihood starts that is fixed in all but what only they tell.
 _CHECKED_FIXED = 2000
 
@@ -85,6 +87,11 @@ def find_first(
         likelihood = likelihood_of(y)
         if fixed:
             return fixed_kernel(kernel, scaling, search), likelihood
+        known, begin = run.known_for(likelihood), kernel
+        if known is not None:
+            if known.complete and type(known.likelihood) is type(likelihood):
+                return known.kernel, known.likelihood
+            begin = known.kernel if kernel is None else kernel
         options: dict[str, Any] = {
             "seed": run.seed,
             "noise_floor": search.noise_floor,
@@ -93,11 +100,14 @@ def find_first(
         }
         most = rows_of_start(search, likelihood)
         if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(kernel, X, y, max_rows=most, evidence=evidence, **options)
+            start = start_from_exact_gp(begin, X, y, max_rows=most, evidence=evidence, **options)
             return start.kernel, Gaussian(start.noise_variance)
-        return start_from_dual_evidence(kernel, likelihood, X, y, max_rows=most, **options)[:2]
+        return start_from_dual_evidence(begin, likelihood, X, y, max_rows=most, **options)[:2]
 
+    allowed, began = run.seconds_left(share), run.elapsed()
     found = run.once("first hyperparameters", compute)
+    # the clock is looked at after each iteration
+    run.cut_short = allowed is not None and run.elapsed() - began >= _CUT * allowed
     if not isinstance(search, Fixed):
         run.first = found
         run.check_time()

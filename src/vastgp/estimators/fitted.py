@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +20,7 @@ from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.compilation import compile_seconds
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.run import Answer, Run
+from vastgp.fitting.run import Answer, First, Run
 
 # Arguments that say how long to work and what to show, not what is computed.
 _NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint")
@@ -95,6 +95,10 @@ class FittedModel(Moved, SavedModel, abc.ABC):
 
     # ------------------------------------------------------------ fit
 
+    # What the next fit need not look for, and what the last one began with.
+    _known_firsts: Sequence[First] = ()
+    _first_found: First | None = None
+
     def _fit_whole(
         self,
         open_data: Callable[[Any], Any],
@@ -126,6 +130,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
             run = Run(
                 work.max_seconds, None if keep else work._file_of(data, seed),
                 verbose=bool(work.verbose), seconds=time.perf_counter() - began, seed=seed,
+                known=work.__dict__.pop("_known_firsts", ()),
             )  # fmt: skip
             with precision(work.dtype):
                 if answers is None:
@@ -134,6 +139,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
                     answer = _last_of(answers(work, data, run), run)
                     work._keep(answer, run)
             interrupts.raise_if_seen()
+            work._first_found = None if run.first is None else First(*run.first, not run.cut_short)
             work.history_.spent = run.spent | {"compilation": compiling()}
             work.fit_seconds_ = run.elapsed() + (self.fit_seconds_ if keep else 0.0)
             if run.checkpoint is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -57,6 +57,22 @@ class Answer:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
+class First(NamedTuple):
+    """Hyperparameters of highest evidence on some rows, which learning begins with, in standardised units.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    likelihood : Likelihood
+    complete : bool
+        Whether the search for them ended by itself, rather than by the clock.
+    """
+
+    kernel: Any
+    likelihood: Likelihood
+    complete: bool = True
+
+
 class OutOfTime(Exception):
     """What is left of the budget is too little for the method's own work, and another answer stands."""
 
@@ -78,6 +94,8 @@ class Run:
         Spent on the fit before this was made.
     seed : int
         Of all that the fit draws.
+    known : sequence of First
+        What other fits to the same rows began with.
 
     Attributes
     ----------
@@ -87,6 +105,8 @@ class Run:
         Wall-clock seconds of every phase, in this process.
     first : tuple of Kernel and Likelihood, or None
         What the method begins with, once that is known and unless it was given.
+    cut_short : bool
+        Whether the search for that was ended by the clock.
     needs : float or None
         Seconds that the method's work takes at least, where there is another answer if they are not left. None: none.
     """
@@ -99,8 +119,9 @@ class Run:
         verbose: bool = False,
         seconds: float = 0.0,
         seed: int = 0,
+        known: Sequence[First] = (),
     ) -> None:
-        self.seed = seed
+        self.seed, self.known = seed, tuple(known)
         self.max_seconds = None if max_seconds is None else float(max_seconds)
         self.checkpoint, self.verbose = checkpoint, bool(verbose)
         before = 0.0 if checkpoint is None else checkpoint.seconds
@@ -108,6 +129,7 @@ class Run:
         self.histories: dict[str, History] = {}
         self.spent: dict[str, float] = {}
         self.first: tuple[Any, Likelihood] | None = None
+        self.cut_short = False
         self.needs: float | None = None
 
     # ------------------------------------------------------------ the clock
@@ -247,6 +269,12 @@ class Run:
         if left is None:
             return planned
         return int(self.once(name, lambda: min(planned, affordable(left))))
+
+    def known_for(self, likelihood: Likelihood) -> First | None:
+        """Return what another fit began with: one with a likelihood of this kind, or any; None where there was none."""
+        kind = type(likelihood)
+        same = [first for first in self.known if type(first.likelihood) is kind]
+        return next(iter([*same, *self.known]), None)
 
     def evaluations(
         self, name: str, *, share: float = 1.0, label: str | None = None
