@@ -35,7 +35,7 @@ def searches(monkeypatch):
 
 def test_what_is_known_is_not_looked_for(searches):
     X, y = rows()
-    known = First(Matern32(0.7, lengthscales=[0.4, 2.0]), Gaussian(0.05))
+    known = First(Matern32([0.4, 2.0], 0.7), Gaussian(0.05))
     model = TSVGPRegressor()
     model._known_firsts = (known,)
     model.fit(X, y)
@@ -54,7 +54,7 @@ def test_a_search_that_was_cut_short_goes_on(searches):
     X, y = rows()
     whole = TSVGPRegressor("rbf").fit(X, y)
     model = TSVGPRegressor()
-    model._known_firsts = (First(RBF(1.0, lengthscales=[0.5, 9.0]), Gaussian(0.3), complete=False),)
+    model._known_firsts = (First(RBF([0.5, 9.0], 1.0), Gaussian(0.3), complete=False),)
     model.fit(X, y)
     # of its form alone, and to the same end
     assert searches[1:] == [1]
