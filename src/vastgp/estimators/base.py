@@ -42,7 +42,7 @@ class BaseGP(FittedModel, abc.ABC):
     - ``_scales_target()``: whether the target is standardised.
 
     The posterior has ``mean(X)``, ``mean_and_latent_variance(X)`` and ``samples(X, num_samples, seed)`` at standardised
-    inputs. All but ``_answers`` find ``posterior_`` set, and all run inside ``precision(self.dtype)``.
+    inputs. All but ``_answers`` find ``posterior_`` set, and all run inside ``precision(self._arithmetic)``.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class BaseGP(FittedModel, abc.ABC):
         Positive(integer=True)("n_samples", n_samples)
         rows = self._open(X)
         inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
-        with precision(self.dtype):
+        with precision(self._arithmetic):
             draw = self._reader("_sample_latent")
             samples = draw(inputs, int(n_samples), seed_from(random_state))
         return self.standardizer_.inverse_mean(samples)
@@ -267,7 +267,7 @@ class BaseGP(FittedModel, abc.ABC):
 
     def _tiles(self, rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         for X, y in rows.batches(self._reader("_tile_rows")()):
-            yield self.standardizer_.transform_X(X, dtype=np.dtype(self.dtype)), y
+            yield self.standardizer_.transform_X(X, dtype=np.dtype(self._arithmetic)), y
 
     def _by_tiles(self, rows: Rows, with_variance: bool) -> tuple[np.ndarray, Any]:
         """Return mean and variance of the function at all rows, float64, in standardised units.
@@ -282,7 +282,7 @@ class BaseGP(FittedModel, abc.ABC):
         with Progress("predict", bool(self.verbose)) as progress:
             for X, _ in self._tiles(rows):
                 here = slice(done, done + len(X))
-                with precision(self.dtype):
+                with precision(self._arithmetic):
                     mean[..., here], of_tile = latent(X, with_variance)
                     if variance is not None:
                         variance[..., here] = of_tile

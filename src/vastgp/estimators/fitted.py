@@ -121,7 +121,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         work = self._copy(keep)
         with Interrupts.watch() as interrupts, compile_seconds() as compiling:
             check_arguments(work)
-            with precision(work.dtype):
+            with precision(work._arithmetic):
                 pass
             work._check_params()
             data = open_data(work)
@@ -132,7 +132,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
                 verbose=bool(work.verbose), seconds=time.perf_counter() - began, seed=seed,
                 known=work.__dict__.pop("_known_firsts", ()),
             )  # fmt: skip
-            with precision(work.dtype):
+            with precision(work._arithmetic):
                 if answers is None:
                     answer = work._settle(data, run)
                 else:

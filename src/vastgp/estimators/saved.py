@@ -45,6 +45,11 @@ class SavedModel(BaseEstimator, abc.ABC):
     stop_reason_: str
     fit_seconds_: float
 
+    @property
+    def _arithmetic(self) -> Any:
+        """Precision of the model's work in JAX."""
+        return self.dtype
+
     @abc.abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
@@ -136,7 +141,7 @@ class SavedModel(BaseEstimator, abc.ABC):
         model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
         model.history_ = History.from_dict(below("history/", arrays))
         model._restore_data(header, arrays)
-        with precision(model.dtype):
+        with precision(model._arithmetic):
             model._restore_posterior(header["state"], below("state/", arrays))
         return model
 
@@ -153,5 +158,5 @@ class SavedModel(BaseEstimator, abc.ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "posterior_" in state:
-            with precision(self.dtype):
+            with precision(self._arithmetic):
                 self._restore_posterior(*state["posterior_"])

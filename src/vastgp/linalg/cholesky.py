@@ -98,6 +98,13 @@ class Cholesky:
         _check(info, "trtrs")
         return solution
 
+    def inverse_diagonal(self) -> np.ndarray:
+        """Return the diagonal of ``A^-1``: column norms of ``L^-1``, which is made for it."""
+        with blas_threads(len(self.lower)):
+            inverse, info = lapack.dtrtri(self.lower, lower=1)
+        _check(info, "trtri")
+        return np.array([column[i:] @ column[i:] for i, column in enumerate(inverse.T)])
+
     def into_inverse(self) -> np.ndarray:
         """Return ``A^-1`` in the lower triangle of the factor's own memory: the factor is used up."""
         with blas_threads(len(self.lower)):

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from vastgp._warn import warn
+from vastgp.data import observations
 from vastgp.data.archive import above, below
 from vastgp.fitting.dual_evidence import DualPosterior
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import covariance, prior_variances
-from vastgp.linalg.cholesky import Cholesky, factorize
+from vastgp.linalg.cholesky import JITTERS, Cholesky, factorize
+from vastgp.linalg.panels import PANEL_ROWS
+from vastgp.solvers.exact_factor import (
+    VARIANCE_ERROR,
+    Factored,
+    RemadeFactor,
+    explained,
+    factor_exactly,
+)
+from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 
 # A joint sample factorises the covariance of its rows.
 _MOST_SAMPLED_ROWS = 10_000
 # Added to the diagonal of that covariance, relative to the prior variance: where the data leave nothing open, rounding
 # leaves this much.
 _SAMPLE_JITTER = 1e-10
+# Where the factor is in float32 that covariance is known to a hundredth of itself.
+_MORE_JITTERS = (*JITTERS, 1e-4, 1e-2)
+# Right-hand sides that are solved for at a time.
+_COLUMNS = 256
+# A few entries of the inverse's diagonal say whether the others need refinement.
+_CHECKED = 32
+
+
+class LeftOut(NamedTuple):
+    """What is said of each row given all others, in standardised units: (n,) each."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    log_density: np.ndarray
 
 
 @dataclass(frozen=True)
 class ExactPosterior:
-    """Posterior of ``f ~ GP(0, kernel)`` given ``y = f(X) + e``, ``e ~ N(0, noise_variance)``, in float64.
+    """Posterior of ``f ~ GP(0, kernel)`` given ``y = f(X) + e``, ``e ~ N(0, noise_variance)``.
 
-    All in the units of ``X`` and ``y``: standardised ones inside an estimator.
+    All in the units of ``X`` and ``y``: standardised ones inside an estimator. Means are in float64; variances to a
+    hundredth of themselves where the factor is in float32 (`vastgp.solvers.exact_factor`), in float64 otherwise.
 
     Attributes
     ----------
@@ -36,15 +63,61 @@ class ExactPosterior:
         Training inputs.
     weights : ndarray of shape (n,)
         ``A^-1 y`` with ``A = K + noise_variance I``.
-    factor : Cholesky
-        Of ``A``.
+    factor : Cholesky, PanelCholesky or RemadeFactor
+        Of ``A``, or of a matrix nearby.
+    y : ndarray of shape (n,), or (n, 3) with noise of the rows' own
+        Targets.
+    refined : bool
+        Whether what the factor says of variances is refined with the matrix itself.
     """
 
     kernel: Kernel
     noise_variance: float
     X: np.ndarray
     weights: np.ndarray
-    factor: Cholesky
+    factor: Any
+    y: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    refined: bool = False
+
+    @classmethod
+    def condition_many(
+        cls,
+        kernel: Kernel,
+        noise_variance: float,
+        X: Any,
+        y: Any,
+        dtype: str = "auto",
+        *,
+        seed: int = 0,
+        panel_rows: int = PANEL_ROWS,
+        go_on: Callable[[int], bool] | None = None,
+    ) -> tuple[ExactPosterior, Factored]:
+        """Return the posterior given very many rows, and what is known of its factor.
+
+        The factor is made in panels: half the memory, no second copy, and in float32 where that will do.
+
+        Parameters
+        ----------
+        kernel, noise_variance, X, y
+            As in `condition`.
+        dtype, seed, panel_rows, go_on
+            See `factor_exactly`: where it is stopped, the posterior is that of the leading rows.
+
+        Raises
+        ------
+        FactorizationError
+            When no factor is good enough.
+        """
+        X, y = np.ascontiguousarray(X, np.float64), np.asarray(y, np.float64)
+        matrix = RowCovariance.observed(kernel, noise_variance, X, y)
+        found = factor_exactly(
+            matrix, observations.targets(y), dtype, seed=seed, panel_rows=panel_rows, go_on=go_on
+        )
+        n = found.factor.size
+        made = cls(
+            kernel, float(noise_variance), X[:n], found.weights, found.factor, y[:n], found.refined
+        )
+        return made, found
 
     @classmethod
     def condition(
@@ -59,7 +132,13 @@ class ExactPosterior:
         """
         evidence = ExactEvidence(X, y)
         value, factor, weights = evidence.solve(kernel, noise_variance)
-        return cls(kernel, float(noise_variance), evidence.X, weights, factor), value
+        made = cls(kernel, float(noise_variance), evidence.X, weights, factor, evidence.observed)
+        return made, value
+
+    @cached_property
+    def matrix(self) -> RowCovariance:
+        """``A``, which is not stored."""
+        return RowCovariance.observed(self.kernel, self.noise_variance, self.X, self.y)
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``."""
@@ -70,10 +149,30 @@ class ExactPosterior:
 
         ``k(x, x) - k(x, X) A^-1 k(X, x)`` (Rasmussen & Williams 2006, eq. 2.26).
         """
-        cross = self._cross(X)
-        explained = self.factor.half_solve(cross.T)
-        variance = prior_variances(self.kernel, X) - np.einsum("ij,ij->j", explained, explained)
+        cross, prior = self._cross(X), prior_variances(self.kernel, X)
+        variance = prior - self._explained(cross, prior)
         return cross @ self.weights, np.maximum(variance, 0.0)
+
+    def leave_one_out(self) -> LeftOut:
+        """Return what all other rows say of each one, its own noise included.
+
+        ``mu_i = y_i - [A^-1 y]_i / [A^-1]_ii`` and ``s_i^2 = 1 / [A^-1]_ii`` (Rasmussen & Williams 2006, eq. 5.12),
+        with the kernel and noise of all. The diagonal takes as many operations as the factor did.
+        """
+        if not len(self.y):
+            raise ValueError(
+                "this posterior was saved by a version that kept no targets, which leave_one_out needs: fit again."
+            )
+        precision = self.factor.inverse_diagonal()
+        if self._is_rounded:
+            some = np.linspace(0, len(self.X) - 1, min(_CHECKED, len(self.X))).astype(np.int64)
+            exact = self._refined_diagonal(some)
+            if np.max(np.abs(precision[some] / exact - 1.0)) > VARIANCE_ERROR:
+                precision = self._refined_diagonal(np.arange(len(self.X)))
+        variance, off = 1.0 / precision, self.weights / precision
+        # log N(y_i; mu_i, s_i^2) (ibid., eq. 5.10)
+        log_density = -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
+        return LeftOut(observations.targets(self.y) - off, variance, log_density)
 
     def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function at the rows of ``X``, shape (rows, num_samples).
@@ -94,6 +193,7 @@ class ExactPosterior:
             left,
             _SAMPLE_JITTER * prior,
             what="the posterior covariance of the rows to sample",
+            jitters=_MORE_JITTERS if self._is_rounded else JITTERS,
         )
         normals = np.random.default_rng(seed).standard_normal((len(X), num_samples))
         return self.mean(X)[:, None] + np.tril(root.lower) @ normals
@@ -101,38 +201,108 @@ class ExactPosterior:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays.
 
-        The factor is kept, not made again on loading: its last bits depend on machine and threads.
+        A factor of some thousand rows is kept, not made again on loading: its last bits depend on machine and threads.
+        One in panels takes gigabytes and is made when it is asked for: the mean does not need it.
         """
         spec, arrays = to_spec(self.kernel)
         state = {
             "kernel": spec,
             "noise_variance": self.noise_variance,
-            "jitter": self.factor.jitter,
+            "refined": self.refined,
         }
-        packed = self.factor.lower[np.tril_indices(len(self.X))]
-        return state, arrays | {"X": self.X, "weights": self.weights, "factor": packed}
+        arrays = arrays | {"X": self.X, "weights": self.weights, "y": self.y}
+        if isinstance(self.factor, Cholesky):
+            packed = self.factor.lower[np.tril_indices(len(self.X))]
+            return state | {"jitter": self.factor.jitter}, arrays | {"factor": packed}
+        of_factor = {"dtype": str(self.factor.dtype), "panel_rows": self.factor.panel_rows}
+        return state | {"remade": of_factor}, arrays
 
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> ExactPosterior:
         """Return the posterior that `to_state` wrote."""
-        n = len(arrays["X"])
-        lower = np.zeros((n, n), order="F")
-        lower[np.tril_indices(n)] = arrays["factor"]
-        return cls(
-            from_spec(state["kernel"], arrays),
-            state["noise_variance"],
-            arrays["X"],
-            arrays["weights"],
-            Cholesky(lower, state["jitter"]),
-        )
+        kernel, X = from_spec(state["kernel"], arrays), arrays["X"]
+        noise, y = state["noise_variance"], arrays.get("y", np.zeros(0))
+        factor: Any
+        if "remade" in state:
+            matrix = RowCovariance.observed(kernel, noise, X, y)
+            factor = RemadeFactor(matrix, **state["remade"])
+        else:
+            n = len(X)
+            lower = np.zeros((n, n), order="F")
+            lower[np.tril_indices(n)] = arrays["factor"]
+            factor = Cholesky(lower, state["jitter"])
+        return cls(kernel, noise, X, arrays["weights"], factor, y, state.get("refined", False))
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the posterior covariance of the function between the rows of ``X``."""
-        explained = self.factor.half_solve(self._cross(X).T)
-        return covariance(self.kernel, X, X) - explained.T @ explained
+        prior, right = covariance(self.kernel, X, X), self._cross(X).T
+        if not self.refined:
+            half = self.factor.half_solve(right)
+            return prior - _gram(half)
+        taken, variances = np.empty(prior.shape), np.diagonal(prior)
+        for here in _parts(len(prior)):
+            # b_j^T A^-1 r_i is at most the root of both quadratic forms
+            share = VARIANCE_ERROR**2 / variances[here]
+            taken[here] = self._refine(right[:, here].T, variances[here], share).solution @ right
+        return prior - 0.5 * (taken + taken.T)
+
+    def _explained(self, cross: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        """Return ``k^T A^-1 k`` of each row of ``cross``."""
+        if not self.refined:
+            return explained(self.factor, cross.T)
+        parts = [self._refine(cross[here], prior[here]).value for here in _parts(len(cross))]
+        return np.concatenate(parts)
+
+    def _refine(self, right: np.ndarray, prior: np.ndarray, share: Any = None) -> Refined:
+        """Solve for right-hand sides until what is missing is a share of the variance, or of its square."""
+
+        def most_left(value: np.ndarray) -> np.ndarray:
+            variance = np.maximum(prior - value, _SAMPLE_JITTER * prior)
+            return VARIANCE_ERROR * variance if share is None else share * variance**2
+
+        found = refine(self.matrix, self.factor, right, most_left)
+        if not found.reached:
+            warn(
+                f"standard deviations did not converge in {found.steps} steps of refinement and may be too wide; "
+                "dtype='float64' needs none.",
+                RuntimeWarning,
+            )
+        return found
+
+    def _refined_diagonal(self, rows: np.ndarray) -> np.ndarray:
+        """Return ``[A^-1]_ii`` of some rows."""
+        found = np.empty(len(rows))
+        for here in _parts(len(rows)):
+            right = np.zeros((len(rows[here]), len(self.X)))
+            right[np.arange(len(right)), rows[here]] = 1.0
+            solved = refine(self.matrix, self.factor, right, lambda v: 0.1 * VARIANCE_ERROR * v)
+            found[here] = solved.value
+        return found
+
+    @property
+    def _is_rounded(self) -> bool:
+        """Whether the factor is that of a matrix nearby."""
+        return self.refined or (
+            not isinstance(self.factor, Cholesky) and self.factor.dtype != np.float64
+        )
 
     def _cross(self, X: Any) -> np.ndarray:
         return covariance(self.kernel, X, self.X)
+
+
+def _parts(count: int) -> list[slice]:
+    return [slice(start, min(start + _COLUMNS, count)) for start in range(0, count, _COLUMNS)]
+
+
+def _gram(half: np.ndarray) -> np.ndarray:
+    """Return ``half^T half`` in float64, without a copy of all of it."""
+    if half.dtype == np.float64:
+        return half.T @ half
+    total = np.zeros((half.shape[1], half.shape[1]))
+    for start in range(0, len(half), PANEL_ROWS):
+        part = half[start : start + PANEL_ROWS].astype(np.float64)
+        total += part.T @ part
+    return total
 
 
 # Sites of less precision say nothing; beside this one the prior's variance keeps ten digits.
@@ -167,7 +337,9 @@ class SeveralExact:
                 K + np.diag(1.0 / precision), 0.0, what="the covariance of the sites"
             )
             weights = factor.solve(linear / precision)
-            parts.append(ExactPosterior(kernel, 0.0, X, weights, factor))
+            # as targets with known errors
+            y = np.column_stack([linear / precision, np.ones(len(X)), 1.0 / precision])
+            parts.append(ExactPosterior(kernel, 0.0, X, weights, factor, y))
         return cls(tuple(parts))
 
     def mean(self, X: Any) -> np.ndarray:

@@ -107,6 +107,23 @@ def affordable_basis(
     return tried
 
 
+# Beside ``n^3 / 3`` an exact posterior takes so many operations for each pair of rows: refinement, checks, and a few
+# hundred predictions.
+_EXACT_PER_PAIR = 2000.0
+
+
+def operations_of_exact(n: int, itemsize: int) -> float:
+    """Return the operations, in those of a float32 product, of the exact posterior of n rows.
+
+    Parameters
+    ----------
+    n : int
+    itemsize : int
+        Bytes of a number of the factor.
+    """
+    return (n**3 / 3 + _EXACT_PER_PAIR * n**2) * itemsize / 4
+
+
 def operations_a_second() -> float:
     """Return the rate of a float32 matrix product on this machine, timed now in some hundredths of a second."""
     block = np.ones((_TIMED, _TIMED), np.float32)

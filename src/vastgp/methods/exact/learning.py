@@ -1,0 +1,159 @@
+"""Hyperparameters of more and more rows: each stage begins where the one before ended, and costs 64 times as much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vastgp._memory import available_bytes
+from vastgp.fitting.candidates import candidate_kernels
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.run import Run
+from vastgp.fitting.start import fit_best, fit_evidence, start_from_exact_gp
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian
+from vastgp.solvers.plan import operations_a_second
+
+# Least noise variance that is learned, relative to the variance of the target: a thousandth of its standard deviation.
+NOISE_FLOOR = 1e-6
+# Up to here all rows are used from the first iteration; beyond, this many give the starting values.
+START_ROWS = 1000
+# Each stage has so many times the rows of the one before.
+_GROWTH = 4
+# Slopes of the evidence of some rows differ from those of all by far more than this, per row: no stage but that of all
+# rows is climbed further.
+_STAGE_TOL = 1e-3
+# What the first of them may use of the budget.
+_START_SHARE = 0.5
+# Of an evaluation of the evidence and its gradient: the posterior after it, and an iteration, which may take two. Some
+# share of what is left has to remain, or the hyperparameters of some rows stay.
+OF_POSTERIOR, _OF_ITERATION, _LEAST_SHARE = 0.5, 1.5, 0.25
+# Numbers of a kernel matrix take so many operations to make and to differentiate.
+_PER_ENTRY = 300.0
+# Matrices that an evaluation holds at a time, of the share of the memory that is available.
+_MATRICES, _MEMORY_SHARE = 5, 0.5
+_STAGE_ROWS = 41  # a use of the seed
+
+
+class Search(NamedTuple):
+    """What hyperparameters are looked for with.
+
+    Attributes
+    ----------
+    kernel : Kernel, str or None
+        As the estimator was given it.
+    learn : Learn
+        With ``noise_floor`` and ``rows`` set.
+    restarts, max_iter, tol
+        Of the estimator.
+    """
+
+    kernel: Any
+    learn: Any
+    restarts: int
+    max_iter: int
+    tol: float
+
+
+def learn_by_stages(
+    search: Search, X: np.ndarray, y: np.ndarray, run: Run, reserve: float | None
+) -> LbfgsResult:
+    """Return the hyperparameters of highest evidence, of as many rows as the search and the budget hold.
+
+    Parameters
+    ----------
+    search : Search
+    X, y : ndarray
+        All standardised rows.
+    run : Run
+    reserve : float or None
+        Seconds of the budget that the posterior of all rows takes afterwards; None: half an evaluation of them, below
+        which there is no answer of the method's own.
+    """
+    learn, n = search.learn, len(y)
+    noise_floor = learn.noise_floor
+    if n <= START_ROWS:
+        return fit_best(
+            candidate_kernels(search.kernel, X.shape[1], learn.inputs(X.shape[1])),
+            X, y,
+            noise_floor=noise_floor, restarts=search.restarts, generator=np.random.default_rng(run.seed),
+            deadline=run.deadline, max_iter=search.max_iter, tol=search.tol,
+        )  # fmt: skip
+
+    def begin() -> tuple[Kernel, float]:
+        return start_from_exact_gp(
+            search.kernel, X, y,
+            max_rows=min(START_ROWS, learn.rows), seed=run.seed, noise_floor=noise_floor, restarts=search.restarts,
+            inputs=learn.inputs(X.shape[1]), max_seconds=run.seconds_left(_START_SHARE),
+        )[:2]  # fmt: skip
+
+    kernel, noise_variance = run.once("first hyperparameters", begin)
+    first = run.first = kernel, Gaussian(noise_variance)
+    order = np.random.default_rng([run.seed, _STAGE_ROWS]).permutation(n)
+    learned, steps = min(START_ROWS, learn.rows), 0
+    result = LbfgsResult(
+        first, np.nan, 0, 0, True, f"kernel and noise are those of {learned} rows", History()
+    )
+    for rows in stages(min(n, learn.rows)):
+        share = _share(rows, n, run, reserve)
+        if share < _LEAST_SHARE:
+            where = "all rows" if rows == n else f"{rows} rows"
+            message = (
+                f"max_seconds leaves no time to learn on {where}: kernel and noise are those of "
+                f"{learned} of them"
+            )
+            return replace(result, num_iter=steps, converged=False, message=message)
+        chosen = np.sort(order[:rows])
+        name = "exact GP" if rows == n else f"exact GP, {rows} rows"
+        result = fit_evidence(
+            ExactEvidence(X[chosen], y[chosen]),
+            result.params,
+            noise_floor=noise_floor,
+            max_iter=search.max_iter,
+            tol=search.tol if rows == n else max(search.tol, _STAGE_TOL),
+            record=run.evaluations(name, share=share),
+        )
+        run.first = result.params
+        learned, steps = rows, steps + result.num_iter
+    return replace(result, num_iter=steps)
+
+
+def stages(rows: int) -> list[int]:
+    """Return the numbers of rows that are learned on after the first, the last being ``rows``."""
+    if rows <= START_ROWS:
+        return []
+    found = [rows]
+    while found[0] >= 2 * _GROWTH * START_ROWS:
+        found.insert(0, found[0] // _GROWTH)
+    return found
+
+
+def learnable_rows() -> int | None:
+    """Return the most rows whose evidence and gradient the memory holds, None where that is not known."""
+    available = available_bytes()
+    return None if available is None else int((_MEMORY_SHARE * available / (8 * _MATRICES)) ** 0.5)
+
+
+def _share(rows: int, n: int, run: Run, reserve: float | None) -> float:
+    """Return the share of the budget that is left which a stage may use; little where it had better not begin."""
+    if run.max_seconds is None:
+        return 1.0
+    # an iteration that has begun is not left in the middle
+    one = run.once(f"seconds of an evaluation of {rows} rows", lambda: seconds_of_evaluation(rows))
+    if reserve is None:
+        reserve = OF_POSTERIOR * (one if rows == n else seconds_of_evaluation(n))
+        run.needs = max(run.needs or 0.0, reserve)
+        run.check_time()
+    return 1.0 - (reserve + _OF_ITERATION * one) / max(run.seconds_left() or 0.0, 1e-9)
+
+
+def seconds_of_evaluation(n: int) -> float:
+    """Return about what the evidence of n rows and its gradient take on this machine.
+
+    A factorisation and an inverse, ``n^3`` operations in float64 at some two thirds of a product's rate.
+    """
+    return (1.5 * n**3 + _PER_ENTRY * n**2) / (0.5 * operations_a_second())

@@ -1,0 +1,250 @@
+"""The factor of the covariance of very many rows, in the precision that it needs, and what follows from it alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from vastgp._memory import available_bytes
+from vastgp.kernels.matrices import covariance, prior_variances
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels
+from vastgp.solvers.row_covariance import RowCovariance, refine
+
+# Up to here a factor in float64 takes seconds and no precision needs to be chosen.
+WIDE_ROWS = 10_000
+# Share of the memory that is available that a factor may take; predictions need some beside it.
+_MEMORY_SHARE = 0.5
+# A float32 factor is that of a matrix which differs by about so many roundings of the largest entry, times the root of
+# the number of rows, in the spectral norm. Where that is above the least noise it may not even be positive definite.
+_ROUNDINGS = 2.0
+# The mean is right to this share of the least noise, at every input: its error is at most
+# ``sqrt(k(x, x) r^T A^-1 r)`` for a residual r, by Cauchy and Schwarz.
+_MEAN_ERROR = 1e-4
+# Variances that are wrong by more than this share are refined one by one; seen at so many rows and at as many inputs
+# whose columns are those of other rows.
+VARIANCE_ERROR, _PROBED, _PROBING = 0.01, 24, 21
+_DRAWS = 8  # for the determinant
+
+_WHAT = "the covariance matrix of the observations (kernel + noise variance)"
+
+
+class Factored(NamedTuple):
+    """A factor that may be used, and what was found with it.
+
+    Attributes
+    ----------
+    factor : PanelCholesky
+        Of the leading rows: all of them, unless it was stopped.
+    weights : ndarray of shape (n,)
+        ``A^-1 y``.
+    log_evidence : float
+    refined : bool
+        Whether variances need refinement.
+    diagnosis : dict
+    """
+
+    factor: PanelCholesky
+    weights: np.ndarray
+    log_evidence: float
+    refined: bool
+    diagnosis: dict[str, Any]
+
+
+class RemadeFactor:
+    """The factor of a posterior that was loaded: made when somebody asks for a variance."""
+
+    def __init__(self, matrix: RowCovariance, dtype: str, panel_rows: int) -> None:
+        self.matrix, self.dtype, self.panel_rows = matrix, np.dtype(dtype), panel_rows
+
+    @cached_property
+    def made(self) -> PanelCholesky:
+        """The factor."""
+        return factorize_panels(
+            self.matrix.write, len(self.matrix.X), str(self.dtype),
+            largest=float(np.max(self.matrix.diagonal)), panel_rows=self.panel_rows,
+        )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "made":
+            raise AttributeError(name)
+        return getattr(self.made, name)
+
+
+def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
+    """Return the diagnosis of a posterior whose factor is one matrix in float64."""
+    return {
+        "rows": rows, "factor": "float64", "jitter": float(jitter), "refinement_steps": 0, "mean_error_bound": 0.0,
+        "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [],
+    }  # fmt: skip
+
+
+def affordable_rows(itemsize: int, available: int | None = None) -> int:
+    """Return the rows of the largest factor in panels that the memory holds, by its share of what is available."""
+    available = available_bytes() if available is None else available
+    if available is None:
+        return WIDE_ROWS
+    # n (n + panel) / 2 numbers
+    numbers = _MEMORY_SHARE * available / itemsize
+    return max(1, int((2.0 * numbers + 0.25 * PANEL_ROWS**2) ** 0.5 - 0.5 * PANEL_ROWS))
+
+
+def precision_for(matrix: RowCovariance, dtype: str) -> str:
+    """Return the precision to begin with: what is asked for, or the narrow one where rows are many and it may do."""
+    n = len(matrix.X)
+    if dtype != "auto":
+        return dtype
+    if n > affordable_rows(8):
+        return "float32"
+    return "float64" if n <= WIDE_ROWS or not _may_be_narrow(matrix) else "float32"
+
+
+def _may_be_narrow(matrix: RowCovariance) -> bool:
+    # |E| <= c eps sqrt(n) max A_ii for errors that are independent of each other
+    largest = float(np.max(matrix.diagonal))
+    error = _ROUNDINGS * float(np.finfo(np.float32).eps) * len(matrix.X) ** 0.5 * largest
+    return error < float(np.min(matrix.noise))
+
+
+def factor_exactly(
+    matrix: RowCovariance,
+    y: Float[np.ndarray, " n"],
+    dtype: str = "auto",
+    *,
+    seed: int = 0,
+    panel_rows: int = PANEL_ROWS,
+    go_on: Callable[[int], bool] | None = None,
+) -> Factored:
+    """Factorise the covariance of all rows, solve for their weights to full accuracy, and judge what variances need.
+
+    Where float32 is not enough float64 is used, if the memory holds it and ``dtype`` is left to choose.
+
+    Parameters
+    ----------
+    matrix : RowCovariance
+    y : ndarray of shape (n,)
+    dtype : {"auto", "float32", "float64"}
+        Of the factor. Residuals are in float64 in any case.
+    seed : int
+        Of the inputs that variances are checked at.
+    panel_rows : int
+        See `factorize_panels`.
+    go_on : callable, optional
+        As in `factorize_panels`.
+
+    Raises
+    ------
+    FactorizationError
+        Where no factor is good enough; the message says what was tried, the condition, and what to do.
+    """
+    first = precision_for(matrix, dtype)
+    tried: list[str] = []
+    wide = dtype == "auto" and len(matrix.X) <= affordable_rows(8)
+    for kind in [first, "float64"] if wide and first != "float64" else [first]:
+        try:
+            factor = factorize_panels(
+                matrix.write, len(matrix.X), kind, largest=float(np.max(matrix.diagonal)),
+                panel_rows=panel_rows, go_on=go_on,
+            )  # fmt: skip
+            return _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, tried)
+        except FactorizationError as error:
+            tried.append(f"{kind}: {error}")
+    raise FactorizationError(_advice(matrix, tried, first))
+
+
+def _judged(
+    matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: int, tried: list[str]
+) -> Factored:
+    """Return what a factor is good for; FactorizationError where the weights do not converge with it."""
+    size, noise = (
+        float(np.max(prior_variances(matrix.kernel, matrix.X))),
+        float(np.min(matrix.noise)),
+    )
+    goal = _MEAN_ERROR**2 * noise / size
+    solved = refine(matrix, factor, y[None], lambda value: goal)
+    if not solved.reached:
+        raise FactorizationError(
+            f"refinement left an error of the mean of up to {(size * solved.left[0] / noise) ** 0.5:.1e} noise standard "
+            f"deviations after {solved.steps} steps (jitter {factor.jitter:.1e})"
+        )
+    rounded = factor.dtype != np.float64 or factor.jitter > 0.0
+    error = _variance_error(matrix, factor, seed) if rounded else 0.0
+    log_determinant, doubt = factor.log_determinant, 0.0
+    if rounded:
+        more, doubt = _missing_log_determinant(matrix, factor, seed)
+        log_determinant += more
+    n = len(y)
+    refined = not error <= VARIANCE_ERROR
+    diagnosis = diagnosis_of_dense(n, factor.jitter) | {
+        "factor": str(factor.dtype),
+        "refinement_steps": solved.steps,
+        "mean_error_bound": float((size * max(solved.left[0], 0.0) / noise) ** 0.5),
+        "variance_error": error,
+        "refined": refined,
+        "log_evidence_se": 0.5 * doubt,
+        "tried": list(tried),
+    }
+    # Rasmussen & Williams 2006, eq. 2.30
+    evidence = -0.5 * (float(solved.value[0]) + log_determinant + n * math.log(2.0 * math.pi))
+    return Factored(factor, solved.solution[0], evidence, refined, diagnosis)
+
+
+def _variance_error(matrix: RowCovariance, factor: PanelCholesky, seed: int) -> float:
+    """Return by which share the factor's posterior variances are off, the largest at some inputs."""
+    generator = np.random.default_rng([seed, _PROBING])
+    X = matrix.X
+    rows = X[generator.choice(len(X), min(_PROBED, len(X)), replace=False)]
+    mixed = np.stack([generator.choice(column, len(rows)) for column in X.T], axis=1)
+    probes = np.concatenate([rows, mixed])
+    prior = prior_variances(matrix.kernel, probes)
+    cross = covariance(matrix.kernel, X, probes)
+    found = explained(factor, cross)
+
+    def most_left(value: np.ndarray) -> np.ndarray:
+        return 0.1 * VARIANCE_ERROR * np.maximum(prior - value, 0.0)
+
+    exact = refine(matrix, factor, cross.T, most_left)
+    if not exact.reached:
+        return math.inf
+    return float(np.max(np.abs(found - exact.value) / (prior - exact.value)))
+
+
+def _missing_log_determinant(
+    matrix: RowCovariance, factor: PanelCholesky, seed: int
+) -> tuple[float, float]:
+    """Return ``log|A| - log|P|`` for the factor's ``P = L L^T``, and its standard error.
+
+    ``log|M| = tr D - tr D^2 / 2 + ...`` with ``M = L^-1 A L^-T = I + D``, each trace by draws ``z^T . z`` (Hutchinson).
+    """
+    normals = np.random.default_rng([seed, _PROBING + 1]).standard_normal((factor.size, _DRAWS))
+    turned = factor.half_solve_transposed(normals).astype(np.float64)
+    product = np.asarray(matrix.product(np.ascontiguousarray(turned.T))).T
+    off = factor.half_solve(product) - normals
+    each = np.sum(normals * off - 0.5 * off**2, axis=0)
+    return float(np.mean(each)), float(np.std(each) / (_DRAWS - 1) ** 0.5)
+
+
+def explained(factor: Any, cross: np.ndarray) -> np.ndarray:
+    """Return ``|L^-1 k|^2`` of each column ``k``, summed in float64."""
+    half = factor.half_solve(cross)
+    return np.einsum("ij,ij->j", half, half, dtype=np.float64)
+
+
+def _advice(matrix: RowCovariance, tried: list[str], first: str) -> str:
+    n, noise = len(matrix.X), float(np.min(matrix.noise))
+    condition = float(np.sum(matrix.diagonal)) / noise
+    wide = (
+        "use dtype='float64', raise"
+        if first == "float32" and n <= affordable_rows(8)
+        else "give fewer rows, raise"
+    )
+    return (
+        f"{_WHAT} ({n} x {n}, condition number up to {condition:.1e}) could not be solved. {'. '.join(tried)}. "
+        f"{wide.capitalize()} the noise (noise_floor, or the noise given), choose a rougher kernel such as Matern32, or "
+        "remove rows that are almost the same."
+    )

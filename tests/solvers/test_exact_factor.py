@@ -1,0 +1,189 @@
+"""Factors of many rows in any precision, made in panels: the posterior is that of the dense one in float64."""
+
+import numpy as np
+import pytest
+
+from vastgp.kernels import RBF, Matern32
+from vastgp.kernels.matrices import covariance
+from vastgp.linalg.cholesky import FactorizationError, factorize
+from vastgp.solvers import exact_factor
+from vastgp.solvers.exact_factor import affordable_rows, factor_exactly, precision_for
+from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.row_covariance import RowCovariance, refine
+
+KERNEL = RBF([1.0, 2.0], 1.5) + Matern32([0.5, 0.5], 0.3)
+PANEL = {"panel_rows": 32}
+
+
+def rows(n=90, seed=0, own=False):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    if own:
+        y = np.column_stack([y, rng.uniform(0.5, 2.0, n), rng.uniform(0.0, 0.3, n) ** 2])
+    return X, y
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("own", [False, True])
+def test_the_posterior_in_panels_is_the_dense_one(dtype, own):
+    X, y = rows(own=own)
+    new = np.random.default_rng(1).normal(size=(7, 2))
+    dense, evidence = ExactPosterior.condition(KERNEL, 0.1, X, y)
+    made, found = ExactPosterior.condition_many(KERNEL, 0.1, X, y, dtype, **PANEL)
+    assert not found.refined and found.diagnosis["factor"] == dtype
+    tight = dtype == "float64"
+    np.testing.assert_allclose(made.mean(new), dense.mean(new), rtol=1e-9 if tight else 1e-5)
+    (_, mine), (_, theirs) = (each.mean_and_latent_variance(new) for each in (made, dense))
+    np.testing.assert_allclose(mine, theirs, rtol=1e-9 if tight else 1e-3)
+    np.testing.assert_allclose(
+        made.covariance(new), dense.covariance(new), atol=1e-10 if tight else 1e-5
+    )
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-8 if tight else 1e-3)
+
+
+def test_noise_too_low_for_single_precision_is_refined_away():
+    # eigenvalues of a smooth kernel fall below its rounding, which is above the noise
+    X, y = np.linspace(0.0, 6.0, 200)[:, None], np.sin(np.linspace(0.0, 6.0, 200))
+    kernel, noise = RBF(1.0, 1.0), 1e-7
+    new = np.array([[0.5], [3.33], [6.5]])
+    dense, _ = ExactPosterior.condition(kernel, noise, X, y)
+    made, found = ExactPosterior.condition_many(kernel, noise, X, y, "float32", **PANEL)
+    assert found.refined and made.refined
+    exact, var = dense.mean_and_latent_variance(new)
+    mean, variance = made.mean_and_latent_variance(new)
+    # within a share of the noise, and of themselves
+    np.testing.assert_allclose(mean, exact, atol=1e-3 * noise**0.5)
+    np.testing.assert_allclose(variance, var, rtol=0.011)
+    np.testing.assert_allclose(
+        np.diag(made.covariance(new)), np.diag(dense.covariance(new)), rtol=0.03
+    )
+    # the factor alone is wrong, or there would be nothing to refine
+    cross = covariance(kernel, X, new)
+    alone = 1.0 - exact_factor.explained(made.factor, cross)
+    assert np.max(np.abs(alone / var - 1.0)) > 0.01
+
+
+def test_leave_one_out_is_what_the_other_rows_say():
+    X, y = rows(25, own=True)
+    noise = 0.2 * y[:, 1] + y[:, 2]
+    wanted = []
+    for i in range(25):
+        others = np.arange(25) != i
+        posterior, _ = ExactPosterior.condition(KERNEL, 0.2, X[others], y[others])
+        mean, variance = posterior.mean_and_latent_variance(X[i : i + 1])
+        variance = variance + noise[i]
+        density = -0.5 * (np.log(2 * np.pi * variance) + (y[i, 0] - mean) ** 2 / variance)
+        wanted.append((mean[0], variance[0], density[0]))
+    for dtype, rtol in ((None, 1e-9), ("float64", 1e-9), ("float32", 1e-3)):
+        if dtype is None:
+            made = ExactPosterior.condition(KERNEL, 0.2, X, y)[0]
+        else:
+            made = ExactPosterior.condition_many(KERNEL, 0.2, X, y, dtype, panel_rows=8)[0]
+        found = np.stack(made.leave_one_out(), axis=1)
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol)
+
+
+def test_leave_one_out_is_refined_where_the_factor_is_rough():
+    X, y = np.linspace(0.0, 6.0, 80)[:, None], np.sin(np.linspace(0.0, 6.0, 80))
+    dense, _ = ExactPosterior.condition(RBF(1.0, 1.0), 1e-6, X, y)
+    made, _ = ExactPosterior.condition_many(RBF(1.0, 1.0), 1e-6, X, y, "float32", **PANEL)
+    exact, found = dense.leave_one_out(), made.leave_one_out()
+    np.testing.assert_allclose(found.variance, exact.variance, rtol=0.01)
+    np.testing.assert_allclose(found.mean, exact.mean, atol=1e-4)
+
+
+def test_the_matrix_is_written_and_multiplied_as_it_is():
+    X, _ = rows(70)
+    noise = np.linspace(0.1, 0.4, 70)
+    A = covariance(KERNEL, X, X) + np.diag(noise)
+    matrix = RowCovariance(KERNEL, X, noise)
+    out = np.empty((50, 20))
+    matrix.write(slice(30, 50), out)
+    np.testing.assert_allclose(out, A[:50, 30:50], rtol=1e-13)
+    V = np.random.default_rng(0).normal(size=(3, 70))
+    np.testing.assert_allclose(np.asarray(matrix.product(V)), V @ A, rtol=1e-10)
+
+
+def test_refinement_with_the_factor_of_another_matrix_solves_this_one():
+    X, _ = rows(60)
+    matrix = RowCovariance(KERNEL, X, np.full(60, 0.05))
+    A = covariance(KERNEL, X, X) + 0.05 * np.eye(60)
+    right = np.random.default_rng(3).normal(size=(4, 60))
+    found = refine(matrix, factorize(A, 0.5), right, lambda value: 1e-12)
+    assert found.reached and 1 < found.steps < 60
+    np.testing.assert_allclose(found.solution, np.linalg.solve(A, right.T).T, atol=1e-5)
+    exact = np.sum(right.T * np.linalg.solve(A, right.T), axis=0)
+    np.testing.assert_allclose(found.value, exact, rtol=1e-10)
+    stopped = refine(matrix, factorize(A, 0.5), right, lambda value: 0.0, most=2)
+    assert not stopped.reached
+    # what is missing is a square: never negative
+    assert np.all(stopped.value < exact)
+
+
+def test_precision_follows_rows_noise_and_memory(monkeypatch):
+    X, _ = rows(60)
+    quiet, loud = (RowCovariance(KERNEL, X, np.full(60, v)) for v in (1e-7, 0.1))
+    assert precision_for(loud, "auto") == "float64"
+    monkeypatch.setattr(exact_factor, "WIDE_ROWS", 50)
+    assert precision_for(loud, "auto") == "float32"
+    assert precision_for(quiet, "auto") == "float64"
+    assert precision_for(quiet, "float32") == "float32"
+    monkeypatch.setattr(exact_factor, "available_bytes", lambda: 1000)
+    assert precision_for(quiet, "auto") == "float32"
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_rows_that_fit_take_half_of_the_memory(itemsize):
+    n = affordable_rows(itemsize, 10**9)
+    panel = exact_factor.PANEL_ROWS
+    assert n * (n + panel) / 2 * itemsize <= 0.5e9 < (n + 2) * (n + 2 + panel) / 2 * itemsize
+
+
+def line(noise):
+    """A smooth function of large variance on 200 rows of one input, and targets that are none of it."""
+    X = np.linspace(0.0, 6.0, 200)[:, None]
+    y = np.random.default_rng(0).normal(size=200)
+    return RowCovariance(RBF(1.0, 1e4), X, np.full(200, noise)), y
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advice"),
+    [
+        ("float32", "Use dtype='float64', raise the noise"),
+        ("auto", "Give fewer rows, raise the noise"),
+    ],
+)
+def test_a_matrix_that_the_precision_does_not_hold_says_what_was_tried(dtype, advice):
+    tried = "float64" if dtype == "auto" else dtype
+    with pytest.raises(
+        FactorizationError, match=r"200 x 200, condition number up to 2.0e\+18"
+    ) as caught:
+        factor_exactly(*line(1e-12), dtype, panel_rows=32)
+    assert f"{tried}: refinement left an error of the mean of up to" in str(caught.value)
+    assert advice in str(caught.value)
+
+
+def test_where_single_precision_fails_double_is_taken_and_told(monkeypatch):
+    monkeypatch.setattr(exact_factor, "WIDE_ROWS", 50)
+    monkeypatch.setattr(exact_factor, "_ROUNDINGS", 0.0)  # it is expected to do
+    matrix, y = line(1e-6)
+    found = factor_exactly(matrix, y, "auto", panel_rows=32)
+    assert found.diagnosis["factor"] == "float64"
+    (tried,) = found.diagnosis["tried"]
+    assert tried.startswith("float32: refinement left")
+    A = covariance(matrix.kernel, matrix.X, matrix.X) + 1e-6 * np.eye(200)
+    np.testing.assert_allclose(A @ found.weights, y, atol=1e-3)
+
+
+def test_a_loaded_posterior_makes_its_factor_when_asked():
+    X, y = rows()
+    made, _ = ExactPosterior.condition_many(KERNEL, 0.1, X, y, "float32", **PANEL)
+    state, arrays = made.to_state()
+    assert sum(array.nbytes for array in arrays.values()) < 90 * 8 * 8  # no factor
+    again = ExactPosterior.from_state(state, arrays)
+    new = X[:5] + 0.1
+    np.testing.assert_array_equal(again.mean(new), made.mean(new))
+    assert "made" not in again.factor.__dict__
+    np.testing.assert_array_equal(
+        again.mean_and_latent_variance(new)[1], made.mean_and_latent_variance(new)[1]
+    )
