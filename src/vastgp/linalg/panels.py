@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
@@ -107,7 +108,7 @@ class PanelCholesky:
         return found
 
     def append(self, panel: np.ndarray) -> None:
-        """Add rows: ``panel`` holds their columns of the matrix, down to the diagonal block, and becomes those of ``L``.
+        """Add rows: ``panel`` holds their columns of the matrix down to the diagonal block, and is of ``L`` afterwards.
 
         Raises
         ------
@@ -133,8 +134,8 @@ class PanelCholesky:
             jitter = max(10.0 * jitter, _FIRST_JITTER * float(np.finfo(panel.dtype).eps) * size)
         else:
             raise FactorizationError(
-                f"rows {before} to {before + len(corner)} of the matrix are not positive definite in {panel.dtype}, with "
-                f"up to {jitter / 10.0:.1e} added to their diagonal"
+                f"rows {before} to {before + len(corner)} of the matrix are not positive definite in {panel.dtype}, "
+                f"with up to {jitter / 10.0:.1e} added to their diagonal"
             )
         corner[...] = lower
         self.jitter = max(self.jitter, jitter)

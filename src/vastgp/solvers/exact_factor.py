@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
     """Return the diagnosis of a posterior whose factor is one matrix in float64."""
     return {
         "rows": rows, "factor": "float64", "jitter": float(jitter), "refinement_steps": 0, "mean_error_bound": 0.0,
-        "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [],
+        "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [], "factor_seconds": 0.0,
     }  # fmt: skip
 
 
@@ -146,12 +147,16 @@ def factor_exactly(
     tried: list[str] = []
     wide = dtype == "auto" and len(matrix.X) <= affordable_rows(8)
     for kind in [first, "float64"] if wide and first != "float64" else [first]:
+        began = time.perf_counter()
         try:
             factor = factorize_panels(
                 matrix.write, len(matrix.X), kind, largest=float(np.max(matrix.diagonal)),
                 panel_rows=panel_rows, go_on=go_on,
             )  # fmt: skip
-            return _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, tried)
+            seconds = time.perf_counter() - began
+            found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, tried)
+            found.diagnosis["factor_seconds"] = seconds
+            return found
         except FactorizationError as error:
             tried.append(f"{kind}: {error}")
     raise FactorizationError(_advice(matrix, tried, first))
@@ -168,9 +173,10 @@ def _judged(
     goal = _MEAN_ERROR**2 * noise / size
     solved = refine(matrix, factor, y[None], lambda value: goal)
     if not solved.reached:
+        error = (size * solved.left[0] / noise) ** 0.5
         raise FactorizationError(
-            f"refinement left an error of the mean of up to {(size * solved.left[0] / noise) ** 0.5:.1e} noise standard "
-            f"deviations after {solved.steps} steps (jitter {factor.jitter:.1e})"
+            f"refinement left an error of the mean of up to {error:.1e} noise standard deviations after {solved.steps} "
+            f"steps (jitter {factor.jitter:.1e})"
         )
     rounded = factor.dtype != np.float64 or factor.jitter > 0.0
     error = _variance_error(matrix, factor, seed) if rounded else 0.0
@@ -245,6 +251,6 @@ def _advice(matrix: RowCovariance, tried: list[str], first: str) -> str:
     )
     return (
         f"{_WHAT} ({n} x {n}, condition number up to {condition:.1e}) could not be solved. {'. '.join(tried)}. "
-        f"{wide.capitalize()} the noise (noise_floor, or the noise given), choose a rougher kernel such as Matern32, or "
-        "remove rows that are almost the same."
+        f"{wide.capitalize()} the noise (noise_floor, or the noise given), choose a rougher kernel such as Matern32, "
+        "or remove rows that are almost the same."
     )

@@ -69,7 +69,7 @@ class RowCovariance:
         Entries are made in float64: rounded once they are off by half a unit to either side, and the errors of so many
         independent numbers hardly add up.
         """
-        tile = min(_TILE_ROWS, len(self.X))
+        tile = max(min(_TILE_ROWS, len(self.X)), out.shape[1])
         with precision("float64"):
             right = repeat_last(self.X[columns], tile)
             for start in range(0, len(out), tile):
@@ -135,7 +135,9 @@ def refine(
     def precondition(V: Array) -> Array:
         return jax.device_put(factor.solve(np.asarray(V).T).T.astype(np.float64))
 
-    lengths, ratios, least = [], [], 1.0
+    lengths: list[np.ndarray] = []
+    ratios: list[np.ndarray] = []
+    least = 1.0
     with precision("float64"):
         b = jax.device_put(np.ascontiguousarray(right, np.float64))
         state = cg_start(jnp.zeros_like(b), b, precondition)

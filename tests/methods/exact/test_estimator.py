@@ -182,7 +182,7 @@ def test_single_precision_predicts_what_double_does():
     for mine, theirs in zip(
         narrow.predict(X, return_std="latent"), wide.predict(X, return_std="latent"), strict=True
     ):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3)
     assert narrow.log_evidence_ == pytest.approx(wide.log_evidence_, abs=1e-3)
 
 

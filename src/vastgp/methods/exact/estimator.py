@@ -258,8 +258,8 @@ class ExactGPRegressor(FitsOwnNoise):
         learned, learnable = min(n, search.rows or _LEARNED_ROWS), learnable_rows()
         if learnable is not None and learned > learnable:
             raise ValueError(
-                f"the evidence of {learned} rows and its gradient take more memory than half of what is available, which "
-                f"is enough for {learnable} rows. Set hyperparameters=Learn(rows={learnable}), or free memory."
+                f"the evidence of {learned} rows and its gradient take more memory than half of what is available, "
+                f"which is enough for {learnable} rows. Set hyperparameters=Learn(rows={learnable}), or free memory."
             )
 
     def _condition(
