@@ -90,9 +90,9 @@ def write() -> None:
             f"| {seconds.get('leave_one_out', float('nan')):.1f} | {row['left_out_nlpd']:.3f} | {row['peak_mb']} |"
         )
     made = (
-        "Made by `python benchmarks/exact.py --write` from `exact.jsonl`. Matern-3/2, split 0 of 90/10 per cent, of which "
-        "so many training rows; standardised units of these. Published for kin40k and 36,000 rows: RMSE 0.065, NLPD "
-        "-1.319. Two CPU cores. The factor's seconds are of the matrix and its factor; a rate counts `n^3 / 3` "
+        "Made by `python benchmarks/exact.py --write` from `exact.jsonl`. Matern-3/2, split 0 of 90/10 per cent, of "
+        "which so many training rows; standardised units of these. Published for kin40k and 36,000 rows: RMSE 0.065, "
+        "NLPD -1.319. Two CPU cores. The factor's seconds are of the matrix and its factor; a rate counts `n^3 / 3` "
         "operations, and its share is of a float32 matrix product in the same run (a factor in float64 can have half)."
     )
     title = "Exact Gaussian processes of many rows"

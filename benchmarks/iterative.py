@@ -30,7 +30,7 @@ _SMALL = {"num_samples": 128, "kernel": "rbf"}
 _LARGE = {"hyperparameters": Subset(3000), "num_samples": 16}
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "cholesky": (ExactGPRegressor, {
-        "kernel": "rbf", "max_rows": 12_000, "max_iter": 15, "hyperparameters": Learn(noise_floor=1e-3)
+        "kernel": "rbf", "max_iter": 15, "hyperparameters": Learn(rows=12_000, noise_floor=1e-3)
     }),
     "rr-cg": (IterativeGPRegressor, _SMALL | {"solver": RouletteCG(100), "rank": 100}),
     "cg-100": (IterativeGPRegressor, _SMALL | {"solver": CG(100), "rank": 100}),

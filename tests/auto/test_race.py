@@ -157,6 +157,7 @@ def test_who_runs_follows_from_the_table():
 
     assert names()[:3] == ["exact", "linear", "exact on trees"]
     assert "qsgp" not in names() and names(n=5000)[0] == "qsgp" and "exact" not in names(n=5000)
+    assert names(n=5000, exact_rows=5000)[:4] == ["qsgp", "linear", "qsgp on trees", "exact"]
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
     # columns that are one input count as one for methods of neighbours
@@ -171,6 +172,19 @@ def test_who_runs_follows_from_the_table():
         "tsvgp",
         "iterative",
     }
+
+
+def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatch):
+    monkeypatch.setattr(candidates, "operations_a_second", lambda: 1e11)
+    monkeypatch.setattr(candidates, "affordable_rows", lambda itemsize: 40_000)
+    # n^3 / 3 + 2000 n^2 operations, twice as many in float64, in three hundredths of the budget
+    found = [candidates.most_exact_rows(seconds) for seconds in (1.0, 60.0, 600.0, 3600.0, 1e6)]
+    assert found[0] == 3000 and found[-1] == 40_000
+    for n, seconds, numbers in zip(found[1:4], (60.0, 600.0, 3600.0), (2, 1, 1), strict=True):
+        assert numbers * (n**3 / 3 + 2000 * n**2) == pytest.approx(0.03e11 * seconds, rel=1e-3)
+    assert candidates.most_exact_rows(None) == 20_000
+    # the same on any machine
+    assert candidates.most_exact_rows(1e6, timed=False) == 3000
 
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):

@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scipy.optimize import brentq
+
 from vastgp._arguments import Named, declared
 from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.registry import METHODS, estimator_class
+from vastgp.solvers.exact_factor import WIDE_ROWS, affordable_rows
+from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
-# An exact process takes a minute from here on; parts of so many rows stand for it.
-_EXACT_ROWS = 3000
+# Up to here an exact process is the first candidate; beyond, one of several where its posterior takes no more than this
+# share of the budget, or without one up to so many rows: some minutes.
+_EXACT_ROWS, _EXACT_SHARE, _EXACT_UNTIMED = 3000, 0.03, 20_000
 _LINEAR_ROWS = 2000
 # What a method needs for more rows than an exact process takes, start and compilation included.
 _SECONDS_OF_MANY = 7.0
@@ -122,6 +127,7 @@ def regressors(
     counts: bool,
     likelihood: Any,
     own_noise: bool = False,
+    exact_rows: int = _EXACT_ROWS,
 ) -> list[Candidate]:
     """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
 
@@ -139,6 +145,8 @@ def regressors(
         "auto": normal noise, and those of counts for counts; anything else is the user's choice.
     own_noise : bool, default False
         Whether rows have known errors or weights, which not all methods take.
+    exact_rows : int
+        Most rows of an exact process, see `most_exact_rows`.
     """
     if not isinstance(likelihood, str) or likelihood not in ("auto", "gaussian"):
         return [
@@ -148,8 +156,9 @@ def regressors(
         ]
     trees = n >= _TREE_ROWS and d > 1
     few = n <= _EXACT_ROWS
-    first = Candidate("exact", "ExactGPRegressor") if few else Candidate("qsgp", "QSGPRegressor")
+    first = _EXACT if few else Candidate("qsgp", "QSGPRegressor")
     found = [first, _LINEAR, *([first.with_trees()] if trees else [])]
+    found += [_EXACT] if not few and n <= exact_rows else []
     found += _POISSON if counts and likelihood == "auto" else []
     local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
@@ -167,6 +176,31 @@ def regressors(
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 
 
+def most_exact_rows(seconds: float | None, timed: bool = True) -> int:
+    """Return the most rows for which an exact process of all of them is a candidate, by budget and memory.
+
+    Parameters
+    ----------
+    seconds : float or None
+        Of the whole fit; None: no limit.
+    timed : bool, default True
+        Whether the clock and the memory may decide: not where results are to be the same on any machine.
+    """
+    if not timed:
+        return _EXACT_ROWS
+    most = min(_EXACT_UNTIMED, affordable_rows(4))
+    if seconds is not None:
+        operations = _EXACT_SHARE * seconds * operations_a_second()
+        # from so many rows on the factor may be in float32
+        wide, narrow = (
+            int(brentq(lambda n, size=size: operations_of_exact(n, size) - operations, 0.0, 1e7))
+            for size in (8, 4)
+        )
+        most = min(max(wide, narrow) if wide >= WIDE_ROWS else wide, affordable_rows(4))
+    return max(most, _EXACT_ROWS)
+
+
+_EXACT = Candidate("exact", "ExactGPRegressor")
 _LINEAR = Candidate(
     "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
 )

@@ -150,6 +150,7 @@ class GPRegressor(RegressorMixin, SeveralTargets):
             counts=_are_counts(observations.targets(rows.y)),
             likelihood=self.likelihood,
             own_noise=observations.has_own_noise(rows.y),
+            exact_rows=candidates.most_exact_rows(self.max_seconds, timed=self.max_work is None),
         )
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:

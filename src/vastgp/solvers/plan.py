@@ -112,12 +112,12 @@ def affordable_basis(
 _EXACT_PER_PAIR = 2000.0
 
 
-def operations_of_exact(n: int, itemsize: int) -> float:
+def operations_of_exact(n: float, itemsize: int) -> float:
     """Return the operations, in those of a float32 product, of the exact posterior of n rows.
 
     Parameters
     ----------
-    n : int
+    n : float
     itemsize : int
         Bytes of a number of the factor.
     """

@@ -286,3 +286,15 @@ def test_a_budget_that_is_too_small_gives_the_posterior_of_random_rows(monkeypat
     np.testing.assert_allclose(model.predict(new), other.predict(new), atol=1e-4)
     left_out = model.leave_one_out()
     np.testing.assert_allclose(left_out.mean, other.leave_one_out().mean, atol=1e-3)
+
+
+def test_a_fit_in_stages_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("vastgp.methods.exact.learning.START_ROWS", 15)
+    monkeypatch.setattr("vastgp.methods.exact.learning._GROWTH", 2)
+    assert stages(60) == [30, 60]
+    data, promises = small_data(), TestExactGPRegressor()
+    model = promises.make().fit(*data)
+    assert set(model.history_.phases) | {"exact GP"} == {"exact GP", "exact GP, 30 rows"}
+    promises.test_killed_at_a_record_and_resumed_it_is_the_fit_that_was_left_alone(
+        model, data, data[0][:5] + 0.5, tmp_path, monkeypatch
+    )

@@ -1,5 +1,6 @@
 """The exact Gaussian process.
 
-From ``ExactGPRegressor.fit`` to the numerics: `estimator` (``_answers``) -> `vastgp.fitting.start` (``fit_best``)
--> `vastgp.fitting.lbfgs` -> `vastgp.fitting.exact_evidence`; `vastgp.solvers.exact_posterior` conditions and predicts.
+From ``ExactGPRegressor.fit`` to the numerics: `estimator` (``_answers``) -> `learning` (``learn_by_stages``) ->
+`vastgp.fitting.start` -> `vastgp.fitting.lbfgs` -> `vastgp.fitting.exact_evidence`; then `vastgp.solvers.exact_posterior`
+conditions and predicts, for many rows by `vastgp.solvers.exact_factor` -> `vastgp.linalg.panels`, in what `pace` leaves.
 """

@@ -111,7 +111,7 @@ class IterativeGPRegressor(FitsOwnNoise):
 
     See Also
     --------
-    vastgp.ExactGPRegressor : up to a few thousand rows.
+    vastgp.ExactGPRegressor : what memory holds.
     vastgp.QSGPRegressor : for more rows, with random features.
 
     References
