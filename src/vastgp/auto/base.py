@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import check_arguments
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
-from vastgp.auto.inputs import Inputs, as_new, encode_new, names_of_inputs
+from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
 from vastgp.auto.race import (
     Judged,
     Ran,
@@ -40,7 +40,7 @@ from vastgp.auto.stacking import leading, stack_of
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.trees import Grove, OnTrees
 from vastgp.auto.warps import Own
-from vastgp.data import Rows, observations
+from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
@@ -87,7 +87,10 @@ class FrontDoor(SavedFrontDoor):
 
     # ------------------------------------------------------------ fit
 
-    def _fit_whole(self, X: Any, y: Any, own_noise: OwnNoise) -> Any:
+    def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
+        """Look at the targets of rows, by their numbers, and at what these have of their own, before any model does."""
+
+    def _fit_whole(self, X: Any, y: Any, own_noise: OwnNoise | Exposure) -> Any:
         """Fit on a copy, which takes the place of the estimator when it is complete."""
         began = time.perf_counter()
         work = clone(self)
@@ -100,17 +103,17 @@ class FrontDoor(SavedFrontDoor):
         self.__dict__ = work.__dict__
         return self
 
-    def _fit(self, X: Any, y: Any, began: float, own_noise: OwnNoise) -> None:
+    def _fit(self, X: Any, y: Any, began: float, own_noise: OwnNoise | Exposure) -> None:
         seed = seed_from(self.random_state)
         X, own_noise = own_noise.read_columns(open_frame(X))
         targets, for_encoder, self.target_name_ = self._read_target(X, y)
         self.n_rows_dropped_ = int(np.sum(np.isnan(targets)))
         counts = np.isfinite(targets) & own_noise.counting(len(targets))
         _check_rows(int(counts.sum()), self.n_rows_dropped_)
-        inputs = Inputs.of(
-            X, self.encoder, self.target_name_, np.flatnonzero(counts), for_encoder, len(targets)
-        )
+        present = np.flatnonzero(counts)
+        inputs = Inputs.of(X, self.encoder, self.target_name_, present, for_encoder, len(targets))
         targets = own_noise.of_targets(targets, counts)
+        self._look_at(targets, present, own_noise)
         self.target_range_ = _extremes(targets)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
@@ -130,7 +133,9 @@ class FrontDoor(SavedFrontDoor):
         ran, winner = self._stacked(
             *self._run(track, candidates, targets, deadline), track, targets
         )
-        self.leaderboard_ = board_of(ran, winner, self._classes)
+        self.leaderboard_ = replace(
+            board_of(ran, winner, self._classes), note=self._note_of_leaderboard
+        )
         if held and winner is None:
             notes = "; ".join(f"{one.candidate.name}: {one.entry.note}" for one in ran)
             raise ValueError(f"No model could be fitted to these rows. {notes}")
@@ -246,7 +251,8 @@ class FrontDoor(SavedFrontDoor):
 
     def _encoded(self, X: Any) -> Rows:
         check_is_fitted(self, "model_")
-        return Rows(encode_new(self, X), checked=True)
+        own = X.y if isinstance(X, EncodedRows) else None
+        return Rows(encode_new(self, X), own, checked=True)
 
     def outside(self, X: Any) -> np.ndarray:
         """Return which rows lie outside what the training rows cover, (n,) booleans.
@@ -310,59 +316,14 @@ class FrontDoor(SavedFrontDoor):
             y = self.target_name_
         return X, self._numbers_of(X, y)
 
+    def _observations(self, X: Any, y: Any, exposure: Any) -> tuple[Any, np.ndarray]:
+        """Return rows, opened, and their targets with what a model is judged by beside them."""
+        del exposure
+        return self._with_numbers(X, y)
+
     @abc.abstractmethod
     def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
         """Return targets as numbers: of classes their places in ``classes_``."""
-
-    @property
-    def importance_(self) -> list[tuple[str, float, float]]:
-        """Which inputs matter: name, loss of held-out log density (nats a row) when it is shuffled, standard error.
-
-        By the race's model, which had not seen these rows; the largest first. Empty where no rows were held out, or no
-        time was left to find out.
-        """
-        check_is_fitted(self, "model_")
-        return list(self.kept_.importance)
-
-    @property
-    def encoding_(self) -> Any:
-        """What was done with each column: the encoder's records, or the encoder itself where it is another one."""
-        check_is_fitted(self, "model_")
-        return getattr(self.encoder_, "columns_", self.encoder_)
-
-    def _of_model(self, name: str) -> Any:
-        check_is_fitted(self, "model_")
-        return getattr(self.model_, name)
-
-    @property
-    def kernel_(self) -> Any:
-        """The winner's kernel, in units of the encoded inputs and of the target's scale."""
-        return self._of_model("kernel_")
-
-    @property
-    def likelihood_(self) -> Any:
-        """The winner's likelihood, on the target's scale."""
-        return self._of_model("likelihood_")
-
-    @property
-    def converged_(self) -> bool:
-        """Whether the winner's last fit ended by itself."""
-        return bool(self._of_model("converged_"))
-
-    @property
-    def stop_reason_(self) -> str:
-        """Why the winner's last fit ended."""
-        return str(self._of_model("stop_reason_"))
-
-    @property
-    def n_iter_(self) -> int:
-        """Steps of the winner's last fit."""
-        return int(self._of_model("n_iter_"))
-
-    @property
-    def history_(self) -> Any:
-        """Record of the winner's last fit."""
-        return self._of_model("history_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

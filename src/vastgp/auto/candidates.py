@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 
 from vastgp._arguments import Named, declared
 from vastgp.auto.trees import Grown, OnTrees
+from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.solvers.exact_factor import WIDE_ROWS, affordable_rows
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
@@ -28,6 +29,8 @@ _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 _MANY = 1000
 # Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
 _TREE_ROWS = 150
+# Laws of counts: Poisson's, and one that scatters more.
+COUNTS = ("poisson", "poisson-log-normal")
 # How the leaderboard, and ``method``, call a model with trees as an input.
 _ON_TREES = " on trees"
 
@@ -200,14 +203,58 @@ def most_exact_rows(seconds: float | None, timed: bool = True) -> int:
     return max(most, _EXACT_ROWS)
 
 
+def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candidate]:
+    """Return the candidates for counts with exposures: methods that take these, with laws of counts.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows, and columns of the encoded inputs.
+    method : str
+        "auto", or the name of one.
+    likelihood : str or Likelihood
+        "auto": Poisson's law, and one that scatters more; anything else is the user's choice.
+
+    Raises
+    ------
+    ValueError
+        For a method or a likelihood that has no use for exposures.
+    """
+    given = isinstance(likelihood, str) and likelihood == "auto"
+    laws: Sequence[Any] = COUNTS if given else [likelihood]
+    if not given and not chosen_likelihood(likelihood, "GPRegressor").counts:
+        raise ValueError(
+            f"exposure multiplies the rate of counts, and likelihood={likelihood!r} is of other targets. Set "
+            f"likelihood='auto' or one of {', '.join(map(repr, COUNTS))}, or leave exposure out."
+        )
+    if method != "auto":
+        plain = named(method, False, "auto")
+        if "exposure" not in inspect.signature(estimator_class(plain.estimator).fit).parameters:
+            raise ValueError(
+                f"method={method!r} takes no exposure. Use method='tsvgp' or 'svgp', or 'auto', which races what does."
+            )
+        return [_with_law(plain, law, given) for law in laws]
+    sparse = Candidate("tsvgp", "TSVGPRegressor")
+    linear = Candidate("linear", "TSVGPRegressor", {"kernel": "linear"})
+    trees = [sparse.with_trees()] if n >= _TREE_ROWS and d > 1 else []
+    first, *more = laws
+    found = [_with_law(one, first, given) for one in (sparse, *trees, linear)]
+    found += [_with_law(one, law, given) for law in more for one in (sparse, *trees)]
+    return found if given else [*found, Candidate("svgp", "SVGPRegressor", {"likelihood": first})]
+
+
+def _with_law(candidate: Candidate, law: Any, named_so: bool) -> Candidate:
+    """Return a candidate with a law of counts, which its name tells where there are several."""
+    name, trees = candidate.name.removesuffix(_ON_TREES), candidate.on_trees
+    name = (f"{name}, {law}" if named_so else name) + (_ON_TREES if trees else "")
+    return dataclasses.replace(candidate, name=name, params=candidate.params | {"likelihood": law})
+
+
 _EXACT = Candidate("exact", "ExactGPRegressor")
 _LINEAR = Candidate(
     "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
 )
-_POISSON = [
-    Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
-    for name in ("poisson", "poisson-log-normal")
-]
+_POISSON = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
 
 
 def _of_noise(trees: bool, few: bool) -> list[Candidate]:

@@ -131,11 +131,8 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     def _more_header(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
 
-    @classmethod
-    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-        model = super()._from_file(header, arrays)
-        model.classes_ = np.array(header["classes"], dtype=header["classes_dtype"])
-        return model
+    def _read_more(self, header: dict[str, Any]) -> None:
+        self.classes_ = np.array(header["classes"], dtype=header["classes_dtype"])
 
     # ------------------------------------------------------------ predict
 

@@ -66,10 +66,13 @@ class Leaderboard(Sequence[Entry]):
     entries : tuple of Entry
     classes : bool
         Whether the target is a class.
+    note : str
+        What the scores are of, where that is not plain.
     """
 
     entries: tuple[Entry, ...] = field(default_factory=tuple)
     classes: bool = False
+    note: str = ""
 
     def sorted_with(self, winner: int | None) -> Leaderboard:
         """Return the entries by their score, the winner marked and first."""
@@ -96,9 +99,11 @@ class Leaderboard(Sequence[Entry]):
         return [asdict(entry) for entry in self.entries]
 
     @classmethod
-    def from_dicts(cls, plain: Sequence[dict[str, Any]], classes: bool) -> Leaderboard:
+    def from_dicts(
+        cls, plain: Sequence[dict[str, Any]], classes: bool, note: str = ""
+    ) -> Leaderboard:
         """Return what `to_dicts` described."""
-        return cls(tuple(Entry(**entry) for entry in plain), classes)
+        return cls(tuple(Entry(**entry) for entry in plain), classes, note)
 
     def __str__(self) -> str:
         heads = [
@@ -136,6 +141,7 @@ class Leaderboard(Sequence[Entry]):
             for j in range(len(heads))
         ]
         rest = [f"{NO_TIME_LEFT} for: {'; '.join(waiting)}"] if waiting else []
+        rest += [self.note] if self.note else []
         shown = [
             "  ".join(
                 text.rjust(width)

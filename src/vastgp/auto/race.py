@@ -243,6 +243,8 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
         if observations.has_own_noise(rows.y):
             y, inverse_weight, variance = rows.y.T
             model.fit(rows.X, y, noise_std=np.sqrt(variance), sample_weight=1.0 / inverse_weight)
+        elif observations.has_exposure(rows.y):
+            model.fit(rows.X, observations.targets(rows.y), exposure=observations.exposures(rows.y))
         else:
             model.fit(rows.X, rows.y if type(warp) is Own else warp.forward(rows.y))
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Flag
 from vastgp.auto import candidates
 from vastgp.auto.calibration import (
     Calibration,
@@ -18,29 +16,25 @@ from vastgp.auto.calibration import (
     fit_calibration_of_scores,
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
-from vastgp.auto.distribution import Distribution, interval_levels
+from vastgp.auto.distribution import Distribution
+from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
+from vastgp.auto.predictions import Predictions
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.report.places import grouped
 from vastgp.auto.several import (
-    SeveralTargets,
-    averaged,
-    for_each_target,
     several_targets,
-    stacked,
-    summed,
 )
 from vastgp.auto.warps import Own, warps_to_try
-from vastgp.data import Rows, observations
+from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
-from vastgp.estimators.predictive import checked_probabilities
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE_COUNTS = 50.0
 
 
-class GPRegressor(RegressorMixin, SeveralTargets):
+class GPRegressor(Predictions):
     """Gaussian processes for a table of any kind: encodes it, races models, calibrates the winner.
 
     Parameters
@@ -87,6 +81,8 @@ class GPRegressor(RegressorMixin, SeveralTargets):
         What the training rows cover, see `outside` and `drift`.
     n_rows_dropped_ : int
         Rows without a target.
+    exposure_ : FittedExposure or None
+        What is known of the exposures of the training rows; ``exposure_name_`` is the name of their column.
     outputs_ : dict
         Only of several targets: the fitted `GPRegressor` of each, by its name (by its number where ``y`` was an array).
         The attributes above are then dicts by target as well.
@@ -102,7 +98,14 @@ class GPRegressor(RegressorMixin, SeveralTargets):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any = None, noise_std: Any = None, sample_weight: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        noise_std: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+    ) -> Any:
         """Find a model for a table, within the budget.
 
         Parameters
@@ -119,6 +122,10 @@ class GPRegressor(RegressorMixin, SeveralTargets):
         sample_weight : array-like of shape (n,) or str, optional
             Weight of each row, or the name of its column: its learned noise has the variance ``sigma^2 / weight``.
             Rows of weight zero are left out.
+        exposure : array-like of shape (n,) or (n, k), str or list of k str, optional
+            For counts: how long, how much or how many each row's count was taken of, in any unit, above zero; or the
+            name of its column, which then is no input. Row i has the mean ``exposure[i] * rate(x_i)``, and models of
+            counts race, Poisson's and such that scatter more.
 
         Returns
         -------
@@ -129,17 +136,30 @@ class GPRegressor(RegressorMixin, SeveralTargets):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
+        if exposure is not None:
+            refuse_noise(noise_std, sample_weight)
         X = open_frame(X)
         targets = several_targets(X, y)
-        if targets is None:
-            return self._fit_whole(X, y, OwnNoise(noise_std, sample_weight))
-        return self._fit_several(targets, noise_std, sample_weight)
+        if targets is not None:
+            return self._fit_several(targets, noise_std, sample_weight, exposure)
+        own = OwnNoise(noise_std, sample_weight) if exposure is None else Exposure(exposure)
+        return self._fit_whole(X, y, own)
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
         numbers, name = numbers_and_name(X, y)
         return numbers, numbers, name
 
+    def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
+        self.exposure_ = None
+        if isinstance(own, Exposure):
+            check_counts(targets, rows, self.target_name_)
+            self.exposure_ = FittedExposure.of(own, targets)
+
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
+        if observations.has_exposure(rows.y):
+            return candidates.of_exposure(
+                rows.n, rows.d, method=self.method, likelihood=self.likelihood
+            )
         if self.method != "auto":
             return [candidates.named(self.method, False, self.likelihood)]
         return candidates.regressors(
@@ -155,14 +175,16 @@ class GPRegressor(RegressorMixin, SeveralTargets):
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
-        # known errors are in units of the target as it is
-        plain = observations.has_own_noise(y) or _are_counts(y)
+        # known errors are in units of the target as it is, and exposures are of counts
+        plain = y.ndim > 1 or _are_counts(y)
         return warps_to_try(y, seed) if normal and not plain else [Own()]
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         of_model = model.distribution(rows.X)
         if observations.has_own_noise(rows.y):
             of_model = of_model.with_noise_of(rows.y)
+        elif observations.has_exposure(rows.y):
+            of_model = of_model.with_exposure_of(rows.y)
         found = Distribution(of_model, warp, Identity(), self.target_range_)
         y = np.asarray(observations.targets(rows.y))
         return Judged(
@@ -187,148 +209,28 @@ class GPRegressor(RegressorMixin, SeveralTargets):
     def _classes(self) -> bool:
         return False
 
-    # ------------------------------------------------------------ predict
-
-    @for_each_target(list)
-    def distribution(self, X: Any) -> Distribution:
-        """Return the distribution of a new observation at each row.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-            Columns are found by name, whatever others there are.
-
-        Returns
-        -------
-        Distribution
-            With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
-        """
-        return self._distribution(self._encoded(X))
-
-    def _distribution(self, rows: Rows) -> Distribution:
-        of_model = self.model_.distribution(rows.X)
-        return Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
-
-    @for_each_target(stacked)
-    def predict(self, X: Any, return_std: Any = False, return_range: Any = False) -> Any:
-        """Predict the target.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        return_std : bool, default False
-            Also the standard deviation of a new observation.
-        return_range : bool, default False
-            Also which rows lie outside what the training rows cover, see `outside`.
-
-        Returns
-        -------
-        mean : ndarray of shape (n,), or (n, k) of several targets
-            In units of the target.
-        std : ndarray of shape (n,), or (n, k)
-            Only with ``return_std``.
-        outside : ndarray of bool, shape (n,)
-            Only with ``return_range``.
-        """
-        Flag()("return_std", return_std)
-        Flag()("return_range", return_range)
-        rows = self._encoded(X)
-        if not return_std and type(self.warp_) is Own:
-            found = [self.model_.predict(rows.X)]
-        else:
-            of_rows = self._distribution(rows)
-            found = [of_rows.mean, of_rows.std] if return_std else [of_rows.mean]
-        if return_range:
-            found.append(self.support_.outside(rows.X))
-        return found[0] if len(found) == 1 else tuple(found)
-
-    @for_each_target(stacked)
-    def predict_interval(self, X: Any, level: Any = 0.95) -> np.ndarray:
-        """Return the central interval that holds a new observation with a probability.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        level : float, default 0.95
-
-        Returns
-        -------
-        ndarray of shape (n, 2), or (n, k, 2) of k targets
-            Lower and upper ends, in units of the target.
-        """
-        if not isinstance(level, (int, float, np.number)) or not 0.0 < level < 1.0:
-            raise ValueError(
-                f"level must be a number above 0 and below 1, received {level!r}; 95 % is 0.95."
-            )
-        return self.distribution(X).quantiles(interval_levels(float(level))).T
-
-    @for_each_target(stacked)
-    def predict_quantiles(self, X: Any, probabilities: Any = (0.025, 0.5, 0.975)) -> np.ndarray:
-        """Return quantiles of a new observation at each row.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        probabilities : sequence of float, default (0.025, 0.5, 0.975)
-
-        Returns
-        -------
-        ndarray of shape (n, number of probabilities), or (n, k, number of probabilities) of k targets
-            What an observation is below with that probability, in units of the target.
-        """
-        wanted = checked_probabilities(probabilities)
-        return self.distribution(X).quantiles(wanted).T
-
-    @for_each_target(summed, targets=True)
-    def log_predictive_density(self, X: Any, y: Any = None) -> np.ndarray:
-        """Return ``log p(y | x, training data)`` of each row, in nats; its mean is the negative NLPD.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        y : array-like of shape (n,) or (n, k), str, or list of str
-            Of several targets the density of all together, which are independent given the inputs.
-        """
-        check_is_fitted(self, "model_")
-        X, y = self._with_numbers(X, y)
-        return self.distribution(X).log_density(y)
-
-    @for_each_target(stacked)
-    def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw samples of the function, joint over the rows, without the noise of observations.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        n_samples : int, default 1
-        random_state : int, RandomState or None, default 0
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples), or (n, k, n_samples) of k targets
-            In units of the target.
-        """
-        rows = self._encoded(X)
-        return self.warp_.back(self.model_.sample_y(rows.X, n_samples, random_state))
-
-    @for_each_target(averaged, targets=True)
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination R^2 of the predicted mean; of several targets the mean of theirs.
-
-        Parameters
-        ----------
-        X, y
-            As in ``fit``.
-        sample_weight : array-like of shape (n,), optional
-        """
-        from sklearn.metrics import r2_score
-
-        check_is_fitted(self, "model_")
-        X, y = self._with_numbers(X, y)
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+    # ------------------------------------------------------------ what is known of it
 
     def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
         return numbers_and_name(X, y)[0]
+
+    @property
+    def exposure_name_(self) -> str | None:
+        """Name of the column of exposures; None where they were given as an array, or where there are none."""
+        check_is_fitted(self, "model_")
+        return None if self.exposure_ is None else self.exposure_.name
+
+    @property
+    def _note_of_leaderboard(self) -> str:
+        given = self.exposure_
+        return "" if given is None else f"of counts with {given.called}, each at its own"
+
+    def _more_header(self) -> dict[str, Any]:
+        return {"exposure": None if self.exposure_ is None else self.exposure_.to_dict()}
+
+    def _read_more(self, header: dict[str, Any]) -> None:
+        given = header.get("exposure")
+        self.exposure_ = None if given is None else FittedExposure(**given)
 
     @property
     def calibration_record_(self) -> CalibrationRecord | None:

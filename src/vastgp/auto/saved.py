@@ -63,6 +63,65 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
     def _classes(self) -> bool:
         """Whether the target is a class."""
 
+    @property
+    def _note_of_leaderboard(self) -> str:
+        """What its scores are of, where that is not plain."""
+        return ""
+
+    # ------------------------------------------------------------ what is known of the winner
+
+    @property
+    def importance_(self) -> list[tuple[str, float, float]]:
+        """Which inputs matter: name, loss of held-out log density (nats a row) when it is shuffled, standard error.
+
+        By the race's model, which had not seen these rows; the largest first. Empty where no rows were held out, or no
+        time was left to find out.
+        """
+        check_is_fitted(self, "model_")
+        return list(self.kept_.importance)
+
+    @property
+    def encoding_(self) -> Any:
+        """What was done with each column: the encoder's records, or the encoder itself where it is another one."""
+        check_is_fitted(self, "model_")
+        return getattr(self.encoder_, "columns_", self.encoder_)
+
+    def _of_model(self, name: str) -> Any:
+        check_is_fitted(self, "model_")
+        return getattr(self.model_, name)
+
+    @property
+    def kernel_(self) -> Any:
+        """The winner's kernel, in units of the encoded inputs and of the target's scale."""
+        return self._of_model("kernel_")
+
+    @property
+    def likelihood_(self) -> Any:
+        """The winner's likelihood, on the target's scale."""
+        return self._of_model("likelihood_")
+
+    @property
+    def converged_(self) -> bool:
+        """Whether the winner's last fit ended by itself."""
+        return bool(self._of_model("converged_"))
+
+    @property
+    def stop_reason_(self) -> str:
+        """Why the winner's last fit ended."""
+        return str(self._of_model("stop_reason_"))
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps of the winner's last fit."""
+        return int(self._of_model("n_iter_"))
+
+    @property
+    def history_(self) -> Any:
+        """Record of the winner's last fit."""
+        return self._of_model("history_")
+
+    # ------------------------------------------------------------ files
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write encoder, model, calibration and leaderboard to one file, whole or not at all; `vastgp.load` reads it.
 
@@ -143,6 +202,9 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
     def _more_header(self) -> dict[str, Any]:
         return {}
 
+    def _read_more(self, header: dict[str, Any]) -> None:
+        """Set what `_more_header` wrote."""
+
     @abc.abstractmethod
     def _calibration_from(self, state: Any) -> Any:
         """Return the calibration that a file describes."""
@@ -154,13 +216,16 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         model.encoder_ = TableEncoder.from_state(header["encoding"])
         model.warp_ = warp_from_state(header["warp"])
         model.calibration_ = model._calibration_from(header["calibration"])
-        model.leaderboard_ = Leaderboard.from_dicts(header["leaderboard"], model._classes)
         model.support_ = RangeCheck.from_state(header["support"], below("support/", arrays))
         model.held_out_ = below("held_out/", arrays)
         model.kept_ = Kept.from_state(header.get("kept"), below("kept/", arrays))
         model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
         model.target_range_ = tuple(header["target_range"])
         model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]
+        model._read_more(header)
+        model.leaderboard_ = Leaderboard.from_dicts(
+            header["leaderboard"], model._classes, model._note_of_leaderboard
+        )
         names = getattr(model.encoder_, "feature_names_in_", None)
         if names is not None:
             model.feature_names_in_ = names

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.base import FrontDoor
-from vastgp.data import files, validate
+from vastgp.auto.exposures import by_target, read_by_target
+from vastgp.data import Exposure, files, validate
 from vastgp.data.archive import above, below
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
@@ -101,7 +103,9 @@ def _without(X: Any, columns: dict[Any, np.ndarray]) -> Any:
 # ---------------------------------------------------------------- fit
 
 
-def fit_several(model: Any, targets: Targets, noise_std: Any, sample_weight: Any) -> dict[Any, Any]:
+def fit_several(
+    model: Any, targets: Targets, noise_std: Any, sample_weight: Any, exposure: Any
+) -> dict[Any, Any]:
     """Return a fitted model for each target; what is left of the budget is shared by those that are to come.
 
     Parameters
@@ -109,11 +113,11 @@ def fit_several(model: Any, targets: Targets, noise_std: Any, sample_weight: Any
     model : GPRegressor
         Not changed.
     targets : Targets
-    noise_std, sample_weight
-        As in its ``fit``; known errors may have a column for each target.
+    noise_std, sample_weight, exposure
+        As in its ``fit``; known errors and exposures may have a column for each target.
     """
     count, began = len(targets.columns), time.perf_counter()
-    X, noise = _noise_of_targets(targets.X, noise_std, sample_weight, count)
+    X, own = _own_of_targets(targets.X, noise_std, sample_weight, exposure, count)
     found = {}
     for number, (name, y) in enumerate(targets.columns.items()):
         one = clone(model)
@@ -124,7 +128,7 @@ def fit_several(model: Any, targets: Targets, noise_std: Any, sample_weight: Any
         if model.max_work is not None:
             one.max_work = max(int(model.max_work) // count, 1)
         try:
-            one.fit(X, y, *noise[number])
+            one._fit_whole(X, y, own[number])
         except ValueError as error:
             raise ValueError(f"Of the target {name!r}: {error}") from error
         if isinstance(name, str):
@@ -133,10 +137,12 @@ def fit_several(model: Any, targets: Targets, noise_std: Any, sample_weight: Any
     return found
 
 
-def _noise_of_targets(
-    X: Any, noise_std: Any, sample_weight: Any, count: int
-) -> tuple[Any, list[OwnNoise]]:
-    """Return the table without columns of errors and weights, and these for each target."""
+def _own_of_targets(
+    X: Any, noise_std: Any, sample_weight: Any, exposure: Any, count: int
+) -> tuple[Any, Sequence[OwnNoise | Exposure]]:
+    """Return the table without columns of errors, weights and exposures, and these for each target."""
+    if exposure is not None:
+        return read_by_target(X, exposure, count)
     X, (_, weight) = OwnNoise(None, sample_weight).read_columns(X)
     if isinstance(noise_std, (list, tuple)) and all(isinstance(name, str) for name in noise_std):
         parts = []
@@ -206,12 +212,14 @@ def for_each_target(
                 return method(self, X, *args, **kwargs)
             given: list[tuple[Any, ...]] = [args] * len(outputs)
             X = open_frame(X)
+            exposures = by_target(kwargs.pop("exposure", None), len(outputs))
+            named = [kwargs if one is None else kwargs | {"exposure": one} for one in exposures]
             if targets:
                 y = args[0] if args else kwargs.pop("y", None)
                 X, columns = targets_again(X, y, list(outputs))
                 given = [(column, *args[1:]) for column in columns]
-            each = zip(outputs.values(), given, strict=True)
-            return join([getattr(one, method.__name__)(X, *more, **kwargs) for one, more in each])
+            each = zip(outputs.values(), given, named, strict=True)
+            return join([getattr(one, method.__name__)(X, *more, **own) for one, more, own in each])
 
         return of_either
 
@@ -234,8 +242,10 @@ def targets_again(X: Any, y: Any, names: list[Any]) -> tuple[Any, list[Any]]:
     return X, list(found.columns.values())
 
 
-def _in_a_file_name(name: Any) -> str:
-    return "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in str(name))
+def of_target(path: Path, name: Any) -> Path:
+    """Return the file of one target: ``page-rent.html`` of ``page.html``."""
+    letters = (sign if sign.isalnum() or sign in "-_." else "_" for sign in str(name))
+    return path.with_name(f"{path.stem}-{''.join(letters)}{path.suffix}")
 
 
 # ---------------------------------------------------------------- the estimator
@@ -250,11 +260,13 @@ class SeveralTargets(FrontDoor):
         The fitted model of each target; only where there are several.
     """
 
-    def _fit_several(self, targets: Targets, noise_std: Any, sample_weight: Any) -> Any:
+    def _fit_several(
+        self, targets: Targets, noise_std: Any, sample_weight: Any, exposure: Any
+    ) -> Any:
         """Fit a model to each target; the estimator changes when all are there."""
         check_arguments(self)
         began = time.perf_counter()
-        outputs = fit_several(self, targets, noise_std, sample_weight)
+        outputs = fit_several(self, targets, noise_std, sample_weight, exposure)
         # what an earlier fit left goes, what scikit-learn keeps of its own stays
         kept = {name: value for name, value in vars(self).items() if name.startswith("_")}
         self.__dict__ = clone(self).__dict__ | kept
@@ -293,21 +305,51 @@ class SeveralTargets(FrontDoor):
     def drift(self, X: Any) -> list[str]:
         return super().drift(X)
 
-    def report(self, path: Any, X: Any = None, y: Any = None) -> Any:
+    def report(self, path: Any, X: Any = None, y: Any = None, exposure: Any = None) -> Any:
+        """Write a page for people: the data, what was tried, calibration, inputs, surprises, what to try next.
+
+        One HTML file that needs no network and runs no script; of several targets one each, named ``page-target.html``.
+        Without ``X`` it is about the rows that the fit held out; their values, at most 2000 rows, are part of the model
+        and of its file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write; one that is there is replaced.
+        X : table, path or array-like, optional
+            Rows that the page is to be about: others than those of the fit. Of more than 20,000 a random part is used.
+        y : array-like of shape (n,) or (n, k), str, or list of str, optional
+            Their targets, or names of columns; those of the fit by default. Rows without one are left out.
+        exposure : array-like of shape (n,), float or str, optional
+            Of the rows in ``X``, where the model was fitted with exposures: the column of the fit by default.
+
+        Returns
+        -------
+        Path, or list of Path
+            Of the files.
+
+        Raises
+        ------
+        ValueError
+            For rows without targets, and as `predict`.
+        OSError
+            When ``path`` is a folder, or in none.
+        """
+        from vastgp.auto.report.of_model import write_report_of
+
         outputs = self.__dict__.get("outputs_")
         if outputs is None:
-            return super().report(path, X, y)
+            check_is_fitted(self, "model_")
+            return write_report_of(self, path, X, y, exposure)
         given: list[Any] = [None] * len(outputs)
         if X is not None:
             X, given = targets_again(open_frame(X), y, list(outputs))
         page = Path(path)
-        names = [f"{page.stem}-{_in_a_file_name(name)}{page.suffix}" for name in outputs]
-        each = zip(outputs.values(), names, given, strict=True)
-        return [one.report(page.with_name(name), X, column) for one, name, column in each]
+        each = zip(outputs.items(), given, by_target(exposure, len(outputs)), strict=True)
+        return [one.report(of_target(page, name), X, y, own) for (name, one), y, own in each]
 
     outside.__doc__ = FrontDoor.outside.__doc__
     drift.__doc__ = FrontDoor.drift.__doc__
-    report.__doc__ = FrontDoor.report.__doc__
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         outputs = self.__dict__.get("outputs_")

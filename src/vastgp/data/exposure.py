@@ -16,9 +16,18 @@ _WHAT = "its time, area or number at risk"
 
 
 class Exposure(NamedTuple):
-    """The argument ``exposure`` of a fit, as it was given, used in the way of `OwnNoise`."""
+    """The argument ``exposure`` of a fit, as it was given, used in the way of `OwnNoise`.
+
+    Attributes
+    ----------
+    exposure : object
+        What was given, or the column that it named.
+    name : str, optional
+        Of this column, once it is read.
+    """
 
     exposure: Any
+    name: str | None = None
 
     def read_columns(self, X: Any) -> tuple[Any, Exposure]:
         """Return the inputs without the column that is named here, and this column read."""
@@ -27,7 +36,11 @@ class Exposure(NamedTuple):
         X, name = opened(X), os.fspath(self.exposure)
         column = named_column(X, name, "exposure")
         kept = [other for other in X.names if other != name]
-        return dataclasses.replace(X, names=kept), Exposure(column)
+        return dataclasses.replace(X, names=kept), Exposure(column, name)
+
+    @property
+    def _called(self) -> str:
+        return "exposure" if self.name is None else f"exposure={self.name!r}"
 
     def counting(self, n: int) -> np.ndarray:
         """Return which of n rows there is something to learn from, (n,): all, as none has an exposure of zero."""
@@ -35,12 +48,13 @@ class Exposure(NamedTuple):
 
     def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the targets of some rows, a mask, and the logarithms of their exposures: (m, 2)."""
-        log_exposure = _logarithms(_numbers(self.exposure, len(y))[rows], np.flatnonzero(rows))
+        given = _numbers(self.exposure, len(y))[rows]
+        log_exposure = _logarithms(given, np.flatnonzero(rows), self._called)
         return np.column_stack([y[rows], log_exposure])
 
     def attach(self, rows: Rows) -> Rows:
         """Return rows whose counts have exposures; the rows themselves where these are one everywhere."""
-        log_exposure = _logarithms(_numbers(self.exposure, rows.n))
+        log_exposure = _logarithms(_numbers(self.exposure, rows.n), called=self._called)
         if not np.any(log_exposure):
             return rows
         y = np.column_stack([np.asarray(rows.y[:], np.float64), log_exposure])
@@ -59,12 +73,14 @@ def exposed_rows(rows: Rows, X: Any, exposure: Any) -> Rows:
     exposure : array-like of shape (n,), float or str
         Of each row or of all, or the name of the column.
     """
+    called = "exposure"
     if isinstance(exposure, (str, os.PathLike)):
+        called = f"exposure={os.fspath(exposure)!r}"
         exposure = named_column(opened(X), exposure, "exposure")
     found = validate.numeric_array(exposure, "exposure")
     found = np.full(rows.n, found) if found.ndim == 0 else _numbers(found, rows.n)
     counts = np.zeros(rows.n) if rows.y is None else np.asarray(rows.y[:], np.float64)
-    return dataclasses.replace(rows, y=np.column_stack([counts, _logarithms(found)]))
+    return dataclasses.replace(rows, y=np.column_stack([counts, _logarithms(found, called=called)]))
 
 
 def _numbers(values: Any, n: int) -> np.ndarray:
@@ -82,7 +98,9 @@ def _numbers(values: Any, n: int) -> np.ndarray:
     return found
 
 
-def _logarithms(values: np.ndarray, row_numbers: np.ndarray | None = None) -> np.ndarray:
+def _logarithms(
+    values: np.ndarray, row_numbers: np.ndarray | None = None, called: str = "exposure"
+) -> np.ndarray:
     """Return logarithms of exposures; what has none is refused by the number of its row."""
     found = np.asarray(values, np.float64)
     bad = np.flatnonzero(~(np.isfinite(found) & (found > 0.0)))
@@ -95,7 +113,7 @@ def _logarithms(values: np.ndarray, row_numbers: np.ndarray | None = None) -> np
             else "Leave out rows for which it is unknown."
         )
         raise ValueError(
-            f"exposure must hold finite numbers above zero, each row's exposure ({_WHAT}), received {len(bad)} other "
+            f"{called} must hold finite numbers above zero, each row's exposure ({_WHAT}), received {len(bad)} other "
             f"value{'s' if len(bad) > 1 else ''}, the first {found[bad[0]]} at row {row}. {advice}"
         )
     return np.log(found)

@@ -61,15 +61,15 @@ def effects_of(model: Any, about: About, strongest: Sequence[str]) -> tuple[str,
                 called[name], places[name] = found[0], found[1:]
     wanted = [name for name in wanted if name not in places_missing]
     wanted = wanted[:_SHOWN] if strongest else wanted
-    effect_of, predict = _of_classes(model, X) if model._classes else ("", _of_numbers(model))
+    effect_of, predict = _of_classes(model, X) if model._classes else _of_numbers(model)
     shown = effects(predict, X, {name: groups[name] for name in wanted}, places=places)
     if not strongest:
         shown = sorted(shown, key=lambda one: -float(np.ptp(one[2])))[:_SHOWN]
     return effect_of, [(called.get(name, name), *rest) for name, *rest in shown]
 
 
-def _of_numbers(model: Any) -> Any:
-    """Return the function's mean and deviation as a function of encoded rows, in units of the target."""
+def _of_numbers(model: Any) -> tuple[str, Any]:
+    """Return what is shown, and the function's mean and deviation as a function of encoded rows, in target units."""
 
     def predict(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = model._distribution(Rows(X, checked=True))
@@ -81,7 +81,7 @@ def _of_numbers(model: Any) -> Any:
             weights.append(weight)
         return found.mean, mixed_moments(np.stack(means), np.stack(stds), np.array(weights))[1]
 
-    return predict
+    return "" if model.exposure_ is None else "count of one unit of exposure", predict
 
 
 def _moved(found: Any, deviations: float) -> np.ndarray:

@@ -29,26 +29,29 @@ _SURPRISES = 10
 _LONG = 200  # of a note on the leaderboard, in letters
 
 
-def write_report_of(model: Any, path: Any, X: Any = None, y: Any = None) -> Path:
+def write_report_of(
+    model: Any, path: Any, X: Any = None, y: Any = None, exposure: Any = None
+) -> Path:
     """Write the report of a fitted model, see `GPRegressor.report`."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(
             f"path must be the name of a file to write, such as 'report.html'; received {path!r}."
         )
     place_of(path)  # what cannot be written is refused before the work
-    return write_report(report_data(model, X, y), Path(path).expanduser())
+    return write_report(report_data(model, X, y, exposure), Path(path).expanduser())
 
 
-def report_data(model: Any, X: Any = None, y: Any = None) -> ReportData:
+def report_data(model: Any, X: Any = None, y: Any = None, exposure: Any = None) -> ReportData:
     """Return what the report of a fitted model shows.
 
     Parameters
     ----------
     model : GPRegressor or GPClassifier
-    X, y
-        Rows and targets that it is about; those that the fit held out by default.
+    X, y, exposure
+        Rows and targets that it is about, and their exposures; those that the fit held out by default.
     """
-    about = held_out_rows(model) if X is None and y is None else given_rows(model, X, y)
+    held = X is None and y is None
+    about = held_out_rows(model) if held else given_rows(model, X, y, exposure)
     kept, target = model.kept_, model.target_name_ or "the target"
     rows = kept.rows or 0
     importance = importance_with_lengthscales(model, about)
@@ -207,6 +210,9 @@ def _notes(model: Any, about: About) -> list[str]:
     found = [_classes_in_words(model)] if model._classes else []
     if model.n_rows_dropped_:
         found.append(f"{model.n_rows_dropped_:,} rows without a target were left out of the fit.")
+    exposure = getattr(model, "exposure_", None)
+    if exposure is not None:
+        found.append(exposure.in_words())
     if not isinstance(model.encoder_, TableEncoder):
         what = " ".join(repr(model.encoder_).split())
         what = what if len(what) <= _LONG else what[: _LONG - 1] + "…"

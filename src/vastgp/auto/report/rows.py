@@ -14,6 +14,7 @@ from vastgp.auto.reading import names_in
 from vastgp.auto.report.kept import NO_ROWS, importance_of_rows, some_encoded, values_of
 from vastgp.auto.source import open_source
 from vastgp.auto.values import Values
+from vastgp.data import observations
 from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
 
@@ -78,7 +79,7 @@ def held_out_rows(model: Any) -> About:
     )
 
 
-def given_rows(model: Any, X: Any, y: Any) -> About:
+def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
     """Return rows that were given with their targets, a random part of very many.
 
     Parameters
@@ -86,13 +87,14 @@ def given_rows(model: Any, X: Any, y: Any) -> About:
     model : GPRegressor or GPClassifier
     X : table, path or array-like
     y : array-like or str, or None
+    exposure : array-like, float or str, optional
     """
     X = os.fspath(X) if isinstance(X, os.PathLike) else X
     _check_targets(model, X, y)
-    X, targets = model._with_numbers(X, y)
+    X, targets = model._observations(X, y, exposure)
     targets = np.asarray(targets, np.float64)
     encoded = model._encoded(X).X
-    chosen = np.flatnonzero(np.isfinite(targets))
+    chosen = np.flatnonzero(np.isfinite(observations.targets(targets)))
     if not len(chosen):
         raise ValueError(
             "y holds no target: all its values are missing. Give rows whose targets are known, or none at all for a "
@@ -118,7 +120,8 @@ def given_rows(model: Any, X: Any, y: Any) -> About:
         )
     return About(
         "given", _columns_of(model, X, chosen), some_encoded(encoded, seed), importance=importance,
-        notes=tuple(note for note in notes if note), **judged.to_arrays(targets, chosen, len(chosen)),
+        notes=tuple(note for note in notes if note),
+        **judged.to_arrays(observations.targets(targets), chosen, len(chosen)),
     )  # fmt: skip
 
 

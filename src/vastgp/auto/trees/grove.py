@@ -63,11 +63,15 @@ class Grove:
 
 
 def _targets_and_weights(y: np.ndarray, warp: Own) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return targets on a scale, and the weight of each row where rows have noise of their own.
+    """Return targets on a scale, and the weight of each row where rows have noise or an exposure of their own.
 
     A squared error counts by the inverse of its variance ``v / w_i + e_i^2``. ``v`` is that of the targets around their
     mean, as it is for the first tree: the noise alone is not known yet.
     """
+    if observations.has_exposure(y):
+        # a rate y / e has the variance rate / e where y is Poisson's
+        exposure = observations.exposures(y)
+        return observations.targets(y) / exposure, exposure / exposure.mean()
     if not observations.has_own_noise(y):
         return np.asarray(warp.forward(y)), None
     variance = observations.mean_and_variance(y)[1] or 1.0

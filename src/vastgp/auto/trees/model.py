@@ -47,21 +47,21 @@ class OnTrees:
         """Encoded columns, without those of the trees."""
         return len(self.trees.shares)
 
-    def fit(self, X: np.ndarray, y: np.ndarray, **noise: Any) -> OnTrees:
+    def fit(self, X: np.ndarray, y: np.ndarray, **own: Any) -> OnTrees:
         """Fit the estimator to the rows that the trees were grown for.
 
         Parameters
         ----------
         X : ndarray of shape (n, d)
         y : ndarray of shape (n,)
-        **noise
-            Known errors and weights, as the estimator takes them.
+        **own
+            Known errors and weights, or exposures, as the estimator takes them.
         """
         if self._grown is None or len(self._grown.of_training) != len(X):
             raise ValueError(
                 f"X has {len(X)} rows, and trees were grown for others. Grow trees for these, and make another model."
             )
-        self.process.fit(np.column_stack([X, self._grown.of_training]), y, **noise)
+        self.process.fit(np.column_stack([X, self._grown.of_training]), y, **own)
         self.process.history_.spent["trees"] = self._grown.seconds
         self.process.fit_seconds_ += self._grown.seconds
         self._grown = None  # the rows' own predictions are of no use to others
