@@ -28,11 +28,40 @@ _MOST_DISTINCT, _FEW_ROWS = 0.5, 10
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is to be fitted.
+
+    Attributes
+    ----------
+    data : Path
+    targets : list of str
+        Columns; none for the array y of a file of arrays.
+    names : list of str or None
+        Inputs; None of a file of arrays.
+    exposure : str or None
+        Column of the exposures of counts.
+    classes : bool or None
+        Whether the target is a class; None: by what it holds.
+    """
+
+    data: Path
+    targets: list[str]
+    names: list[str] | None
+    exposure: str | None
+    classes: bool | None
+
+    @property
+    def target(self) -> str | None:
+        """The target, or the first one."""
+        return self.targets[0] if self.targets else None
+
+
+@dataclass(frozen=True)
 class Fitted:
-    """A fitted model, and the rows kept out of it with their targets."""
+    """A fitted model, and by target the rows kept out of it with their targets, where there are any."""
 
     model: Any
-    test: tuple[RawRows, np.ndarray] | None
+    test: dict[Any, tuple[RawRows, np.ndarray]]
 
 
 def refuse_options(options: dict[str, Any]) -> None:
@@ -47,10 +76,7 @@ def refuse_options(options: dict[str, Any]) -> None:
 
 
 def fit_auto(
-    data: Path,
-    target: str | None,
-    names: list[str] | None,
-    classes: bool | None,
+    asked: Asked,
     test_fraction: float,
     seed: int,
     options: dict[str, Any],
@@ -60,12 +86,7 @@ def fit_auto(
 
     Parameters
     ----------
-    data : Path
-    target : str or None
-    names : list of str or None
-        Inputs; None of a file of arrays.
-    classes : bool or None
-        Whether the target is a class; None: by what it holds.
+    asked : Asked
     test_fraction : float
         Share of the rows to keep out.
     seed : int
@@ -74,12 +95,8 @@ def fit_auto(
     settings : list of str
         Of the option --set.
     """
-    from vastgp.cli._console import say
-
-    source, y, held = _read(data, target, names)
-    values = y[~held]
-    called = f"the target {target!r}" if target else "the target"
-    of_classes, why = kind_of_target(values, called, classes, declared=_is_category(data, target))
+    source, targets = _read(asked)
+    of_classes, why = _kind(asked, targets)
     given = {name: options[name] for name in ("max_seconds", "random_state")}
     given["max_seconds"] = _SECONDS if given["max_seconds"] is None else given["max_seconds"]
     if any(entry.replace(" ", "").startswith(("encoder=", "encoder.")) for entry in settings):
@@ -87,55 +104,105 @@ def fit_auto(
             "--set encoder: an encoder is an object of Python; use GPRegressor(encoder=...) there."
         )
     model = make_estimator("GPClassifier" if of_classes else "GPRegressor", given, settings)
-    limit = model.max_seconds
-    time = "until all have converged" if limit is None else f"up to {limit:g} s"
-    say(f"{why}: {type(model).__name__}, {time}.", wrap=True)
+    _announce(model, why)
+    y = next(iter(targets.values()))
     rows, test_rows = _parts(len(y), test_fraction, seed)
     if isinstance(source, np.ndarray):
         model.fit(source[rows], y[rows])
     else:
-        model.fit(source if test_rows is None else rows_of(source, rows), target)
+        named = asked.targets if len(targets) > 1 else asked.target
+        own = {} if asked.exposure is None else {"exposure": asked.exposure}
+        model.fit(source if test_rows is None else rows_of(source, rows), named, **own)
     if of_classes and model.classes_.dtype.kind == "f":
         # whole numbers that a CSV file or gaps made floating point: 0 and 1, not 0.0 and 1.0
         model.classes_ = model.classes_.astype(np.int64)
-    if test_rows is None or held[test_rows].all():
-        return Fitted(model, None)
-    present = ~held[test_rows]
-    kept = np.asarray(y[test_rows][present].tolist())
-    return Fitted(
-        model, (RawRows(rows_of(source, test_rows), model.encoder_, present, target), kept)
-    )
+    if test_rows is None:
+        return Fitted(model, {})
+    return Fitted(model, _kept_out(model, asked, source, targets, test_rows))
 
 
-def _read(
-    data: Path, target: str | None, names: list[str] | None
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Inputs, the targets as they are, and which of them are missing."""
+def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, str]:
+    """Whether the target is a class, and why in words; several targets, and counts with exposures, are numbers."""
+    several = len(targets) > 1
+    if asked.classes and (several or asked.exposure is not None):
+        why = "several targets are" if several else f"counts with --exposure {asked.exposure} are"
+        raise BadInput(f"--classes: {why} numbers. Leave --classes out, or fit the class alone.")
+    numbers = several or asked.exposure is not None
+    found = []
+    for name, y in targets.items():
+        called = "the target" if name is None else f"the target {name!r}"
+        found.append(
+            kind_of_target(
+                y[~is_missing(y)],
+                called,
+                False if numbers else asked.classes,
+                declared=_is_category(asked.data, name),
+                alone=not numbers,
+            )
+        )
+    words = "; ".join(why for _, why in found)
+    if asked.exposure is not None:
+        words += f", a count over {asked.exposure!r}"
+    return found[0][0], words
+
+
+def _announce(model: Any, why: str) -> None:
+    from vastgp.cli._console import say
+
+    limit = model.max_seconds
+    time = "until all have converged" if limit is None else f"up to {limit:g} s"
+    say(f"{why}: {type(model).__name__}, {time}.", wrap=True)
+
+
+def _kept_out(
+    model: Any,
+    asked: Asked,
+    source: Any,
+    targets: dict[str | None, np.ndarray],
+    rows: np.ndarray,
+) -> dict[Any, tuple[RawRows, np.ndarray]]:
+    """Rows that were kept out of the fit, and their targets, for the model of each target that has some."""
+    from vastgp.cli._model import of_targets
+
+    exposure, found = None, {}
+    if asked.exposure is not None:
+        exposure = np.asarray(source.labels(asked.exposure), np.float64)[rows]
+    for (key, one), (name, y) in zip(of_targets(model).items(), targets.items(), strict=True):
+        present = ~is_missing(y[rows])
+        if present.any():
+            kept = np.asarray(y[rows][present].tolist())
+            new = RawRows(rows_of(source, rows), one.encoder_, present, name, exposure)
+            found[key] = new, kept
+    return found
+
+
+def _read(asked: Asked) -> tuple[Any, dict[str | None, np.ndarray]]:
+    """Inputs, and each target as it is by its name."""
     from vastgp.cli._files import existing
     from vastgp.data import files
     from vastgp.data.labels import column_of
 
+    data, target = asked.data, asked.target
     existing(data, "The data")
-    if names is not None:
-        assert target is not None
-        source: Any = open_any(data, names, target)
-        y = source.labels(target)
-    else:
-        suffix = files.suffix_of(data)
-        if suffix not in (".npz", ".npy"):
-            raise files.unknown_format_error(data, "DATA")
-        stored = files.npz_names(data) if suffix == ".npz" else []
-        if suffix == ".npz" and "X" not in stored:
-            raise BadInput(f"{str(data)!r} holds no array X; write numpy.savez(path, X=X, y=y).")
-        if (
-            suffix == ".npz" and (target or "y") not in stored and not str(target).endswith(".npy")
-        ) or (suffix == ".npy" and target is None):
-            raise BadInput(
-                f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
-            )
-        source = files.open_npz(data, ["X"])["X"] if suffix == ".npz" else files.open_npy(data, "X")
-        y = column_of(str(data), target, estimator="vastgp fit")[0]
-    return source, y, is_missing(y)
+    if asked.names is not None:
+        own = [] if asked.exposure is None else [asked.exposure]
+        source: Any = open_any(data, asked.names, [*asked.targets, *own])
+        return source, {name: source.labels(name) for name in asked.targets}
+    suffix = files.suffix_of(data)
+    if suffix not in (".npz", ".npy"):
+        raise files.unknown_format_error(data, "DATA")
+    stored = files.npz_names(data) if suffix == ".npz" else []
+    if suffix == ".npz" and "X" not in stored:
+        raise BadInput(f"{str(data)!r} holds no array X; write numpy.savez(path, X=X, y=y).")
+    if (
+        suffix == ".npz" and (target or "y") not in stored and not str(target).endswith(".npy")
+    ) or (suffix == ".npy" and target is None):
+        raise BadInput(
+            f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
+        )
+    source = files.open_npz(data, ["X"])["X"] if suffix == ".npz" else files.open_npy(data, "X")
+    y = column_of(str(data), target, estimator="vastgp fit")[0]
+    return source, {target: y}
 
 
 def _parts(n: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -161,7 +228,12 @@ def _is_category(data: Path, target: str | None) -> bool:
 
 
 def kind_of_target(
-    values: np.ndarray, called: str, forced: bool | None, *, declared: bool = False
+    values: np.ndarray,
+    called: str,
+    forced: bool | None,
+    *,
+    declared: bool = False,
+    alone: bool = True,
 ) -> tuple[bool, str]:
     """Return whether a target is a class, and why in words.
 
@@ -175,6 +247,8 @@ def kind_of_target(
         What the user says.
     declared : bool, default False
         Whether the table says that it is a category.
+    alone : bool, default True
+        Whether classes are possible: they are no target beside others, and have no exposures.
     """
     if not len(values):
         raise BadInput(
@@ -190,9 +264,14 @@ def kind_of_target(
     if text or values.dtype.kind == "b" or declared:
         holds = "text" if text else "booleans" if values.dtype.kind == "b" else "categories"
         if forced is False and (text or values.dtype.kind == "b"):
+            example = f"{called} holds {holds}, for example {str(values[0])!r}"
+            if not alone:
+                raise BadInput(
+                    f"{_upper(example)}, and several targets, or counts with --exposure, are numbers. Make numbers of "
+                    "it, or fit it by a command of its own."
+                )
             raise BadInput(
-                f"--numbers: {called} holds {holds}, for example {str(values[0])!r}. Make numbers of it, or leave "
-                "--numbers out: then its values are classes."
+                f"--numbers: {example}. Make numbers of it, or leave --numbers out: then its values are classes."
             )
         if forced is False:
             return False, f"{_upper(called)} is predicted as a number"
@@ -239,8 +318,13 @@ def report_auto(made: Fitted, out: Path) -> None:
     from vastgp.cli import evaluate
     from vastgp.cli._auto_info import show, summary
     from vastgp.cli._console import say
+    from vastgp.cli._model import of_targets
 
-    show(summary(made.model), f"{out}, saved", after_fit=True)
-    if made.test is not None:
-        evaluate.show(evaluate.score(made.model, *made.test), "On the rows kept out of the fit")
+    for name, one in of_targets(made.model).items():
+        title = f"{out}, saved" if name is None else f"{name}, saved in {out}"
+        show(summary(one), title, after_fit=True)
+        if name in made.test:
+            report = evaluate.score(one, *made.test[name])
+            of_one = "" if name is None else f": {name}"
+            evaluate.show(report, f"On the rows kept out of the fit{of_one}")
     say(f"Next: vastgp predict {out} NEW --out predictions.parquet", style="dim")

@@ -17,7 +17,8 @@ def summary(model: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``method``, ``target``, ``classes`` (None of numbers), ``features``, ``training_rows``, ``rows_dropped``
+        ``method``, ``target``, ``exposure`` (of counts, None without), ``classes`` (None of numbers),
+        ``features``, ``training_rows``, ``rows_dropped``
         (without a target), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
         winner first), ``weights`` (of the models that the answer is an average of), ``calibration`` (in words),
         ``calibration_record`` (coverage on held-out rows, None of classes), ``winner`` (that of most weight, see
@@ -35,9 +36,11 @@ def summary(model: Any) -> dict[str, Any]:
     of_inputs = first.input_names(names) if isinstance(first, OnTrees) else names
     inner = _summary.summary(process_of(first), of_inputs)
     record = getattr(model, "calibration_record_", None)
+    exposure = getattr(model, "exposure_", None)
     return {
         "method": type(model).__name__,
         "target": target_name(model),
+        "exposure": None if exposure is None else exposure.to_dict(),
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
         "features": feature_names(model),
         "training_rows": inner["training_rows"],
@@ -145,6 +148,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
             f"{plural(found['training_rows'], 'row')}, {kept} of {plural(len(found['encoding']), 'column')}",
         ),
     ]
+    if found["exposure"] is not None:
+        rows.append(("exposure", _exposure(found["exposure"])))
     if found["rows_dropped"]:
         rows.append(("left out", f"{plural(found['rows_dropped'], 'row')} without a target"))
     rows.append(("kernel", " with ".join(part["name"] for part in winner["components"]) or "none"))
@@ -167,6 +172,16 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
             ("file", f"{found['file_bytes'] / 1e6:.3g} MB, written by vastgp {found['vastgp']}")
         )
     return rows
+
+
+def _exposure(known: dict[str, Any]) -> str:
+    from vastgp.cli._console import number
+
+    name = "given as an array" if known["name"] is None else str(known["name"])
+    return (
+        f"{name}, {number(known['least'])} to {number(known['largest'])}: {known['counted']:,.0f} counted in "
+        f"{number(known['total'])}"
+    )
 
 
 def _won(found: dict[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,28 @@ def load_model(path: Path) -> Any:
     if path.is_dir():
         raise BadInput(f"The model {str(path)!r} is a folder; give the file that vastgp fit wrote.")
     model = load(path)
-    targets = [repr(name) for name in getattr(model, "outputs_", ())]
-    if targets:
-        raise BadInput(
-            f"{str(path)!r} holds models of {len(targets)} targets ({', '.join(targets)}); a command takes a model of "
-            f"one. In Python, vastgp.load(path).outputs_[{targets[0]}].save('one.vastgp') writes it."
-        )
-    model.set_params(verbose=False)  # progress over a whole file is shown here, not tile by tile
+    for one in [model, *of_targets(model).values()]:
+        one.set_params(verbose=False)  # progress over a whole file is shown here, not tile by tile
     return model
+
+
+def targets_named(model: Any, given: list[str] | None) -> dict[Any, str | None]:
+    """The target column of each model, as given in their order; None where it is that of training."""
+    models = of_targets(model)
+    if given and len(given) != len(models):
+        shown = ", ".join(map(str, models)) if len(models) > 1 else target_name(model) or "one"
+        raise BadInput(
+            f"--target was given {len(given)} time{'s' * (len(given) > 1)}, and the model has {len(models)} "
+            f"target{'s' * (len(models) > 1)} ({shown}). Give a column for each, in that order, or leave --target out."
+        )
+    columns: Sequence[str | None] = given or [None] * len(models)
+    return dict(zip(models, columns, strict=True))
+
+
+def of_targets(model: Any) -> dict[Any, Any]:
+    """The model of each target by its name; of one alone, itself, by None."""
+    outputs: dict[Any, Any] | None = vars(model).get("outputs_")
+    return {None: model} if outputs is None else outputs
 
 
 def feature_names(model: Any) -> list[str]:
@@ -89,20 +104,79 @@ def require_columns(wanted: list[str], path: Path, why: str) -> None:
     )
 
 
-def rows_for(model: Any, path: Path) -> Any:
+def rows_for(model: Any, path: Path, exposure: str | None = None) -> Any:
     """Open a file with the columns that a model takes.
 
     Parameters
     ----------
     model : estimator
-        Fitted; its feature names select the columns of a table.
+        Fitted, of one target; its feature names select the columns of a table.
     path : Path
         Parquet, CSV, .npz or .npy.
+    exposure : str, optional
+        Column of the rows' exposures, or a number for all.
     """
-    return _raw(model, path) if is_front_door(model) else _opened(model, path, None)
+    _refuse_exposure(model, exposure)
+    if not is_front_door(model):
+        return _opened(model, path, None)
+    rows = _raw(model, path)
+    return rows if exposure is None else replace(rows, exposure=_exposures(path, exposure))
 
 
-def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+def _refuse_exposure(model: Any, exposure: str | None) -> None:
+    if exposure is not None and getattr(model, "exposure_", None) is None:
+        raise BadInput(
+            f"--exposure {exposure}: the model is a {type(model).__name__} that was fitted without exposures. Leave "
+            "the option out, or fit again by vastgp fit --exposure COLUMN."
+        )
+
+
+def _exposures(path: Path, exposure: str, rows: np.ndarray | None = None) -> np.ndarray | float:
+    """Exposures of all rows of a file, a column's, or a number for all of them.
+
+    Parameters
+    ----------
+    path : Path
+    exposure : str
+        Name of the column, or the number.
+    rows : ndarray of bool, optional
+        Which rows must have one; all unless given.
+    """
+    from vastgp.data import Exposure
+    from vastgp.data.own_noise import named_column, opened
+
+    columns = table_columns(path)
+    if columns is None or exposure not in columns:
+        with contextlib.suppress(ValueError):
+            return float(exposure)
+        require_columns([exposure], path, "named by --exposure")
+        raise BadInput(
+            f"--exposure {exposure}: {str(path)!r} has no named columns. Give a number for all rows, or a table."
+        )
+    found = named_column(opened(path), exposure, "exposure")
+    needed = np.ones(len(found), dtype=bool) if rows is None else rows
+    Exposure(found, exposure).of_targets(np.zeros(len(found)), needed)  # refuses what is none
+    return found
+
+
+def _exposure_of_counts(model: Any, path: Path, exposure: str | None) -> str | None:
+    """What counts are compared by: the column of the fit unless another is named."""
+    _refuse_exposure(model, exposure)
+    fitted = getattr(model, "exposure_", None)
+    if exposure is not None or fitted is None:
+        return exposure
+    columns = table_columns(path) or []
+    if fitted.name is not None and fitted.name in columns:
+        return str(fitted.name)
+    raise BadInput(
+        f"--exposure is missing: the model was fitted to counts with {fitted.called}, and {str(path)!r} has no such "
+        "column. Name the one that has them, or give a number for all rows."
+    )
+
+
+def rows_and_targets(
+    model: Any, path: Path, target: str | None, exposure: str | None = None
+) -> tuple[Any, np.ndarray]:
     """Open a file with the columns that a model takes and the target: numbers, or the labels of a classifier.
 
     Parameters
@@ -111,6 +185,8 @@ def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, n
     path : Path
     target : str, optional
         Column (or array of an .npz, or .npy file) of the target; as in training without it.
+    exposure : str, optional
+        Column of the rows' exposures, or a number for all; that of training without it.
     """
     from sklearn.base import is_classifier
 
@@ -127,8 +203,12 @@ def rows_and_targets(model: Any, path: Path, target: str | None) -> tuple[Any, n
         require_columns([target], path, "the target (--target names another one)")
     # In an .npz the target is the array y, whatever the column was called in training.
     y = target if columns is not None or _is_array_name(path, target) else None
+    exposure = _exposure_of_counts(model, path, exposure)
     if is_front_door(model):
-        return _raw_and_targets(model, path, y, target)
+        rows, found = _raw_and_targets(model, path, y, target)
+        if exposure is not None:
+            rows = replace(rows, exposure=_exposures(path, exposure, rows.present))
+        return rows, found
     if not is_classifier(model):
         rows = _opened(model, path, y)
         if rows.y is None:
@@ -193,10 +273,33 @@ def _raw_and_targets(
     return replace(rows, present=present, target_name=target), found
 
 
-def by_batches(rows: Any, batch_rows: int, *, label: str) -> Iterator[Any]:
+def together(all_rows: Sequence[Any], batch_rows: int, *, label: str) -> Iterator[list[Any]]:
+    """The same rows as each of several models takes them, as many of each at a time."""
+    streams = [
+        by_batches(rows, batch_rows, label=label, shown=number == 0)
+        for number, rows in enumerate(all_rows)
+    ]
+    # a file's blocks may be cut elsewhere for other columns
+    waiting: list[Any] = [next(stream, None) for stream in streams]
+    while all(some is not None for some in waiting):
+        size = min(some.n for some in waiting)
+        yield [_cut(some, 0, size) for some in waiting]
+        rest = [_cut(some, size, some.n) for some in waiting]
+        waiting = [
+            some if some.n else next(stream, None)
+            for some, stream in zip(rest, streams, strict=True)
+        ]
+
+
+def _cut(rows: Any, begin: int, end: int) -> Any:
+    y = None if rows.y is None else rows.y[begin:end]
+    return replace(rows, X=rows.X[begin:end], y=y)
+
+
+def by_batches(rows: Any, batch_rows: int, *, label: str, shown: bool = True) -> Iterator[Any]:
     """Rows of inputs, one batch after the other, with progress."""
     if isinstance(rows, RawRows):
-        yield from _raw_by_batches(rows, batch_rows, label)
+        yield from _raw_by_batches(rows, batch_rows, label, shown)
         return
     from vastgp.data import Rows
     from vastgp.fitting.progress import Progress
@@ -209,11 +312,11 @@ def by_batches(rows: Any, batch_rows: int, *, label: str) -> Iterator[Any]:
             progress.update(done / rows.n, f"{done:,} rows")
 
 
-def _raw_by_batches(rows: RawRows, batch_rows: int, label: str) -> Iterator[Any]:
+def _raw_by_batches(rows: RawRows, batch_rows: int, label: str, shown: bool) -> Iterator[Any]:
     from vastgp.fitting.progress import Progress
 
     total, done = rows.n_read, 0
-    with Progress(label, True) as progress:
+    with Progress(label, shown) as progress:
         for done, some in rows.batches(batch_rows):
             yield some
             # how many rows a CSV file has is known at its end

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from vastgp.auto.inputs import EncodedRows
+    from vastgp.data import Rows
     from vastgp.data.tables import Table
 
 # Rows that drift is judged by; more would not make its words sharper.
@@ -28,8 +28,8 @@ def is_front_door(model: Any) -> bool:
 # ---------------------------------------------------------------- parts of a table
 
 
-def open_any(path: Path, names: Sequence[str], target: str) -> Table:
-    """Open a table file with these inputs of any type, and the target.
+def open_any(path: Path, names: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Open a table file with these inputs of any type, and targets and exposures.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ def open_any(path: Path, names: Sequence[str], target: str) -> Table:
         Parquet (file or folder) or CSV.
     names : sequence of str
         Inputs.
-    target : str
+    numbers : sequence of str
+        Targets and exposures.
     """
     from vastgp.data import files
 
@@ -46,9 +47,11 @@ def open_any(path: Path, names: Sequence[str], target: str) -> Table:
 
     def frames(columns: Sequence[str], rows: int) -> Iterator[Any]:
         # a target whose first rows are empty is a number, where an input may yet be text
-        return (plain if list(columns) == [target] else inputs).frames(columns, rows)
+        return (plain if set(columns) <= set(numbers) else inputs).frames(columns, rows)
 
-    return dataclasses.replace(inputs, names=[*names, target], frames=frames)
+    held = {name: words for name, words in inputs.not_numeric.items() if name not in numbers}
+    held |= {name: words for name, words in plain.not_numeric.items() if name in numbers}
+    return dataclasses.replace(inputs, names=[*names, *numbers], frames=frames, not_numeric=held)
 
 
 def rows_of(source: Any, rows: np.ndarray) -> Any:
@@ -99,12 +102,15 @@ class RawRows:
     present : ndarray of bool, optional
         Which rows are wanted; all without.
     target_name : str, optional
+    exposure : ndarray of shape (n,) or float, optional
+        Of all rows that are read, where there are counts of their own to predict.
     """
 
     source: Any
     encoder: Any
     present: np.ndarray | None = None
     target_name: str | None = None
+    exposure: Any = None
 
     @property
     def n_read(self) -> int | None:
@@ -118,17 +124,24 @@ class RawRows:
         """Rows that are read and not wanted."""
         return 0 if self.present is None else int(np.sum(~self.present))
 
-    def batches(self, rows: int) -> Iterator[tuple[int, EncodedRows]]:
+    def batches(self, rows: int) -> Iterator[tuple[int, Rows]]:
         """Yield how many rows have been read, and the encoded ones that are wanted."""
         from vastgp.auto.inputs import EncodedRows
+        from vastgp.data.exposure import exposed_rows
 
         done = 0
         for X in self.encoder.transform_batches(self.source, rows):
-            here = slice(done, done + len(X))
+            here = np.arange(done, done + len(X))
             done += len(X)
-            X = X if self.present is None else X[self.present[here]]
-            if len(X):
-                yield done, EncodedRows(X, checked=True)
+            chosen = slice(None) if self.present is None else self.present[here]
+            if not len(here[chosen]):
+                continue
+            some: Rows = EncodedRows(X[chosen], checked=True)
+            if self.exposure is not None:
+                of_all = np.ndim(self.exposure) == 0
+                own = self.exposure if of_all else self.exposure[here[chosen]]
+                some = exposed_rows(some, None, own)
+            yield done, some
 
 
 def inputs_of(model: Any) -> list[str] | None:

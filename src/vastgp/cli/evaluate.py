@@ -29,18 +29,28 @@ def evaluate(
         ),
     ],
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--target",
             "-t",
             metavar="COLUMN",
-            help="Target column, if it is not named as in training.",
+            help="Target column, if it is not named as in training; of several targets one each, in their order.",
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure",
+            metavar="COLUMN|NUMBER",
+            help="Exposures of counts, if their column is not named as in training, or one for all rows.",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            "--plot", metavar="FILE", help="Write a calibration plot: .png, .pdf or .svg."
+            "--plot",
+            metavar="FILE",
+            help="Write a calibration plot: .png, .pdf or .svg. Of several targets one each, named after them.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -57,19 +67,37 @@ def evaluate(
     with explained(debug):
         from vastgp.cli._console import say
         from vastgp.cli._files import writable
-        from vastgp.cli._model import load_model_of_rows, rows_and_targets
+        from vastgp.cli._model import (
+            load_model_of_rows,
+            of_targets,
+            rows_and_targets,
+            targets_named,
+        )
 
-        if plot is not None:
-            writable(plot, "--plot", force=force, suffixes=PICTURES)
         fitted = load_model_of_rows(model)
-        rows, y = rows_and_targets(fitted, test, target)
-        report = score(fitted, rows, y, batch_rows, plot)
+        models, names = of_targets(fitted), targets_named(fitted, target)
+        plots = {key: None if plot is None else file_of(plot, key) for key in models}
+        for path in filter(None, plots.values()):
+            writable(path, "--plot", force=force, suffixes=PICTURES)
+        reports = {}
+        for key, one in models.items():
+            rows, y = rows_and_targets(one, test, names[key], exposure)
+            reports[key] = score(one, rows, y, batch_rows, plots[key])
+            if not as_json:
+                of_one = "" if key is None else f": {key}"
+                show(reports[key], f"{test}, predicted by {model}{of_one}")
+                if plots[key] is not None:
+                    say(f"Calibration plot: {plots[key]}")
         if as_json:
-            say(json.dumps(report, indent=2))
-        else:
-            show(report, f"{test}, predicted by {model}")
-            if plot is not None:
-                say(f"Calibration plot: {plot}")
+            whole = reports.get(None, {"targets": reports})
+            say(json.dumps(whole, indent=2))
+
+
+def file_of(path: Path, target: Any) -> Path:
+    """The file of one target of several: its name is added."""
+    from vastgp.auto.several import of_target
+
+    return path if target is None else of_target(path, target)
 
 
 def score(

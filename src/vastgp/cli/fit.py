@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from vastgp.cli._auto import AUTO, fit_auto, refuse_options, report_auto
+from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
+from vastgp.cli._selection import chosen_inputs
 from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
@@ -38,12 +39,22 @@ def fit(
         ),
     ] = None,
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--target",
             "-t",
             metavar="COLUMN",
-            help="Column to predict. In an .npz it is the array y unless given.",
+            help="Column to predict; repeatable: auto fits a model to each. In an .npz it is the array y unless given.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure",
+            metavar="COLUMN",
+            help="Of counts: the column with the time, area or number at risk that each was counted over; it is no "
+            "input, and predictions are rates.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -210,10 +221,9 @@ def fit(
         }
         if method == AUTO:
             refuse_options(options)
-            names_of_inputs = _selection(data, target, features, exclude)
-            made = fit_auto(
-                data, target, names_of_inputs, classes, test_fraction, seed, options, settings or []
-            )
+            names_of_inputs = chosen_inputs(data, target or [], features, exclude, exposure)
+            asked = Asked(data, target or [], names_of_inputs, exposure, classes)
+            made = fit_auto(asked, test_fraction, seed, options, settings or [])
             made.model.save(out)
             report_auto(made, out)
             return
@@ -222,12 +232,18 @@ def fit(
                 f"--{'classes' if classes else 'numbers'} is for --method auto; --method {method} is for "
                 f"{'classes' if METHODS[method].endswith('Classifier') else 'numbers'}. Leave one of them out."
             )
+        if exposure is not None or len(target or []) > 1:
+            what = "--exposure" if exposure is not None else "several times --target"
+            raise BadInput(
+                f"{what} is for --method auto, and --method {method} was named. Leave --method out; --set "
+                f"method={method} makes auto use that one alone where it can."
+            )
         model = _fit_named(
             method,
             options,
             settings or [],
             checkpoint,
-            (data, target, features, exclude, test_fraction, seed),
+            (data, target[0] if target else None, features, exclude, test_fraction, seed),
         )
         model[0].save(out)
         _report(model[0], out, model[1])
@@ -293,7 +309,7 @@ def _data(
     from vastgp.data.labels import open_labelled
 
     existing(data, "The data")
-    names = _selection(data, target, features, exclude)
+    names = chosen_inputs(data, [] if target is None else [target], features, exclude)
     if names is not None:
         _require_numbers(names, data)
     labels = None
@@ -317,37 +333,6 @@ def _data(
     return (train, np.delete(labels, kept_out)), (test, labels[kept_out])
 
 
-def _selection(
-    data: Path, target: str | None, features: str | None, exclude: str | None
-) -> list[str] | None:
-    """Names of the input columns, or None for all but the target."""
-    from vastgp.cli._model import require_columns, table_columns
-
-    columns = table_columns(data)
-    if columns is None:
-        if features or exclude:
-            raise BadInput(
-                f"--features and --exclude name columns, and {str(data)!r} holds arrays without names."
-            )
-        return None
-    if target is None:
-        shown = ", ".join(map(repr, columns[:30])) + (", ..." if len(columns) > 30 else "")
-        raise BadInput(f"--target is missing: name the column to predict, one of {shown}.")
-    require_columns([target], data, "named by --target")
-    chosen, left_out = _names(features), _names(exclude)
-    require_columns(chosen, data, "named by --features")
-    require_columns(left_out, data, "named by --exclude")
-    if target in chosen:
-        raise BadInput(f"--features names the target {target!r} as well; leave it out there.")
-    names = [name for name in chosen or columns if name != target and name not in left_out]
-    if not names:
-        raise BadInput(
-            f"No column of {str(data)!r} is left to predict {target!r} from; name some with --features, or fewer with "
-            "--exclude."
-        )
-    return names
-
-
 def _require_numbers(names: list[str], data: Path) -> None:
     """Refuse columns of text, dates and the like, which a table often has beside its numbers."""
     from vastgp.data import files
@@ -360,10 +345,6 @@ def _require_numbers(names: list[str], data: Path) -> None:
             f"{str(data)!r} has columns that are not numbers: {shown}. The default method takes them as they are: "
             f"leave --method out. Or leave them out with --exclude {','.join(found)}."
         )
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _report(model: Any, out: Path, test: Any) -> None:

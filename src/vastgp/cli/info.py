@@ -26,17 +26,19 @@ def info(
     with explained(debug):
         from vastgp.cli import _auto_info, _summary
         from vastgp.cli._console import say
-        from vastgp.cli._model import load_model, written_by
+        from vastgp.cli._model import load_model, of_targets, written_by
         from vastgp.cli._tables import is_front_door
 
         fitted = load_model(model)
         if is_front_door(fitted):
-            found = _auto_info.summary(fitted)
-            found |= {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
+            of_file = {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
+            models = of_targets(fitted)
+            every = {name: _auto_info.summary(one) | of_file for name, one in models.items()}
             if as_json:
-                say(json.dumps(found, indent=2, allow_nan=True))
-            else:
-                _auto_info.show(found, str(model))
+                say(json.dumps(every.get(None, {"targets": every}), indent=2, allow_nan=True))
+                return
+            for name, found in every.items():
+                _auto_info.show(found, str(model) if name is None else f"{model}: {name}")
             return
         if not hasattr(fitted, "standardizer_"):
             _show_grid(grid_summary(fitted), str(model), as_json)

@@ -40,6 +40,15 @@ def predict(
             "default method.",
         ),
     ] = False,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure",
+            metavar="COLUMN|NUMBER",
+            help="Of a model that was fitted with --exposure: predict counts of each row's own exposure, or of one for "
+            "all. Without it predictions are of one unit.",
+        ),
+    ] = None,
     batch_rows: BatchRows = 65_536,
     force: Force = False,
     debug: Debug = False,
@@ -48,57 +57,89 @@ def predict(
 
     The columns are mean, std, lower_95 and upper_95, in the units of the target. std is that of a new observation,
     noise included; the interval is that of its own distribution, of counts for counts. Of a classifier they are
-    predicted, the likeliest class, and the probability of each class. How many rows lie outside what the model was
+    predicted, the likeliest class, and the probability of each class. Of a model of several targets there are such
+    columns for each, with its name before them. How many rows lie outside what the model was
     trained on is told at the end, and --range marks them. Rows stream through, so NEW may be larger than
     memory; the file appears whole or not at all.
     """
     with explained(debug):
         from vastgp.cli._console import facts, heading, plural
         from vastgp.cli._files import writable
-        from vastgp.cli._model import by_batches, load_model_of_rows, rows_for
+        from vastgp.cli._model import load_model_of_rows, of_targets, rows_for, together
         from vastgp.cli._tables import Watch, is_front_door
         from vastgp.cli._write import SUFFIXES, predictions_file
 
         writable(out, "--out", force=force, suffixes=SUFFIXES)
         fitted = load_model_of_rows(model)
-        watch = Watch(fitted) if is_front_door(fitted) else None
-        if mark_range and watch is None:
+        models = of_targets(fitted)
+        watches = (
+            {name: Watch(one) for name, one in models.items()} if is_front_door(fitted) else {}
+        )
+        if mark_range and not watches:
             raise BadInput(
                 f"--range is for models of the default method, which know what they were trained on; {str(model)!r} "
                 f"holds a {type(fitted).__name__}. Leave it out, or fit without --method."
             )
-        rows = rows_for(fitted, new)
-        total, count = 0.0, 0
+        rows = [rows_for(one, new, exposure) for one in models.values()]
+        total, count = dict.fromkeys(models, 0.0), 0
         with predictions_file(out) as file:
-            for some in by_batches(rows, batch_rows, label="predict"):
-                columns, spread = predicted(fitted, some)
-                if watch is not None:
-                    outside = watch.look(some)
-                    columns |= {"outside": outside} if mark_range else {}
+            for parts in together(rows, batch_rows, label="predict"):
+                columns: dict[str, Any] = {}
+                for (name, one), some in zip(models.items(), parts, strict=True):
+                    found, spread = predicted(one, some)
+                    total[name] += spread
+                    if name in watches:
+                        outside = watches[name].look(some)
+                        found |= {"outside": outside} if mark_range else {}
+                    columns |= {_column(name, key): values for key, values in found.items()}
                 file.write(columns)
-                total += spread
-                count += some.n
-        typical = f"{total / count:.4g}"
+                count += parts[0].n
         heading(str(out))
+        told = (
+            "mean probability of the likeliest class" if "predicted" in columns else "typical std"
+        )
+        unit = "" if "predicted" in columns else ", in target units"
         facts(
             [
                 ("predicted", plural(count, "row")),
                 ("columns", ", ".join(columns)),
-                ("mean probability of the likeliest class", typical)
-                if "predicted" in columns
-                else ("typical std", f"{typical}, in target units"),
+                *(
+                    (told if name is None else f"{told} of {name}", f"{sum_ / count:.4g}{unit}")
+                    for name, sum_ in total.items()
+                ),
+                *_of_exposure(fitted, exposure),
             ]
         )
-        if watch is not None:
-            _tell_outside(watch, mark_range)
+        for name, watch in watches.items():
+            _tell_outside(watch, mark_range, name)
 
 
-def _tell_outside(watch: Any, marked: bool) -> None:
+def _column(target: Any, name: str) -> str:
+    """What a column is called: of several targets with its name before it."""
+    return name if target is None else f"{target}_{name}"
+
+
+def _of_exposure(model: Any, exposure: str | None) -> list[tuple[str, str]]:
+    """What a count is predicted of."""
+    from vastgp.cli._model import of_targets
+
+    known = [getattr(one, "exposure_", None) for one in of_targets(model).values()]
+    if known[0] is None:
+        return []
+    if exposure is not None:
+        return [("counts of", f"an exposure of {exposure} each")]
+    name = known[0].name
+    own = "" if name is None else f" (--exposure {name} predicts each row's own)"
+    return [("counts of", f"one unit of exposure{own}")]
+
+
+def _tell_outside(watch: Any, marked: bool, target: Any) -> None:
     from vastgp.cli._console import say
 
-    text = watch.in_words()
+    text = watch.in_words() if target is None else f"{target}: {watch.in_words()}"
     if watch.outside:
-        where = "the column outside marks them" if marked else "--range marks them in a column"
+        column = _column(target, "outside")
+        where = f"the column {column} marks them" if marked else "--range marks them in a column"
         text += f": the model guesses there; {where}."
     else:
         text += "."

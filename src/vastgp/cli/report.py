@@ -37,18 +37,26 @@ def report(
         ),
     ] = None,
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--target",
             "-t",
             metavar="COLUMN",
-            help="Target column of TEST, if it is not named as in training.",
+            help="Target column of TEST, if it is not named as in training; of several targets one each.",
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure",
+            metavar="COLUMN|NUMBER",
+            help="Exposures of the counts in TEST, if their column is not named as in training, or one for all rows.",
         ),
     ] = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Write a report of a model: one HTML page that needs no network.
+    """Write a report of a model: one HTML page that needs no network, for each target.
 
     It shows what was done with each column, what was tried, how well intervals hold, which inputs matter and how, and
     what to try next.
@@ -56,25 +64,39 @@ def report(
     with explained(debug):
         from vastgp.cli._console import say
         from vastgp.cli._files import writable
-        from vastgp.cli._model import load_model_of_rows, rows_and_targets
+        from vastgp.cli._model import (
+            load_model_of_rows,
+            of_targets,
+            rows_and_targets,
+            targets_named,
+        )
         from vastgp.cli._tables import is_front_door
+        from vastgp.cli.evaluate import file_of
 
-        out = writable(out or Path(f"{model.stem}.html"), "--out", force=force, suffixes=_PAGES)
+        out = out or Path(f"{model.stem}.html")
         fitted = load_model_of_rows(model)
+        models = of_targets(fitted)
+        for name in models:
+            writable(file_of(out, name), "--out", force=force, suffixes=_PAGES)
         if not is_front_door(fitted):
             raise BadInput(
                 f"{str(model)!r} holds a {type(fitted).__name__}; reports are of models of the default method. Fit one "
                 "by vastgp fit without --method, or see vastgp info and vastgp evaluate."
             )
         if test is None:
-            if target is not None:
-                raise BadInput(
-                    f"--target {target!r} names a column of TEST, which is missing; give TEST, or leave it out."
-                )
-            fitted.report(out)
-        else:
-            rows, _ = rows_and_targets(
-                fitted, test, target
-            )  # refuses what cannot be scored, in one line
-            fitted.report(out, X=str(test), y=rows.target_name)
-        say(f"Report: {out}")
+            for option, given in (("--target", target), ("--exposure", exposure)):
+                if given:
+                    raise BadInput(
+                        f"{option} {given} names a column of TEST, which is missing; give TEST, or leave it out."
+                    )
+        names = targets_named(fitted, target)
+        for name, one in models.items():
+            page = file_of(out, name)
+            if test is None:
+                one.report(page)
+            else:
+                # refuses what cannot be scored, in one line
+                rows, _ = rows_and_targets(one, test, names[name], exposure)
+                own = {} if rows.exposure is None else {"exposure": rows.exposure}
+                one.report(page, X=str(test), y=rows.target_name, **own)
+            say(f"Report: {page}")

@@ -1,0 +1,66 @@
+"""Which columns of a table are inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vastgp.cli._errors import BadInput
+from vastgp.cli._model import require_columns, table_columns
+
+
+def chosen_inputs(
+    data: Path,
+    targets: list[str],
+    features: str | None,
+    exclude: str | None,
+    exposure: str | None = None,
+) -> list[str] | None:
+    """Names of the input columns; None of a file of arrays, which have no names."""
+    columns = table_columns(data)
+    if columns is None:
+        if features or exclude:
+            raise BadInput(
+                f"--features and --exclude name columns, and {str(data)!r} holds arrays without names."
+            )
+        if exposure is not None or len(targets) > 1:
+            what = "--exposure" if exposure is not None else "several times --target"
+            raise BadInput(
+                f"{what} names columns, and {str(data)!r} holds arrays without names. Give a table, or use "
+                "GPRegressor().fit(X, y) in Python, which takes arrays of both."
+            )
+        return None
+    if not targets:
+        shown = ", ".join(map(repr, columns[:30])) + (", ..." if len(columns) > 30 else "")
+        raise BadInput(f"--target is missing: name the column to predict, one of {shown}.")
+    require_columns(targets, data, "named by --target")
+    twice = next((name for name in targets if targets.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"--target names {twice!r} several times; name each column once.")
+    own = dict.fromkeys(targets, "target")
+    if exposure is not None:
+        require_columns([exposure], data, "named by --exposure")
+        if exposure in own:
+            raise BadInput(
+                f"--exposure {exposure!r} is a target as well; name the column that its counts were taken over."
+            )
+        own[exposure] = "exposure"
+    chosen, left_out = _names(features), _names(exclude)
+    require_columns(chosen, data, "named by --features")
+    require_columns(left_out, data, "named by --exclude")
+    for name in chosen:
+        if name in own:
+            raise BadInput(
+                f"--features names the {own[name]} {name!r} as well; leave it out there."
+            )
+    names = [name for name in chosen or columns if name not in own and name not in left_out]
+    if not names:
+        shown = ", ".join(map(repr, targets))
+        raise BadInput(
+            f"No column of {str(data)!r} is left to predict {shown} from; name some with --features, or fewer with "
+            "--exclude."
+        )
+    return names
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
