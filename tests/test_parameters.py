@@ -12,7 +12,16 @@ from sklearn.model_selection import GridSearchCV
 import vastgp
 from vastgp import kernels, likelihoods
 from vastgp._parameters import Parameters
-from vastgp.kernels import RBF, Constant, Coregionalisation, GridKernel, Matern32, Periodic
+from vastgp.kernels import (
+    RBF,
+    Constant,
+    Coregionalisation,
+    Cyclic,
+    GridKernel,
+    Matern32,
+    OnSphere,
+    Periodic,
+)
 from vastgp.options import Fixed
 
 
@@ -37,6 +46,8 @@ EVERY = [
     *(kernels.from_name(name) for name in ("rbf", "matern32 + linear * constant")),
     kernels.RationalQuadratic([1.0, 2.0], 3.0, 0.5),
     Periodic(2.0, [0.5], 3.0),
+    Cyclic(24.0, RBF(3.0)),
+    OnSphere(Matern32(800.0, 2.0)),
     Coregionalisation(matrix=[[2.0, 0.3], [0.3, 1.0]]),
     GridKernel((RBF(), Matern32(2.0)), (("a",), ("b", "c")), 3.0),
     *map(likelihoods.from_name, likelihoods.spec.NAMES),

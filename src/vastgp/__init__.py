@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from vastgp.kernels import (
         RBF,
         Constant,
+        Cyclic,
         Linear,
         Matern12,
         Matern32,
         Matern52,
+        OnSphere,
         Periodic,
         RationalQuadratic,
     )
@@ -65,6 +67,8 @@ _NAMES = (
         "Matern52": "vastgp.kernels",
         "RationalQuadratic": "vastgp.kernels",
         "Periodic": "vastgp.kernels",
+        "Cyclic": "vastgp.kernels",
+        "OnSphere": "vastgp.kernels",
     }
 )
 _MODULES = ("auto", "datasets", "kernels", "likelihoods", "metrics", "options", "plots")

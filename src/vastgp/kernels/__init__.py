@@ -2,6 +2,7 @@
 
 from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
+from vastgp.kernels.embedded import Cyclic, OnSphere
 from vastgp.kernels.grid import GridKernel
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
@@ -19,12 +20,14 @@ __all__ = [
     "RBF",
     "Constant",
     "Coregionalisation",
+    "Cyclic",
     "GridKernel",
     "Kernel",
     "Linear",
     "Matern12",
     "Matern32",
     "Matern52",
+    "OnSphere",
     "Periodic",
     "Product",
     "RationalQuadratic",

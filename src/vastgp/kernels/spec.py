@@ -8,6 +8,7 @@ import numpy as np
 
 from vastgp.kernels.base import Kernel, Product, Sum
 from vastgp.kernels.coregionalisation import Coregionalisation
+from vastgp.kernels.embedded import Cyclic, Embedded, OnSphere
 from vastgp.kernels.grid import GridKernel
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.periodic import Periodic
@@ -78,6 +79,11 @@ def to_spec(kernel: Kernel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             parts = [visit(part, f"{path}.{i}") for i, part in enumerate(node.parts)]
             groups = [list(group) for group in node.groups]
             return {"kind": "grid", "parts": parts, "groups": groups, "path": path}
+        if isinstance(node, Embedded):
+            inner = visit(node.kernel, f"{path}.0")
+            if isinstance(node, Cyclic):
+                return {"kind": "cyclic", "parts": [inner], "period": node.period}
+            return {"kind": "on-sphere", "parts": [inner]}
         if type(node) not in _NAMES:
             raise TypeError(f"a kernel of type {type(node).__name__} cannot be saved.")
         held = {name: getattr(node, name) for name in node.__dataclass_fields__}
@@ -100,6 +106,10 @@ def from_spec(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Kernel:
     kind = spec.get("kind")
     if kind in _COMPOSITES:
         return _COMPOSITES[kind](tuple(from_spec(part, arrays) for part in spec["parts"]))
+    if kind == "cyclic":
+        return Cyclic(spec["period"], from_spec(spec["parts"][0], arrays))
+    if kind == "on-sphere":
+        return OnSphere(from_spec(spec["parts"][0], arrays))
     if kind == "grid":
         parts = [from_spec(part, arrays) for part in spec["parts"]]
         return GridKernel(parts, spec["groups"], arrays[f"{spec['path']}.variance"])
