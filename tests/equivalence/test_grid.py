@@ -214,7 +214,7 @@ def test_the_low_rank_inverse_is_that_of_its_matrix():
             (True, ~observed, np.argsort(t)),
         ):
             make = fill_preconditioner if low else ignore_preconditioner
-            pre = make(eigen, NOISE, observed, 20, "float64")
+            pre = make(eigen, NOISE, mask, 20, "float64")
             U = Q[mask][:, order[:20]]
             shift = 0.5 / (t[order[19]] + NOISE) if low else NOISE
             values = 1.0 / (t[order[:20]] + NOISE) - shift if low else t[order[:20]]

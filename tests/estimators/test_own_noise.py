@@ -363,5 +363,5 @@ def test_what_of_qsgp_does_not_take_them_says_what_does(data, params, message):
 
 
 def test_a_grid_says_who_takes_them():
-    with pytest.raises(TypeError, match=r"GridGP.fit takes no noise_std yet; ExactGPRegressor"):
-        vastgp.GridGP().fit(None, noise_std=[1.0])
+    with pytest.raises(TypeError, match=r"GridGP.fit takes no sample_weight yet; ExactGPRegressor"):
+        vastgp.GridGP().fit(None, sample_weight=[1.0])

@@ -64,6 +64,18 @@ def test_netcdf_and_zarr_are_filled_alike(run, files, field):
     assert "exists; choose another name, or replace it with --force" in again.err
 
 
+def test_known_errors_come_from_a_variable_of_the_file(run, files, field):
+    error = (0.01 + 2.0 * (field.x > 0.6)).broadcast_like(field).rename("sst_error")
+    xr.Dataset({"sst": field, "sst_error": error}).to_netcdf(files / "errors.nc", engine="h5netcdf")
+    arguments = ("fill", files / "errors.nc", "--noise-std", "sst_error", *FAST)
+    run(*arguments, "--out", files / "known.nc")
+    model = vastgp.GridGP({"x": "rbf", "t": "rbf"}).fit(field, noise_std=error)
+    with xr.open_dataset(files / "known.nc", engine="h5netcdf") as filled:
+        xr.testing.assert_allclose(filled.load(), model.predict(), rtol=1e-6)
+    arguments = ("fill", files / "errors.nc", "--noise-std", "sst_eror", "--out", files / "no.nc")
+    assert "no variable 'sst_eror'. Did you mean 'sst_error'?" in run(*arguments, code=2).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -32,6 +32,14 @@ def fill(
             "--var", metavar="NAME", help="Variable to fill; may be left out if there is one."
         ),
     ] = None,
+    noise_std: Annotated[
+        str | None,
+        typer.Option(
+            "--noise-std",
+            metavar="NAME",
+            help="Variable with the known standard deviation of each cell's own error.",
+        ),
+    ] = None,
     kernel: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,7 +106,10 @@ def fill(
         }
         model = make_estimator("GridGP", options, settings or [])
         with _opened(source) as dataset:
-            model.fit(_chosen(dataset, var, source))
+            errors = None if noise_std is None else _named(dataset, noise_std, source)
+            if noise_std is not None:
+                dataset = dataset.drop_vars(noise_std)
+            model.fit(_chosen(dataset, var, source), noise_std=errors)
         filled = model.predict()
         filled.attrs["history"] = "gaps filled by vastgp fill"
         _write(filled, out)
@@ -182,6 +193,11 @@ def _chosen(dataset: Any, var: str | None, source: Path) -> Any:
                 f"{str(source)!r} has {len(names)} variables ({', '.join(map(repr, names))}); choose one with --var."
             )
         (var,) = names
+    return _named(dataset, var, source)
+
+
+def _named(dataset: Any, var: str, source: Path) -> Any:
+    names = [str(name) for name in dataset.data_vars]
     if var not in names:
         raise BadInput(
             f"{str(source)!r} has no variable {var!r}.{close_match(var, names)} It has "

@@ -3,84 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vastgp.data.coordinates import Coordinate, is_latitude, is_longitude, make_coordinate
 from vastgp.data.validate import warn_constant_target
 
-# Seconds in every unit that lengthscales along times may have.
-_SECONDS = {
-    "seconds": 1.0,
-    "minutes": 60.0,
-    "hours": 3600.0,
-    "days": 86400.0,
-    "years": 365.25 * 86400.0,
-}
-TIME_UNITS = tuple(_SECONDS)
 # Values whose squares, times what hyperparameters add to or take from a scale, are numbers of float64.
 _LEAST_VALUE, _MOST_VALUE = 1e-130, 1e140
-
-
-@dataclass(frozen=True)
-class Coordinate:
-    """One coordinate and how its values become numbers.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "time", "label"}
-    values : ndarray
-        As they came: numbers, ``datetime64``, dates of cftime, or labels.
-    origin : object
-        What is subtracted (numbers lose digits in single precision otherwise), see `origin_of`.
-    unit : str or None
-        Of times.
-    """
-
-    name: str
-    kind: str
-    values: np.ndarray
-    origin: Any
-    unit: str | None = None
-
-    def numbers(self, values: Any) -> np.ndarray:
-        """Return values of this coordinate as float64 numbers, in its own unit from its origin.
-
-        Raises
-        ------
-        ValueError
-            When they are of another kind, not finite, or labels that the fit has not seen.
-        """
-        array = np.asarray(values)
-        flat = np.atleast_1d(array)
-        if self.kind == "label":
-            return self._positions(flat)
-        if self.kind == "time":
-            if _kind(flat) != "time":
-                raise ValueError(
-                    f"coordinate {self.name!r} holds times, received {flat.dtype} (first: {flat[:1]}). Give "
-                    "datetime64 values, or dates of the calendar of the fit."
-                )
-            return _seconds_between(flat, self.origin, self.name) / _SECONDS[str(self.unit)]
-        if _kind(flat) != "number":
-            raise ValueError(
-                f"coordinate {self.name!r} holds numbers, received {flat.dtype} (first: {flat[:1]})."
-            )
-        numbers = flat.astype(np.float64) - float(self.origin)
-        _check_finite(self.name, numbers)
-        return numbers
-
-    def _positions(self, labels: np.ndarray) -> np.ndarray:
-        known = {label: position for position, label in enumerate(self.values.tolist())}
-        unknown = [label for label in labels.tolist() if label not in known]
-        if unknown:
-            raise ValueError(
-                f"coordinate {self.name!r} has no {unknown[0]!r}: the fit has seen "
-                f"{', '.join(map(repr, list(known)[:10]))}. Nothing is known of others."
-            )
-        return np.array([known[label] for label in labels.tolist()], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -114,6 +46,11 @@ class Group:
         return all(name in self.dims for name in self.names)
 
     @property
+    def is_cyclic(self) -> bool:
+        """Whether its points are longitudes all around."""
+        return len(self.coordinates) == 1 and self.coordinates[0].closes
+
+    @property
     def is_labels(self) -> bool:
         """Whether its points are labels, not numbers."""
         return self.coordinates[0].kind == "label"
@@ -144,8 +81,18 @@ def group_keys(array: Any, kernels: Mapping[Any, Any] | None) -> list[tuple[str,
     return sorted(keys + rest, key=lambda key: min(order[dim] for dim in _dims_of(array, key)))
 
 
-def make_group(array: Any, names: tuple[str, ...], time_unit: str = "days") -> Group:
+def make_group(
+    array: Any, names: tuple[str, ...], time_unit: str = "days", on_sphere: bool = False
+) -> Group:
     """Return the group of these names, its coordinates checked.
+
+    Parameters
+    ----------
+    array : xarray.DataArray
+    names : tuple of str
+    time_unit : str, default "days"
+    on_sphere : bool, default False
+        Whether its kernel takes latitude and longitude as they are.
 
     Raises
     ------
@@ -157,12 +104,22 @@ def make_group(array: Any, names: tuple[str, ...], time_unit: str = "days") -> G
         if array.sizes[dim] < 2:
             raise ValueError(
                 f"dimension {dim!r} has {array.sizes[dim]} point: nothing can be learned along it. Drop it with "
-                f"array.isel({dim}=0, drop=True)."
+                f"array.isel({dim}=0), which keeps its coordinate in the results."
             )
     on_axes = all(name in array.dims for name in names)
     coordinates = tuple(
-        _coordinate(name, _values(array, name), time_unit, on_axis=on_axes) for name in names
+        make_coordinate(
+            name,
+            _values(array, name),
+            time_unit,
+            array[name].attrs,
+            on_axis=on_axes,
+            absolute=on_sphere,
+        )
+        for name in names
     )
+    if on_sphere:
+        _check_on_sphere(array, names)
     if any(coordinate.kind == "label" for coordinate in coordinates) and len(coordinates) > 1:
         raise ValueError(
             f"the group {_show(names)} mixes labels with other coordinates. Give the labels a kernel of their own."
@@ -174,6 +131,18 @@ def make_group(array: Any, names: tuple[str, ...], time_unit: str = "days") -> G
     else:
         points = np.stack(each, axis=1)
     return Group(coordinates, dims, tuple(int(array.sizes[dim]) for dim in dims), points)
+
+
+def _check_on_sphere(array: Any, names: tuple[str, ...]) -> None:
+    """Refuse what are no latitudes and longitudes, in this order."""
+    known = len(names) == 2 and array[names[0]].dtype.kind in "fiu"
+    attrs = [array[name].attrs for name in names]
+    turned = known and is_longitude(names[0], attrs[0]) and is_latitude(names[1], attrs[1])
+    if not known or turned or float(np.max(np.abs(_values(array, names[0])))) > 90.0:
+        raise ValueError(
+            f"kernels has an OnSphere kernel for {_show(names)}, which are not latitude and longitude in degrees. "
+            "Expected the names of both, latitude (from -90 to 90) first: kernels={('lat', 'lon'): OnSphere()}."
+        )
 
 
 def check_array(array: Any) -> None:
@@ -283,63 +252,6 @@ def value_scaling(values: np.ndarray, groups: Sequence[Group]) -> tuple[np.ndarr
         warn_constant_target(float(np.ravel(mean)[int(np.argmin(scale / largest))]))
         scale = np.where(scale <= 1e-14 * largest, 1.0, scale)
     return mean, scale
-
-
-def _coordinate(name: str, values: np.ndarray, time_unit: str, *, on_axis: bool) -> Coordinate:
-    kind = _kind(values)
-    if kind == "label":
-        labels = values.tolist()
-        if len(set(labels)) < len(labels):
-            again = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"coordinate {name!r} has the label {again!r} more than once.")
-        return Coordinate(name, kind, values, 0)
-    found = Coordinate(name, kind, values, values[0], time_unit if kind == "time" else None)
-    numbers = found.numbers(values)
-    if not on_axis:
-        return found
-    order = np.argsort(numbers, kind="stable")
-    repeated = np.flatnonzero(np.diff(numbers[order]) == 0)
-    if repeated.size:
-        at, again = order[repeated[0]], order[repeated[0] + 1]
-        raise ValueError(
-            f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {again}). Average "
-            f"or drop repetitions: array.groupby({name!r}).mean()."
-        )
-    return replace(found, origin=origin_of(kind, values, on_axis=True))
-
-
-def origin_of(kind: str, values: np.ndarray, *, on_axis: bool) -> Any:
-    """Return what is subtracted from a coordinate's values: the least along a dimension, whichever way it runs."""
-    if kind == "label":
-        return 0
-    return values.min() if on_axis else values[0]
-
-
-def _kind(values: np.ndarray) -> str:
-    if values.dtype.kind in "fiub":
-        return "number"
-    if values.dtype.kind in "mM":
-        return "time"
-    if values.dtype == object and values.size and hasattr(values.flat[0], "calendar"):
-        return "time"
-    return "label"
-
-
-def _seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
-    if values.dtype.kind in "mM":
-        if np.isnat(values).any():
-            raise ValueError(f"coordinate {name!r} has missing times (NaT). Drop those positions.")
-        return (values - origin) / np.timedelta64(1, "s")
-    # cftime dates: calendars that NumPy does not have
-    return np.array([(value - origin).total_seconds() for value in values], dtype=np.float64)
-
-
-def _check_finite(name: str, numbers: np.ndarray) -> None:
-    if not np.all(np.isfinite(numbers)):
-        at = int(np.argmin(np.isfinite(numbers)))
-        raise ValueError(
-            f"coordinate {name!r} is not finite at position {at}. Drop those positions, or give the coordinate."
-        )
 
 
 def _as_names(key: Any) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from vastgp.data.tables import Table, open_frame
 
 _BLOCK_ROWS = 65_536
 # Errors whose squares do not exist in float64 say as little as this one.
-_MOST_ERROR = 1e150
+MOST_ERROR = 1e150
 _WHAT = {
     "noise_std": "known standard deviation of its target, in units of the target",
     "sample_weight": "weight",
@@ -85,7 +85,7 @@ class OwnNoise(NamedTuple):
         weight = weight / np.max(weight)
         weight = np.maximum(weight / np.mean(weight), 1.0 / MOST)
         y = np.column_stack(
-            [np.asarray(rows.y[:], np.float64), 1.0 / weight, np.minimum(error, _MOST_ERROR) ** 2]
+            [np.asarray(rows.y[:], np.float64), 1.0 / weight, np.minimum(error, MOST_ERROR) ** 2]
         )
         return dataclasses.replace(rows, y=y)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from vastgp._memory import available_bytes
 from vastgp.data.grid import Group
-from vastgp.kernels import Coregionalisation, Kernel, from_name
+from vastgp.kernels import Coregionalisation, Kernel, OnSphere, Product, Sum, from_name
+from vastgp.methods.grid.options import Criterion
 from vastgp.methods.grid.probes import probe_batch
 
 OUTPUTS = "coregionalisation"
@@ -32,6 +33,32 @@ def check_kernels(kernels: Any) -> None:
             raise ValueError(
                 f"kernels[{key!r}] must be a Kernel or the name of one, received {spec!r}: {error}"
             ) from None
+
+
+def groups_on_sphere(kernels: dict[Any, Any] | None) -> set[tuple[str, ...]]:
+    """Return the groups of names whose kernel takes latitude and longitude as they are."""
+
+    def spherical(kernel: Any) -> bool:
+        if isinstance(kernel, (Sum, Product)):
+            return any(map(spherical, kernel.parts))
+        return isinstance(kernel, OnSphere)
+
+    given = {(key,) if isinstance(key, str) else key: spec for key, spec in (kernels or {}).items()}
+    return {names for names, spec in given.items() if spherical(spec)}
+
+
+def check_known_errors(criterion: Criterion) -> None:
+    """Refuse criteria that have no place for noise that differs from cell to cell."""
+    if criterion.criterion != "evidence":
+        raise ValueError(
+            "noise_std and criterion='gcv' exclude each other: cross validation knows noise only relative to the "
+            "variance of the field. Set criterion='evidence', or leave noise_std out."
+        )
+    if criterion.spectrum == "nystrom":
+        raise ValueError(
+            "noise_std and criterion=Evidence(spectrum='nystrom') exclude each other: it takes one noise for all "
+            "cells. Set spectrum='free-compression' or spectrum='probes', or leave noise_std out."
+        )
 
 
 def check_memory(array: Any, kernels: dict[Any, Any] | None, dtype: str, num_probes: int) -> None:

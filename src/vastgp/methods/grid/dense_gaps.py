@@ -39,9 +39,13 @@ class InverseOnMask(eqx.Module):
 
 
 def inverse_on_mask(
-    eigen: KroneckerEigen, function_of_spectrum: np.ndarray, mask: np.ndarray, dtype: str
+    eigen: KroneckerEigen,
+    function_of_spectrum: np.ndarray,
+    mask: np.ndarray,
+    dtype: str,
+    more: np.ndarray | None = None,
 ) -> InverseOnMask:
-    """Return the inverse of ``W Q diag(f) Q^T W^T``, ``W`` the rows of a mask's points; made in float64.
+    """Return the inverse of ``W (Q diag(f) Q^T + diag(more)) W^T``, ``W`` the rows of a mask's points; in float64.
 
     Parameters
     ----------
@@ -52,6 +56,8 @@ def inverse_on_mask(
     mask : ndarray of bool, shape (M,)
     dtype : {"float32", "float64"}
         Of the result.
+    more : ndarray of shape (M,), optional
+        None is no more.
     """
     where = np.flatnonzero(mask)
     block = max(1, min(len(where), _BLOCK_ENTRIES // mask.size))
@@ -67,6 +73,8 @@ def inverse_on_mask(
             ]
         )[: len(where)]
     matrix = 0.5 * (matrix + matrix.T)
+    if more is not None:
+        matrix[np.diag_indices(len(where))] += more[where]
     inverse = factorize(
         matrix, 0.0, what="the system of a grid with few unknowns"
     ).into_whole_inverse()

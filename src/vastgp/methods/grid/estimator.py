@@ -8,14 +8,19 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from vastgp._arguments import OneOf, Positive
+from vastgp.data.coordinates import TIME_UNITS
 from vastgp.data.grid import (
-    TIME_UNITS,
     check_array,
     group_keys,
     make_group,
     ordered_values,
     points_to_fit,
     value_scaling,
+)
+from vastgp.data.grid_errors import (
+    known_variances,
+    scaling_with_errors,
+    standardised_variances,
 )
 from vastgp.estimators.arguments import (
     CheckpointLike,
@@ -30,7 +35,13 @@ from vastgp.estimators.arguments import (
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.grid.arguments import check_kernels, check_memory, factor_specs
+from vastgp.methods.grid.arguments import (
+    check_kernels,
+    check_known_errors,
+    check_memory,
+    factor_specs,
+    groups_on_sphere,
+)
 from vastgp.methods.grid.fit import GridData, GridOptions, fit_grid
 from vastgp.methods.grid.options import CRITERIA, SOLVERS, Criterion, Solver
 from vastgp.methods.grid.predictions import GridPredictions
@@ -179,8 +190,11 @@ class GridGP(GridPredictions):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, data_array: Any, y: Any = None, **others: Any) -> GridGP:
+    def fit(self, data_array: Any, y: Any = None, noise_std: Any = None, **others: Any) -> GridGP:
         """Fit the model.
+
+        Cell i is observed with noise of variance ``sigma^2 + noise_std[i]^2``, where ``sigma`` is learned
+        (``noise_std_``). Predictions with ``return_std=True`` are of a new observation with ``sigma`` alone.
 
         Parameters
         ----------
@@ -189,6 +203,12 @@ class GridGP(GridPredictions):
             any order; a dimension without any counts from 0.
         y : None
             Ignored: the values are those of the array.
+        noise_std : xarray.DataArray or array-like, optional
+            Known standard deviation of each cell's own error, in units of the values, such as the error field that
+            comes with a satellite product: a DataArray on the same cells (dimensions that it lacks have one error
+            along them) or an array of the same shape. Anything in the gaps. Several outputs then have one learned
+            noise relative to the standard deviation of each. None: no cell has one. A noise that all cells have in
+            common is set by ``hyperparameters=Fixed(noise_std=...)``.
 
         Returns
         -------
@@ -202,14 +222,17 @@ class GridGP(GridPredictions):
             For any other argument.
         """
         refuse_own_noise(type(self).__name__, others)
-        return self._fit_whole(lambda work: work._open_grid(data_array))
+        return self._fit_whole(lambda work: work._open_grid(data_array, noise_std))
 
-    def _open_grid(self, array: Any) -> GridData:
+    def _open_grid(self, array: Any, noise_std: Any) -> GridData:
         """Read the values, and learn their scaling and where they are."""
         check_array(array)
+        if noise_std is not None:
+            check_known_errors(self._options().criterion)
         keys = group_keys(array, self.kernels)
         check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
-        groups = tuple(make_group(array, key, self.time_unit) for key in keys)
+        spherical = groups_on_sphere(self.kernels)
+        groups = tuple(make_group(array, key, self.time_unit, key in spherical) for key in keys)
         fixed = isinstance(self._options().search, Fixed)
         specs = factor_specs(groups, self.kernels, fixed)
         self.groups_, self.dims_ = groups, tuple(map(str, array.dims))
@@ -218,8 +241,15 @@ class GridGP(GridPredictions):
         values = ordered_values(array, groups)
         self.gap_share_ = float(np.isnan(values).mean())
         self.value_mean_, scale = value_scaling(values, groups)
+        errors = None
+        if noise_std is not None:
+            variances = known_variances(noise_std, array, groups, values)
+        if noise_std is not None and np.nanmax(variances) > 0.0:
+            plain = self.value_mean_, scale
+            self.value_mean_, scale = scaling_with_errors(values, variances, groups, plain)
+            errors, _ = points_to_fit(standardised_variances(variances, scale), groups)
         values, axes = points_to_fit(values, groups)
-        return GridData((values - self.value_mean_) / scale, axes, scale, groups, specs)
+        return GridData((values - self.value_mean_) / scale, axes, scale, groups, specs, errors)
 
     def _options(self) -> GridOptions:
         return GridOptions(

@@ -21,7 +21,12 @@ from vastgp.methods.grid.gaps import GapSolution
 from vastgp.methods.grid.noise import OutputNoise, common_noise
 from vastgp.methods.grid.probes import GridProbes, PairTerm
 from vastgp.methods.grid.solver import GridSolver, GridSystem
-from vastgp.methods.grid.spectrum import SPECTRAL_TERMS, Term, along_factors
+from vastgp.methods.grid.spectrum import (
+    SPECTRAL_TERMS,
+    Term,
+    along_factors,
+    compressed_log_determinant,
+)
 
 # Kernel, and the noise variance: one, or one for each output.
 Params = tuple[GridKernel, Any]
@@ -149,8 +154,7 @@ class GridObjective:
         """Return the log-determinant (evidence) or the trace of the inverse (GCV)."""
         evidence = self.criterion == "evidence"
         if self.probes is None:
-            term = SPECTRAL_TERMS[self.spectrum][0 if evidence else 1]
-            return term(system.eigen, system.noise, self.num_observed)
+            return self.by_eigenvalues(system, self.criterion)
         traces: list[np.ndarray] = []
         with precision(self.solver.dtype):
             value = self.probes.log_determinant(system).value if evidence else 0.0
@@ -161,6 +165,13 @@ class GridObjective:
                 traces.append(each.values)
                 total = total.plus(self._from_pairs(system.eigen, each))
         return total if evidence else total._replace(value=float(np.mean(np.concatenate(traces))))
+
+    def by_eigenvalues(self, system: GridSystem, criterion: str) -> Term:
+        """Return that of a criterion from the eigenvalues of the whole grid, as ``spectrum`` says."""
+        numbers = system.eigen, system.noise, self.num_observed
+        if system.excess is not None:  # free compression alone has an answer
+            return compressed_log_determinant(*numbers, system.excess[self.solver.observed])
+        return SPECTRAL_TERMS[self.spectrum][0 if criterion == "evidence" else 1](*numbers)
 
     # ------------------------------------------------------------ value and gradient
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.grid import Coordinate, Group, origin_of
+from vastgp.data.coordinates import Coordinate, origin_of
+from vastgp.data.grid import Group
 
 
 def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -99,10 +100,15 @@ def describe_group(group: Group) -> dict[str, Any]:
     return {
         "dims": list(group.dims),
         "sizes": list(group.sizes),
-        "coordinates": [
-            {"name": c.name, "kind": c.kind, "unit": c.unit} for c in group.coordinates
-        ],
+        "coordinates": [_describe(coordinate) for coordinate in group.coordinates],
     }
+
+
+def _describe(coordinate: Coordinate) -> dict[str, Any]:
+    found = {"name": coordinate.name, "kind": coordinate.kind, "unit": coordinate.unit}
+    if coordinate.kind != "number":
+        return found
+    return found | {"origin": float(coordinate.origin), "extent": coordinate.extent}
 
 
 def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
@@ -114,6 +120,8 @@ def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> G
         # a dimension without coordinates counts from 0
         size = sizes[dims.index(name)] if name in dims else sizes[0]
         values = template.coords[name].values if name in template.coords else np.arange(size)
-        origin = origin_of(kind, values, on_axis=name in dims)
-        coordinates.append(Coordinate(name, kind, values, origin, described["unit"]))
+        # files of earlier versions have no origins
+        origin = described.get("origin", origin_of(kind, values, on_axis=name in dims))
+        extent = described.get("extent")
+        coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent))
     return Group(tuple(coordinates), dims, sizes, points)

@@ -21,6 +21,7 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.grid.evidence import GridFit, GridObjective, best_amplitude
+from vastgp.methods.grid.known_errors import KnownErrors
 from vastgp.methods.grid.noise import common_noise
 from vastgp.methods.grid.options import Criterion, FillGaps, IgnoreGaps, PenalizeGaps, Solver
 from vastgp.methods.grid.posterior import GridPosterior
@@ -53,6 +54,8 @@ class GridData:
     groups : tuple of Group
     specs : list
         The kernel that was given for every group, or None.
+    errors : ndarray of shape (m_1, ..., m_d), optional
+        Known error variances in the units of the values, anything in the gaps.
     """
 
     values: np.ndarray
@@ -60,11 +63,12 @@ class GridData:
     scale: np.ndarray
     groups: tuple[Group, ...]
     specs: list[Any]
+    errors: np.ndarray | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what makes these data others than others, for the fingerprint of a fit."""
         digest = 0
-        for array in (self.values, *self.axes):
+        for array in (self.values, *self.axes, *([] if self.errors is None else [self.errors])):
             digest = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), digest)  # type: ignore[arg-type]
         return {"points": list(self.values.shape), "data": f"{digest:08x}"}
 
@@ -84,7 +88,7 @@ class GridOptions:
 def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]:
     """Give the only answer."""
     criterion = options.criterion
-    solver = _solver(~np.isnan(data.values).ravel(), options, run.deadline)
+    solver = _solver(data, options, run.deadline)
     probes = GridProbes(solver, max(criterion.num_probes, 1), _LANCZOS_STEPS, run.seed)
     # cross validation and penalised gaps have errors of first order in the residual
     second_order = criterion.criterion == "evidence" and solver.solver != PenalizeGaps.kind
@@ -95,7 +99,7 @@ def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]
         criterion.criterion,
         probes if criterion.spectrum == "probes" else None,
         criterion.spectrum if criterion.spectrum in SPECTRAL_TERMS else "free-compression",
-        next((i for i, group in enumerate(data.groups) if group.is_labels), None),
+        _outputs(data),
         max(solver.tol, _LEARNING_TOL) if second_order else None,
     )
     if isinstance(options.search, Fixed):
@@ -112,8 +116,19 @@ def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]
     yield _answer(data, options, learned, kernel.normalised(), noise, found, evidences, run.seed)
 
 
-def _solver(observed: np.ndarray, options: GridOptions, deadline: float | None) -> GridSolver:
-    chosen = options.solver
+def _outputs(data: GridData) -> int | None:
+    """Return which group is that of outputs with a noise variance each.
+
+    None with known errors: values in units of their output's noise would have errors that depend on what is learned.
+    Outputs then have one noise, relative to their own scale.
+    """
+    if data.errors is not None:
+        return None
+    return next((i for i, group in enumerate(data.groups) if group.is_labels), None)
+
+
+def _solver(data: GridData, options: GridOptions, deadline: float | None) -> GridSolver:
+    chosen, observed = options.solver, ~np.isnan(data.values).ravel()
     if isinstance(chosen, str):  # "auto"
         chosen = IgnoreGaps() if mostly_gaps(observed) else FillGaps()
     return GridSolver(
@@ -125,6 +140,7 @@ def _solver(observed: np.ndarray, options: GridOptions, deadline: float | None) 
         rank=None if isinstance(chosen, PenalizeGaps) else chosen.rank,
         penalty=float(chosen.penalty) if isinstance(chosen, PenalizeGaps) else PenalizeGaps.penalty,
         deadline=deadline,
+        known=KnownErrors.of(None if data.errors is None else data.errors.ravel(), observed),
     )
 
 
@@ -140,6 +156,12 @@ def _given(data: GridData, search: Fixed) -> LbfgsResult:
         else given.normalised().in_units(1.0, 1.0 / float(scale[0]))
     )
     given_noise = np.asarray(search.noise_std, dtype=np.float64)
+    if data.errors is not None and len(scale) > 1:
+        raise ValueError(
+            f"hyperparameters=Fixed(noise_std={search.noise_std!r}) of {len(scale)} outputs and fit(noise_std=...) "
+            "exclude each other: with known errors the outputs have one noise relative to their own scale. Set "
+            "hyperparameters='learn', or fit the outputs one by one."
+        )
     if given_noise.size not in (1, len(scale)):
         raise ValueError(
             f"noise_std has {given_noise.size} values, and the data have {len(scale)} "
@@ -155,10 +177,11 @@ def _learn(
 ) -> LbfgsResult:
     """Return the hyperparameters that maximise the criterion."""
     axes, floor = objective.axes, float(search.given(noise_floor=1e-6).noise_floor)
-    scales, noise = start_values(data.values, axes, floor)
+    scales, noise = start_values(data.values, axes, floor, data.errors)
     names = [group.names for group in data.groups]
     counts = [len(group.points) if group.is_labels else None for group in data.groups]
-    kernel = kernel_from(data.specs, names, scales, counts)
+    cyclic = [group.is_cyclic for group in data.groups]
+    kernel = kernel_from(data.specs, names, scales, counts, cyclic)
     low, high = bounds(kernel, axes)
     # cross validation does not tell one noise from another
     each = objective.outputs is not None and objective.criterion == "evidence"
@@ -188,10 +211,10 @@ def _answer(
     """Return the answer: values in units in which all outputs have one noise variance."""
     solver, scale = found.system.solver, data.scale
     if np.ndim(noise):
-        _, ratios = common_noise(np.asarray(noise))
+        noise, ratios = common_noise(np.asarray(noise))
         scale = scale * ratios.reshape(scale.shape)
         kernel = kernel.normalised(1.0 / ratios)
-    solver.deadline = None
+    noise, solver.deadline = float(noise), None
     reason, advice = _ending(learned, found, options)
     attributes = {
         "value_scale_": scale,
@@ -200,10 +223,8 @@ def _answer(
     }
     return Answer(
         kernel,
-        Gaussian(found.system.noise),
-        lambda: GridPosterior(
-            kernel, found.system.noise, data.axes, found.coefficients(), solver, seed
-        ),
+        Gaussian(noise),
+        lambda: GridPosterior(kernel, noise, data.axes, found.coefficients(), solver, seed),
         learned.num_iter,
         reason,
         learned.converged and found.solution.converged,
@@ -245,8 +266,7 @@ def _evidences(
     counts = objective.solver.observed.reshape([len(axis) for axis in objective.axes])
     jacobian = float(np.sum(counts * np.log(scale))) + found.log_units
     fit = -0.5 * (found.misfit + n * math.log(2.0 * math.pi)) - jacobian
-    determinant, _ = SPECTRAL_TERMS[objective.spectrum]
-    log_evidence = fit - 0.5 * determinant(found.system.eigen, found.system.noise, n).value
+    log_evidence = fit - 0.5 * objective.by_eigenvalues(found.system, "evidence").value
     unbiased = error = math.nan
     if criterion.num_probes:
         with precision(objective.solver.dtype):

@@ -2,7 +2,8 @@
 
 Wanted is ``alpha`` with ``(K_XX + noise I) alpha_X = y_X`` and ``alpha_Z = 0``: ``X`` are the observed points of the
 grid and ``Z`` its gaps. Three systems have it as their solution (thesis, section 3.3); all work on rows of the grid's
-length, in which points that are no unknowns of theirs stay zero, so that no index lists are needed.
+length, in which points that are no unknowns of theirs stay zero, so that no index lists are needed. Points with known
+errors have a diagonal ``noise I + R`` in place of the multiple of the identity (`vastgp.methods.grid.known_errors`).
 """
 
 from __future__ import annotations
@@ -62,22 +63,38 @@ class GapSystem(eqx.Module):
         return _relative(targets - self.product(unknown), targets)
 
 
+class Diagonal(eqx.Module):
+    """A preconditioner: numbers that divide the entries.
+
+    Attributes
+    ----------
+    entries : Array of shape (M,)
+    """
+
+    entries: Float[Array, " M"]
+
+    def solve(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return every row divided by the entries."""
+        return vectors / self.entries
+
+
 class IgnoredGaps(GapSystem):
     """``W (K + noise I) W^T alpha_X = y_X`` (thesis, Proposition 3.2): the unknowns are the observed points.
 
     Attributes
     ----------
     factors : tuple of Array of shape (m_l, m_l)
-    noise : scalar Array
+    noise : scalar Array, or of shape (M,)
+        One for all points, or that of each.
     observed : Array of bool, shape (M,)
-    preconditioner : LowRankPlusDiagonal, InverseOnMask or None
-        Equation (3.7), or the system's inverse.
+    preconditioner : LowRankPlusDiagonal, InverseOnMask, Diagonal or None
+        Equation (3.7), the system's inverse, or what it has on its diagonal on average.
     """
 
     factors: tuple[Array, ...]
     noise: Array
     observed: Bool[Array, " M"]
-    preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
+    preconditioner: LowRankPlusDiagonal | InverseOnMask | Diagonal | None = None
 
     def flops(self) -> int:
         return kron_flops([len(factor) for factor in self.factors])
@@ -90,19 +107,35 @@ class IgnoredGaps(GapSystem):
 class FilledGaps(GapSystem):
     """``V (K + noise I)^-1 V^T y_Z = -V (K + noise I)^-1 W^T y_X`` (Proposition 3.3): the unknowns are the gaps.
 
+    So are, where points have more noise than the least, the values ``z = f + e`` that these would have with the least.
+    With ``B = (K + noise I)^-1`` and ``R`` the variance of ``y - z``, infinite in the gaps, the posterior mode of ``z``
+    is the least of ``z^T B z + (y - z)^T R^-1 (y - z)``, and its departure ``u = z - y`` from the values (zeros in the
+    gaps) solves ``(B + R^-1)_UU u = -(B y)_U``. Then ``alpha = B (y + u)``.
+
     Attributes
     ----------
     eigen : KroneckerEigen
     noise : scalar Array
+        The least of all points.
     observed : Array of bool, shape (M,)
-    preconditioner : LowRankPlusDiagonal, InverseOnMask or None
-        Equation (3.8), or the system's inverse.
+    preconditioner : LowRankPlusDiagonal, InverseOnMask, Diagonal or None
+        Equation (3.8), the system's inverse, or what it has on its diagonal on average.
+    precision : Array of shape (M,), optional
+        ``R^-1``: zero in the gaps, and where the noise is the least. None where it is that everywhere.
     """
 
     eigen: KroneckerEigen
     noise: Array
     observed: Bool[Array, " M"]
-    preconditioner: LowRankPlusDiagonal | InverseOnMask | None = None
+    preconditioner: LowRankPlusDiagonal | InverseOnMask | Diagonal | None = None
+    precision: Float[Array, " M"] | None = None
+
+    def _unknown(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
+        """Return the unknowns' entries of every row, zero elsewhere."""
+        known = self.observed
+        if self.precision is not None:
+            known = known & (self.precision == 0.0)
+        return jnp.where(known, 0.0, vectors)
 
     def flops(self) -> int:
         return 2 * kron_flops(self.eigen.shape)
@@ -112,10 +145,13 @@ class FilledGaps(GapSystem):
         return self.eigen.apply(1.0 / (self.eigen.spectrum() + self.noise), vectors)
 
     def right_side(self, targets: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        return jnp.where(self.observed, 0.0, -self.inverse_product(targets))
+        return self._unknown(-self.inverse_product(targets))
 
     def product(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
-        return jnp.where(self.observed, 0.0, self.inverse_product(vectors))
+        products = self.inverse_product(vectors)
+        if self.precision is not None:
+            products = products + self.precision * vectors
+        return self._unknown(products)
 
     def weights(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
         """Return ``alpha``, the filled grid's, with what is left of it in the gaps."""
@@ -126,9 +162,10 @@ class FilledGaps(GapSystem):
         return self.eigen.rotate(targets + unknown) / (self.eigen.spectrum() + self.noise)
 
     def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
-        """Return what sums to ``y^T (K + noise I)^-1 y`` of the filled grid, least at the true values of the gaps."""
+        """Return what sums to ``z^T B z + u^T R^-1 u`` of the filled grid, least at the true values of the unknowns."""
         coefficients = self.coefficients(unknown, targets)
-        return coefficients**2 * (self.eigen.spectrum() + self.noise)
+        terms = coefficients**2 * (self.eigen.spectrum() + self.noise)
+        return terms if self.precision is None else terms + self.precision * unknown**2
 
     def errors(self, unknown: Array, weights: Array, targets: Array) -> Float[Array, " C"]:
         """Return the relative residuals at the observed points; in single precision those of the system itself.
@@ -142,6 +179,9 @@ class FilledGaps(GapSystem):
         # K alpha by the eigenvectors that are at hand, with zeros in the gaps as it should have
         alpha = jnp.where(self.observed, weights, 0.0)
         left = targets - self.eigen.apply(self.eigen.spectrum(), alpha) - self.noise * alpha
+        if self.precision is not None:
+            more = self.precision > 0.0
+            left = left - jnp.where(more, alpha / jnp.where(more, self.precision, 1.0), 0.0)
         return _relative(jnp.where(self.observed, left, 0.0), targets)
 
 
@@ -154,7 +194,8 @@ class PenalisedGaps(GapSystem):
     Attributes
     ----------
     factors : tuple of Array of shape (m_l, m_l)
-    noise : scalar Array
+    noise : scalar Array, or of shape (M,)
+        As of `IgnoredGaps`.
     observed : Array of bool, shape (M,)
     penalty : scalar Array
     """

@@ -48,8 +48,9 @@ class GridPosterior(GridWeights):
             As of `mean`.
         how : {"auto", "exact", "samples", "low-rank"} or VarianceSamples
             ``"exact"`` makes a solve for every point, ``"samples"`` a given number for all together: exact but for the
-            share of the variance that is due to the gaps, which is unbiased with a relative standard error of
-            ``sqrt(2 / num_samples)``. ``"low-rank"`` makes none. Without gaps all are exact and none solves.
+            share of the variance that is due to the gaps (and to known errors above the least), which is unbiased
+            with a relative standard error of ``sqrt(2 / num_samples)``. ``"low-rank"`` makes none. Without gaps, and
+            with one noise, all are exact and none solves.
         """
         count = len(points[0]) if scattered else math.prod(map(len, points))
         how = self._way(how, count)
@@ -69,7 +70,7 @@ class GridPosterior(GridWeights):
     def _way(self, how: Any, count: int) -> Any:
         """Return ``"exact"``, ``"low-rank"`` or the object of samples."""
         how = VARIANCES.resolve("variance", how)
-        if self.solver.observed.all():
+        if self.solver.uniform:
             return VarianceSamples()  # there is no gap to sample: the closed form
         if how == "auto":
             return "exact" if count <= MOST_SOLVED else VarianceSamples()
@@ -97,15 +98,16 @@ class GridPosterior(GridWeights):
 
     def _inverse(self) -> np.ndarray:
         """Return the eigenvalues of ``(K + noise I)^-1``."""
-        return 1.0 / (spectrum_of(self.eigen()) + self.noise_variance)
+        return 1.0 / (spectrum_of(self.eigen()) + self.least_noise)
 
     def _gap_differences(self, num_samples: int) -> Iterator[np.ndarray]:
         """Yield batches of ``Q^T c`` for draws of ``c ~ N(0, (K + noise I)^-1 - W^T (K_XX + noise I)^-1 W)``.
 
         ``k^T c`` is what the gaps add to the error at a point. With ``w ~ N(0, K + noise I)`` on the whole grid,
-        ``c = (K + noise I)^-1 w - W^T (K_XX + noise I)^-1 w_X`` has that covariance.
+        ``c = (K + noise I)^-1 w - W^T (K_XX + noise I)^-1 w_X`` has that covariance. Where points have more noise than
+        the least, ``R``, it is that of ``c = (K + noise I)^-1 w - W^T (K_XX + noise I + R)^-1 (w_X + N(0, R))``.
         """
-        if self.solver.observed.all():
+        if self.solver.uniform:
             return
         if num_samples in self._differences:
             yield from self._differences[num_samples]
@@ -123,17 +125,21 @@ class GridPosterior(GridWeights):
 
     def _draw_differences(self, seeds: range) -> np.ndarray:
         size, roots = self.solver.observed.size, self._inverse() ** -0.5
-        normals = np.stack(
-            [np.random.default_rng([self.seed, seed]).standard_normal(size) for seed in seeds]
-        )
+        generators = [np.random.default_rng([self.seed, seed]) for seed in seeds]
+        normals = np.stack([draws.standard_normal(size) for draws in generators])
         targets = _whole_grid(
             self.eigen_cast(), self.solver.observed, self.on_device(roots * normals)
         )
+        excess = self.solver.known.excess
+        if excess is not None:
+            more = excess**0.5 * np.stack([draws.standard_normal(size) for draws in generators])
+            targets = targets + self.on_device(more)
         return np.asarray(normals / roots, self.dtype) - np.asarray(self.solved(targets))
 
     def _by_solves(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return ``k - g_X^T (K_XX + noise I)^-1 g_X`` (equation (3.2)), by a solve for every point."""
         spectrum, size = 1.0 / self._inverse(), self._batch_size()
+        excess = self.solver.known.excess
         result = self.prior(rows, True)
         for start in range(0, len(rows[0]), size):
             part = [row[start : start + size] for row in rows]
@@ -141,8 +147,12 @@ class GridPosterior(GridWeights):
             if missing and start:  # one shape: one compilation
                 part = [np.concatenate([row, row[:1].repeat(missing, axis=0)]) for row in part]
             targets = _row_products(self.cross(part), self.solver.observed)
-            # g_X^T alpha_X = alpha^T (K + noise I) alpha
-            explained = np.asarray(self.solved(targets), np.float64) ** 2 @ spectrum
+            # g_X^T alpha_X = alpha^T (K + noise I + R) alpha
+            coefficients = self.solved(targets)
+            explained = np.asarray(coefficients, np.float64) ** 2 @ spectrum
+            if excess is not None:
+                weights = np.asarray(_points(self.eigen_cast(), coefficients), np.float64)
+                explained += weights**2 @ excess
             here = slice(start, start + size)
             result[here] -= explained[: len(result[here])]
         return np.maximum(result, 0.0)
@@ -152,14 +162,17 @@ class GridPosterior(GridWeights):
 
         ``f = phi^T w + rest`` with ``phi = (S_p T S_p^T)^(1/2)`` times the eigenvectors of the preconditioner (3.7),
         extended to other points by ``Q^T g / t``. The weights have posterior covariance
-        ``noise (noise I + Phi^T Phi)^-1``, and the rest keeps its prior variance. Replacing ``K_XX`` in equation (3.2)
+        ``noise (noise I + Phi^T S Phi)^-1``, ``S`` the noise over that of each point (the identity without known
+        errors), and the rest keeps its prior variance. Replacing ``K_XX`` in equation (3.2)
         alone, as the thesis has it, can make variances negative.
         """
-        spectrum = spectrum_of(self.eigen())
-        rank = max(min(_LOW_RANK, int(np.count_nonzero(spectrum > 1e-3 * self.noise_variance))), 1)
+        spectrum, noise = spectrum_of(self.eigen()), self.least_noise
+        excess = self.solver.known.excess
+        shares = None if excess is None else noise / (noise + excess)
+        rank = max(min(_LOW_RANK, int(np.count_nonzero(spectrum > 1e-3 * noise))), 1)
         vectors, values = select_eigenvectors(self.eigen(), rank, self.solver.observed, self.dtype)
         roots = np.sqrt(values)
-        inner = roots[:, None] * vectors.gram() * roots + self.noise_variance * np.eye(rank)
+        inner = roots[:, None] * vectors.gram(shares) * roots + noise * np.eye(rank)
         lower = np.linalg.cholesky(inner)
         thin = np.unravel_index(
             np.asarray(vectors.where), tuple(f.shape[1] for f in vectors.factors)
@@ -179,7 +192,7 @@ class GridPosterior(GridWeights):
             phi = phi / roots
             left = np.linalg.solve(lower, phi.T)
             rest = self.prior(part, True) - np.sum(phi**2, axis=1)
-            result.append(np.maximum(rest, 0.0) + self.noise_variance * np.sum(left**2, axis=0))
+            result.append(np.maximum(rest, 0.0) + noise * np.sum(left**2, axis=0))
         return np.concatenate(result)
 
 
@@ -196,6 +209,12 @@ def _row_products(rows: tuple[Array, ...], mask: Any) -> Array:
     for row in rows[1:]:
         result = (result[:, :, None] * row[:, None, :]).reshape(result.shape[0], -1)
     return jnp.where(mask, result, 0.0)
+
+
+@jax.jit
+def _points(eigen: KroneckerEigen, coefficients: Array) -> Array:
+    """Return ``w`` from ``Q^T w``."""
+    return eigen.rotate_back(coefficients)
 
 
 @jax.jit

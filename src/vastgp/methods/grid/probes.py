@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vastgp.methods.grid.gaps import FilledGaps
+from vastgp.methods.grid.gaps import FilledGaps, GapSystem
 from vastgp.methods.grid.lanczos import quadrature_of
 from vastgp.methods.grid.selected_spectrum import spectrum_of
-from vastgp.methods.grid.solver import GridSolver, GridSystem
+from vastgp.methods.grid.solver import GridSolver, GridSystem, mostly_gaps
 
 # Numbers in the probes of one product.
 _BATCH_ENTRIES = 1 << 25
@@ -62,7 +62,12 @@ class GridProbes:
 
     ``log |K_XX + noise I| = log |K + noise I| + log |[(K + noise I)^-1]_ZZ|``, by Schur's complement: the first is
     known exactly from the eigenvalues of the factors, and only the second, a matrix of the gaps' size, needs probes.
-    Where more points are gaps than not, the probes are put on the observed points and the matrix itself instead.
+    Where gaps are many enough to be ignored by solvers, the probes are put on the observed points and the matrix itself
+    instead. Elsewhere that matrix is the worse conditioned one, for which Lanczos' iteration takes more steps.
+
+    With known errors, ``s`` the least noise, ``R`` what points have more (infinite in the gaps), ``U`` the points where
+    that is not zero and ``B = (K + s I)^-1``, it is ``log |B^-1| + log |(B + R^-1)_UU| + sum_(observed U) log R_i``.
+    Either matrix is divided by its mean diagonal ``J`` first: probes of one near the identity have little variance.
 
     Parameters
     ----------
@@ -77,41 +82,48 @@ class GridProbes:
         self.solver = solver
         self.num_probes = num_probes
         observed = solver.observed
-        self.on_gaps = 2 * solver.num_observed > observed.size
-        self._mask = ~observed if self.on_gaps else observed
-        self.num_steps = min(num_steps, max(int(self._mask.sum()), 1))
+        self.on_gaps = not mostly_gaps(observed)
+        self._kind = "fill-gaps" if self.on_gaps else "ignore-gaps"
+        self._num_steps = num_steps
         self._seed = seed
 
     def log_determinant(self, system: GridSystem) -> ProbeEstimate:
         """Return an unbiased estimate of ``log |K_XX + noise I|`` by stochastic Lanczos quadrature."""
         spectrum = spectrum_of(system.eigen) + system.noise
         whole = float(np.sum(np.log(spectrum))) if self.on_gaps else 0.0
-        if not self._mask.any():
+        mask, diagonal = system.unknowns(self._kind), system.mean_diagonal(self._kind)
+        if not mask.any():
             return ProbeEstimate(whole, 0.0)
         # Lanczos' iteration has no preconditioner
-        gaps = system.gaps("fill-gaps" if self.on_gaps else "ignore-gaps")
-        each = np.concatenate(
-            [
-                quadrature_of(np.log, gaps, probes, self.num_steps)
-                for probes in self._batches(self._mask)
-            ]
-        )
-        return estimate_of(each, whole)
+        matrix: Any = system.gaps(self._kind)
+        if diagonal is not None:
+            matrix = _Scaled(matrix, jax.device_put(np.asarray(diagonal**-0.5, self.solver.dtype)))
+            whole += float(np.sum(np.log(diagonal[mask])))
+            if self.on_gaps and system.excess is not None:
+                whole += float(np.sum(np.log(system.excess[mask & self.solver.observed])))
+        steps = min(self._num_steps, int(mask.sum()))
+        each = [quadrature_of(np.log, matrix, probes, steps) for probes in self._batches(mask)]
+        return estimate_of(np.concatenate(each), whole)
 
     def log_determinant_pairs(self, system: GridSystem) -> Iterator[PairTerm]:
-        """Yield unbiased derivatives of the log-determinant, ``tr((K_XX + noise I)^-1 dA)``, batch by batch."""
+        """Yield unbiased derivatives of the log-determinant, ``tr((K_XX + noise I)^-1 dA)``, batch by batch.
+
+        With known errors ``z^T J^(1/2) A^-1 dA J^(-1/2) z``, whose mean is the same.
+        """
+        mask, diagonal = system.unknowns(self._kind), system.mean_diagonal(self._kind)
         if not self.on_gaps:
-            for probes in self._batches(self._mask):
-                solution = system.solve(probes).weights
-                yield PairTerm(solution, probes, 1.0 / self.num_probes)
+            for probes in self._batches(mask):
+                left, right = _divided(probes, diagonal)
+                yield PairTerm(system.solve(left).weights, right, 1.0 / self.num_probes)
             return
         # d log|B_ZZ| = tr(B_ZZ^-1 V dB V^T), dB = -B dA B, B = (K + noise I)^-1; the solution alpha of
         # the observed points with z as the gaps' right-hand side is not needed: u solves B_ZZ u = z
         spectral: np.ndarray | None = 1.0 / (spectrum_of(system.eigen) + system.noise)
         gaps = system.gaps("fill-gaps")
         assert isinstance(gaps, FilledGaps)
-        for probes in self._batches(self._mask):
-            left, right = _inverse_products(gaps, system.fill(probes), probes)
+        for probes in self._batches(mask):
+            left, right = _divided(probes, diagonal)
+            left, right = _inverse_products(gaps, system.fill(left), right)
             yield PairTerm(left, right, -1.0 / self.num_probes, spectral)
             spectral = None
 
@@ -138,6 +150,32 @@ def estimate_of(each: np.ndarray, shift: float = 0.0) -> ProbeEstimate:
     """Return the mean over probes, moved by a known number, and its standard error."""
     error = float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("nan")
     return ProbeEstimate(shift + float(np.mean(each)), error)
+
+
+class _Scaled(eqx.Module):
+    """``D A D`` of a system's matrix ``A`` and a diagonal ``D``.
+
+    Attributes
+    ----------
+    system : GapSystem
+    roots : Array of shape (M,)
+        ``D``.
+    """
+
+    system: GapSystem
+    roots: jax.Array
+
+    def product(self, vectors: jax.Array) -> jax.Array:
+        """Return ``D A D v`` for every row."""
+        return self.roots * self.system.product(self.roots * vectors)
+
+
+def _divided(probes: jax.Array, diagonal: np.ndarray | None) -> tuple[jax.Array, jax.Array]:
+    """Return ``J^(1/2) z`` and ``J^(-1/2) z``."""
+    if diagonal is None:
+        return probes, probes
+    roots = np.asarray(diagonal**0.5, probes.dtype)
+    return probes * roots, probes / roots
 
 
 @eqx.filter_jit

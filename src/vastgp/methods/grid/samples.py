@@ -32,7 +32,7 @@ def joint_samples(
     """Return joint samples of the function, shape (num_samples, points), by Matheron's rule.
 
     ``f_* + k_*X (K_XX + noise I)^-1 (y - f_X - e)`` with a prior draw ``f`` on the training grid and the new points
-    together (Wilson et al. 2020, equation 12).
+    together (Wilson et al. 2020, equation 12). ``e`` has the known errors too.
 
     Parameters
     ----------
@@ -43,12 +43,14 @@ def joint_samples(
     """
     draw_prior = (_prior_at_points if scattered else _prior_on_grids)(posterior, points)
     observed, shape = posterior.solver.observed, posterior.coefficients.shape
+    excess = posterior.solver.known.excess
+    noise_std = (posterior.least_noise + (0.0 if excess is None else excess)) ** 0.5
     result = []
     with precision(posterior.dtype):
         for i in range(num_samples):
             draws = np.random.default_rng([seed, i])
             on_grid, here = draw_prior(draws)
-            noise = posterior.noise_variance**0.5 * draws.standard_normal(shape)
+            noise = noise_std * draws.standard_normal(shape)
             targets = posterior.on_device(np.where(observed, on_grid + noise, 0.0)[None])
             # Q^T (alpha - (K_XX + noise I)^-1 (f_X + e))
             weights = posterior.coefficients - np.asarray(posterior.solved(targets))[0]

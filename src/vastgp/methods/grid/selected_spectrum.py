@@ -54,11 +54,16 @@ class SelectedEigenvectors(eqx.Module):
         full = kron_product(self.factors, thin.at[:, self.where].set(coefficients))
         return jnp.where(self.mask, full, 0.0)
 
-    def gram(self) -> np.ndarray:
+    def gram(self, shares: np.ndarray | None = None) -> np.ndarray:
         """Return ``U^T U`` in float64: ``sum_x mask(x) prod_l q_l,a(x_l) q_l,b(x_l)`` for all pairs ``a, b``.
 
         Sums over the points are Kronecker products too, of the mask with the products of any two columns of a factor.
         Where those would be too many numbers, columns are made one by one.
+
+        Parameters
+        ----------
+        shares : ndarray of shape (M,), optional
+            What every point counts: ``U^T diag(shares) U``. All alike by default.
         """
         factors = [np.asarray(factor, dtype=np.float64) for factor in self.factors]
         widths = [factor.shape[1] for factor in factors]
@@ -73,28 +78,30 @@ class SelectedEigenvectors(eqx.Module):
         outer, inner = order[0], sorted(order[1:])
         held = len(factors[outer]) * math.prod(_num_pairs(factors[i].shape[1]) for i in inner)
         if held > _MOST_HELD:
-            return self._gram_by_columns()
-        mask = np.asarray(self.mask).reshape([len(factor) for factor in factors])
+            return self._gram_by_columns(shares)
+        mask = np.asarray(self.mask, np.float64)
+        mask = (mask if shares is None else mask * shares).reshape([len(f) for f in factors])
         return _gram_by_pairs(
             np.moveaxis(mask, outer, 0),
             [factors[i] for i in (outer, *inner)],
             [positions[i] for i in (outer, *inner)],
         )
 
-    def _gram_by_columns(self) -> np.ndarray:
+    def _gram_by_columns(self, shares: np.ndarray | None) -> np.ndarray:
+        each = np.asarray(1.0 if shares is None else shares, self.factors[0].dtype)
         block = max(1, min(self.rank, _BLOCK_ENTRIES // self.mask.shape[0]))
         result = np.empty((self.rank, self.rank))
         for start in range(0, self.rank, block):
             columns = np.arange(start, start + block)  # one shape: one compilation
             units = (columns[:, None] == np.arange(self.rank)).astype(self.factors[0].dtype)
-            rows = np.asarray(_gram_rows(self, jnp.asarray(units)))
+            rows = np.asarray(_gram_rows(self, jnp.asarray(units), jnp.asarray(each)))
             result[start : start + block] = rows[: self.rank - start]
         return 0.5 * (result + result.T)
 
 
 @eqx.filter_jit
-def _gram_rows(selected: SelectedEigenvectors, units: Array) -> Array:
-    return selected.project(selected.expand(units))
+def _gram_rows(selected: SelectedEigenvectors, units: Array, shares: Array) -> Array:
+    return selected.project(shares * selected.expand(units))
 
 
 def _num_pairs(count: int) -> int:
@@ -104,10 +111,13 @@ def _num_pairs(count: int) -> int:
 def _gram_by_pairs(
     mask: np.ndarray, factors: list[np.ndarray], positions: list[np.ndarray]
 ) -> np.ndarray:
-    """Return `SelectedEigenvectors.gram` by products of pairs of columns, the first factor's last, in batches."""
+    """Return `SelectedEigenvectors.gram` by products of pairs of columns, the first factor's last, in batches.
+
+    ``mask`` holds what every point counts, zero where it is not one of the mask's.
+    """
     pairs = [np.triu_indices(factor.shape[1]) for factor in factors]
     products = [factor[:, i] * factor[:, j] for factor, (i, j) in zip(factors, pairs, strict=True)]
-    tensor = mask.astype(np.float64)
+    tensor = mask
     for product in products[1:]:
         # every dimension that is summed over leaves a dimension of pairs at the end
         tensor = np.tensordot(tensor, product, axes=(1, 0))
@@ -175,10 +185,10 @@ def select_eigenvectors(
 
 
 class LowRankPlusDiagonal(eqx.Module):
-    """``P = U diag(t) U^T + shift I`` on the points of a mask, and its inverse.
+    """``P = U diag(t) U^T + shift S^-1`` on the points of a mask, and its inverse; ``S`` is the identity by default.
 
-    ``P^-1 = (I - U t^(1/2) G^-1 t^(1/2) U^T) / shift`` with ``G = shift I + t^(1/2) U^T U t^(1/2)``: equations (3.7)
-    and (3.8) of the thesis, in the symmetric form whose small matrix is positive definite.
+    ``P^-1 = (S - S U t^(1/2) G^-1 t^(1/2) U^T S) / shift`` with ``G = shift I + t^(1/2) U^T S U t^(1/2)``: equations
+    (3.7) and (3.8) of the thesis, in the symmetric form whose small matrix is positive definite.
 
     Attributes
     ----------
@@ -188,52 +198,76 @@ class LowRankPlusDiagonal(eqx.Module):
     shift : scalar Array
     inverse : Array of shape (p, p)
         ``G^-1``, made on the host: nothing is factorised in a compiled loop.
+    shares : Array of shape (M,), optional
+        The diagonal of ``S``, from 0 to 1.
     """
 
     vectors: SelectedEigenvectors
     roots: Array
     shift: Array
     inverse: Array
+    shares: Array | None = None
 
     def solve(self, vectors: Float[Array, "C M"]) -> Float[Array, "C M"]:
         """Return ``P^-1 v`` for every row."""
-        inner = self.roots * self.vectors.project(vectors)
+        inner = self.roots * self.vectors.project(self._shared(vectors))
         inner = jnp.matmul(inner, self.inverse, precision="highest")
-        return (vectors - self.vectors.expand(self.roots * inner)) / self.shift
+        return self._shared(vectors - self.vectors.expand(self.roots * inner)) / self.shift
+
+    def _shared(self, vectors: Array) -> Array:
+        return vectors if self.shares is None else self.shares * vectors
 
 
 def low_rank_plus_diagonal(
-    vectors: SelectedEigenvectors, values: np.ndarray, shift: float
+    vectors: SelectedEigenvectors,
+    values: np.ndarray,
+    shift: float,
+    more: np.ndarray | None = None,
 ) -> LowRankPlusDiagonal:
-    """Return the matrix with eigenvalues ``values`` (before the mask) and its inverse."""
+    """Return the matrix with eigenvalues ``values`` (before the mask) and ``shift + more`` on its diagonal."""
     roots = np.sqrt(values)
-    small = roots[:, None] * vectors.gram() * roots
+    shares = None if more is None else shift / (shift + more)
+    small = roots[:, None] * vectors.gram(shares) * roots
     factor = factorize(small, shift, what="the inner matrix of the low-rank preconditioner")
-    inverse = factor.into_whole_inverse()
     dtype = vectors.factors[0].dtype
-    arrays = (np.asarray(part, dtype) for part in (roots, shift, inverse))
-    return LowRankPlusDiagonal(vectors, *jax.device_put(tuple(arrays)))
+    parts = (roots, shift, factor.into_whole_inverse(), *([] if shares is None else [shares]))
+    arrays = tuple(np.asarray(part, dtype) for part in parts)
+    return LowRankPlusDiagonal(vectors, *jax.device_put(arrays))
 
 
 def ignore_preconditioner(
-    eigen: KroneckerEigen, noise: float, observed: np.ndarray, rank: int, dtype: str
+    eigen: KroneckerEigen,
+    noise: float,
+    observed: np.ndarray,
+    rank: int,
+    dtype: str,
+    excess: np.ndarray | None = None,
 ) -> LowRankPlusDiagonal:
-    """Return the preconditioner of equation (3.7): the ``rank`` largest eigenvalues of ``K``, and the noise."""
+    """Return the preconditioner of equation (3.7): the ``rank`` largest eigenvalues of ``K``, and the noise.
+
+    That of every point is ``noise + excess``.
+    """
     vectors, values = select_eigenvectors(eigen, rank, observed, dtype)
-    return low_rank_plus_diagonal(vectors, values, noise)
+    return low_rank_plus_diagonal(vectors, values, noise, excess)
 
 
 def fill_preconditioner(
-    eigen: KroneckerEigen, noise: float, observed: np.ndarray, rank: int, dtype: str
+    eigen: KroneckerEigen,
+    noise: float,
+    unknown: np.ndarray,
+    rank: int,
+    dtype: str,
+    more: np.ndarray | None = None,
 ) -> LowRankPlusDiagonal:
     """Return the preconditioner of equation (3.8): the ``rank`` smallest eigenvalues of ``K``.
 
     What is left of the inverse spectrum is replaced by half its largest value, ``shift < 1 / (lambda_p + noise)``.
+    ``more`` is what the system has beyond that on its diagonal.
     """
-    vectors, values = select_eigenvectors(eigen, rank, ~observed, dtype, largest=False)
+    vectors, values = select_eigenvectors(eigen, rank, unknown, dtype, largest=False)
     inverse = 1.0 / (values + noise)
     shift = 0.5 * float(np.min(inverse))
-    return low_rank_plus_diagonal(vectors, inverse - shift, shift)
+    return low_rank_plus_diagonal(vectors, inverse - shift, shift, more)
 
 
 def spectrum_of(eigen: KroneckerEigen) -> np.ndarray:

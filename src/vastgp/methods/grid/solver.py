@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
 from vastgp.methods.grid.dense_gaps import InverseOnMask, inverse_on_mask
 from vastgp.methods.grid.gaps import (
+    Diagonal,
     FilledGaps,
     GapSolution,
     GapSystem,
@@ -20,6 +22,7 @@ from vastgp.methods.grid.gaps import (
     PenalisedGaps,
     solve_gaps,
 )
+from vastgp.methods.grid.known_errors import KnownErrors
 from vastgp.methods.grid.selected_spectrum import (
     LowRankPlusDiagonal,
     fill_preconditioner,
@@ -68,6 +71,8 @@ class GridSolver:
         Value of ``time.perf_counter()`` at which iterations end.
     iterations, solves, factorisations : int
         Done so far.
+    known : KnownErrors
+        What is known of the errors of observed points.
     """
 
     observed: np.ndarray
@@ -81,15 +86,21 @@ class GridSolver:
     iterations: int = 0
     solves: int = 0
     factorisations: int = 0
+    known: KnownErrors = field(default_factory=KnownErrors)
 
     @property
     def num_observed(self) -> int:
         """Number of observed points."""
         return int(self.observed.sum())
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all points are observed, with one noise: the eigenvectors of the grid solve the system."""
+        return bool(self.observed.all()) and self.known.excess is None
+
     def at(self, eigen: KroneckerEigen, noise: float) -> GridSystem:
-        """Return the system for a kernel matrix (float64, on the host) and a noise variance."""
-        return GridSystem(self, eigen, noise)
+        """Return the system for a kernel matrix (float64, on the host) and a noise variance beside known errors."""
+        return GridSystem(self, eigen, noise + self.known.least)
 
 
 @dataclass
@@ -102,20 +113,45 @@ class GridSystem:
     eigen : KroneckerEigen
         In float64, on the host.
     noise : float
+        The least of any point.
+    excess : ndarray of shape (M,), optional
+        What points have beyond that, zero in the gaps; None where that is nothing but rounding.
     """
 
     solver: GridSolver
     eigen: KroneckerEigen
     noise: float
+    excess: np.ndarray | None = field(init=False, repr=False)
     _made: dict[str, GapSystem] = field(default_factory=dict, repr=False)
     _ready_made: dict[str, GapSystem] = field(default_factory=dict, repr=False)
     _factors: set[str] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        self.excess = self.solver.known.above(self.noise, self.solver.dtype)
 
     def gaps(self, kind: str) -> GapSystem:
         """Return the system of a kind without a preconditioner, on the device."""
         if kind not in self._made:
             self._made[kind] = self._plain(kind)
         return self._made[kind]
+
+    def unknowns(self, kind: str) -> np.ndarray:
+        """Return which points are unknowns of the system of a kind, of shape (M,)."""
+        observed = self.solver.observed
+        if kind != "fill-gaps":
+            return observed
+        return ~observed if self.excess is None else ~observed | (self.excess > 0.0)
+
+    def mean_diagonal(self, kind: str) -> np.ndarray | None:
+        """Return what the system of a kind has on its diagonal, on average over points of equal noise.
+
+        ``lambda + noise + R``, or ``1 / (lambda + noise)`` on average plus ``1 / R``; None where all have the same.
+        """
+        more = self._more(kind)
+        if more is None:
+            return None
+        shifted = spectrum_of(self.eigen) + self.noise
+        return float(np.mean(1.0 / shifted if kind == "fill-gaps" else shifted)) + more
 
     def solve(self, targets: jax.Array, tol: float | None = None) -> GapSolution:
         """Solve for every row of targets, zero in the gaps, to a relative residual, the solver's by default."""
@@ -158,8 +194,14 @@ class GridSystem:
 
     def _plain(self, kind: str) -> GapSystem:
         observed, noise = jax.device_put((self.solver.observed, self._number(self.noise)))
+        more = self._more(kind)
         if kind == "fill-gaps":
-            return FilledGaps(self.eigen.astype(self.solver.dtype), noise, observed)
+            eigen = self.eigen.astype(self.solver.dtype)
+            if more is not None:
+                more = jax.device_put(self._number(more))
+            return FilledGaps(eigen, noise, observed, precision=more)
+        if more is not None:
+            noise = jax.device_put(self._number(self.noise + more))
         factors = jax.device_put(
             tuple(np.asarray(factor, self.solver.dtype) for factor in self.eigen.factors())
         )
@@ -168,7 +210,13 @@ class GridSystem:
         penalty = jax.device_put(self._number(self.solver.penalty * float(self.eigen.scale)))
         return PenalisedGaps(factors, noise, observed, penalty)
 
-    def _number(self, value: float) -> np.ndarray:
+    def _more(self, kind: str) -> np.ndarray | None:
+        """Return what known errors add to the diagonal of a system: ``R``, or its inverse where gaps are filled."""
+        if self.excess is None or kind != "fill-gaps":
+            return self.excess
+        return np.divide(1.0, self.excess, out=np.zeros(self.excess.size), where=self.excess > 0.0)
+
+    def _number(self, value: Any) -> np.ndarray:
         return np.asarray(value, self.solver.dtype)
 
     def _ready(self, kind: str, rows: int) -> tuple[GapSystem, int]:
@@ -176,19 +224,22 @@ class GridSystem:
         if kind not in self._ready_made:
             self._ready_made[kind] = self.gaps(kind)
             rank = 0 if self._direct(kind) else self._rank(kind)
+            diagonal = None if self._direct(kind) else self.mean_diagonal(kind)
             if rank:
                 make = fill_preconditioner if kind == "fill-gaps" else ignore_preconditioner
-                solver = self.solver
-                pre = make(self.eigen, self.noise, solver.observed, rank, solver.dtype)
-                self._precondition(kind, pre)
+                unknowns, dtype = self.unknowns(kind), self.solver.dtype
+                more = self._more(kind)
+                self._precondition(kind, make(self.eigen, self.noise, unknowns, rank, dtype, more))
+            elif diagonal is not None:
+                self._precondition(kind, Diagonal(jax.device_put(self._number(diagonal))))
         return self._ready_made[kind], self._tried(kind, rows)
 
     def _direct(self, kind: str) -> bool:
         """Return whether nothing is iterated: the preconditioner of penalised gaps is their own."""
-        return kind == "penalize-gaps" or bool(self.solver.observed.all())
+        return kind == "penalize-gaps" or (self.excess is None and bool(self.solver.observed.all()))
 
     def _tried(self, kind: str, rows: int) -> int:
-        count = int(self._unknowns(kind).sum())
+        count = int(self.unknowns(kind).sum())
         flops = 2 * count * kron_flops(self.eigen.shape)
         never = kind in self._factors or self._direct(kind) or self.solver.rank is not None
         if never or count > _MOST_DIRECT or flops > _DIRECT_FLOPS:
@@ -200,13 +251,13 @@ class GridSystem:
         function = 1.0 / shifted if kind == "fill-gaps" else shifted
         self.solver.factorisations += 1
         self._factors.add(kind)
-        unknowns, dtype = self._unknowns(kind), self.solver.dtype
-        return self._precondition(kind, inverse_on_mask(self.eigen, function, unknowns, dtype))
+        unknowns, dtype, more = self.unknowns(kind), self.solver.dtype, self._more(kind)
+        inverse = inverse_on_mask(self.eigen, function, unknowns, dtype, more)
+        return self._precondition(kind, inverse)
 
-    def _unknowns(self, kind: str) -> np.ndarray:
-        return ~self.solver.observed if kind == "fill-gaps" else self.solver.observed
-
-    def _precondition(self, kind: str, by: LowRankPlusDiagonal | InverseOnMask) -> GapSystem:
+    def _precondition(
+        self, kind: str, by: LowRankPlusDiagonal | InverseOnMask | Diagonal
+    ) -> GapSystem:
         system = self.gaps(kind)
         assert isinstance(system, (FilledGaps, IgnoredGaps))
         self._ready_made[kind] = replace(system, preconditioner=by)
@@ -218,7 +269,9 @@ class GridSystem:
             return min(solver.rank, solver.num_observed)
         if kind == "fill-gaps" or solver.observed.size < _LEAST_PRECONDITIONED:
             return 0
-        share = solver.num_observed / solver.observed.size
+        # shares of the points, those of much noise in proportion
+        counts = solver.observed / (1.0 if self.excess is None else 1.0 + self.excess / self.noise)
+        share = float(np.mean(counts))
         above = int(np.count_nonzero(share * spectrum_of(self.eigen) > self.noise))
         most = (_PRODUCTS_A_FACTOR * kron_flops(shape)) ** (1 / 3)
         most = min(1 << int(math.log2(most)), _MOST_RANK)

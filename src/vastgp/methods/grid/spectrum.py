@@ -50,7 +50,9 @@ class Term(NamedTuple):
         )
 
 
-def compressed_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:
+def compressed_log_determinant(
+    eigen: KroneckerEigen, noise: float, num_observed: int, excess: np.ndarray | None = None
+) -> Term:
     """Return ``sum_i log(lambda_i + w) + N log(N / M) + (M - N) log g``, over all ``M`` eigenvalues of the whole grid.
 
     The spectrum of ``K_XX`` where the gaps are free of the eigenvectors, in the sense of free probability (Nica and
@@ -64,16 +66,27 @@ def compressed_log_determinant(eigen: KroneckerEigen, noise: float, num_observed
 
     ``w = noise + (1 - N / M) / g``, where ``g = E[1 / (lambda + w)]``.
 
-    As the value is stationary, derivatives take ``w`` and ``g`` as constant. Exact without gaps, and for multiples of
-    the identity whatever the gaps.
+    Where the noise of observed points is ``noise + R_i``, with ``t = noise + v``, it is
+    ``sum_i log(lambda_i + w) + sum_i log(R_i + t) + M log g``. As the value is stationary, derivatives take ``w``,
+    ``t`` and ``g`` as constant. Exact without gaps and excess, and for multiples of the identity whatever these are.
+
+    Parameters
+    ----------
+    eigen : KroneckerEigen
+    noise : float
+        The least of any point.
+    num_observed : int
+    excess : ndarray of shape (N,), optional
+        ``R``. None is zero everywhere.
     """
     spectrum = spectrum_of(eigen)
     size = spectrum.size
-    shift, resolvent = _compression(spectrum, noise, num_observed)
+    shift, resolvent, least = _compression(spectrum, noise, num_observed, excess)
     shifted = spectrum + shift
-    value = float(np.sum(np.log(shifted)))
-    value += num_observed * math.log(num_observed / size)
-    value += (size - num_observed) * math.log(resolvent)
+    value = float(np.sum(np.log(shifted))) + size * math.log(resolvent)
+    value += (
+        num_observed * math.log(least) if excess is None else float(np.sum(np.log(excess + least)))
+    )
     slopes = np.reciprocal(shifted, out=shifted)
     return _from_slopes(eigen, spectrum, value, slopes, size * resolvent)
 
@@ -82,7 +95,7 @@ def compressed_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: 
     """Return ``M g`` of `compressed_log_determinant`: its derivative by the noise."""
     spectrum = spectrum_of(eigen)
     size = spectrum.size
-    shift, resolvent = _compression(spectrum, noise, num_observed)
+    shift, resolvent, _ = _compression(spectrum, noise, num_observed)
     # dg = -E[(d lambda + d w) / (lambda + w)^2], and d w = d noise - (1 - N / M) dg / g^2
     squares = (spectrum + shift) ** -2.0
     mean = float(np.mean(squares))
@@ -90,25 +103,36 @@ def compressed_inverse_trace(eigen: KroneckerEigen, noise: float, num_observed: 
     return _from_slopes(eigen, spectrum, size * resolvent, -gain * squares, -gain * size * mean)
 
 
-def _compression(spectrum: np.ndarray, noise: float, num_observed: int) -> tuple[float, float]:
-    """Return ``w`` and ``g`` of `compressed_log_determinant`.
+def _compression(
+    spectrum: np.ndarray, noise: float, num_observed: int, excess: np.ndarray | None = None
+) -> tuple[float, float, float]:
+    """Return ``w``, ``g`` and ``t`` of `compressed_log_determinant`.
 
-    With ``u = 1 / g``, ``E[u / (lambda + noise + (1 - N / M) u)] = 1`` has one solution: the left side grows with
-    ``u``, from 1 or less at ``u = noise M / N`` to ``M / (M - N)``.
+    With ``u(t) = M / sum_i 1 / (R_i + t)``, which is ``t M / N`` without excess, and ``w(t) = noise + u(t) - t``,
+    ``E[u / (lambda + w)] = 1`` has one solution. The left side grows with ``t``: ``u`` is a harmonic mean, concave,
+    with a derivative of 1 or more, so that ``u`` and ``w`` grow and ``(t - lambda - noise) / u`` does.
     """
-    share = num_observed / spectrum.size
-    if num_observed == spectrum.size:
-        return noise, float(np.mean(1.0 / (spectrum + noise)))
+    size = spectrum.size
+    if num_observed == size and excess is None:
+        resolvent = float(np.mean(1.0 / (spectrum + noise)))
+        return noise, resolvent, 1.0 / resolvent
 
-    def excess(at: float) -> float:
-        u = math.exp(at)
-        return u * float(np.mean(1.0 / (spectrum + (noise + (1.0 - share) * u)))) - 1.0
+    def mean_noise(t: float) -> float:
+        if excess is None:
+            return t * size / num_observed
+        return size / float(np.sum(1.0 / (excess + t)))
 
-    # the left side is at least u / (E lambda + noise + (1 - N / M) u), by Jensen's inequality; the brackets are equal
-    # to the solution where all eigenvalues are
-    low, high = math.log(noise / share), math.log((float(np.mean(spectrum)) + noise) / share)
-    u = math.exp(brentq(excess, low - _MARGIN, high + _MARGIN, xtol=_LOG_TOLERANCE))
-    return noise + (1.0 - share) * u, 1.0 / u
+    def off(at: float) -> float:
+        t = math.exp(at)
+        u = mean_noise(t)
+        return u * float(np.mean(1.0 / (spectrum + (noise + (u - t))))) - 1.0
+
+    # the left side is 1 or less at t = noise, as u / (lambda + u) is, and 1 or more at t = noise + E lambda by Jensen's
+    # inequality; the latter is the solution where all eigenvalues are equal
+    low, high = math.log(noise), math.log(float(np.mean(spectrum)) + noise)
+    t = math.exp(brentq(off, low - _MARGIN, high + _MARGIN, xtol=_LOG_TOLERANCE))
+    u = mean_noise(t)
+    return noise + (u - t), 1.0 / u, t
 
 
 def nystrom_log_determinant(eigen: KroneckerEigen, noise: float, num_observed: int) -> Term:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,16 @@ import numpy as np
 
 from vastgp.kernels import (
     Coregionalisation,
+    Cyclic,
     GridKernel,
     Kernel,
+    OnSphere,
     Periodic,
     Product,
     Stationary,
     Sum,
 )
+from vastgp.kernels.embedded import EARTH_RADIUS
 
 # Differences are gathered over this many pairs of points at each lag.
 _PAIRS = 20_000
@@ -25,13 +29,18 @@ _LEAST_NOISE, _MOST_NOISE = 1e-3, 0.5
 
 
 def start_values(
-    tensor: np.ndarray, axes: Sequence[np.ndarray], noise_floor: float, seed: int = 0
+    tensor: np.ndarray,
+    axes: Sequence[np.ndarray],
+    noise_floor: float,
+    errors: np.ndarray | None = None,
+    seed: int = 0,
 ) -> tuple[list[np.ndarray], float]:
     """Return lengthscales for every axis, one an input, and a noise variance.
 
     Half the variance of standardised values lies between points that are a lengthscale apart, roughly: the lag at
     which the mean of ``1/2 (y(x) - y(z))^2`` along one axis passes half its plateau. What it has at the shortest lags
-    bounds the noise.
+    bounds the noise. Where errors are known, what they add to a squared difference is taken from it, and differences
+    count the less the more that is.
 
     Parameters
     ----------
@@ -39,13 +48,19 @@ def start_values(
         Standardised values, NaN in the gaps.
     axes : sequence of ndarray of shape (m_l, d_l)
     noise_floor : float
+    errors : ndarray of shape (m_1, ..., m_d), optional
+        Known error variances.
     seed : int
     """
     generator = np.random.default_rng(seed)
     scales, nuggets = [], []
     for position, points in enumerate(axes):
-        rows = np.moveaxis(tensor, position, 0).reshape(len(points), -1)
-        scale, nugget = _along(rows, points, generator)
+        rows, known = (
+            None if part is None else np.moveaxis(part, position, 0).reshape(len(points), -1)
+            for part in (tensor, errors)
+        )
+        assert rows is not None
+        scale, nugget = _along(rows, points, known, generator)
         scales.append(scale)
         nuggets.append(nugget)
     noise = 0.5 * min(nuggets)
@@ -53,7 +68,10 @@ def start_values(
 
 
 def _along(
-    rows: np.ndarray, points: np.ndarray, generator: np.random.Generator
+    rows: np.ndarray,
+    points: np.ndarray,
+    errors: np.ndarray | None,
+    generator: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
     """Return a lengthscale for every input of one axis, and half the mean squared difference of neighbours."""
     size, others = rows.shape
@@ -74,15 +92,19 @@ def _along(
     seen = np.isfinite(difference) & (distance > 0)
     if seen.sum() < 10:
         return 0.2 * spread, 0.1
-    half = 0.5 * difference[seen] ** 2
+    half, counts = 0.5 * difference[seen] ** 2, np.ones(int(seen.sum()))
+    if errors is not None:
+        known = 0.5 * (errors[first, column] + errors[second, column])[seen]
+        # standardised values: half a squared difference has a variance of about (1 + known)^2
+        half, counts = half - known, (1.0 + known) ** -2.0
     order = np.argsort(distance[seen], kind="stable")
     parts = np.array_split(order, min(_LAGS, max(seen.sum() // 20, 1)))
     lags = np.array([distance[seen][part].mean() for part in parts])
-    means = np.array([half[part].mean() for part in parts])
+    means = np.array([np.average(half[part], weights=counts[part]) for part in parts])
     plateau = max(float(np.max(means)), 1e-12)
     above = np.flatnonzero(means >= 0.5 * plateau)
     scale = lags[above[0]] if above.size else lags[-1]
-    return scale * spread, float(means[0])
+    return scale * spread, max(float(means[0]), 0.0)
 
 
 def kernel_from(
@@ -90,6 +112,7 @@ def kernel_from(
     groups: Sequence[tuple[str, ...]],
     scales: Sequence[np.ndarray],
     num_outputs: Sequence[int | None],
+    cyclic: Sequence[bool],
 ) -> GridKernel:
     """Return the kernel that learning starts from.
 
@@ -102,22 +125,26 @@ def kernel_from(
         Lengthscales for every axis.
     num_outputs : sequence of int or None
         Number of labels of an axis of labels.
+    cyclic : sequence of bool
+        Whether an axis is longitude all around, where a name stands for the kernel of that name around the circle.
     """
     parts = [
-        _part(spec, scale, count)
-        for spec, scale, count in zip(specs, scales, num_outputs, strict=True)
+        _part(spec, scale, count, around)
+        for spec, scale, count, around in zip(specs, scales, num_outputs, cyclic, strict=True)
     ]
     return GridKernel(parts, groups)
 
 
-def _part(spec: Any, scale: np.ndarray, num_outputs: int | None) -> Kernel:
+def _part(spec: Any, scale: np.ndarray, num_outputs: int | None, cyclic: bool) -> Kernel:
     from vastgp.kernels import from_name
 
     if num_outputs is not None:
         return spec if isinstance(spec, Coregionalisation) else Coregionalisation(num_outputs)
     if isinstance(spec, Kernel):
         return spec.with_ard(len(scale))
-    return from_name("matern52" if spec is None else spec).with_ard(len(scale)).in_units(scale, 1.0)
+    named = from_name("matern52" if spec is None else spec).with_ard(len(scale))
+    named = named.in_units(scale, 1.0)
+    return Cyclic(kernel=named) if cyclic and isinstance(named, Stationary) else named
 
 
 def bounds(kernel: GridKernel, axes: Sequence[np.ndarray]) -> tuple[GridKernel, GridKernel]:
@@ -146,6 +173,12 @@ def _bounded(part: Kernel, reach: np.ndarray, upper: bool) -> Kernel:
     """Return a kernel of the same form whose hyperparameters are bounds."""
     import equinox as eqx
 
+    if isinstance(part, Cyclic):
+        return Cyclic(part.period, _bounded(part.kernel, reach, upper))
+    if isinstance(part, OnSphere):
+        # degrees of latitude become kilometres
+        reach = reach[:1] * (math.pi / 180.0 * EARTH_RADIUS)
+        return OnSphere(_bounded(part.kernel, reach, upper))
     if isinstance(part, (Sum, Product)):
         return type(part)(tuple(_bounded(each, reach, upper) for each in part.parts))
     if isinstance(part, Coregionalisation):

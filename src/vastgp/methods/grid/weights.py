@@ -21,6 +21,7 @@ from vastgp.linalg.kronecker import (
     kron_rows,
     outer_product,
 )
+from vastgp.methods.grid.known_errors import KnownErrors
 from vastgp.methods.grid.solver import GridSolver, GridSystem
 
 # Right-hand sides of one solve, and numbers in them together.
@@ -39,6 +40,7 @@ class GridWeights:
     ----------
     kernel : GridKernel
     noise_variance : float
+        What all points have in common, known errors apart.
     axes : tuple of ndarray of shape (m_l, d_l)
         Points of every group of the grid.
     coefficients : ndarray of shape (M,)
@@ -122,7 +124,12 @@ class GridWeights:
         }
         axes = {f"axis.{i}": axis for i, axis in enumerate(self.axes)}
         packed = np.packbits(solver.observed)
-        return state, arrays | axes | {"coefficients": self.coefficients, "observed": packed}
+        arrays |= axes | {"coefficients": self.coefficients, "observed": packed}
+        if solver.known.least:
+            state["least_error"] = solver.known.least
+        if solver.known.excess is not None:
+            arrays["excess"] = solver.known.excess
+        return state, arrays
 
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
@@ -131,12 +138,13 @@ class GridWeights:
         kernel = from_spec(state["kernel"], arrays)
         assert isinstance(kernel, GridKernel)
         observed = np.unpackbits(arrays["observed"], count=coefficients.size).astype(bool)
+        known = KnownErrors(state.get("least_error", 0.0), arrays.get("excess"))
         return cls(
             kernel,
             state["noise_variance"],
             tuple(arrays[f"axis.{i}"] for i in range(state["groups"])),
             coefficients,
-            GridSolver(observed, **state["solver"]),
+            GridSolver(observed, **state["solver"], known=known),
             state["seed"],
         )
 
@@ -154,6 +162,11 @@ class GridWeights:
                 factors = [np.asarray(factor) for factor in grid_factors(self.kernel, self.axes)]
             self._eigen = kron_eigen(factors, float(self.kernel.variance))
         return self._eigen
+
+    @property
+    def least_noise(self) -> float:
+        """Noise variance of the points whose errors are least."""
+        return self.noise_variance + self.solver.known.least
 
     def eigen_cast(self) -> KroneckerEigen:
         """Return it in the precision of vectors."""

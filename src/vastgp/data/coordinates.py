@@ -1,0 +1,236 @@
+"""Coordinates of a grid: how numbers, times, longitudes and labels become the inputs of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+# Seconds in every unit that lengthscales along times may have.
+_SECONDS = {
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3600.0,
+    "days": 86400.0,
+    "years": 365.25 * 86400.0,
+}
+TIME_UNITS = tuple(_SECONDS)
+# How the conventions for climate files (CF 1.11, sections 4.1 and 4.2) write degrees; units are east or north of zero.
+_EAST = {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}
+_NORTH = {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}
+_CIRCLE = 360.0
+# Longitudes go all around where no step is longer than this many usual ones.
+_MOST_STEPS = 1.5
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One coordinate and how its values become numbers.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "time", "label"}
+    values : ndarray
+        As they came: numbers, ``datetime64``, dates of cftime, or labels.
+    origin : object
+        What is subtracted (numbers lose digits in single precision otherwise), see `origin_of`.
+    unit : str or None
+        Of times.
+    extent : float or None
+        Of longitudes: degrees from the first to the last, eastwards. Others come round by a circle to where they are
+        nearest. None for other coordinates.
+    """
+
+    name: str
+    kind: str
+    values: np.ndarray
+    origin: Any
+    unit: str | None = None
+    extent: float | None = None
+
+    def numbers(self, values: Any) -> np.ndarray:
+        """Return values of this coordinate as float64 numbers, in its own unit from its origin.
+
+        Raises
+        ------
+        ValueError
+            When they are of another kind, not finite, or labels that the fit has not seen.
+        """
+        array = np.asarray(values)
+        flat = np.atleast_1d(array)
+        if self.kind == "label":
+            return self._positions(flat)
+        if self.kind == "time":
+            if _kind(flat) != "time":
+                raise ValueError(
+                    f"coordinate {self.name!r} holds times, received {flat.dtype} (first: {flat[:1]}). Give "
+                    "datetime64 values, or dates of the calendar of the fit."
+                )
+            return _seconds_between(flat, self.origin, self.name) / _SECONDS[str(self.unit)]
+        if _kind(flat) != "number":
+            raise ValueError(
+                f"coordinate {self.name!r} holds numbers, received {flat.dtype} (first: {flat[:1]})."
+            )
+        numbers = flat.astype(np.float64) - float(self.origin)
+        _check_finite(self.name, numbers)
+        return numbers if self.extent is None else _turned(numbers, self.extent)
+
+    @property
+    def closes(self) -> bool:
+        """Whether these are longitudes all around, so that the last one is a neighbour of the first."""
+        return self.extent is not None and _all_around(_steps_around(self.values))
+
+    def _positions(self, labels: np.ndarray) -> np.ndarray:
+        known = {label: position for position, label in enumerate(self.values.tolist())}
+        unknown = [label for label in labels.tolist() if label not in known]
+        if unknown:
+            raise ValueError(
+                f"coordinate {self.name!r} has no {unknown[0]!r}: the fit has seen "
+                f"{', '.join(map(repr, list(known)[:10]))}. Nothing is known of others."
+            )
+        return np.array([known[label] for label in labels.tolist()], dtype=np.float64)
+
+
+def make_coordinate(
+    name: str,
+    values: np.ndarray,
+    time_unit: str,
+    attrs: Mapping[Any, Any],
+    *,
+    on_axis: bool,
+    absolute: bool = False,
+) -> Coordinate:
+    """Return a coordinate, checked.
+
+    Parameters
+    ----------
+    name : str
+    values : ndarray
+    time_unit : str
+    attrs : mapping
+        By which longitudes are known, or else by their name.
+    on_axis : bool
+        Whether a dimension runs along it, so that no value may come twice.
+    absolute : bool, default False
+        Whether numbers count from zero and come round for their kernel alone.
+    """
+    kind = _kind(values)
+    if kind == "label":
+        labels = values.tolist()
+        if len(set(labels)) < len(labels):
+            again = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"coordinate {name!r} has the label {again!r} more than once.")
+        return Coordinate(name, kind, values, 0)
+    found = Coordinate(name, kind, values, values[0], time_unit if kind == "time" else None)
+    numbers = found.numbers(values)
+    if on_axis:
+        _check_distinct(name, values, numbers)
+    if absolute:
+        return replace(found, origin=0.0)
+    if kind == "number" and is_longitude(name, attrs) and np.ptp(numbers) <= _CIRCLE:
+        origin, extent = _eastwards(values)
+        return replace(found, origin=origin, extent=extent)
+    return replace(found, origin=origin_of(kind, values, on_axis=on_axis))
+
+
+def is_longitude(name: str, attrs: Mapping[Any, Any]) -> bool:
+    """Return whether a coordinate is longitude in degrees: by its units or standard name, or by its name without."""
+    return _is_degrees(name, attrs, _EAST, "longitude", ("lon", "longitude"))
+
+
+def is_latitude(name: str, attrs: Mapping[Any, Any]) -> bool:
+    """Return whether a coordinate is latitude in degrees, as `is_longitude` does."""
+    return _is_degrees(name, attrs, _NORTH, "latitude", ("lat", "latitude"))
+
+
+def _is_degrees(
+    name: str, attrs: Mapping[Any, Any], units: set[str], standard: str, names: tuple[str, ...]
+) -> bool:
+    unit, by_attrs = attrs.get("units"), attrs.get("standard_name") == standard
+    if unit is None:
+        return by_attrs or name.lower() in names
+    return unit in units or (unit in ("degrees", "degree") and (by_attrs or name.lower() in names))
+
+
+def _steps_around(values: np.ndarray) -> np.ndarray:
+    """Return the steps between neighbours around the circle, of values modulo its length."""
+    around = np.unique(np.mod(values.astype(np.float64), _CIRCLE))
+    return np.diff(around, append=around[0] + _CIRCLE)
+
+
+def _eastwards(values: np.ndarray) -> tuple[float, float]:
+    """Return the first of some longitudes and how far east of it the last one is.
+
+    The circle is cut where the longest step is, where it is longer than that from the largest value to the least: a
+    field across Greenwich is one field. Longitudes all around are left as they stand.
+    """
+    numbers = values.astype(np.float64)
+    around = np.unique(np.mod(numbers, _CIRCLE))
+    steps = _steps_around(values)
+    least, most = float(numbers.min()), float(numbers.max())
+    longest = int(np.argmax(steps))
+    if _all_around(steps) or steps[longest] <= (1.0 + 1e-9) * (_CIRCLE - (most - least)):
+        return least, most - least
+    first = around[(longest + 1) % len(around)]
+    origin = float(numbers[int(np.argmin(np.abs(np.mod(numbers, _CIRCLE) - first)))])
+    return origin, float(np.max(np.mod(numbers - origin, _CIRCLE)))
+
+
+def _all_around(steps: np.ndarray) -> bool:
+    return len(steps) > 3 and bool(np.max(steps) <= _MOST_STEPS * np.median(steps))
+
+
+def _turned(numbers: np.ndarray, extent: float) -> np.ndarray:
+    """Return degrees from an origin with those outside of the extent brought round to where they are nearest to it."""
+    round_east = np.mod(numbers, _CIRCLE)
+    nearer_west = round_east - extent > _CIRCLE - round_east
+    nearest = np.where(nearer_west, round_east - _CIRCLE, round_east)
+    return np.where((numbers >= 0.0) & (numbers <= extent), numbers, nearest)
+
+
+def _check_distinct(name: str, values: np.ndarray, numbers: np.ndarray) -> None:
+    order = np.argsort(numbers, kind="stable")
+    repeated = np.flatnonzero(np.diff(numbers[order]) == 0)
+    if repeated.size:
+        at, again = order[repeated[0]], order[repeated[0] + 1]
+        raise ValueError(
+            f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {again}). Average "
+            f"or drop repetitions: array.groupby({name!r}).mean()."
+        )
+
+
+def origin_of(kind: str, values: np.ndarray, *, on_axis: bool) -> Any:
+    """Return what is subtracted from a coordinate's values: the least along a dimension, whichever way it runs."""
+    if kind == "label":
+        return 0
+    return values.min() if on_axis else values[0]
+
+
+def _kind(values: np.ndarray) -> str:
+    if values.dtype.kind in "fiub":
+        return "number"
+    if values.dtype.kind in "mM":
+        return "time"
+    if values.dtype == object and values.size and hasattr(values.flat[0], "calendar"):
+        return "time"
+    return "label"
+
+
+def _seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
+    if values.dtype.kind in "mM":
+        if np.isnat(values).any():
+            raise ValueError(f"coordinate {name!r} has missing times (NaT). Drop those positions.")
+        return (values - origin) / np.timedelta64(1, "s")
+    # cftime dates: calendars that NumPy does not have
+    return np.array([(value - origin).total_seconds() for value in values], dtype=np.float64)
+
+
+def _check_finite(name: str, numbers: np.ndarray) -> None:
+    if not np.all(np.isfinite(numbers)):
+        at = int(np.argmin(np.isfinite(numbers)))
+        raise ValueError(
+            f"coordinate {name!r} is not finite at position {at}. Drop those positions, or give the coordinate."
+        )

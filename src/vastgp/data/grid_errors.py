@@ -1,0 +1,144 @@
+"""Known errors of a grid's cells: an array beside the values, in the order and the units of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import observations, validate
+from vastgp.data.grid import Group
+from vastgp.data.own_noise import MOST_ERROR
+
+_WHAT = "each cell's known standard deviation, in units of the values"
+
+
+def known_variances(
+    noise_std: Any, array: Any, groups: Sequence[Group], values: np.ndarray
+) -> np.ndarray:
+    """Return known error variances of the observed cells, in units of the values squared, NaN in the gaps.
+
+    Parameters
+    ----------
+    noise_std : xarray.DataArray or array-like
+        Known standard deviations. A DataArray may lack dimensions, along which it is the same; it may hold other cells
+        too. What it holds in the gaps does not matter.
+    array : xarray.DataArray
+        The values as they came.
+    groups : sequence of Group
+    values : ndarray of shape (m_1, ..., m_d)
+        The values by `vastgp.data.grid.ordered_values`, whose shape the result has.
+
+    Raises
+    ------
+    ValueError
+        For errors of other cells, and for observed cells whose error is no number or negative.
+    """
+    errors = _along(noise_std, array)
+    dims = [dim for group in groups for dim in group.dims]
+    flat = np.asarray(errors.transpose(*dims).values, dtype=np.float64)
+    observed = ~np.isnan(values).reshape(flat.shape)
+    bad = observed & ~(np.isfinite(flat) & (flat >= 0.0))
+    if bad.any():
+        where = np.unravel_index(int(np.argmax(bad)), flat.shape)
+        place = ", ".join(f"{dim}={int(i)}" for dim, i in zip(dims, where, strict=True))
+        raise ValueError(
+            f"noise_std must hold finite numbers that are not negative where data_array has a value, received "
+            f"{int(bad.sum())} other value{'s' if bad.sum() > 1 else ''}, the first {flat[where]} at {place}. Expected "
+            f"{_WHAT} (0 where it is known exactly); leave out cells whose error is unknown: "
+            "data_array.where(noise_std >= 0)."
+        )
+    variances = np.minimum(np.where(observed, flat, np.nan), MOST_ERROR) ** 2
+    return variances.reshape(values.shape)
+
+
+def scaling_with_errors(
+    values: np.ndarray,
+    variances: np.ndarray,
+    groups: Sequence[Group],
+    plain: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the values without what known errors add to the latter.
+
+    Parameters
+    ----------
+    values, variances : ndarray of shape (m_1, ..., m_d)
+    groups : sequence of Group
+    plain : tuple of ndarray
+        Those of `vastgp.data.grid.value_scaling`, of every output where there are several; their form is the result's.
+    """
+    mean, scale = (part.copy() for part in plain)
+    outputs = [i for i, group in enumerate(groups) if group.is_labels]
+    for k in range(mean.size):
+        chosen = (
+            np.take(np.stack([values, variances]), [k], axis=outputs[0] + 1) if outputs else None
+        )
+        target, error = (values, variances) if chosen is None else chosen
+        seen = ~np.isnan(target)
+        target = target[seen].astype(np.float64)
+        found = observations.mean_and_variance(
+            np.column_stack([target, np.ones(len(target)), error[seen]])
+        )
+        if found[1] > (1e-14 * abs(found[0])) ** 2:
+            mean.flat[k], scale.flat[k] = found[0], found[1] ** 0.5
+    return mean, scale
+
+
+def standardised_variances(variances: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return error variances in units of the values' variance, no larger than says nothing; NaN stays."""
+    with np.errstate(over="ignore"):
+        return np.minimum(variances / scale**2, observations.MOST)
+
+
+def _along(noise_std: Any, array: Any) -> Any:
+    """Return errors as a DataArray of numbers on the cells of the values."""
+    import xarray as xr
+
+    if not isinstance(noise_std, xr.DataArray):
+        found = validate.numeric_array(noise_std, "noise_std")
+        if found.ndim == 0:
+            raise ValueError(
+                f"noise_std={noise_std!r} is a single value. Expected an array of shape {array.shape}, {_WHAT}. To "
+                "hold the noise that all cells have in common, set hyperparameters=Fixed(noise_std=...)."
+            )
+        if found.shape != array.shape:
+            raise ValueError(
+                f"noise_std has shape {found.shape}. Expected {array.shape}, that of data_array: {_WHAT}. A DataArray "
+                "may have some of the dimensions."
+            )
+        return xr.DataArray(found, dims=array.dims)
+    if noise_std.dtype.kind not in "fiu":
+        raise ValueError(
+            f"noise_std must hold real numbers, received dtype {noise_std.dtype}. Expected {_WHAT}."
+        )
+    foreign = [dim for dim in noise_std.dims if dim not in array.dims]
+    if foreign:
+        raise ValueError(
+            f"noise_std has the dimension {foreign[0]!r}, and data_array has {', '.join(map(repr, array.dims))}. "
+            f"Expected {_WHAT}: choose a position along it, noise_std.isel({foreign[0]}=0)."
+        )
+    for dim in noise_std.dims:
+        noise_std = _at_same(noise_std, array, dim)
+    return noise_std.variable.set_dims(dict(array.sizes))
+
+
+def _at_same(noise_std: Any, array: Any, dim: Any) -> Any:
+    """Return errors at the positions of the values along a dimension."""
+    if dim in array.indexes and dim in noise_std.indexes:
+        ours, theirs = array.indexes[dim], noise_std.indexes[dim]
+        if ours.equals(theirs):
+            return noise_std
+        where = theirs.get_indexer(ours) if theirs.is_unique else np.full(len(ours), -1)
+        if np.all(where >= 0):
+            return noise_std.isel({dim: where})
+        raise ValueError(
+            f"noise_std has other coordinates along {dim!r} than data_array: nothing at {ours[int(np.argmin(where))]}. "
+            f"Expected {_WHAT}. Bring both to one grid, such as noise_std.interp_like(data_array)."
+        )
+    if noise_std.sizes[dim] != array.sizes[dim]:
+        raise ValueError(
+            f"noise_std has {noise_std.sizes[dim]} positions along {dim!r}, and data_array has {array.sizes[dim]}. "
+            f"Expected {_WHAT}."
+        )
+    return noise_std
