@@ -66,6 +66,7 @@ def grid_summary(model: Any) -> dict[str, Any]:
         },
         "gap_share": model.gap_share_,
         "kernel": str(model.kernel_),
+        "lengthscales_km": model.lengthscales_km_,
         "noise_std": np.ravel(model.noise_std_).tolist(),
         "log_evidence": model.log_evidence_,
         "log_evidence_unbiased": model.log_evidence_unbiased_,
@@ -87,9 +88,11 @@ def _show_grid(found: dict[str, Any], title: str, as_json: bool) -> None:
 
     def text(value: Any) -> str:
         if isinstance(value, dict):
-            return ", ".join(f"{name}: {size}" for name, size in value.items())
+            each = {n: number(v) if isinstance(v, float) else v for n, v in value.items()}
+            return ", ".join(f"{name}: {size}" for name, size in each.items())
         if isinstance(value, list):
             return ", ".join(number(entry) for entry in value)
         return number(value) if isinstance(value, float) else str(value)
 
+    found = {name: value for name, value in found.items() if value != {}}
     facts([(name.replace("_", " "), text(value)) for name, value in found.items()])

@@ -120,6 +120,12 @@ def make_coordinate(
     kind = _kind(values)
     if kind == "label":
         labels = values.tolist()
+        if not all(isinstance(label, (str, bytes)) for label in labels):
+            raise ValueError(
+                f"coordinate {name!r} holds {type(labels[0]).__name__} objects. Expected numbers, times, or strings "
+                "that name outputs: unstack stacked dimensions (array.unstack()) or give their names one kernel "
+                "(kernels={('lat', 'lon'): ...}), and make times of periods (index.to_timestamp())."
+            )
         if len(set(labels)) < len(labels):
             again = next(label for label in labels if labels.count(label) > 1)
             raise ValueError(f"coordinate {name!r} has the label {again!r} more than once.")

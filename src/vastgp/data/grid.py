@@ -103,8 +103,8 @@ def make_group(
     for dim in dims:
         if array.sizes[dim] < 2:
             raise ValueError(
-                f"dimension {dim!r} has {array.sizes[dim]} point: nothing can be learned along it. Drop it with "
-                f"array.isel({dim}=0), which keeps its coordinate in the results."
+                f"dimension {dim!r} has {array.sizes[dim]} point: nothing can be learned along it. Give it no kernel, "
+                f"or drop it with array.isel({dim}=0)."
             )
     on_axes = all(name in array.dims for name in names)
     coordinates = tuple(
@@ -145,6 +145,16 @@ def _check_on_sphere(array: Any, names: tuple[str, ...]) -> None:
         )
 
 
+def without_single(array: Any, kernels: Mapping[Any, Any] | None) -> Any:
+    """Return an array without its dimensions of one point, whose coordinates stay as single values.
+
+    Those that kernels were given for stay, and all of them where no other dimension would.
+    """
+    named = {name for key in kernels or {} for name in ((key,) if isinstance(key, str) else key)}
+    single = [dim for dim in array.dims if array.sizes[dim] == 1 and dim not in named]
+    return array.squeeze(single) if len(single) < array.ndim else array
+
+
 def check_array(array: Any) -> None:
     """Refuse what is no DataArray of numbers with at least one dimension; values are not looked at yet."""
     import xarray as xr
@@ -178,6 +188,7 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
     """
     dims = [dim for group in groups for dim in group.dims]
     values = np.asarray(array.transpose(*dims).values)
+    _check_decoded(array.attrs, values)
     if values.dtype != np.float32:
         values = values.astype(np.float64, copy=False)
     infinite = np.isinf(values)
@@ -194,6 +205,26 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
             f"data_array has {count} observed values of {values.size}: all others are NaN. A fit needs two at least."
         )
     return values.reshape([len(group.points) for group in groups])
+
+
+def _check_decoded(attrs: Mapping[Any, Any], values: np.ndarray) -> None:
+    """Refuse values as files pack them: integers in other units, and numbers that stand for gaps."""
+    packed = [
+        name
+        for name, plain in (("scale_factor", 1), ("add_offset", 0))
+        if attrs.get(name, plain) != plain
+    ]
+    fills = {
+        name: attrs[name]
+        for name in ("_FillValue", "missing_value")
+        if isinstance(attrs.get(name), (int, float, np.number)) and np.any(values == attrs[name])
+    }
+    if packed or fills:
+        found = ", ".join([*packed, *(f"{name}={value}" for name, value in fills.items())])
+        raise ValueError(
+            f"data_array.attrs has {found}, and the values are as a file packs them. Decode them first: "
+            "xarray.decode_cf(dataset), which xarray.open_dataset does by itself unless mask_and_scale=False."
+        )
 
 
 def points_to_fit(

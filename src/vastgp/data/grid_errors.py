@@ -53,6 +53,17 @@ def known_variances(
     return variances.reshape(values.shape)
 
 
+def like_the_values(noise_std: Any, whole: Any, array: Any) -> Any:
+    """Return errors without the dimensions of one point that the values were given without."""
+    import xarray as xr
+
+    single = [dim for dim in whole.dims if dim not in array.dims]
+    if not isinstance(noise_std, xr.DataArray):
+        found = validate.numeric_array(noise_std, "noise_std")
+        return found.reshape(array.shape) if found.shape == whole.shape else noise_std
+    return noise_std.squeeze([dim for dim in single if noise_std.sizes.get(dim) == 1])
+
+
 def scaling_with_errors(
     values: np.ndarray,
     variances: np.ndarray,

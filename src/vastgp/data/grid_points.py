@@ -77,6 +77,7 @@ def make_target(coords: Any, groups: Sequence[Group], template: Any) -> Target:
         if dim not in dims:
             raise _unknown(dim, known)
     kept |= {name: other for name, other in others.items() if set(other.dims) <= set(dims)}
+    given = {name: _described(variable, template, name) for name, variable in given.items()}
     return Target(points, shared, tuple(dims), tuple(sizes), {**kept, **given})
 
 
@@ -163,6 +164,17 @@ def _as_given(
             others |= {str(n): c.variable for n, c in value.coords.items() if n not in known}
         given[str(name)] = _variable(str(name), value)
     return given, others, []
+
+
+def _described(variable: Any, template: Any, name: str) -> Any:
+    """Return new values of a coordinate with what is said of it, its units say, where nothing came with them."""
+    if variable.attrs or name not in template.coords:
+        return variable
+    # bounds are of the cells of the fit
+    attrs = {key: at for key, at in template.coords[name].attrs.items() if key != "bounds"}
+    described = variable.copy(deep=False)
+    described.attrs = attrs
+    return described
 
 
 def _unknown(name: Any, known: Sequence[str]) -> ValueError:

@@ -78,3 +78,120 @@ def test_other_coordinates_along_a_dimension_come_along(field, model):
     np.testing.assert_allclose(along["mean"], np.diagonal(chart["mean"]), rtol=1e-9)
     # a single point of a dimension is no dimension of the result
     assert model.predict(field.isel(time=3), return_std=False)["mean"].dims == ("lat",)
+
+
+# ---------------------------------------------------------------- as files have them
+
+
+@pytest.mark.parametrize("calendar", ["360_day", "noleap"])
+def test_calendars_of_models_go_through_a_file_and_back(field, calendar, tmp_path):
+    times = xr.date_range("2000-01-16", periods=10, freq="MS", calendar=calendar, use_cftime=True)
+    dated = field.drop_vars("season").assign_coords(time=times)
+    model = GridGP(**OPTIONS).fit(dated)
+    filled = model.predict()
+    filled.to_netcdf(tmp_path / "out.nc", engine="h5netcdf")
+    coder = xr.coders.CFDatetimeCoder(use_cftime=True)
+    with xr.open_dataset(tmp_path / "out.nc", engine="h5netcdf", decode_times=coder) as written:
+        np.testing.assert_array_equal(written["time"], times)
+        assert written["time"].dt.calendar == calendar
+    # days are those of the calendar
+    numbers = model.groups_[0].points[:, 0]
+    days = [(time - times[0]).days for time in times]
+    np.testing.assert_array_equal(numbers, days)
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    ahead = {"time": xr.date_range("2000-12-01", periods=2, freq="MS", calendar=calendar)}
+    xr.testing.assert_identical(again.predict(ahead), model.predict(ahead))
+    with pytest.raises(ValueError, match="'time' holds times, received float64"):
+        model.predict({"time": [1.0]})
+
+
+def test_packed_values_are_read_as_xarray_decodes_them_and_refused_as_they_are(field, tmp_path):
+    packing = {"dtype": "int16", "scale_factor": 0.001, "add_offset": 0.5, "_FillValue": -32768}
+    field.to_netcdf(tmp_path / "in.nc", engine="h5netcdf", encoding={"t2m": packing})
+    options = {"engine": "h5netcdf"}
+    with xr.open_dataset(tmp_path / "in.nc", **options) as dataset:
+        model = GridGP(**OPTIONS).fit(dataset["t2m"])
+        assert model.gap_share_ == pytest.approx(float(field.isnull().mean()))
+        filled = model.predict()
+        # the output is not packed: it holds values that the packing of the input may not
+        assert filled["mean"].encoding == {} and filled["mean"].dtype == np.float64
+    with (
+        xr.open_dataset(tmp_path / "in.nc", mask_and_scale=False, **options) as dataset,
+        pytest.raises(ValueError, match=r"scale_factor, add_offset, _FillValue=-32768.*decode_cf"),
+    ):
+        GridGP(**OPTIONS).fit(dataset["t2m"])
+    marked = field.fillna(-999.0).assign_attrs(missing_value=-999.0)
+    with pytest.raises(ValueError, match=r"data_array.attrs has missing_value=-999.*Decode"):
+        GridGP(**OPTIONS).fit(marked)
+    # what decoding left behind says nothing of the values
+    left = field.assign_attrs(missing_value=-999.0, scale_factor=1.0)
+    np.testing.assert_array_equal(GridGP(**OPTIONS).fit(left).predict()["mean"], model_mean(field))
+
+
+def model_mean(field):
+    return GridGP(**OPTIONS).fit(field).predict()["mean"]
+
+
+def test_new_coordinates_keep_what_is_said_of_them(field):
+    described = field.assign_coords(
+        time=("time", field.time.values, {"standard_name": "time", "bounds": "time_bnds"}),
+        lat=("lat", field.lat.values, {"units": "degrees_north", "axis": "Y"}),
+        height=((), 2.0, {"units": "m"}),
+    )
+    model = GridGP(**OPTIONS).fit(described)
+    whole = model.predict(return_std=False)
+    for name in described.coords:
+        assert whole[name].variable.identical(described[name].variable)
+    ahead = model.predict({"time": field.time[:2] + np.timedelta64(90, "D"), "lat": [41.5]})
+    assert ahead["lat"].attrs == {"units": "degrees_north", "axis": "Y"}
+    # the bounds were of other times
+    assert ahead["time"].attrs == {"standard_name": "time"}
+    assert float(ahead["height"]) == 2.0 and ahead["height"].attrs == {"units": "m"}
+    other = field[:2].assign_coords(lat=("lat", field.lat.values, {"long_name": "y"}))
+    assert model.predict(other)["lat"].attrs == {"long_name": "y"}
+
+
+def test_dimensions_of_one_point_come_back(field, model, tmp_path):
+    deep = field.expand_dims(depth=[0.5], member=1).transpose("time", "depth", "lat", "member")
+    deep = deep.assign_coords(depth=("depth", [0.5], {"units": "m"}))
+    single = GridGP(**OPTIONS).fit(deep, noise_std=xr.zeros_like(deep))
+    filled = single.predict(variance="exact")
+    assert filled["mean"].dims == deep.dims and filled["depth"].attrs == {"units": "m"}
+    assert "member" not in filled.coords
+    expected = model.predict(variance="exact")
+    np.testing.assert_allclose(filled["std"].squeeze(), expected["std"], rtol=1e-9)
+    ahead = {"time": pd.date_range("2024-01-12", periods=2)}
+    assert single.predict(ahead)["mean"].dims == deep.dims
+    assert single.sample_y(n_samples=2).dims == ("sample", *deep.dims)
+    density = single.log_predictive_density(deep[:3], variance="exact")
+    assert density.dims == deep.dims
+    plain = model.log_predictive_density(field[:3], variance="exact")
+    np.testing.assert_allclose(density.squeeze(), plain, rtol=1e-8)
+    single.save(tmp_path / "m.vastgp")
+    xr.testing.assert_allclose(
+        vastgp.load(tmp_path / "m.vastgp").predict(ahead), single.predict(ahead)
+    )
+    by_array = GridGP(**OPTIONS).fit(deep, noise_std=np.full(deep.shape, 0.1))
+    by_field = GridGP(**OPTIONS).fit(field, noise_std=np.full(field.shape, 0.1))
+    np.testing.assert_allclose(
+        by_array.predict()["mean"].squeeze(), by_field.predict()["mean"], rtol=1e-9
+    )
+
+
+def test_objects_are_no_outputs(field):
+    plain = field.drop_vars(["season", "zone"])
+    stacked = plain.stack(cell=("time", "lat"))
+    with pytest.raises(
+        ValueError, match=r"coordinate 'cell' holds tuple objects.*array.unstack\(\)"
+    ):
+        GridGP(**OPTIONS).fit(stacked)
+    months = plain.assign_coords(time=pd.period_range("2000-01", periods=10, freq="M"))
+    with pytest.raises(ValueError, match=r"'time' holds Period objects.*index.to_timestamp\(\)"):
+        GridGP(**OPTIONS).fit(months)
+    # coordinates along a stacked dimension are a group
+    points = plain.stack(cell=("time", "lat")).reset_index("cell")
+    points = points.assign_coords(day=("cell", points.time.dt.dayofyear.values)).drop_vars("time")
+    with_group = xr.concat([points, points + 1.0], "copy").assign_coords(copy=["a", "b"])
+    both = GridGP({("day", "lat"): "rbf"}, **OPTIONS).fit(with_group)
+    assert both.predict(return_std=False)["mean"].dims == ("copy", "cell")

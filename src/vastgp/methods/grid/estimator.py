@@ -16,9 +16,11 @@ from vastgp.data.grid import (
     ordered_values,
     points_to_fit,
     value_scaling,
+    without_single,
 )
 from vastgp.data.grid_errors import (
     known_variances,
+    like_the_values,
     scaling_with_errors,
     standardised_variances,
 )
@@ -61,8 +63,9 @@ class GridGP(GridPredictions):
         coordinates along one dimension, such as ``("lat", "lon", "elevation")`` of a dimension of stations, which need
         be no grid. Points of a group without any observation, such as land in a group ``("lat", "lon")``, are left out
         of the system. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
-        ``"coregionalisation"``, a learned covariance matrix between outputs. A kernel's hyperparameters are where
-        learning starts, in the coordinates' own units; of times, in ``time_unit``.
+        ``"coregionalisation"``, a learned covariance matrix between outputs. Along longitudes that go all around, known
+        by their units, standard name or name, a name stands for that kernel around the circle (`Cyclic`). A kernel's
+        hyperparameters are where learning starts, in the coordinates' own units; of times, in ``time_unit``.
     solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"} or object, default "auto"
         Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 80 % of the
         grid and ignores them beyond (docs/methods/grid_gp.md has the measurements). `vastgp.options.FillGaps`,
@@ -98,6 +101,8 @@ class GridGP(GridPredictions):
         Noise in units of the values: of the mean output, where there are several.
     noise_std_ : float or ndarray of shape (k,)
         Standard deviation of the noise, of every output where there are several.
+    lengthscales_km_ : dict
+        Lengthscales along latitude and longitude in kilometres.
     solver_ : str
         What ``"auto"`` chose.
     gap_share_ : float
@@ -229,13 +234,15 @@ class GridGP(GridPredictions):
         check_array(array)
         if noise_std is not None:
             check_known_errors(self._options().criterion)
+        whole, array = array, without_single(array, self.kernels)
+        noise_std = noise_std if noise_std is None else like_the_values(noise_std, whole, array)
         keys = group_keys(array, self.kernels)
         check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
         spherical = groups_on_sphere(self.kernels)
         groups = tuple(make_group(array, key, self.time_unit, key in spherical) for key in keys)
         fixed = isinstance(self._options().search, Fixed)
         specs = factor_specs(groups, self.kernels, fixed)
-        self.groups_, self.dims_ = groups, tuple(map(str, array.dims))
+        self.groups_, self.dims_ = groups, tuple(map(str, whole.dims))
         self.template_ = array.coords.to_dataset()
         self.name_, self.attrs_ = array.name, dict(array.attrs)
         values = ordered_values(array, groups)

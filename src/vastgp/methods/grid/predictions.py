@@ -22,6 +22,7 @@ from vastgp.methods.grid.files import (
     plain_attrs,
     restore_group,
 )
+from vastgp.methods.grid.kilometres import lengthscales_in_km
 from vastgp.methods.grid.options import VARIANCES
 from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.samples import joint_samples
@@ -49,6 +50,11 @@ class GridPredictions(FittedModel, abc.ABC):
         """Standard deviation of the noise, in units of the values: one for each output where there are several."""
         each = self.posterior_.noise_variance**0.5 * np.ravel(self.value_scale_)
         return each if len(each) > 1 else float(each[0])
+
+    @property
+    def lengthscales_km_(self) -> dict[str, float]:
+        """Lengthscales along latitude and longitude in kilometres, by name, longitude's at the mean latitude."""
+        return lengthscales_in_km(self.kernel_, self.groups_, self.template_)
 
     # ------------------------------------------------------------ predictions
 
@@ -127,7 +133,7 @@ class GridPredictions(FittedModel, abc.ABC):
             name=self.name_,
             attrs=self.attrs_,
         )
-        return result.transpose("sample", *self._order(target))
+        return result.expand_dims(self._single()).transpose("sample", *self._order(target))
 
     def log_predictive_density(self, data_array: Any, variance: Any = "auto") -> Any:
         """Return ``log p(y | training data)`` of every value of an array, NaN where it has none.
@@ -146,22 +152,32 @@ class GridPredictions(FittedModel, abc.ABC):
         """
         check_is_fitted(self, "posterior_")
         check_array(data_array)
+        data_array, given = self._squeezed(data_array), data_array
         same = dict(data_array.sizes) == dict(self.template_.sizes) and all(
             data_array.coords[name].equals(self.template_.coords[name])
             for name in self.template_.coords
             if name in data_array.coords
         )
         predicted = self.predict(None if same else data_array, variance=variance)
-        error = (data_array - predicted["mean"]) / predicted["std"]
+        error = (given - predicted["mean"]) / predicted["std"]
         density = -0.5 * (error**2 + math.log(2.0 * math.pi)) - np.log(predicted["std"])
-        return density.transpose(*data_array.dims)
+        return density.transpose(*given.dims)
 
     # ------------------------------------------------------------ pieces
 
     def _target(self, coords: Any) -> Target:
         if coords is None:
             return training_target(self.groups_, self.template_)
-        return make_target(coords, self.groups_, self.template_)
+        return make_target(self._squeezed(coords), self.groups_, self.template_)
+
+    def _single(self) -> list[str]:
+        """Return the dimensions of one point, which no group of the kernel has."""
+        return [dim for dim in self.dims_ if all(dim not in group.dims for group in self.groups_)]
+
+    def _squeezed(self, coords: Any) -> Any:
+        """Return an xarray object without those dimensions, as the fit had its array."""
+        single = [dim for dim in self._single() if getattr(coords, "sizes", {}).get(dim) == 1]
+        return coords.squeeze(single) if single and hasattr(coords, "squeeze") else coords
 
     def _units(self, target: Target) -> tuple[Any, Any]:
         """Return mean and scale of the values at every point: those of its output, where there are several."""
@@ -177,8 +193,9 @@ class GridPredictions(FittedModel, abc.ABC):
         return shifts[output], scales[output]
 
     def _order(self, target: Target) -> list[str]:
-        known = [dim for dim in self.dims_ if dim in target.dims]
-        return [dim for dim in target.dims if dim not in known] + known
+        dims = [*target.dims, *self._single()]
+        known = [dim for dim in self.dims_ if dim in dims]
+        return [dim for dim in dims if dim not in known] + known
 
     def _dataset(self, target: Target, fields: dict[str, np.ndarray]) -> Any:
         import xarray as xr
@@ -191,7 +208,7 @@ class GridPredictions(FittedModel, abc.ABC):
             coords=target.coords,
             attrs=dict(self.attrs_),
         )
-        return dataset.transpose(*self._order(target))
+        return dataset.expand_dims(self._single()).transpose(*self._order(target))
 
     # ------------------------------------------------------------ files
 
