@@ -42,6 +42,26 @@ def test_every_row_is_held_out_equally_often() -> None:
     assert 1e-4 < stats.chi2.sf(statistic, 39) < 1 - 1e-4
 
 
+def test_rows_of_one_group_are_held_out_together_and_large_groups_last() -> None:
+    """3,000 rows: one group of 1,000, 20 of 25, and 1,500 rows alone; a twentieth held out."""
+    groups = np.r_[np.zeros(1000, int), np.repeat(np.arange(1, 21), 25), np.arange(21, 1521)]
+    groups = np.random.default_rng(0).permutation(groups)
+    counts = np.zeros(1521)
+    for seed in range(500):
+        held_out = held_out_indices(3000, 0.05, seed, groups=groups)
+        assert np.all(np.diff(held_out) > 0)
+        assert not np.intersect1d(groups[held_out], np.delete(groups, held_out)).size
+        assert 125 < held_out.size <= 150
+        counts[np.unique(groups[held_out])] += 1
+    assert counts[0] == 0
+    # whatever their size, the other groups are held out equally often: a share p of them each time, 4 standard errors
+    share = counts[1:].mean() / 500
+    error = np.sqrt(share * (1 - share) / (500 * 20))
+    assert abs(counts[1:21].mean() / 500 - share) < 4 * error
+    # where all are large, one of them
+    assert held_out_indices(3000, 0.05, 0, groups=np.repeat(np.arange(10), 300)).size == 300
+
+
 def test_memory_is_that_of_the_held_out_rows() -> None:
     held_out_indices(10**9, 0.5, 0)
     tracemalloc.start()

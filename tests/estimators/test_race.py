@@ -18,6 +18,7 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
+from vastgp.data.minibatch import standardised_rows
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
 
@@ -128,6 +129,40 @@ def test_a_good_answer_is_the_methods_own_and_rows_were_kept_out_of_it(table):
     assert seen == [2200 - 110]
     assert model.answer_ == "own"
     assert model.scores_["own"] > model.scores_["linear"]
+
+
+def test_rows_that_repeat_each_other_are_kept_out_together(table):
+    """Each row stands four times: what only remembers rows says nothing of those that it is judged by."""
+    X, y, _, _ = table
+    X, y = np.repeat(X[:550], 4, axis=0), np.repeat(y[:550], 4)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    fitted = []
+
+    class Remembering:
+        """Knows the rows of the fit, and the mean elsewhere."""
+
+        def mean_and_latent_variance(self, inputs):
+            known, target = fitted
+            near = np.linalg.norm(inputs[:, None] - known[None], axis=2)
+            seen, nearest = near.min(axis=1) < 1e-3, near.argmin(axis=1)
+            return np.where(seen, target[nearest], 0.0), np.where(seen, 1e-8, 1.0)
+
+    class Astray(TSVGPRegressor):
+        def _answers(self, rows, run):
+            fitted[:] = standardised_rows(rows, self.standardizer_, np.arange(rows.n))
+            for answer in super()._answers(rows, run):
+                yield dataclasses.replace(
+                    answer,
+                    posterior=Remembering,
+                    likelihood=vastgp.likelihoods.Gaussian(1e-4),
+                )
+
+    with pytest.warns(ConvergenceWarning, match="predicts rows better"):
+        model = Astray("rbf", 5, hyperparameters=QUICK).fit(X, y)
+    assert len(fitted[0]) == 2200 - 108  # 27 of the distinct rows, where 110 rows would be kept out
+    assert len(np.unique(fitted[0], axis=0)) == 550 - 27
+    assert model.answer_ == "subset"
 
 
 def test_given_hyperparameters_are_the_model_and_all_rows_are_its_own(table):

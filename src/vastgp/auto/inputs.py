@@ -14,13 +14,11 @@ from sklearn.utils import _safe_indexing
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
-from vastgp.data import Rows, validate
+from vastgp.data import Rows, repeated, validate
 
 Groups = Sequence[Sequence[int]]
 # Rows of a block that is all there is.
 _WHOLE = 1 << 62
-# Rows that differ by less, in deviations of every input, repeat each other; and the fewest groups that tell anything.
-_REPEATED, _FEWEST_GROUPS = 0.01, 20
 
 
 class EncodedRows(Rows):
@@ -204,28 +202,6 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
     return _checked(encoder.transform(X), encoder)
-
-
-def repeated(matrix: np.ndarray) -> np.ndarray | None:
-    """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
-
-    None where there is none, and where no input is a number with decimals: of categories and whole numbers alone the
-    same rows will come again.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, d)
-        Encoded rows, as new ones.
-    """
-    varies = np.any(matrix != np.round(matrix), axis=0)
-    if not varies.any():
-        return None
-    scale = np.std(matrix, axis=0)
-    cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
-    # a random number for each input makes one of each row, which are equal where the rows are
-    mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-    found, groups = np.unique(cells @ mixing, return_inverse=True)
-    return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
 
 
 def as_new(encoder: Any, matrix: np.ndarray) -> np.ndarray:

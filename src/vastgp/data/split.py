@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.data.minibatch import _HELD_OUT, generator
+from vastgp.data.repetitions import rows_of_groups
 from vastgp.data.rows import Rows
 
 # A held-out score has a standard error of about 1/sqrt(2 * rows) of itself: 0.7 % at this many, enough to stop by.
@@ -14,7 +15,11 @@ MAX_HELD_OUT = 10_000
 
 
 def held_out_indices(
-    n: int, fraction: float, seed: int, max_rows: int | None = MAX_HELD_OUT
+    n: int,
+    fraction: float,
+    seed: int,
+    max_rows: int | None = MAX_HELD_OUT,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
     """Choose random rows to keep out of the training.
 
@@ -29,11 +34,14 @@ def held_out_indices(
     max_rows
         Never more than this, since more would not make the score noticeably sharper and a very large data set should
         not be copied for it. None for no limit.
+    groups : ndarray of int, shape (n,), optional
+        Rows of one group are held out together: a model that has seen a row would be praised for its repetition. Then
+        there are at most as many rows as asked for, unless every group has more; those that do come last.
 
     Returns
     -------
     ndarray of int64
-        Sorted. Time and memory are of the order of its length, whatever ``n`` is.
+        Sorted. Without groups, time and memory are of the order of its length, whatever ``n`` is.
     """
     if not 0.0 < fraction < 1.0:
         raise ValueError(
@@ -46,7 +54,12 @@ def held_out_indices(
     size = max(1, min(round(fraction * n), n - 1))
     if max_rows is not None:
         size = min(size, max_rows)
-    return np.sort(generator(seed, 0, _HELD_OUT).choice(n, size=size, replace=False, shuffle=False))
+    draw = generator(seed, 0, _HELD_OUT)
+    if groups is None:
+        return np.sort(draw.choice(n, size=size, replace=False, shuffle=False))
+    large = np.bincount(groups) > size
+    order = draw.permutation(len(large))
+    return rows_of_groups(groups, order[np.argsort(large[order], kind="stable")], size)
 
 
 def without(rows: Rows, held_out: np.ndarray) -> Rows:

@@ -75,8 +75,8 @@ class BaseGP(FittedModel, abc.ABC):
         tell of its unfinished answer.
     scores_ : dict of str to float
         Mean log density of the answers that were compared, at standardised rows that were kept out of the fit: 5 % of
-        the rows, at most 500, from 2000 rows on; with fewer rows, at those of the fit. Empty where the hyperparameters
-        were given, which are then the model.
+        the rows, at most 500, from 2000 rows on, rows in memory together with those that repeat them; with fewer rows,
+        at those of the fit. Empty where the hyperparameters were given, which are then the model.
     """
 
     # what compiling the method's programs takes in a new process, on two cores

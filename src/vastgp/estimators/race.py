@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from vastgp.data import Rows, held_out_indices, observations, without
+from vastgp.data import Rows, held_out_indices, observations, repeated, without
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -34,6 +34,9 @@ CALLED = {
 # From here on some rows are kept out of the fit to judge by: of fewer rows none can be spared.
 _LEAST_TO_SPARE = 2000
 _SPARED, _MOST_SPARED = 0.05, 500
+# Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
+# that they take. Of more rows, and of those in files, each is kept out by itself.
+_COMPARED_ENTRIES = 20_000_000
 # Rows of a linear answer, and of functions that need quadrature over several values.
 _LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 20_000, 16_384, 1000
 # Numbers in the inputs of a linear answer at most.
@@ -85,7 +88,7 @@ class Judge:
     def __init__(self, model: Any, rows: Rows, seed: int) -> None:
         self.spared = rows.n >= _LEAST_TO_SPARE
         if self.spared:
-            chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED)
+            chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED, _repetitions(rows))
             self.spared = model._can_spare(rows.n - len(chosen))
         # the exact posterior of some rows has then seen few of those that judge
         self.apart = self.spared or rows.n >= 2 * _MORE_ROWS
@@ -188,6 +191,13 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         assert failure is not None
         raise failure
     return _keep(model, _best(found, judge.apart), found, own, failure)
+
+
+def _repetitions(rows: Rows) -> np.ndarray | None:
+    """Return the group of each row, see `repeated`; None where there are none, or they would cost too much."""
+    if not rows.in_memory or rows.n * rows.d > _COMPARED_ENTRIES:
+        return None
+    return repeated(rows.take(np.arange(rows.n))[0])
 
 
 def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:

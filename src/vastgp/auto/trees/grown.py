@@ -11,10 +11,11 @@ import numpy as np
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from vastgp.auto.inputs import repeated
 from vastgp.auto.trees.ensemble import Trees
 from vastgp.auto.trees.nodes import trees_of
+from vastgp.data import repeated
 from vastgp.data.minibatch import fixed_indices
+from vastgp.data.repetitions import rows_of_groups
 
 FOLDS = 5
 # Of five tables (classes-4k, mixed-3k, friedman-5k, rough-50k, wine) 200 trees of 15 leaves had the least loss on
@@ -114,8 +115,7 @@ def _some(n: int, groups: np.ndarray | None, most: int, seed: int) -> np.ndarray
     groups = np.arange(n) if groups is None else groups
     count = int(groups.max()) + 1
     order = fixed_indices(seed, _SOME, count, count)
-    sizes = np.cumsum(np.bincount(groups)[order])
-    return np.flatnonzero(np.isin(groups, order[sizes <= max(most, sizes[0])]))
+    return rows_of_groups(groups, order, most)
 
 
 def _parts(

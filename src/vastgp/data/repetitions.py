@@ -1,0 +1,46 @@
+"""Rows that repeat each other, and random rows together with all that repeat them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Rows that differ by less, in deviations of every input, repeat each other; and the fewest groups that tell anything.
+_REPEATED, _FEWEST_GROUPS = 0.01, 20
+
+
+def repeated(matrix: np.ndarray) -> np.ndarray | None:
+    """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
+
+    None where there is none, and where no input is a number with decimals: of categories and whole numbers alone the
+    same rows will come again.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, d)
+        Inputs; encoded ones of a table as those of new rows.
+    """
+    varies = np.any(matrix != np.round(matrix), axis=0)
+    if not varies.any():
+        return None
+    scale = np.std(matrix, axis=0)
+    cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
+    # a random number for each input makes one of each row, which are equal where the rows are
+    mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
+    found, groups = np.unique(cells @ mixing, return_inverse=True)
+    return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
+
+
+def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:
+    """Return the rows of the first groups that together have no more rows than asked for, ascending.
+
+    Parameters
+    ----------
+    groups : ndarray of int, shape (n,)
+        The group of each row.
+    order : ndarray of int
+        All groups, in the order in which they are taken.
+    most : int
+        Rows; the first group is taken where it alone has more.
+    """
+    sizes = np.cumsum(np.bincount(groups)[order])
+    return np.flatnonzero(np.isin(groups, order[sizes <= max(most, sizes[0])]))
