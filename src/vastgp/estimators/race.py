@@ -21,7 +21,6 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.linalg.cholesky import FactorizationError
 from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear
 
@@ -59,6 +58,8 @@ _IMAGINED, _ASTRAY = 500, 0.5
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
 _FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them at the first hyperparameters"
+# What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
+_NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 # Seconds that a method takes at least where its programs are compiled, and for which they are in this process.
 _WARM = 0.3
 _compiled: set[type] = set()
@@ -146,7 +147,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
 
     Raises
     ------
-    FactorizationError
+    FactorizationError, FloatingPointError
         Where the method has no answer and no other is to be had.
     """
     judge = Judge(model, rows, run.seed)
@@ -155,7 +156,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         try:
             with run.timed("comparison"):
                 answer = _SIMPLE[name](model, judge.training, run, finished)
-        except (FactorizationError, np.linalg.LinAlgError):
+        except _NUMERICAL:
             return []  # the others stand
         return [] if answer is None else [judge(name, answer, model, run)]
 
@@ -165,13 +166,13 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
     run.needs = _WARM if type(model) in _compiled else model._compiling_seconds
     try:
-        own = model._last_answer(judge.training, run)
+        last = model._last_answer(judge.training, run)
+        found.append(judge(OWN, last, model, run))
+        own = last
         _compiled.add(type(model))
-    except (FactorizationError, np.linalg.LinAlgError, OutOfTime) as error:
+    except (*_NUMERICAL, OutOfTime) as error:
         failure = error
     finished = own is not None and own.converged
-    if own is not None:
-        found.append(judge(OWN, own, model, run))
     if not judge.spared:
         # a method that takes more rows later may have some of them now
         grows = hasattr(model, "partial_fit")
@@ -229,7 +230,7 @@ def is_linear(model: Any, rows: Rows, run: Run) -> bool:
         linear, noise = fit_linear(Gaussian(1.0), X, y)
         of_lines = evidence(linear.kernel, float(noise.noise_variance)) - 2 * cost  # type: ignore[attr-defined]
         of_process = evidence(kernel, float(likelihood.noise_variance)) - fitted * cost
-    except (FactorizationError, np.linalg.LinAlgError):
+    except _NUMERICAL:
         return False
     return bool(of_lines > of_process)
 
