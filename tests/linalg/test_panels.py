@@ -52,12 +52,12 @@ def test_single_precision_is_kept_and_is_as_good_as_it_can_be():
 def test_stopped_early_it_is_the_factor_of_the_leading_rows():
     A, asked = covariance(), []
 
-    def go_on(done):
-        asked.append(done)
+    def go_on(done, itemsize):
+        asked.append((done, itemsize))
         return done < 20
 
     factor = factor_of(A, panel_rows=8, go_on=go_on)
-    assert (factor.size, asked) == (24, [8, 16, 24])
+    assert (factor.size, asked) == (24, [(8, 8), (16, 8), (24, 8)])
     right = np.random.default_rng(1).normal(size=24)
     np.testing.assert_allclose(A[:24, :24] @ factor.solve(right), right, atol=1e-12)
 

@@ -14,7 +14,7 @@ from vastgp._arguments import Named, declared
 from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
-from vastgp.solvers.exact_factor import WIDE_ROWS, affordable_rows
+from vastgp.solvers.exact_factor import affordable_rows
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
 # Up to here an exact process is the first candidate; beyond, one of several where its posterior takes no more than this
@@ -191,15 +191,12 @@ def most_exact_rows(seconds: float | None, timed: bool = True) -> int:
     """
     if not timed:
         return _EXACT_ROWS
-    most = min(_EXACT_UNTIMED, affordable_rows(4))
+    most = min(_EXACT_UNTIMED, affordable_rows(8))
     if seconds is not None:
         operations = _EXACT_SHARE * seconds * operations_a_second()
-        # from so many rows on the factor may be in float32
-        wide, narrow = (
-            int(brentq(lambda n, size=size: operations_of_exact(n, size) - operations, 0.0, 1e7))
-            for size in (8, 4)
-        )
-        most = min(max(wide, narrow) if wide >= WIDE_ROWS else wide, affordable_rows(4))
+        # in float64, which a low noise needs
+        root = brentq(lambda n: operations_of_exact(n, 8) - operations, 0.0, 1e7)
+        most = min(int(root), affordable_rows(8))
     return max(most, _EXACT_ROWS)
 
 

@@ -187,7 +187,7 @@ def factorize_panels(
     *,
     largest: float = 1.0,
     panel_rows: int = PANEL_ROWS,
-    go_on: Callable[[int], bool] | None = None,
+    go_on: Callable[[int, int], bool] | None = None,
 ) -> PanelCholesky:
     """Factorise a symmetric matrix that is written panel by panel, each once and where its factor stays.
 
@@ -203,8 +203,8 @@ def factorize_panels(
     panel_rows : int
         Rows of a panel; fewer are for tests.
     go_on : callable, optional
-        Asked before each panel but the first, with the number of rows done; where it says no, the factor is that of
-        these.
+        Asked before each panel but the first, with the number of rows done and the bytes of a number; where it says no,
+        the factor is that of these rows.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def factorize_panels(
     """
     factor = PanelCholesky([], largest=largest)
     for start in range(0, size, panel_rows):
-        if start and go_on is not None and not go_on(start):
+        if start and go_on is not None and not go_on(start, np.dtype(dtype).itemsize):
             break
         rows = slice(start, min(start + panel_rows, size))
         panel = np.empty((rows.stop, rows.stop - rows.start), dtype)

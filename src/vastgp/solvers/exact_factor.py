@@ -21,7 +21,7 @@ from vastgp.solvers.row_covariance import RowCovariance, refine
 WIDE_ROWS = 10_000
 # Share of the memory that is available that a factor may take; predictions need some beside it.
 _MEMORY_SHARE = 0.5
-# A float32 factor is that of a matrix ``A + E``; the posterior variances from it are off by at most ``|E|`` over the
+# A float32 factor is that of a matrix ``A + E``, and posterior variances from it are off by at most ``|E|`` over the
 # least noise, as ``s^2 |A^-1 k|^2`` is a part of each. For errors of entries that are independent ``|E|`` is some
 # roundings of the largest entry times the root of the number of rows. So many leave a hundredth: on kin40k with 10,000
 # rows and an amplitude of 70,000 noise variances, eight times as much, variances were off by up to 0.075.
@@ -121,7 +121,7 @@ def factor_exactly(
     *,
     seed: int = 0,
     panel_rows: int = PANEL_ROWS,
-    go_on: Callable[[int], bool] | None = None,
+    go_on: Callable[[int, int], bool] | None = None,
 ) -> Factored:
     """Factorise the covariance of all rows, solve for their weights to full accuracy, and judge what variances need.
 

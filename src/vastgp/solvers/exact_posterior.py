@@ -90,7 +90,7 @@ class ExactPosterior:
         *,
         seed: int = 0,
         panel_rows: int = PANEL_ROWS,
-        go_on: Callable[[int], bool] | None = None,
+        go_on: Callable[[int, int], bool] | None = None,
     ) -> tuple[ExactPosterior, Factored]:
         """Return the posterior given very many rows, and what is known of its factor.
 

@@ -107,9 +107,9 @@ def affordable_basis(
     return tried
 
 
-# Beside ``n^3 / 3`` an exact posterior takes so many operations for each pair of rows: refinement, checks, and a few
-# hundred predictions.
-_EXACT_PER_PAIR = 2000.0
+# Beside ``n^3 / 3`` an exact posterior takes so many operations for each pair of rows, by the bytes of a number: the
+# weights, a few hundred predictions, and in float32 their refinement and checks.
+_EXACT_PER_PAIR = {4: 5000.0, 8: 1000.0}
 
 
 def operations_of_exact(n: float, itemsize: int) -> float:
@@ -118,10 +118,10 @@ def operations_of_exact(n: float, itemsize: int) -> float:
     Parameters
     ----------
     n : float
-    itemsize : int
+    itemsize : {4, 8}
         Bytes of a number of the factor.
     """
-    return (n**3 / 3 + _EXACT_PER_PAIR * n**2) * itemsize / 4
+    return (n**3 / 3 + _EXACT_PER_PAIR[itemsize] * n**2) * itemsize / 4
 
 
 def operations_a_second() -> float:

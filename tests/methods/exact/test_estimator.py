@@ -9,9 +9,12 @@ from compiled_programs import count_programs
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32, load
 from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
 from vastgp.methods.exact.learning import stages
+from vastgp.methods.exact.pace import Pace
 from vastgp.options import Fixed, Learn
+from vastgp.solvers.plan import operations_of_exact
 
 
 class TestExactGPRegressor(RegressorConformance):
@@ -270,7 +273,9 @@ def test_a_budget_that_is_too_small_gives_the_posterior_of_random_rows(monkeypat
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-2.0, 2.0, size=(3500, 1)), axis=0)
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=3500)
-    monkeypatch.setattr("vastgp.methods.exact.estimator.Pace.go_on", lambda self, done: done < 2048)
+    monkeypatch.setattr(
+        "vastgp.methods.exact.estimator.Pace.go_on", lambda self, done, itemsize: done < 2048
+    )
     monkeypatch.setattr(ExactGPRegressor, "_seconds", lambda self, n: 1e6)
     model = ExactGPRegressor(
         RBF(0.5), hyperparameters=Fixed(0.1), dtype="float32", max_seconds=100.0
@@ -298,3 +303,25 @@ def test_a_fit_in_stages_that_is_killed_goes_on_where_it_was(tmp_path, monkeypat
     promises.test_killed_at_a_record_and_resumed_it_is_the_fit_that_was_left_alone(
         model, data, data[0][:5] + 0.5, tmp_path, monkeypatch
     )
+
+
+def test_the_clock_stops_a_factor_before_the_panel_that_does_not_fit(monkeypatch):
+    """Panels at a steady rate: what follows the factor is left its time, and a second factor has a clock of its own."""
+    clock, rate = [0.0], 1e9
+    monkeypatch.setattr("vastgp.methods.exact.pace.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("vastgp.methods.exact.pace.operations_a_second", lambda: 1e15)
+
+    run = Run(max_seconds=4000.0)
+    monkeypatch.setattr(run, "seconds_left", lambda: 4000.0 - clock[0])
+    pace = Pace(run)
+    for began in (0.0, 1500.0):
+        clock[0], done = began, 1024
+        while pace.go_on(done, 4):
+            done += 1024
+            clock[0] = began + (done**3 - 1024**3) / 3 / rate
+        # the rest of the posterior still fits, and with another panel it would not, or hardly
+        rest, more = (
+            (operations_of_exact(rows, 4) - done**3 / 3) / rate for rows in (done, done + 1024)
+        )
+        assert done > 5 * 1024
+        assert rest <= 4000.0 - clock[0] < 1.2 * more

@@ -31,7 +31,7 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learnable_rows
 from vastgp.methods.exact.pace import Pace
-from vastgp.solvers.exact_factor import WIDE_ROWS, affordable_rows, diagnosis_of_dense
+from vastgp.solvers.exact_factor import affordable_rows, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
@@ -232,8 +232,8 @@ class ExactGPRegressor(FitsOwnNoise):
 
     def _seconds(self, n: int) -> float:
         """Return about what the posterior of n rows takes on this machine, now."""
-        narrow = self.dtype == "float32" or (self.dtype == "auto" and n > WIDE_ROWS)
-        return operations_of_exact(n, 4 if narrow else 8) / operations_a_second()
+        # a low noise needs float64
+        return operations_of_exact(n, 4 if self.dtype == "float32" else 8) / operations_a_second()
 
     def _check_size(self, n: int, search: Any) -> None:
         """Refuse rows that the memory does not hold."""

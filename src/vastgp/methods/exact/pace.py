@@ -8,25 +8,37 @@ from vastgp.fitting.run import Run
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
-# The rate that was measured may fall.
-_SLACK = 1.15
+# The rate that was measured may fall; so many panels measure it better than a product does beforehand.
+_SLACK, _TELLING = 1.15, 4
 
 
 class Pace:
-    """The clock of one factorisation, by operations and the rate at which they have gone so far."""
+    """The clock of a factorisation, by operations and the rate at which they have gone so far."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._began = run, time.perf_counter()
-        self._rate = operations_a_second()
+        self._run, self._rate = run, operations_a_second()
+        self._last = self._first = (0, 0.0)
 
-    def go_on(self, done: int) -> bool:
-        """Return whether another panel, and the posterior of so many rows, fit into what is left."""
-        left = self._run.seconds_left()
+    def go_on(self, done: int, itemsize: int) -> bool:
+        """Return whether another panel, and the posterior of all rows then, fit into what is left.
+
+        Parameters
+        ----------
+        done : int
+            Rows so far; fewer than when last asked begin another factor.
+        itemsize : int
+            Bytes of a number of the factor.
+        """
+        left, now = self._run.seconds_left(), time.perf_counter()
         if left is None:
             return True
-        spent = time.perf_counter() - self._began
-        if done >= 4 * PANEL_ROWS:
-            self._rate = done**3 / 3 / max(spent, 1e-9)
+        if done <= self._last[0] or not self._last[0]:
+            self._first = done, now
+        self._last = done, now
+        # in operations of this precision
+        rate = self._rate * 4 / itemsize
+        if done >= _TELLING * PANEL_ROWS and now > self._first[1]:
+            rate = (done**3 - self._first[0] ** 3) / 3 / (now - self._first[1])
         # counted from the beginning, less the factor so far
-        more = operations_of_exact(done + PANEL_ROWS, 4) - done**3 / 3
-        return _SLACK * more / self._rate <= left
+        more = operations_of_exact(done + PANEL_ROWS, itemsize) * 4 / itemsize - done**3 / 3
+        return _SLACK * more / rate <= left
