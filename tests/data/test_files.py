@@ -35,11 +35,11 @@ def test_types_that_change_further_down(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.X[:-1, 0], np.arange(rows) % 7)
 
 
-def test_text_further_down_names_the_file_and_the_row(tmp_path: Path) -> None:
+def test_text_further_down_names_the_file_and_the_column(tmp_path: Path) -> None:
     path = _text(tmp_path / "d.csv", "a,y\n" + "1,2\n" * 300_000 + "oops,2\n")
     with pytest.raises(
         ValueError,
-        match=r"d\.csv' cannot be read: .*oops.*text where the lines before it have numbers",
+        match=r"Column 'a' of .*d\.csv' holds numbers at first, and 'oops' further down. Correct it",
     ):
         as_rows(path, "y")
 

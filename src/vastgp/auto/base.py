@@ -27,6 +27,7 @@ from vastgp.auto.race import (
     run_race,
     some_rows,
 )
+from vastgp.auto.reading_targets import check_rows, warn_if_constant
 from vastgp.auto.report.kept import (
     NO_ROWS,
     Kept,
@@ -109,12 +110,13 @@ class FrontDoor(SavedFrontDoor):
         targets, for_encoder, self.target_name_ = self._read_target(X, y)
         self.n_rows_dropped_ = int(np.sum(np.isnan(targets)))
         counts = np.isfinite(targets) & own_noise.counting(len(targets))
-        _check_rows(int(counts.sum()), self.n_rows_dropped_)
+        check_rows(int(counts.sum()), self.n_rows_dropped_, self.target_name_)
         present = np.flatnonzero(counts)
         inputs = Inputs.of(X, self.encoder, self.target_name_, present, for_encoder, len(targets))
         targets = own_noise.of_targets(targets, counts)
         self._look_at(targets, present, own_noise)
         self.target_range_ = _extremes(targets)
+        warn_if_constant(self.target_range_, self.target_name_)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = []
@@ -337,12 +339,3 @@ class FrontDoor(SavedFrontDoor):
 def _extremes(y: np.ndarray) -> tuple[float, float]:
     found = observations.targets(y)
     return float(found.min()), float(found.max())
-
-
-def _check_rows(n: int, dropped: int) -> None:
-    if n < 2:
-        left = f" after {dropped} rows without a target were left out" if dropped else ""
-        raise ValueError(
-            f"Found array with {n} sample(s){left} while a minimum of 2 is required: from one row alone, nothing can "
-            "be learned. Give more rows."
-        )

@@ -20,17 +20,14 @@ import numpy as np
 
 from vastgp.auto import gaps
 from vastgp.auto.dates import DateFacts
+from vastgp.auto.guesses import Unread, new_guesses
 from vastgp.auto.numeric import NumberFacts
 from vastgp.auto.values import (
     UnfitError,
     Values,
     first_present,
     levels_of,
-    parse_date,
-    parse_duration,
-    parse_levels,
     parse_number,
-    parse_time,
     parse_truth,
 )
 
@@ -52,15 +49,8 @@ class TextFacts:
         self.numeric = False
         self._levels: set[str] = set()
         self._sketch: np.ndarray | None = None
-        # what all of the text may be instead, until one is found that is not
-        self._guesses: list[tuple[Any, NumberFacts | DateFacts]] = [
-            (parse_number, NumberFacts("numbers")),
-            (parse_date, DateFacts()),
-            (parse_time, NumberFacts("times")),
-            (parse_duration, NumberFacts("durations")),
-        ]
-        if declared:
-            self._guesses = []
+        # what all of the text may be instead, but for a few words, until there are more of these
+        self._guesses = [] if declared else new_guesses()
 
     def update(self, first: int, values: Values) -> None:
         """Take in a block."""
@@ -72,9 +62,23 @@ class TextFacts:
         self.numeric = self.numeric or any(map(_is_numeric, levels))
         self._guess(first, values, codes, levels)
 
-    def read_as(self) -> TextFacts | NumberFacts | DateFacts:
-        """Return the facts of numbers, dates or times where all of the text is that, otherwise these."""
-        return next((facts for _, facts in self._guesses if facts.present), self)
+    def read_as(self, max_levels: int) -> tuple[TextFacts | NumberFacts | DateFacts, Unread]:
+        """Return the facts of numbers, dates or times where the text is that, otherwise these, and what is not read.
+
+        Parameters
+        ----------
+        max_levels : int
+            Of more levels a few words that are none of it do not count: they would be the only reason to take all the
+            others for names.
+        """
+        for guess in self._guesses:
+            if guess.facts.present and not guess.unread.rows:
+                return guess.facts, guess.unread
+        many = self.distinct > max_levels
+        for guess in self._guesses:
+            if many and guess.holds(self.present):
+                return guess.facts, guess.unread
+        return self, Unread()
 
     @property
     def distinct(self) -> int:
@@ -96,19 +100,9 @@ class TextFacts:
         return repr(level if len(level) <= 30 else level[:30] + "...")
 
     def _guess(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> None:
-        left = []
-        for parse, facts in self._guesses:
-            missing = np.datetime64("NaT", "us") if isinstance(facts, DateFacts) else np.nan
-            found = parse_levels(levels, parse, missing)
-            if isinstance(found, int):
-                continue
-            rows = np.append(found, missing)[codes]
-            if isinstance(facts, DateFacts):
-                facts.update_dates(first, rows)
-            else:
-                facts.update_numbers(first, rows, values)
-            left.append((parse, facts))
-        self._guesses = left
+        self._guesses = [
+            guess for guess in self._guesses if guess.update(first, values, codes, levels)
+        ]
 
     def _count(self, levels: Sequence[str]) -> None:
         if self._sketch is None:

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from vastgp.auto.categories import CategoryEncoding, CodeEncoding, TextFacts
 from vastgp.auto.dates import DateEncoding, DateFacts, TimeEncoding
+from vastgp.auto.guesses import Unread, with_gaps
 from vastgp.auto.numeric import NumberEncoding, NumberFacts
-from vastgp.auto.values import Values
+from vastgp.auto.values import COMMA_NUMBERS, Values
 
 Encoding = NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding
 Facts = NumberFacts | DateFacts | TextFacts
@@ -30,7 +33,14 @@ _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 _FEW_ROWS = 10
 # Text with more distinct values than this share of the rows tells rows apart and nothing else.
 _MOST_DISTINCT = 0.5
-_NOUN = {"numbers": "number", "booleans": "boolean", "durations": "duration"}
+_NOUN = {
+    "numbers": "number",
+    COMMA_NUMBERS: "number",
+    "booleans": "boolean",
+    "durations": "duration",
+}
+# What values of a kind are read as, where the encoding does not say.
+_FORMS = {"date": "dates", "time of day": "times"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,10 @@ class Column:
         How it is encoded; None where it is left out.
     reason : str
         Why it is left out.
+    unread : Unread
+        Values that could not be read as what the others are: they are gaps.
+    lenient : bool
+        Whether what cannot be read in new rows is a gap as well, rather than refused.
     """
 
     name: str
@@ -60,6 +74,8 @@ class Column:
     outputs: tuple[int, ...]
     encoding: Encoding | None = field(repr=False)
     reason: str = ""
+    unread: Unread = field(default_factory=Unread)
+    lenient: bool = False
 
     @property
     def kept(self) -> bool:
@@ -69,7 +85,15 @@ class Column:
     @property
     def done(self) -> str:
         """What is done with it, in words."""
-        return f"left out: {self.reason}" if self.encoding is None else self.encoding.words()
+        if self.encoding is None:
+            return f"left out: {self.reason}"
+        return self.encoding.words() + self.unread.words()
+
+    def encode(self, values: Values) -> tuple[np.ndarray, int]:
+        """Return the output columns of a block, and the number of gaps that training had none of."""
+        assert self.encoding is not None
+        form = _FORMS.get(self.kind, str(getattr(self.encoding, "form", "")))
+        return self.encoding.encode(with_gaps(values, form) if self.lenient else values)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -94,6 +118,9 @@ class Column:
         if fields["encoding"] is not None:
             stored = {k: _tupled(v) for k, v in fields["encoding"].items()}
             fields["encoding"] = _ENCODINGS[stored.pop("class")](**stored)
+        if "unread" in fields:
+            unread = fields["unread"]
+            fields["unread"] = Unread(unread["rows"], tuple(unread["examples"]))
         return cls(**{k: _tupled(v) for k, v in fields.items()})
 
 
@@ -126,7 +153,7 @@ def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
 
 def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
     """Return what is done with a column whose rows have all been read; its outputs are not numbered yet."""
-    facts = found.read_as() if isinstance(found, TextFacts) else found
+    facts, unread = found.read_as(max_levels) if isinstance(found, TextFacts) else (found, Unread())
     kind = _kind_of(facts)
     if not facts.present:
         return Column(name, "empty", facts.missing, (), None, "all values are missing")
@@ -145,7 +172,8 @@ def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
         return Column(name, kind, facts.missing, (), None, reason)
     else:
         encoding = facts.encoding(squash)
-    return Column(name, kind, facts.missing, (), encoding)
+    lenient = unread.rows > 0
+    return Column(name, kind, facts.missing, (), encoding, unread=unread, lenient=lenient)
 
 
 def _kind_of(facts: Facts) -> str:
@@ -160,7 +188,9 @@ def _kind_of(facts: Facts) -> str:
 
 def _is_identifier(name: str, facts: NumberFacts) -> bool:
     named = _IDENTIFIER.fullmatch(name) or _CAMEL_ID.fullmatch(name)
-    return bool(named) and facts.form == "numbers" and facts.whole and facts.all_distinct()
+    return (
+        bool(named) and _NOUN.get(facts.form) == "number" and facts.whole and facts.all_distinct()
+    )
 
 
 def _settle_text(name: str, facts: TextFacts, max_levels: int) -> Column:

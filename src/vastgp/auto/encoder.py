@@ -288,7 +288,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             out = np.empty((len(block[0]), self._size))
             for name, column, values in zip(names, columns, block, strict=True):
                 try:
-                    encoded, gaps = _encoding(column).encode(values)
+                    encoded, gaps = column.encode(values)
                 except UnfitError as error:
                     raise refusal(error, name, source, first, False, column.kind) from None
                 out[:, column.outputs[0] : column.outputs[-1] + 1] = encoded

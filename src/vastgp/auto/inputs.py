@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,7 +113,11 @@ class Inputs:
         """
         if number not in self._of_folds:
             encoder, matrix = self._fit(self.present[training])
-            new = self._transform(encoder, self.present[held_out])
+            self._forgive(encoder)
+            with warnings.catch_warnings():
+                # that they have gaps which others had not is no news of a table that is all there
+                warnings.simplefilter("ignore", UserWarning)
+                new = self._transform(encoder, self.present[held_out])
             self._of_folds[number] = (
                 Rows(matrix, targets[training], checked=True),
                 Rows(new, targets[held_out], checked=True),
@@ -159,6 +164,16 @@ class Inputs:
         validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)
 
+    def _forgive(self, encoder: Any) -> None:
+        """Let a fold's encoder take for gaps what all rows hold and its own did not, such as one word among numbers."""
+        if not isinstance(encoder, TableEncoder):
+            return
+        whole = self._encoded_whole()[0]
+        encoder.columns_ = tuple(
+            dataclasses.replace(one, lenient=one.lenient or other.lenient or one.kind != other.kind)
+            for one, other in zip(encoder.columns_, whole.columns_, strict=True)
+        )
+
     def _transform(self, encoder: Any, rows: np.ndarray) -> np.ndarray:
         return _checked(encoder.transform(self._part(rows)), encoder)
 
@@ -201,7 +216,23 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     encoder = model.encoder_
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
+    elif hasattr(encoder, "feature_names_in_"):
+        X = _without(open_source(X), own_columns(model))
     return _checked(encoder.transform(X), encoder)
+
+
+def own_columns(model: Any) -> set[str]:
+    """Return the columns that a fitted front door knows and that are no inputs: target and exposure."""
+    exposure = getattr(model, "exposure_", None)
+    names = (model.target_name_, None if exposure is None else exposure.name)
+    return {name for name in names if name is not None}
+
+
+def _without(source: Source, names: set[str]) -> Source:
+    """Return a named source without columns that are no inputs, so that messages do not call them strangers."""
+    if not source.named or names.isdisjoint(source.names):
+        return source
+    return dataclasses.replace(source, names=[name for name in source.names if name not in names])
 
 
 def as_new(encoder: Any, matrix: np.ndarray) -> np.ndarray:

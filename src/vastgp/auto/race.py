@@ -238,8 +238,9 @@ def some_rows(rows: Rows, most: int | None, seed: int) -> Rows:
 def fit_one(model: Any, rows: Rows, warp: Own) -> None:
     """Fit a model to encoded rows, their targets on another scale."""
     with warnings.catch_warnings():
-        # that it has not converged is known by its score
+        # that it has not converged is known by its score, and what the target is has been told by its name
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "y is constant", UserWarning)
         if observations.has_own_noise(rows.y):
             y, inverse_weight, variance = rows.y.T
             model.fit(rows.X, y, noise_std=np.sqrt(variance), sample_weight=1.0 / inverse_weight)

@@ -15,6 +15,7 @@ from vastgp.auto.messages import refusal
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, level_text
 from vastgp.data import validate
+from vastgp.data.tables import LateTextError
 
 
 def read_facts(source: Source, names: list[str], ordered: Any) -> tuple[dict[str, Facts], int]:
@@ -23,11 +24,25 @@ def read_facts(source: Source, names: list[str], ordered: Any) -> tuple[dict[str
     if not names:
         raise ValueError(
             f"Found array with 0 feature(s) (shape=({source.num_rows or 0}, 0)) while a minimum of 1 is required: "
-            f"{source.where} has no columns beside the target and those excluded."
+            f"{source.where} has no columns beside the target and those excluded. Give the table's inputs as well: a "
+            "target alone predicts nothing."
         )
+    while True:
+        try:
+            facts, end = _read_through(source, names, orders)
+            break
+        except LateTextError:  # it is text now, all of it
+            continue
+    validate.check_num_rows((end, len(names)), 1)
+    return facts, end
+
+
+def _read_through(
+    source: Source, names: list[str], orders: dict[str, tuple[str, ...]]
+) -> tuple[dict[str, Facts], int]:
     facts: dict[str, Facts] = {}
     end = 0
-    for first, block in source.blocks(names):
+    for first, block in source.blocks(names, resume=False):
         for name, values in zip(names, block, strict=True):
             if name not in facts:
                 facts[name] = new_facts(values, orders.get(name))
@@ -36,7 +51,6 @@ def read_facts(source: Source, names: list[str], ordered: Any) -> tuple[dict[str
             except UnfitError as error:
                 raise refusal(error, name, source, first, name in orders) from None
         end = first + len(block[0])
-    validate.check_num_rows((end, len(names)), 1)
     return facts, end
 
 

@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from vastgp._warn import warn
+from vastgp.auto.values import parse_comma_number, parse_number
 from vastgp.data import validate
 from vastgp.data.labels import column_of, encode
+
+# With text in more than this share of its rows a target is classes, and otherwise numbers that are spoilt.
+_MOST_WORDS = 0.5
 
 
 def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
@@ -25,12 +30,10 @@ def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
     called = "y" if name is None else f"The target column {name!r}"
     if found.dtype.kind == "O":
         found = _numbers_of(found, called)
-    if found.dtype.kind in "bUS":
-        kind = "booleans" if found.dtype.kind == "b" else "text"
-        raise ValueError(
-            f"{called} holds {kind}, for example {found[0].item()!r}: classes and no numbers. Use "
-            "GPClassifier, or convert them with astype(float)."
-        )
+    if found.dtype.kind == "b":
+        raise ValueError(_classes_error(called, "booleans", found[0].item()))
+    if found.dtype.kind in "US":
+        raise _text_error(found, called)
     numbers = np.asarray(validate.numeric_array(found, called), dtype=np.float64)
     infinite = np.flatnonzero(np.isinf(numbers))
     if infinite.size:
@@ -74,8 +77,75 @@ def _numbers_of(values: np.ndarray, called: str) -> np.ndarray:
     present = values[~missing]
     if len(present) and all(isinstance(value, (bool, np.bool_)) for value in present):
         return np.asarray(present, dtype=bool)
-    text = next((value for value in present if isinstance(value, str)), None)
-    if text is not None:
-        return np.asarray([text])
+    if any(isinstance(value, str) for value in present):
+        raise _text_error(values, called)
     found[~missing] = validate.numeric_array(present, called) if len(present) else 0.0
     return found
+
+
+def _classes_error(called: str, kind: str, example: Any) -> str:
+    return (
+        f"{called} holds {kind}, for example {example!r}: classes and no numbers. Use GPClassifier, or convert them "
+        "with astype(float)."
+    )
+
+
+def _text_error(values: np.ndarray, called: str) -> ValueError:
+    """What is wrong with a target that holds text: which of it is no number, and where."""
+    texts = [
+        (row, str(value)) for row, value in enumerate(values) if isinstance(value, (str, bytes))
+    ]
+    odd = [(row, text) for row, text in texts if parse_number(text.strip()) is None]
+    if not odd:
+        return ValueError(
+            f"{called} holds text that is numbers, for example {texts[0][1]!r}. Convert it with astype(float)."
+        )
+    if all(parse_comma_number(text.strip()) is not None for _, text in texts):
+        return ValueError(
+            f"{called} holds numbers with a comma before their decimals, as text, for example {odd[0][1]!r} in row "
+            f"{odd[0][0]} (counted from 0). Write them with a point; pandas.read_csv(path, decimal=',', thousands='.') "
+            "reads such a file."
+        )
+    if len(odd) > _MOST_WORDS * len(values):
+        return ValueError(_classes_error(called, "text", odd[0][1]))
+    count = f"{len(odd)} rows have" if len(odd) > 1 else "one row has"
+    return ValueError(
+        f"{called} holds numbers, but {count} text, the first {odd[0][1]!r} in row {odd[0][0]} (counted from 0). "
+        "Correct it, or leave it empty: rows without a target are left out."
+    )
+
+
+# ---------------------------------------------------------------- what a target is
+
+
+def called_target(name: str | None) -> str:
+    """Return what messages call a target."""
+    return "the target y" if name is None else f"the target column {name!r}"
+
+
+def warn_if_constant(extremes: tuple[float, float], name: str | None) -> None:
+    """Say that there is nothing to learn; the fit goes on, since its answer (that constant) is right."""
+    if extremes[0] == extremes[1]:
+        called = called_target(name)
+        warn(
+            f"{called[0].upper()}{called[1:]} is constant: every value is {extremes[0]:.6g}. A model can only repeat "
+            "it. Is it the column you meant?"
+        )
+
+
+def check_rows(n: int, dropped: int, target: str | None) -> None:
+    """Raise unless there are two rows to learn from, of which so many more have no target."""
+    if n >= 2:
+        return
+    called = called_target(target)
+    left = f" after {dropped} without a target were left out" if dropped else ""
+    why = "from one row alone, nothing can be learned. Give more rows"
+    if not n and dropped:
+        why = f"{called} is missing in all {dropped}. Give rows whose target is known, or name another column"
+    elif not n:
+        why = "there are no rows, as in a file with its column names alone. Give some"
+    elif dropped:
+        why = f"{called} is there in one row only. Give more rows whose target is known"
+    raise ValueError(
+        f"Found array with {n} sample(s){left} while a minimum of 2 is required: {why}."
+    )

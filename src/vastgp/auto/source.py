@@ -13,7 +13,7 @@ import numpy as np
 from vastgp.auto.values import Values, form_of_objects, level_text, objects_as, text_of, text_values
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
-from vastgp.data.tables import BLOCK_BYTES, Table, as_numbers, open_frame
+from vastgp.data.tables import BLOCK_BYTES, LateTextError, Table, as_numbers, open_frame
 
 _WHOLE = 1 << 62
 
@@ -53,8 +53,14 @@ class Source:
         columns: Sequence[str],
         rows: int | None = None,
         zones: Mapping[str, str] | None = None,
+        *,
+        resume: bool = True,
     ) -> Iterator[tuple[int, list[Values]]]:
-        """Yield the number of the first row of each block, and the block."""
+        """Yield the number of the first row of each block, and the block.
+
+        Where a file has text far down in a column of numbers, that is text from there on, or with ``resume=False`` an
+        error, after which it is text from the first row on.
+        """
         refused = [name for name in columns if name in self.refused]
         if refused:
             raise ValueError(
@@ -63,11 +69,19 @@ class Source:
                 "name to fit as exclude."
             )
         limit = max(256, min(65_536, BLOCK_BYTES // (8 * max(1, len(columns)))))
-        first = 0
-        for block in self.read(columns, rows or limit, zones or {}):
-            if len(block[0]):
-                yield first, block
-                first += len(block[0])
+        done, reading = 0, True
+        while reading:
+            first, reading = 0, False
+            try:
+                for block in self.read(columns, rows or limit, zones or {}):
+                    if len(block[0]) and first >= done:
+                        yield first, block
+                        done = first + len(block[0])
+                    first += len(block[0])
+            except LateTextError:
+                if not resume:
+                    raise
+                reading = True  # the same blocks come again, the column as text
 
 
 def open_source(X: Any) -> Source:
@@ -101,6 +115,11 @@ def _open_path(path: Path) -> Any:
 
 def _matrix(X: Any) -> np.ndarray:
     validate.reject_sparse(X, "X")
+    if isinstance(X, Mapping):
+        raise ValueError(
+            f"X is a {type(X).__name__}, which has no rows. Expected a table or an array: pandas.DataFrame(X) makes a "
+            "table of columns by name."
+        )
     if isinstance(X, np.ma.MaskedArray):
         real = X.dtype.kind in "fiub"
         gap = np.nan if real else None

@@ -21,11 +21,14 @@ import numpy as np
 # What people and programs write where a number or a date is missing.
 _MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", "-", "?"}
 _NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")
 _DATE = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d\d(:?\d\d)?))?)?"
 )
 _TIME = re.compile(r"\d\d?:\d\d(:\d\d(\.\d{1,9})?)?")
 _DURATION = re.compile(r"(-?\d+) days?(?:,? \+?(\d\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?))?")
+# The form of text that is numbers with a comma before their decimals; elsewhere such a column is one of numbers.
+COMMA_NUMBERS = "comma numbers"
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
@@ -98,7 +101,8 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
     UnfitError
         For the first value that is none.
     """
-    if values.form == form or (form, values.form) == ("numbers", "booleans"):
+    read = "numbers" if form == COMMA_NUMBERS else form
+    if values.form == read or (read, values.form) == ("numbers", "booleans"):
         return values.data
     if not present(values).any():
         return np.full(len(values), np.nan)
@@ -146,33 +150,48 @@ def first_present(values: Values) -> int:
 
 
 def _parsed(values: Values, parse: Callable[[str], Any], expected: str, missing: Any) -> np.ndarray:
-    parsed = parse_levels(values.levels, parse, missing)
-    if isinstance(parsed, int):
-        raise UnfitError(values, int(np.argmax(values.data == parsed)), expected)
+    read = parse_levels(values.levels, parse, missing, len(values.levels))
+    assert read is not None
+    parsed, unread = read
+    # of levels that no row has nothing is asked
+    odd = np.flatnonzero(np.isin(values.data, unread))
+    if len(odd):
+        raise UnfitError(values, int(odd[0]), expected)
     # the last place is that of -1
     return np.append(parsed, np.asarray([missing], dtype=parsed.dtype))[values.data]
 
 
 def parse_levels(
-    levels: Sequence[str], parse: Callable[[str], Any], missing: Any
-) -> np.ndarray | int:
-    """Return the parsed levels, or the number of the first that cannot be parsed."""
+    levels: Sequence[str], parse: Callable[[str], Any], missing: Any, most: int
+) -> tuple[np.ndarray, list[int]] | None:
+    """Return the parsed levels, and the numbers of those that cannot be parsed; None where there are more than most."""
     dtype = np.float64 if isinstance(missing, float) else "datetime64[us]"
     found = np.full(len(levels), missing, dtype=dtype)
+    unread = []
     for number, level in enumerate(levels):
         text = level.strip()
         if text.lower() in _MISSING_WORDS:
             continue
         value = parse(text)
-        if value is None:
-            return number
-        found[number] = value
-    return found
+        if value is not None:
+            found[number] = value
+            continue
+        unread.append(number)
+        if len(unread) > most:
+            return None
+    return found, unread
 
 
 def parse_number(text: str) -> float | None:
     """Return the number that a text is, with or without commas between thousands."""
     return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+def parse_comma_number(text: str) -> float | None:
+    """Return the number that a text is with a comma before its decimals, with or without points between thousands."""
+    if not _COMMA_NUMBER.fullmatch(text):
+        return None
+    return float(text.replace(".", "").replace(",", "."))
 
 
 def parse_truth(text: str) -> float | None:
@@ -209,6 +228,7 @@ def parse_duration(text: str) -> float | None:
 
 _PARSERS = {
     "numbers": parse_number,
+    COMMA_NUMBERS: parse_comma_number,
     "booleans": parse_truth,
     "times": parse_time,
     "durations": parse_duration,
@@ -314,7 +334,7 @@ def objects_as(array: np.ndarray, form: str) -> Values:
         missing = np.datetime64("NaT", "us")
         data = np.array([missing if is_missing(v) else _date(v) for v in array], "datetime64[us]")
         return Values(form, data)
-    read = {"durations": _seconds, "times": seconds_of_day}.get(form, float)
+    read = {"durations": _seconds, "times": seconds_of_day}.get(form, _number)
     values = [np.nan if is_missing(value) else read(value) for value in array]
     return Values(form, np.array(values, dtype=np.float64))
 
@@ -323,6 +343,13 @@ def _date(value: Any) -> np.datetime64:
     if isinstance(value, datetime.datetime):
         value = value.replace(tzinfo=None)
     return np.datetime64(value, "us")
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return np.inf
 
 
 def _seconds(value: Any) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -14,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.arrow_errors import arrow_errors
+from vastgp.data.csv_files import open_csv
 from vastgp.data.spool import MEMORY_BUDGET, disk_full_error, temporary_file
 from vastgp.data.tables import Table, from_batches
 from vastgp.data.validate import listed
@@ -23,6 +24,13 @@ _NPZ = {".npz"}
 _PARQUET = {".parquet", ".pq"}
 _CSV = {".csv", ".tsv", ".txt"}
 _FORMATS = ".npy, .npz, .csv (also .csv.gz), .parquet, or a folder of .parquet files"
+
+# Readers of pandas for others.
+_READERS = {
+    ".xlsx": "read_excel", ".xls": "read_excel", ".ods": "read_excel", ".json": "read_json",
+    ".feather": "read_feather", ".orc": "read_orc", ".dta": "read_stata", ".sav": "read_spss",
+    ".sas7bdat": "read_sas",
+}  # fmt: skip
 
 
 def suffix_of(path: Path) -> str:
@@ -56,8 +64,10 @@ def check_exists(path: Path, argument: str) -> None:
 
 def unknown_format_error(path: Path, argument: str) -> ValueError:
     """No reader for this suffix."""
+    reader = _READERS.get(suffix_of(path))
+    instead = "" if reader is None else f" Or read it with pandas.{reader} and give the DataFrame."
     return ValueError(
-        f"{argument}={str(path)!r} has no known format (suffix {path.suffix!r}). Expected {_FORMATS}."
+        f"{argument}={str(path)!r} has no known format (suffix {path.suffix!r}). Expected {_FORMATS}.{instead}"
     )
 
 
@@ -79,7 +89,7 @@ def open_table_file(path: Path, *, empty_as_text: bool = False) -> Table:
     """
     if path.is_dir() or suffix_of(path) in _PARQUET:
         return _open_parquet(path)
-    return _open_csv(path, empty_as_text)
+    return open_csv(path, empty_as_text)
 
 
 # ---------------------------------------------------------------- NumPy's own formats
@@ -188,7 +198,7 @@ def _open_parquet(path: Path) -> Table:
             raise ValueError(
                 f"The folder {str(path)!r} has no .parquet files. Expected {_FORMATS}."
             )
-    with _arrow_errors(where):
+    with arrow_errors(where):
         dataset = ds.dataset(
             [os.fspath(file) for file in files],
             format="parquet",
@@ -218,7 +228,7 @@ def _read_parquet(
 
     # Read page by page. The default reads row groups ahead: 2.2 GB at the peak for a file of 2 GB, against 0.1 GB.
     with (
-        _arrow_errors(repr(path)),
+        arrow_errors(repr(path)),
         pq.ParquetFile(
             path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         ) as file,
@@ -238,95 +248,3 @@ def _read_parquet(
                 for name in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-# ---------------------------------------------------------------- CSV
-
-
-def _open_csv(path: Path, empty_as_text: bool) -> Table:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    where = repr(str(path))
-    delimiter = _delimiter(path, where)
-    parse = csv.ParseOptions(delimiter=delimiter)
-    with _arrow_errors(where), csv.open_csv(os.fspath(path), parse_options=parse) as reader:
-        schema = reader.schema
-        names = schema.names
-    if names and all(_is_number(name) for name in names):
-        raise ValueError(
-            f"{where} has no line of column names: its first line is {listed(names, 5)}. Put a line with one "
-            "name per column at the top."
-        )
-    # Types are guessed from the first block of the file. A column of whole numbers there may have fractions or gaps
-    # further down, and one without any values may have some: both are read as floating point numbers.
-    empty = pa.string() if empty_as_text else pa.float64()
-    types = {
-        field.name: empty if pa.types.is_null(field.type) else pa.float64()
-        for field in schema
-        if pa.types.is_integer(field.type)
-        or pa.types.is_null(field.type)
-        or pa.types.is_floating(field.type)
-    }
-    schema = pa.schema(
-        [pa.field(field.name, types.get(field.name, field.type)) for field in schema]
-    )
-
-    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        convert = csv.ConvertOptions(column_types=types, include_columns=list(columns))
-        with (
-            _arrow_errors(where),
-            csv.open_csv(os.fspath(path), parse_options=parse, convert_options=convert) as reader,
-        ):
-            for batch in reader:
-                for start in range(0, batch.num_rows, rows):
-                    yield batch.slice(start, rows)
-
-    return from_batches(schema, batches, where, num_rows=None)
-
-
-def _delimiter(path: Path, where: str) -> str:
-    """Comma, semicolon or tab: whichever the line of names has most of."""
-    import pyarrow as pa
-
-    with _arrow_errors(where), pa.input_stream(os.fspath(path), compression="detect") as stream:
-        header = stream.read(1 << 16).split(b"\n", 1)[0]
-    if not header.strip():
-        raise ValueError(
-            f"{where} is empty, or its first line is. Expected a line of column names, then the rows."
-        )
-    return max(",;\t", key=lambda character: header.count(character.encode()))
-
-
-def _is_number(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        float(text)
-        return True
-    return False
-
-
-@contextlib.contextmanager
-def _arrow_errors(where: str) -> Iterator[None]:
-    """Arrow's errors about the content of a file, as ``ValueError`` that names it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where} cannot be read: a column name is no UTF-8 ({error}). Save the file with that encoding: "
-            "iconv -f latin1 -t utf8 does so."
-        ) from error
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        pa.ArrowKeyError,
-        OSError,
-    ) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system's own: no permission, a broken disk
-        raise ValueError(
-            f"{where} cannot be read: {error}. The file may be cut off or not what its name says; in a CSV file the "
-            "line named may have another number of columns, or text where the lines before it have numbers."
-        ) from error

@@ -168,4 +168,6 @@ def table_of(X: Any) -> Table | None:
         files.check_exists(path, "X")
         if files.is_table_file(path):
             return files.open_table_file(path)
+        if files.suffix_of(path) not in (".npy", ".npz"):
+            raise files.unknown_format_error(path, "X")
     return None

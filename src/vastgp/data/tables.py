@@ -18,6 +18,13 @@ BLOCK_BYTES = 16 << 20
 _COLUMN_ROWS = 65_536
 
 
+class LateTextError(ValueError):
+    """A column of a CSV file holds numbers at first and text further down.
+
+    From then on the column is text to the table that raised it: reading it again gives it as that.
+    """
+
+
 @dataclass
 class Table:
     """A table as `as_rows` reads it.
@@ -59,8 +66,12 @@ class Table:
 
     def labels(self, name: str) -> np.ndarray:
         """Return all values of a column as they are, missing ones as None or NaN."""
-        parts = [as_labels(frame[:, 0]) for frame in self.frames([name], _COLUMN_ROWS)]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        while True:
+            try:
+                parts = [as_labels(frame[:, 0]) for frame in self.frames([name], _COLUMN_ROWS)]
+                return np.concatenate(parts) if parts else np.zeros(0)
+            except LateTextError:  # it is text now, all of it
+                continue
 
 
 def open_frame(values: Any) -> Any:

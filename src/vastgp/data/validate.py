@@ -307,6 +307,10 @@ def check_unique_names(names: Sequence[str], where: str) -> None:
     """Raise when two columns share a name, since a selection by name would be a guess."""
     seen: set[str] = set()
     twice = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    if twice and not any(name.strip() for name in twice):
+        raise ValueError(
+            f"{where} has {len(twice) + 1} columns without a name. Give every column a name of its own."
+        )
     if twice:
         raise ValueError(
             f"{where} has several columns named {listed(twice)}. Give every column a name of its own."
