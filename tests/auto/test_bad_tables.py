@@ -47,6 +47,10 @@ def text_of(table, **more):
         ({"o": pd.period_range("2020", periods=N)}, "Column 'o' .* such as Period.* Convert it"),
         ({"a": [np.inf, *[1.0] * (N - 1)]}, "Column 'a' .* infinity .* row 0 .* Remove the row"),
         ({"a": [10**400, *[1] * (N - 1)]}, "Column 'a' .* a number too large in row 0 .* Remove"),
+        (
+            {"o": np.array(["2020-01-01", "300000-01-01"] * 20, dtype="M8[s]")},
+            "Column 'o' .* dates out of range, such as 300000-01-01.* Correct them",
+        ),
         ({"y": [1.0, -np.inf] * 20}, "'y' contains infinity .* row 1 .* make it missing"),
         ({"y": [np.nan] * N}, "'y' is missing in all 40. .* name another column"),
         ({"y": [1.0, *[np.nan] * 39]}, "'y' is there in one row only. Give more rows"),

@@ -226,3 +226,35 @@ def test_a_method_that_is_none_is_refused():
         candidates.named("forest", False, "auto")
     with pytest.raises(ValueError, match="is not for method='exact', whose noise is normal"):
         candidates.named("exact", False, "student-t")
+
+
+def test_progress_tells_who_runs_and_how_far(monkeypatch):
+    """Two folds, two candidates, the first on two scales: six steps, each after the one before."""
+    seen = []
+
+    class Shown(race.Progress):
+        def update(self, fraction, text=""):
+            seen.append((round(fraction, 6), text))
+
+    monkeypatch.setattr(race, "Progress", Shown)
+    X, y = np.arange(12.0)[:, None], np.arange(12.0)
+    folds = [race.Fold(np.arange(6), np.arange(6, 12)), race.Fold(np.arange(6, 12), np.arange(6))]
+    nothing = race.Judged(*np.zeros((5, 6)))
+
+    class Model:
+        stop_reason_ = "done"
+
+        def fit(self, X, y):
+            return self
+
+    def encoded(number):
+        parts = folds[number].training, folds[number].held_out
+        return *(Rows(X[rows], y[rows], checked=True) for rows in parts), ()
+
+    track = Track(folds, encoded, lambda model, warp, rows: nothing, 0, False)
+    monkeypatch.setattr(candidates.Candidate, "make", lambda self, **given: Model())
+    two = [candidates.Candidate("one", "-"), candidates.Candidate("two", "-")]
+    run_race(track, two, [Own(), Own()], deadline=None, y_scale=1.0, verbose=True)
+    places = [0.0, 0.125, 0.25, 0.25, 0.375, 0.5]
+    assert seen[:6] == [(place, "one") for place in places]
+    assert seen[6:] == [(place, "two") for place in (0.5, 0.75, 1.0)]

@@ -209,3 +209,19 @@ def test_exposures_that_are_none_are_named(run, folder, counts, several, tmp_pat
         "predict", several[1], new, "--exposure", "size", "--out", tmp_path / "p.csv", code=2
     )
     assert "was fitted without exposures" in " ".join(text.err.split())
+
+
+def test_a_target_of_spoilt_numbers_is_told_by_its_row(run, tmp_path):
+    lines = [f"{k},{k / 3:.2f}" for k in range(40)]
+    lines[17] = "17,unknown"
+    path = tmp_path / "spoilt.csv"
+    path.write_text("\n".join(["a,y", *lines, ""]))
+    for more in ((), ("--numbers",)):
+        text = run("fit", path, "-t", "y", *more, "--out", tmp_path / "m.vastgp", code=2).err
+        words = "The target 'y' holds numbers, but one row has text, the first 'unknown' in row 17"
+        assert words in " ".join(text.split())
+    european = tmp_path / "european.csv"
+    european.write_text("a;y\n" + "".join(f"{k};{k},5\n" for k in range(15)))
+    made = tmp_path / "e.vastgp"
+    run("fit", european, "-t", "y", "--set", "method=exact", "--max-seconds", 3, "--out", made)
+    assert vastgp.load(made).target_range_ == (0.5, 14.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,8 @@ class Track:
         ``grown(number, rows, warp)`` gives trees for training rows of a fold; None where no candidate has trees.
     firsts : Firsts
         What candidates began with.
+    tell : callable, optional
+        Is told what share of a candidate's folds is done.
     """
 
     folds: Sequence[Fold]
@@ -106,6 +108,7 @@ class Track:
     classes: bool
     grown: Callable[[int, Rows, Own], Grown] | None = None
     firsts: Firsts = field(default_factory=Firsts)
+    tell: Callable[[float], None] = lambda share: None
 
     @property
     def order(self) -> np.ndarray:
@@ -207,6 +210,7 @@ def run_one(
             with track.firsts.shared(model, candidate, number, training.n, warp):
                 fit_one(model, training, warp)
             parts.append(track.judge(model, warp, held_out))
+            track.tell((number + 1) / len(track.folds))
         except FAILURES as error:
             seconds_used = time.perf_counter() - began
             entry = Entry(candidate.name, warp.name, rows, seconds_used, note=f"failed: {error}")
@@ -318,12 +322,23 @@ def run_race(
                     late = candidates[number:]
                     break
                 share = _share(candidate, left, len(candidates) - number, len(warps))
-            here = [run_one(track, candidate, warp, share, y_scale) for warp in warps]
+            here = []
+            for scale, warp in enumerate(warps):
+                width = 1.0 / len(warps) / len(candidates)
+                tell = _teller(
+                    progress, candidate.name, number / len(candidates) + scale * width, width
+                )
+                here.append(run_one(replace(track, tell=tell), candidate, warp, share, y_scale))
             ran += here
             warps = [warps[best_of(here) or 0]]
-            progress.update((number + 1) / len(candidates), candidate.name)
     ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]
     return ran, best_of(ran)
+
+
+def _teller(progress: Progress, name: str, before: float, width: float) -> Callable[[float], None]:
+    """Return what shows how much of a candidate's run is done, and that it has begun."""
+    progress.update(before, name)
+    return lambda done: progress.update(before + width * done, name)
 
 
 def _share(candidate: Candidate, left: float, waiting: int, scales: int) -> float:

@@ -91,25 +91,36 @@ def _classes_error(called: str, kind: str, example: Any) -> str:
 
 
 def _text_error(values: np.ndarray, called: str) -> ValueError:
-    """What is wrong with a target that holds text: which of it is no number, and where."""
+    text = next(str(value) for value in values if isinstance(value, (str, bytes)))
+    return ValueError(spoilt_numbers(values, called) or _classes_error(called, "text", text))
+
+
+def spoilt_numbers(values: np.ndarray, called: str) -> str | None:
+    """Return what keeps a target that holds text from being numbers, and where; None where it is no numbers at all.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        As they are, with those that are missing.
+    called : str
+        What to call it, at the beginning of a sentence.
+    """
     texts = [
         (row, str(value)) for row, value in enumerate(values) if isinstance(value, (str, bytes))
     ]
     odd = [(row, text) for row, text in texts if parse_number(text.strip()) is None]
-    if not odd:
-        return ValueError(
-            f"{called} holds text that is numbers, for example {texts[0][1]!r}. Convert it with astype(float)."
-        )
-    if all(parse_comma_number(text.strip()) is not None for _, text in texts):
-        return ValueError(
+    if odd and all(parse_comma_number(text.strip()) is not None for _, text in texts):
+        return (
             f"{called} holds numbers with a comma before their decimals, as text, for example {odd[0][1]!r} in row "
             f"{odd[0][0]} (counted from 0). Write them with a point; pandas.read_csv(path, decimal=',', thousands='.') "
             "reads such a file."
         )
-    if len(odd) > _MOST_WORDS * len(values):
-        return ValueError(_classes_error(called, "text", odd[0][1]))
+    if not texts or len(odd) > _MOST_WORDS * len(values):
+        return None
+    if not odd:
+        return f"{called} holds text that is numbers, for example {texts[0][1]!r}. Convert it with astype(float)."
     count = f"{len(odd)} rows have" if len(odd) > 1 else "one row has"
-    return ValueError(
+    return (
         f"{called} holds numbers, but {count} text, the first {odd[0][1]!r} in row {odd[0][0]} (counted from 0). "
         "Correct it, or leave it empty: rows without a target are left out."
     )

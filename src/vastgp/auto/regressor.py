@@ -22,9 +22,7 @@ from vastgp.auto.predictions import Predictions
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.report.places import grouped
-from vastgp.auto.several import (
-    several_targets,
-)
+from vastgp.auto.several import several_targets
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise

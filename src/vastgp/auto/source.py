@@ -157,6 +157,8 @@ def _from_array(X: np.ndarray, names: Sequence[str] | None) -> Source:
         del zones
         for start in range(0, X.shape[0], rows):
             block = X[start : start + rows]
+            for name in wanted:
+                _check_dates(block[:, place[name]], name, where)
             yield [_from_vector(block[:, place[name]], forms.get(name, "text")) for name in wanted]
 
     where = "the array X" if names is None else "the rows X"
@@ -174,6 +176,20 @@ def _from_vector(vector: np.ndarray, form: str) -> Values:
     if kind == "m":
         return Values("durations", _seconds(vector))
     return Values("booleans" if kind == "b" else "numbers", vector.astype(np.float64))
+
+
+def _check_dates(vector: np.ndarray, name: str, where: str) -> None:
+    """Refuse dates that microseconds since 1970 cannot count, which would come out as other ones."""
+    if vector.dtype.kind != "M":
+        return
+    back = vector.astype("datetime64[us]").astype(vector.dtype)
+    # nanoseconds are cut off, on purpose
+    odd = np.flatnonzero((back.astype("M8[D]") != vector.astype("M8[D]")) & ~np.isnat(vector))
+    if len(odd):
+        raise ValueError(
+            f"Column {name!r} of {where} holds dates out of range, such as {vector[odd[0]]}: years from -290000 to "
+            "290000 can be read. Correct them, or leave them empty, which is read as missing."
+        )
 
 
 def _seconds(vector: np.ndarray) -> np.ndarray:
@@ -194,6 +210,8 @@ def _object_form(array: np.ndarray) -> tuple[str, str | None]:
 
 
 def _from_table(table: Table) -> Source:
+    import narwhals as nw
+
     refused, forms = {}, {}
     first = next(table.frames(table.names, 1), None) if table.in_memory else None
     columns = [None] * len(table.names) if first is None else list(first.iter_columns())
@@ -206,6 +224,9 @@ def _from_table(table: Table) -> Source:
 
     def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
         for frame in table.frames(wanted, rows):
+            for name, column in zip(wanted, frame.iter_columns(), strict=True):
+                if column.dtype == nw.Datetime:
+                    _check_dates(np.asarray(column.to_numpy()), name, table.where)
             yield [
                 _from_series(column, forms.get(name), zones.get(name))
                 for name, column in zip(wanted, frame.iter_columns(), strict=True)

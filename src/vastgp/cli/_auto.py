@@ -123,6 +123,8 @@ def fit_auto(
 
 def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, str]:
     """Whether the target is a class, and why in words; several targets, and counts with exposures, are numbers."""
+    from vastgp.auto.reading_targets import spoilt_numbers
+
     several = len(targets) > 1
     if asked.classes and (several or asked.exposure is not None):
         why = "several targets are" if several else f"counts with --exposure {asked.exposure} are"
@@ -131,15 +133,17 @@ def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, st
     found = []
     for name, y in targets.items():
         called = "the target" if name is None else f"the target {name!r}"
-        found.append(
-            kind_of_target(
+        try:
+            kind = kind_of_target(
                 y[~is_missing(y)],
                 called,
                 False if numbers else asked.classes,
                 declared=_is_category(asked.data, name),
                 alone=not numbers,
             )
-        )
+        except BadInput as error:
+            raise BadInput(spoilt_numbers(y, _upper(called)) or str(error)) from None
+        found.append(kind)
     words = "; ".join(why for _, why in found)
     if asked.exposure is not None:
         words += f", a count over {asked.exposure!r}"

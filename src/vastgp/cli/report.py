@@ -84,10 +84,12 @@ def report(
                 "by vastgp fit without --method, or see vastgp info and vastgp evaluate."
             )
         if test is None:
-            for option, given in (("--target", target), ("--exposure", exposure)):
-                if given:
+            given = {"--target": target, "--exposure": exposure and [exposure]}
+            for option, columns in given.items():
+                if columns:
+                    named = ", ".join(map(repr, columns))
                     raise BadInput(
-                        f"{option} {given} names a column of TEST, which is missing; give TEST, or leave it out."
+                        f"{option} {named} names a column of TEST, which is missing; give TEST, or leave it out."
                     )
         names = targets_named(fitted, target)
         for name, one in models.items():
