@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from grid_cases import CASES, NOISE
-from vastgp.kernels import Coregionalisation, GridKernel
+from vastgp.kernels import Coregionalisation, GridKernel, Matern32, Matern52
 from vastgp.methods.grid.evidence import GridObjective, best_amplitude
 from vastgp.methods.grid.probes import GridProbes
-from vastgp.methods.grid.solver import GridSystem
+from vastgp.methods.grid.solver import GridSolver, GridSystem
 
 
 def differences(function, params):
@@ -74,6 +74,21 @@ def test_derivatives_by_probes_are_unbiased(gaps):
     assert free.sum() == 4
     assert np.all(np.abs(mean - exact)[free] < 4.5 * error[free])
     assert np.all(np.abs(mean)[~free] < 1e-8 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("gaps", [0.55, 0.7])
+def test_probes_are_unbiased_with_more_gaps_than_values_and_little_noise(gaps):
+    """Within standard errors: 60 steps of Lanczos' iteration on the observed points' matrix leave far more."""
+    axes = tuple(np.arange(float(m))[:, None] for m in (9, 12, 10))
+    kernel = GridKernel((Matern52(6.0), Matern52(5.0), Matern32(6.0)), (("t",), ("x",), ("y",)))
+    observed = np.random.default_rng(0).uniform(size=1080) >= gaps
+    solver = GridSolver(observed, "fill-gaps")
+    system = GridObjective(axes, np.zeros(1080), solver).solve(kernel, 1e-4).system
+    estimate = GridProbes(solver, 16, 60, 0).log_determinant(system)
+    first, second, third = (np.asarray(factor) for factor in system.eigen.factors())
+    K = np.kron(np.kron(first, second), third)[np.ix_(observed, observed)]
+    exact = np.linalg.slogdet(K + 1e-4 * np.eye(len(K)))[1]
+    assert abs(estimate.value - exact) < 4.5 * estimate.standard_error < 0.1 * len(K)
 
 
 def test_cross_validation_does_not_see_the_amplitude_and_the_evidence_finds_it():
