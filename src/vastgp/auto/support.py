@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.minibatch import fixed_indices
+
 _MOST_ROWS = 2000  # kept: their nearest-neighbour distances have a 99th percentile to within 0.2 percentage points
 _QUANTILE = 0.99
 # Beyond the training values by more than this share of their range is outside. The largest of n training values is
@@ -16,6 +18,8 @@ _DIFFERENCE = 0.1  # of two distribution functions, from which on it is worth a 
 _CHANCE = 0.01  # that a file without drift is told of any, over all inputs together
 _MOST_DRIFT_ROWS = 20_000
 _FEW_ROWS = 100
+# Uses of the seed, see `fixed_indices`.
+_REFERENCE, _DRIFT = 230, 231
 # Lengthscales: a kernel gives rows this close a correlation above 0.99, so nothing between them is a guess. Without
 # it, rows that repeat each other (a few categories) would make a threshold of zero.
 _NEAR = 0.1
@@ -64,8 +68,7 @@ class RangeCheck:
         """
         X = np.asarray(X, dtype=np.float64)
         n, d = X.shape
-        rows = np.random.default_rng(seed).choice(n, size=min(n, _MOST_ROWS), replace=False)
-        reference = X[np.sort(rows)]
+        reference = X[np.sort(fixed_indices(seed, _REFERENCE, n, _MOST_ROWS))]
         if lengthscales is None:
             spread = np.std(reference, axis=0)
             lengthscales = np.where(spread > 0.0, spread, 1.0)
@@ -134,7 +137,7 @@ class RangeCheck:
         X = np.asarray(X, dtype=np.float64)
         if not len(X):
             return []
-        rows = np.random.default_rng(seed).permutation(len(X))[:_MOST_DRIFT_ROWS]
+        rows = fixed_indices(seed, _DRIFT, len(X), _MOST_DRIFT_ROWS)
         found = []
         for j, name in enumerate(self.names):
             message = _moved(name, self.reference[:, j], X[rows, j], _CHANCE / len(self.names))

@@ -15,11 +15,14 @@ from vastgp.auto.report.explain import permutation_importance
 from vastgp.auto.source import Source
 from vastgp.auto.stacking import parts_of
 from vastgp.auto.values import Values
+from vastgp.data.minibatch import fixed_indices
 
 # Columns of a wide table that are kept as they were: a row of the report shows twelve.
 _MOST_COLUMNS = 50
 # Encoded rows for effects and importance.
 _MOST_ENCODED = 300
+# The use of the seed for them, see `fixed_indices`.
+_ENCODED = 220
 # Importance is left out of a fit with less time than this, and given no more than a part of the time otherwise.
 _LEAST_SECONDS, _SHARE, _MOST_SECONDS = 1.0, 0.15, 10.0
 # Where that is too short for 300 rows it is of every third of them.
@@ -200,9 +203,7 @@ def some_encoded(X: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _some(n: int, seed: int) -> np.ndarray:
-    if n <= _MOST_ENCODED:
-        return np.arange(n)
-    return np.sort(np.random.default_rng([seed, 3]).choice(n, _MOST_ENCODED, replace=False))
+    return np.sort(fixed_indices(seed, _ENCODED, n, _MOST_ENCODED))
 
 
 # ---------------------------------------------------------------- which inputs matter

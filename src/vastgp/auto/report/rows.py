@@ -15,11 +15,14 @@ from vastgp.auto.report.kept import NO_ROWS, importance_of_rows, some_encoded, v
 from vastgp.auto.source import open_source
 from vastgp.auto.values import Values
 from vastgp.data import observations
+from vastgp.data.minibatch import fixed_indices
 from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
 
 # A page about more rows would take minutes, and say the same.
 _MOST_GIVEN = 20_000
+# The use of the seed for them, see `fixed_indices`.
+_GIVEN = 221
 # Of fewer rows nothing is said that needs many.
 LEAST_ROWS = 20
 _FARTHEST = 38.0  # normal scores beyond have no probability in 64 bits
@@ -104,8 +107,7 @@ def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
     seed = seed_from(model.random_state)
     if len(chosen) > _MOST_GIVEN:
         notes.append(f"The page is about {_MOST_GIVEN:,} random ones of {len(chosen):,} rows.")
-        drawn = np.random.default_rng([seed, 4]).choice(chosen, _MOST_GIVEN, replace=False)
-        chosen = np.sort(drawn)
+        chosen = chosen[np.sort(fixed_indices(seed, _GIVEN, len(chosen), _MOST_GIVEN))]
     encoded, targets = encoded[chosen], targets[chosen]
     judged = model._judge_of(model.model_, model.warp_, encoded, targets)
     importance: Any = ()
