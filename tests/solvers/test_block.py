@@ -132,7 +132,7 @@ def test_both_spaces_agree_and_rows_may_come_from_disk(tmp_path):
 
 def test_tiles_that_do_not_divide_the_rows(monkeypatch):
     rows, scaling = data(333)
-    monkeypatch.setattr("vastgp.solvers.systems._PANEL", 100 * 64)
+    monkeypatch.setattr("vastgp.solvers.basis_system.PANEL", 100 * 64)
     with precision("float64"):
         basis = RandomFourierBasis(RBF(1.5, 2.0), seed_key(1), 100)
         system, chosen = build_system(

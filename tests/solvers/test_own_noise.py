@@ -36,7 +36,8 @@ def features(basis, X):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("num_basis", "rank", "space"), SYSTEMS)
 def test_it_converges_to_the_posterior_of_dense_algebra(num_basis, rank, space, dtype, monkeypatch):
-    monkeypatch.setattr("vastgp.solvers.systems._PANEL", 128 * num_basis)  # some tiles of rows
+    for module in ("row_system", "basis_system"):  # some tiles of rows
+        monkeypatch.setattr(f"vastgp.solvers.{module}.PANEL", 128 * num_basis)
     rows, scaling = data()
     with precision(dtype):
         basis = RandomFourierBasis(Matern32(1.5, 2.0), seed_key(1), num_basis)

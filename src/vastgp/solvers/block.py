@@ -28,18 +28,13 @@ from vastgp.data.scaling import Standardizer
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, Stop
 from vastgp.fitting.run import Run
+from vastgp.solvers.basis_system import BasisSystem
 from vastgp.solvers.cg import CGState, cg_start, cg_step
 from vastgp.solvers.distinct_rows import KnownRows, known_rows
 from vastgp.solvers.plan import Plan, plan, plan_rows
 from vastgp.solvers.preconditioners import Preconditioner
-from vastgp.solvers.systems import (
-    BasisSystem,
-    LinearSystem,
-    Measures,
-    RowSystem,
-    Solution,
-    System,
-)
+from vastgp.solvers.row_system import RowSystem
+from vastgp.solvers.systems import LinearSystem, Measures, Solution, System
 
 # The recurrence drifts from the true residual by rounding: it is replaced this often.
 _REPLACE_EVERY = 20

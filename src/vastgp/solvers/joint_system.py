@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp.solvers.preconditioners import JointPreconditioner
-from vastgp.solvers.systems import Measures, RowSystem, Solution, System, row_product
+from vastgp.solvers.row_system import RowSystem, row_product
+from vastgp.solvers.systems import Measures, Solution, System
 
 
 class JointSystem(System):

@@ -29,7 +29,7 @@ from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
 from vastgp.solvers.least_squares import gram_product
-from vastgp.solvers.systems import RowSystem, prior_draws
+from vastgp.solvers.row_system import RowSystem, prior_draws
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
 MOST_EXACT = 3000
@@ -130,7 +130,7 @@ def find_sites(
     run : Run
         Its phase is called "sites".
     num_samples, rank
-        As in `vastgp.solvers.systems.RowSystem`, whose seed is that of the run.
+        As in `vastgp.solvers.row_system.RowSystem`, whose seed is that of the run.
     tol : float
         Converged when an update moves the mean at the rows by less than this many posterior standard deviations (root
         mean square), and no more standard deviations of the sites are missing of the solution.

@@ -24,7 +24,8 @@ from vastgp.solvers.preconditioners import (
     dense_preconditioner,
     low_rank_preconditioner,
 )
-from vastgp.solvers.systems import LinearSystem, prior_draws, right_sides
+from vastgp.solvers.row_system import prior_draws, right_sides
+from vastgp.solvers.systems import LinearSystem
 
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
 # on a core), and a solution by products often minutes where the noise is low.

@@ -14,7 +14,7 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.products import cross_product
-from vastgp.solvers.systems import prior_draws
+from vastgp.solvers.row_system import prior_draws
 from vastgp.solvers.weight_space import SampledPosterior, basis_from_state, basis_to_state
 
 
