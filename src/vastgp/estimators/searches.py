@@ -148,7 +148,6 @@ class SaveTo(Options):
         super().__post_init__()
 
 
-Search = Subset | Learn | Fixed
 SEARCHES = Named({"subset": Subset, "learn": Learn, "fixed": Fixed})
 LEARN_OR_FIXED = Named({"learn": Learn, "fixed": Fixed})
 

@@ -60,7 +60,6 @@ def maximise(
     tol: float,
     scale: float = 1.0,
     max_seconds: float | None = None,
-    on_iteration: Callable[[int, float], None] | None = None,
     record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise a function of positive numbers by L-BFGS-B on their logarithms.
@@ -79,8 +78,6 @@ def maximise(
         Natural size of the objective; the number of rows for a log evidence, so that ``tol`` is per row.
     max_seconds : float, optional
         Wall-clock budget, checked after every iteration.
-    on_iteration : callable, optional
-        Called with the iteration and the objective.
     record : Evaluations, optional
         Of the phase of a fit, `Run.evaluations`: a resumed fit replays it, its budget holds, its progress is shown.
     """
@@ -93,7 +90,7 @@ def maximise(
         lambda gradient, point: ravel(gradient)[0] * np.exp(point),
         np.log(bounds),
         {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
-        (scale, max_seconds, on_iteration),
+        (scale, max_seconds),
         record,
     )
 
@@ -105,8 +102,6 @@ def maximise_real(
     max_iter: int,
     tol: float,
     scale: float = 1.0,
-    max_seconds: float | None = None,
-    on_iteration: Callable[[int, float], None] | None = None,
     record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise a function of real numbers by L-BFGS, without bounds.
@@ -116,7 +111,7 @@ def maximise_real(
     value_and_gradient : callable
         ``value_and_gradient(params) -> (float, pytree)``.
     start : pytree of real numbers
-    max_iter, scale, max_seconds, on_iteration, record
+    max_iter, scale, record
         As in `maximise`.
     tol : float
         Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
@@ -130,7 +125,7 @@ def maximise_real(
         lambda gradient, point: ravel(gradient)[0],
         None,
         {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
-        (scale, max_seconds, on_iteration),
+        (scale, None),
         record,
     )
     if not len(found.history):  # the start was the maximum
@@ -145,11 +140,11 @@ def _climb(
     slope_at: Callable[[Any, np.ndarray], np.ndarray],
     bounds: np.ndarray | None,
     stops: dict[str, Any],
-    limits: tuple[float, float | None, Callable[[int, float], None] | None],
+    limits: tuple[float, float | None],
     record: Evaluations | None,
 ) -> LbfgsResult:
     """Run L-BFGS-B over a vector that stands for parameters."""
-    scale, max_seconds, on_iteration = limits
+    scale, max_seconds = limits
     if record is not None and max_seconds is None:
         max_seconds = record.max_seconds
     began = time.perf_counter()
@@ -179,8 +174,6 @@ def _climb(
         value = -float(intermediate_result.fun) * scale
         seconds = time.perf_counter() - began if record is None else record.seconds
         history.append(len(history) + 1, seconds, {"objective": value})
-        if on_iteration is not None:
-            on_iteration(len(history), value)
         shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
         if max_seconds is not None and seconds > max_seconds:
             raise StopIteration

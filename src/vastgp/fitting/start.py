@@ -308,7 +308,6 @@ def fit_evidence(
     max_iter: int = 200,
     tol: float = 1e-4,
     max_seconds: float | None = None,
-    on_iteration: Callable[[int, float], None] | None = None,
     record: Evaluations | None = None,
 ) -> LbfgsResult:
     """Maximise evidence times prior over kernel and likelihood inside `bounds_of`; ``params`` is the pair of them.
@@ -333,7 +332,6 @@ def fit_evidence(
         tol=tol,
         scale=evidence.num_rows,
         max_seconds=max_seconds,
-        on_iteration=on_iteration,
         record=record,
     )
 

@@ -17,7 +17,6 @@ MODEL = "#0072B2"  # blue: what the model says
 DATA = "#1A1A1A"  # near black: what was observed
 ACCENT = "#D55E00"  # vermilion: what the reader should compare
 REFERENCE = "#6F6F6F"  # grey: the ideal, bands of chance
-SERIES = (MODEL, ACCENT, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def new_axes(columns: int = 1, *, width: float = 5.6, height: float = 4.2) -> list[Axes]:

@@ -15,7 +15,7 @@ one inverse inclusion probability for each index where some are sampled more oft
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -23,16 +23,6 @@ from jaxtyping import Array, Float
 Scalar = Float[Array, ""] | float
 # One number for all indices of a set, or one for each.
 Factor = Float[Array, " b"] | Float[Array, ""] | float
-
-
-@runtime_checkable
-class PriorBlocks(Protocol):
-    """The entries of the prior precision ``S`` that two index sets need."""
-
-    def quadratic(
-        self, v_i: Float[Array, "i r"], v_j: Float[Array, "j r"], factor_i: Factor, factor_j: Factor
-    ) -> Float[Array, " r"]:
-        """Return an unbiased estimate of ``v_r^T S v_r`` for every column."""
 
 
 class DensePrior(NamedTuple):
@@ -99,7 +89,7 @@ def mean_objective(
         Two independent unbiased estimates of ``Phi mu`` at these rows: `sampled_product` of the two
         sets, with or without a control variate subtracted.
     prior : float
-        Estimate of ``mu^T S mu``, from `PriorBlocks.quadratic`.
+        Estimate of ``mu^T S mu``, from `quadratic` of the prior.
     noise_variance : float
         ``sigma^2``.
     row_factor : float
