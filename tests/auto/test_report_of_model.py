@@ -96,7 +96,7 @@ def test_the_page_has_what_the_fit_found(model, page):
     for value in (entry.nlpd, entry.error):
         assert number(value) in page.shown
     held, calibration = model.held_out_, model.calibration_
-    density = held["log_density"] + calibration.log_density_change_of_scores(held["scores"])
+    density = held["log_density"] + calibration.log_density_change(held["scores"])
     assert number(-float(np.mean(density))) in page.texts
     assert number(float(np.sqrt(np.mean((held["y"] - held["mean"]) ** 2)))) in page.texts
     assert "mean and deviation alone" in page.shown

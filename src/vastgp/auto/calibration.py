@@ -96,12 +96,8 @@ class Calibration(ABC):
         """Return the calibrated PIT values of the model's own ones, uniform if the calibration is right."""
         return ndtr(self.scores(normal_scores(u)))
 
-    def log_density_change(self, u: Any) -> Any:
-        """Return what is added to the model's log density at a target with PIT value u, in nats."""
-        return self.log_density_change_of_scores(normal_scores(u))
-
-    def log_density_change_of_scores(self, z: Any) -> Any:
-        """The same of normal scores, which tell values apart far beyond the last PIT value before one."""
+    def log_density_change(self, z: Any) -> Any:
+        """Return what is added to the model's log density at a target with normal score z, in nats."""
         z = np.asarray(z, dtype=np.float64)
         # F_cal = Phi(t(z)) with z = Phi^-1(F), so that f_cal = f phi(t(z)) t'(z) / phi(z)
         t = self.scores(z)
@@ -332,13 +328,14 @@ def calibration_from_state(state: Any) -> Calibration:
     raise ValueError(f"calibration: expected one of {('none', *METHODS)}, got {name!r}")
 
 
-def fit_calibration(u: Any, method: Any = "auto", seed: Any = 0) -> Calibration:
-    """Return the calibration of a model by the PIT values of held-out rows.
+def fit_calibration(z: Any, method: Any = "auto", seed: Any = 0) -> Calibration:
+    """Return the calibration of a model by the normal scores of held-out rows.
 
     Parameters
     ----------
-    u : array-like of shape (n,)
-        The model's distribution function at each held-out target, uniform if the model is right.
+    z : array-like of shape (n,)
+        Standard normal if the model is right: those of PIT values (see `normal_scores`), or better the model's own,
+        which tell values apart far beyond the last PIT value before one.
     method : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
         "auto" compares none, "scale" and "isotonic" by the log density of held-out rows that they were not fitted to
         (ten folds), and takes the richer one only where it is better by more than one standard error of the paired
@@ -351,14 +348,6 @@ def fit_calibration(u: Any, method: Any = "auto", seed: Any = 0) -> Calibration:
     -------
     Calibration
     """
-    z = normal_scores(u)
-    if z.ndim != 1:
-        raise ValueError(f"u: expected one PIT value a row, shape (n,), got shape {z.shape}")
-    return fit_calibration_of_scores(z, method, seed)
-
-
-def fit_calibration_of_scores(z: Any, method: Any = "auto", seed: Any = 0) -> Calibration:
-    """`fit_calibration` by normal scores, which tell values apart far beyond the last PIT value before one."""
     z = np.asarray(z, dtype=np.float64)
     if method not in ("auto", None, *METHODS):
         raise ValueError(
@@ -398,5 +387,5 @@ def _left_out_gain(kind: Any, z: np.ndarray, seed: int) -> np.ndarray:
     """The log density that each row gains by a calibration fitted to the other folds."""
     part, gain = folds(len(z), seed), np.empty(len(z))
     for k in range(_FOLDS):
-        gain[part == k] = kind.fit(z[part != k]).log_density_change_of_scores(z[part == k])
+        gain[part == k] = kind.fit(z[part != k]).log_density_change(z[part == k])
     return gain

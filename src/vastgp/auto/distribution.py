@@ -102,7 +102,7 @@ class Distribution:
         found = self.model.log_density(t) + self.warp.log_slope(y)
         if not isinstance(self.calibration, Identity):
             scores = self.model.normal_scores(t)
-            found = found + self.calibration.log_density_change_of_scores(scores)
+            found = found + self.calibration.log_density_change(scores)
         return np.where(inside, found, -np.inf)
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -13,7 +13,7 @@ from vastgp.auto.calibration import (
     Calibration,
     Identity,
     calibration_from_state,
-    fit_calibration_of_scores,
+    fit_calibration,
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.distribution import Distribution
@@ -198,7 +198,7 @@ class GPRegressor(Predictions):
             return Identity()
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
-        return fit_calibration_of_scores(judged.scores, self.calibrate, seed)
+        return fit_calibration(judged.scores, self.calibrate, seed)
 
     def _calibration_from(self, state: Any) -> Calibration:
         return calibration_from_state(state)

@@ -87,7 +87,7 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         return dataclasses.replace(data, advice=advice(**common))
     u = np.nan_to_num(ndtr(model.calibration_.scores(bounded(about.scores))))
     std = about.std * model.calibration_.std_factor
-    change = model.calibration_.log_density_change_of_scores(bounded(about.scores))
+    change = model.calibration_.log_density_change(bounded(about.scores))
     found = surprises(
         about.y, about.mean, np.maximum(std, 1e-300), u, lambda k: _inputs(data, about, k), about.row,
         _SURPRISES,
