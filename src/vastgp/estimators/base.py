@@ -37,7 +37,8 @@ class BaseGP(FittedModel, abc.ABC):
 
     - ``_check_params()``: refuse what the declarations of the arguments cannot say, before any work;
     - ``_answers(rows, run)``: give answers, each better than the one before;
-    - ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)``: the posterior as plain data;
+    - ``_posterior_class``, whose posteriors are plain data by ``to_state()`` and ``from_state(dict, arrays)``, and
+      ``_beside_posterior``; or ``_state() -> (dict, arrays)`` and ``_restore_state(dict, arrays)`` of its own;
     - ``_tile_rows()``: how many rows to predict at a time;
     - ``_scales_target()``: whether the target is standardised.
 

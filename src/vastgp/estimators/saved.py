@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -24,7 +24,8 @@ from vastgp.likelihoods import to_spec as likelihood_to_spec
 class SavedModel(BaseEstimator, abc.ABC):
     """A model that is written to a file of numbers, and pickled as plain arrays.
 
-    A subclass has ``_state()`` and ``_restore_state()`` for its posterior, ``_data_header()``, ``_data_arrays()`` and
+    A subclass names the class of its posterior, and what its file has beside it, or has ``_state()`` and
+    ``_restore_state()`` of its own. It has ``_data_header()``, ``_data_arrays()`` and
     ``_restore_data()`` for what it remembers of the data, which comes first, and may add to the header of the file.
 
     Attributes
@@ -50,13 +51,23 @@ class SavedModel(BaseEstimator, abc.ABC):
         """Precision of the model's work in JAX."""
         return self.dtype
 
-    @abc.abstractmethod
+    # attributes, without their last underscore, that a file keeps beside the posterior
+    _beside_posterior: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def _posterior_class(self) -> Any:
+        """Return the class of the posterior; a subclass may have it as an attribute."""
+        raise NotImplementedError
+
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
+        state, arrays = self.posterior_.to_state()
+        return state | {name: getattr(self, f"{name}_") for name in self._beside_posterior}, arrays
 
-    @abc.abstractmethod
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Set ``posterior_`` from what `_state` returned."""
+        self.__dict__ |= {f"{name}_": state[name] for name in self._beside_posterior}
+        self.posterior_ = self._posterior_class.from_state(state, arrays)
 
     def _posterior_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the state of whatever posterior was kept."""

@@ -53,6 +53,8 @@ class DirectBase(BaseGP):
     _most_basis = 2000
     # whether spacings are learned where the argument leaves it open
     _learns = False
+    _posterior_class = DiscretePosterior
+    _beside_posterior = ("elbo",)
     _moved: ClassVar[Mapping[str, str]] = {
         "learn_support": "support=Support(learn=...)",
         "prior": "support=Support(prior=...)",
@@ -218,11 +220,6 @@ class DirectBase(BaseGP):
 
     # ------------------------------------------------------------ files
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"elbo": self.elbo_}, arrays
-
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.posterior_ = DiscretePosterior.from_state(state, arrays)
+        super()._restore_state(state, arrays)
         self.num_basis_ = self.posterior_.basis.num_basis
-        self.elbo_ = state["elbo"]

@@ -94,6 +94,8 @@ class DirectNetworkRegressor(BaseGPRegressor):
     True
     """
 
+    _posterior_class = DiscreteNetworkPosterior
+    _beside_posterior = ("elbo",)
     _moved: ClassVar[Mapping[str, str]] = {
         "prior": "support=Support(prior=...)",
         "max_products": "max_pairs",
@@ -206,13 +208,12 @@ class DirectNetworkRegressor(BaseGPRegressor):
         return self.posterior_.sparsity()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
+        state, arrays = super()._state()
         arrays |= {"noise": self.noise_values_, "noise_probabilities": self.noise_probabilities_}
-        return state | {"elbo": self.elbo_}, arrays
+        return state, arrays
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.posterior_ = DiscreteNetworkPosterior.from_state(state, arrays)
-        self.elbo_ = state["elbo"]
+        super()._restore_state(state, arrays)
         self.cost_ = network_cost(self.posterior_.num_inputs, self.posterior_.hidden)
         self.noise_values_ = arrays["noise"]
         self.noise_probabilities_ = arrays["noise_probabilities"]

@@ -131,6 +131,8 @@ class IterativeGPRegressor(FitsOwnNoise):
     True
     """
 
+    _posterior_class = PathwisePosterior
+    _beside_posterior = ("diagnosis",)
     _compiling_seconds: ClassVar[float] = 4.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
         "learning_steps": "hyperparameters=Learn(steps=...)",
@@ -274,13 +276,3 @@ class IterativeGPRegressor(FitsOwnNoise):
             "what is left undone. Give more time (max_seconds, max_products of the solver), a larger rank, a larger "
             "noise (noise_floor or noise_std of hyperparameters), or dtype='float64'."
         )
-
-    # ------------------------------------------------------------ files
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"diagnosis": self.diagnosis_}, arrays
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.diagnosis_ = state["diagnosis"]
-        self.posterior_ = PathwisePosterior.from_state(state, arrays)

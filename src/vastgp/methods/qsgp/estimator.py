@@ -63,6 +63,7 @@ class QSGPFits(BaseGP):
     _start_rows: ClassVar[int]
     _bases: ClassVar[Named]
     _compiling_seconds: ClassVar[float] = 5.0
+    _beside_posterior = ("solver", "diagnosis")
 
     kernel: Any
     num_basis: Any
@@ -170,16 +171,14 @@ class QSGPFits(BaseGP):
     def _tile_rows(self) -> int:
         return _TILE_ROWS
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"solver": self.solver_, "diagnosis": self.diagnosis_}, arrays
+    @property
+    def _posterior_class(self) -> Any:
+        if isinstance(self._chosen().basis, Inducing):
+            return InducingPosterior
+        return SampledPosterior if self.solver_ == "block" else ChevronPosterior
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.solver_, self.diagnosis_ = state["solver"], state["diagnosis"]
-        kind: Any = SampledPosterior if self.solver_ == "block" else ChevronPosterior
-        if isinstance(self._chosen().basis, Inducing):
-            kind = InducingPosterior
-        self.posterior_ = kind.from_state(state, arrays)
+        super()._restore_state(state, arrays)
         self.num_basis_ = self.posterior_.basis.num_basis
 
 

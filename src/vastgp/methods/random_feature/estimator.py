@@ -108,6 +108,8 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
     True
     """
 
+    _posterior_class = FeaturePosterior
+    _beside_posterior = ("log_evidence",)
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
         "max_iter": "hyperparameters=Learn(steps=...)",
         "first_basis": "debias=SingleSample(first_basis=...)",
@@ -216,13 +218,3 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         )  # fmt: skip
         tol = None if debias is not None else self.tol or _TOL
         return learn_params(estimate, params, search, len(y), run, share=_LEARNING_SHARE, tol=tol)
-
-    # ------------------------------------------------------------ files
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"log_evidence": self.log_evidence_}, arrays
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.log_evidence_ = state["log_evidence"]
-        self.posterior_ = FeaturePosterior.from_state(state, arrays)

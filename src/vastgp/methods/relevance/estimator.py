@@ -106,6 +106,9 @@ class RelevanceVectorRegressor(BaseGPRegressor):
         "noise_floor": "hyperparameters=Subset(noise_floor=...)",
     }
 
+    _posterior_class = RelevancePosterior
+    _beside_posterior = ("num_basis",)
+
     def __init__(
         self,
         kernel: KernelLike = None,
@@ -184,11 +187,6 @@ class RelevanceVectorRegressor(BaseGPRegressor):
         vectors = posterior.inputs * scaling.x_scale + scaling.x_mean
         return {"relevance_": posterior.precision, "relevance_vectors_": vectors}
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"num_basis": self.num_basis_}, arrays
-
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.num_basis_ = state["num_basis"]
-        self.posterior_ = RelevancePosterior.from_state(state, arrays)
+        super()._restore_state(state, arrays)
         self.__dict__.update(self._relevance(self.posterior_))

@@ -73,6 +73,8 @@ _MOVED = (
 class SVGPFits(BaseGP):
     """Fits of all four; ``_dual`` says whether the sites are held or the moments."""
 
+    _posterior_class = SVGPPosterior
+    _beside_posterior = ("diagnosis",)
     _dual: ClassVar[bool]
 
     kernel: Any
@@ -151,13 +153,8 @@ class SVGPFits(BaseGP):
         functions = self.likelihood_.num_latent
         return max(256, _TILE_ENTRIES // (self.num_inducing_ * functions))
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"diagnosis": self.diagnosis_}, arrays
-
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.diagnosis_ = state["diagnosis"]
-        self.posterior_ = SVGPPosterior.from_state(state, arrays)
+        super()._restore_state(state, arrays)
         self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
 
 

@@ -72,6 +72,9 @@ _MOVED = (
 class SwsgpFits(BaseGP):
     """Fits of the regressor and the classifier."""
 
+    _posterior_class = SwsgpPosterior
+    _beside_posterior = ("diagnosis", "solver")
+
     kernel: Any
     num_inducing: Any
     num_neighbors: Any
@@ -154,13 +157,8 @@ class SwsgpFits(BaseGP):
 
     # ------------------------------------------------------------ predict
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        state, arrays = self.posterior_.to_state()
-        return state | {"diagnosis": self.diagnosis_, "solver": self.solver_}, arrays
-
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.diagnosis_, self.solver_ = state["diagnosis"], state["solver"]
-        self.posterior_ = SwsgpPosterior.from_state(state, arrays)
+        super()._restore_state(state, arrays)
         self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
 
 
