@@ -53,6 +53,6 @@ class Firsts:
         process = process_of(model)
         process._known_firsts = tuple(known.values())
         yield
-        found = process._first_found
+        found = getattr(process, "_first_found", None)
         if found is not None:
             known[type(found.likelihood)] = found
