@@ -149,24 +149,36 @@ def factor_exactly(
     tried: list[str] = []
     wide = dtype == "auto" and len(matrix.X) <= affordable_rows(8)
     for kind in [first, "float64"] if wide and first != "float64" else [first]:
-        began = time.perf_counter()
         try:
-            factor = factorize_panels(
-                matrix.write, len(matrix.X), kind, largest=float(np.max(matrix.diagonal)),
-                panel_rows=panel_rows, go_on=go_on,
-            )  # fmt: skip
-            seconds = time.perf_counter() - began
-            found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed, tried)
-            found.diagnosis["factor_seconds"] = seconds
-            return found
+            # what fails leaves nothing behind: the next factor needs its memory
+            return _attempt(matrix, y, kind, seed, panel_rows, go_on, tuple(tried))
         except FactorizationError as error:
             tried.append(f"{kind}: {error}")
     raise FactorizationError(_advice(matrix, tried, first))
 
 
-def _judged(
-    matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: int, tried: list[str]
+def _attempt(
+    matrix: RowCovariance,
+    y: np.ndarray,
+    dtype: str,
+    seed: int,
+    panel_rows: int,
+    go_on: Callable[[int, int], bool] | None,
+    tried: tuple[str, ...],
 ) -> Factored:
+    """Return the factor in one precision, if it is any good."""
+    began = time.perf_counter()
+    factor = factorize_panels(
+        matrix.write, len(matrix.X), dtype, largest=float(np.max(matrix.diagonal)),
+        panel_rows=panel_rows, go_on=go_on,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed)
+    found.diagnosis.update(factor_seconds=seconds, tried=list(tried))
+    return found
+
+
+def _judged(matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: int) -> Factored:
     """Return what a factor is good for; FactorizationError where the weights do not converge with it."""
     size, noise = (
         float(np.max(prior_variances(matrix.kernel, matrix.X))),
@@ -195,7 +207,6 @@ def _judged(
         "variance_error": error,
         "refined": refined,
         "log_evidence_se": 0.5 * doubt,
-        "tried": list(tried),
     }
     # Rasmussen & Williams 2006, eq. 2.30
     evidence = -0.5 * (float(solved.value[0]) + log_determinant + n * math.log(2.0 * math.pi))

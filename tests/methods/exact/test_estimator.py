@@ -200,7 +200,6 @@ def test_hyperparameters_of_some_rows_and_the_posterior_of_all(monkeypatch):
         lambda self, *params: (learned.append(self.num_rows), gradient(self, *params))[1],
     )
     model = ExactGPRegressor("rbf", restarts=1, hyperparameters=Learn(rows=200)).fit(X, y)
-    # 50, then 200: four times as many
     assert sorted(set(learned)) == [50, 200]
     assert len(model.posterior_.X) == 300 and model.converged_
     given = ExactGPRegressor(
@@ -211,11 +210,12 @@ def test_hyperparameters_of_some_rows_and_the_posterior_of_all(monkeypatch):
     )
 
 
-def test_stages_grow_by_four_and_end_where_they_should():
+def test_stages_grow_by_one_factor_and_end_where_they_should():
     assert stages(900) == []
     assert stages(1500) == [1500]
-    assert stages(8000) == [2000, 8000]
-    assert stages(40_000) == [2500, 10_000, 40_000]
+    assert stages(4999) == [4999]
+    assert stages(5000) == [2000, 5000]
+    assert stages(25_000) == [4000, 10_000, 25_000]
 
 
 def test_rows_that_memory_does_not_hold_are_refused_with_how_many_it_does(monkeypatch):

@@ -26,15 +26,17 @@ from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learnable_rows
 from vastgp.methods.exact.pace import Pace
-from vastgp.solvers.exact_factor import affordable_rows, diagnosis_of_dense
+from vastgp.solvers.exact_factor import Factored, affordable_rows, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
+Params = tuple[Kernel, Gaussian]
 FactorDtype = Annotated[str, OneOf("float64", "float32", "auto")]
 # Of how many rows hyperparameters are learned where nothing else is said: an evaluation of the evidence of so many, and
 # of its gradient, takes a few seconds.
@@ -263,30 +265,16 @@ class ExactGPRegressor(FitsOwnNoise):
             )
 
     def _condition(
-        self,
-        params: tuple[Kernel, Gaussian],
-        X: np.ndarray,
-        y: np.ndarray,
-        learned: LbfgsResult,
-        run: Run,
+        self, params: Params, X: np.ndarray, y: np.ndarray, learned: LbfgsResult, run: Run
     ) -> Answer:
         (kernel, likelihood), n = params, len(y)
-        noise, seen = float(likelihood.noise_variance), np.arange(n)
         if self._is_dense(n):
+            noise, seen = float(likelihood.noise_variance), np.arange(n)
             posterior, evidence = ExactPosterior.condition(kernel, noise, X, y)
             diagnosis = diagnosis_of_dense(n, posterior.factor.jitter)
         else:
-            go_on = None
-            if run.max_seconds is not None:
-                go_on = Pace(run).go_on
-                if self._seconds(n) > _SURELY_FITS * (run.seconds_left() or 0.0):
-                    seen = np.random.default_rng([run.seed, _ORDER]).permutation(n)
-            with run.timed("factor"):
-                posterior, found = ExactPosterior.condition_many(
-                    kernel, noise, X[seen], y[seen], self.dtype, seed=run.seed, go_on=go_on
-                )
+            posterior, found, seen = self._condition_many(params, X, y, run)
             evidence, diagnosis = found.log_evidence, found.diagnosis
-        seen = seen[: len(posterior.X)]
         converged, reason = learned.converged, learned.message
         advice = f"give more time (max_seconds), or raise max_iter (now {self.max_iter}) or tol (now {self.tol:g})."
         if len(seen) < n:
@@ -311,6 +299,27 @@ class ExactGPRegressor(FitsOwnNoise):
                 "_order": seen,
             },
         )
+
+    def _condition_many(
+        self, params: Params, X: np.ndarray, y: np.ndarray, run: Run
+    ) -> tuple[ExactPosterior, Factored, np.ndarray]:
+        """Return the posterior of as many rows as the budget holds, and their numbers in the factor's order."""
+        (kernel, likelihood), n = params, len(y)
+        pace, order = Pace(run), np.arange(n)
+        left = run.seconds_left()
+        if left is not None and self._seconds(n) > _SURELY_FITS * left:
+            order = np.random.default_rng([run.seed, _ORDER]).permutation(n)
+        with run.timed("factor"), Progress("factor", run.verbose) as shown:
+
+            def go_on(done: int, itemsize: int) -> bool:
+                shown.update((done / n) ** 3)
+                return pace.go_on(done, itemsize)
+
+            posterior, found = ExactPosterior.condition_many(
+                kernel, float(likelihood.noise_variance), X[order], y[order], self.dtype,
+                seed=run.seed, go_on=go_on,
+            )  # fmt: skip
+        return posterior, found, order[: found.factor.size]
 
     # ------------------------------------------------------------ what the factor knows
 
