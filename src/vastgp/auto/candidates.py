@@ -232,12 +232,13 @@ def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candida
             )
         return [_with_law(plain, law, given) for law in laws]
     sparse = Candidate("tsvgp", "TSVGPRegressor")
-    linear = Candidate("linear", "TSVGPRegressor", {"kernel": "linear"})
+    linear = Candidate("linear", "TSVGPRegressor", {"kernel": "linear"}, _LINEAR_ROWS)
     trees = [sparse.with_trees()] if n >= _TREE_ROWS and d > 1 else []
-    first, *more = laws
-    found = [_with_law(one, first, given) for one in (sparse, *trees, linear)]
-    found += [_with_law(one, law, given) for law in more for one in (sparse, *trees)]
-    return found if given else [*found, Candidate("svgp", "SVGPRegressor", {"likelihood": first})]
+    # what the law is like matters more than steps, and of few events a line is hard to beat
+    first, *more = [_with_law(sparse, law, given) for law in laws]
+    found = [first, _with_law(linear, laws[0], given), *more]
+    found += [_with_law(one, law, given) for law in laws for one in trees]
+    return found if given else [*found, Candidate("svgp", "SVGPRegressor", {"likelihood": laws[0]})]
 
 
 def _with_law(candidate: Candidate, law: Any, named_so: bool) -> Candidate:
