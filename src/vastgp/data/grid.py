@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,7 +151,8 @@ def without_single(array: Any, kernels: Mapping[Any, Any] | None) -> Any:
 
     Those that kernels were given for stay, and all of them where no other dimension would.
     """
-    named = {name for key in kernels or {} for name in ((key,) if isinstance(key, str) else key)}
+    keys = [key if isinstance(key, tuple) else (key,) for key in kernels or {}]
+    named = set(itertools.chain.from_iterable(keys))
     single = [dim for dim in array.dims if array.sizes[dim] == 1 and dim not in named]
     return array.squeeze(single) if len(single) < array.ndim else array
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from grid_cases import CASES, NOISE
+from vastgp._precision import precision
 from vastgp.kernels import Coregionalisation, GridKernel, Matern32, Matern52
 from vastgp.methods.grid.evidence import GridObjective, best_amplitude
 from vastgp.methods.grid.probes import GridProbes
@@ -84,11 +85,12 @@ def test_probes_are_unbiased_with_more_gaps_than_values_and_little_noise(gaps):
     observed = np.random.default_rng(0).uniform(size=1080) >= gaps
     solver = GridSolver(observed, "fill-gaps")
     system = GridObjective(axes, np.zeros(1080), solver).solve(kernel, 1e-4).system
-    estimate = GridProbes(solver, 16, 60, 0).log_determinant(system)
+    with precision("float64"):
+        estimate = GridProbes(solver, 16, 60, 0).log_determinant(system)
     first, second, third = (np.asarray(factor) for factor in system.eigen.factors())
     K = np.kron(np.kron(first, second), third)[np.ix_(observed, observed)]
     exact = np.linalg.slogdet(K + 1e-4 * np.eye(len(K)))[1]
-    assert abs(estimate.value - exact) < 4.5 * estimate.standard_error < 0.1 * len(K)
+    assert abs(estimate.value - exact) < 4.5 * estimate.standard_error < 0.15 * len(K)
 
 
 def test_cross_validation_does_not_see_the_amplitude_and_the_evidence_finds_it():
