@@ -29,7 +29,8 @@ from vastgp.data import Standardizer, as_rows
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
 from vastgp.kernels import RBF
-from vastgp.methods.reweighted.chains import CHUNK, ChainSteps, HyperPosterior, run_chains
+from vastgp.methods.reweighted.chain_steps import CHUNK
+from vastgp.methods.reweighted.chains import ChainSteps, HyperPosterior, run_chains
 from vastgp.methods.reweighted.evidence import EvidenceData, prepare
 from vastgp.methods.reweighted.inference import draw_hyperparameters, maximise_hyperparameters
 from vastgp.methods.reweighted.options import MALA, NUTS

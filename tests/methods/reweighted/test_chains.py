@@ -17,8 +17,8 @@ from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.methods.reweighted import chains as module
+from vastgp.methods.reweighted.chain_steps import CHUNK
 from vastgp.methods.reweighted.chains import (
-    CHUNK,
     ChainSteps,
     HyperPosterior,
     Window,

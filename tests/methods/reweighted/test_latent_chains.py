@@ -22,7 +22,8 @@ from vastgp.fitting.sufficient_statistics import (
 from vastgp.kernels import RBF
 from vastgp.likelihoods import MultinomialProbit, PoissonLogNormal
 from vastgp.methods.reweighted import latent_chains
-from vastgp.methods.reweighted.chains import CHUNK, run_chains
+from vastgp.methods.reweighted.chain_steps import CHUNK
+from vastgp.methods.reweighted.chains import run_chains
 from vastgp.methods.reweighted.evidence import prepare
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
 from vastgp.methods.reweighted.latent_chains import (

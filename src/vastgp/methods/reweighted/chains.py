@@ -1,14 +1,12 @@
 """Markov chains over hyperparameters: MALA and NUTS, several chains, warm-up adaptation.
 
-Transitions and step-size adaptation are blackjax's; it is imported where it is used, as it is an optional
-dependency. The scale of every coordinate is adapted here, from all chains together. A step is a function of the state
-and of its number, so that a fit that was killed goes on to the same draws.
+The scale of every coordinate is adapted here, from all chains together. A step (`chain_steps`) is a function of the
+state and of its number, so that a fit that was killed goes on to the same draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,20 +18,24 @@ from jaxtyping import Array, Bool, Float
 from vastgp._precision import precision
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, ShouldStop, Stop
 from vastgp.fitting.run import Run
+from vastgp.methods.reweighted.chain_steps import (
+    CHUNK,
+    adapted,
+    begin,
+    on_all_chains,
+    some_steps,
+    step_size_adaptation,
+    transition,
+)
 from vastgp.methods.reweighted.diagnosis import Chains, diagnose, import_blackjax
 from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.options import MarkovChains
 from vastgp.methods.reweighted.weight_priors import WeightPrior
 
-# Steps of one compiled call at most.
-CHUNK = 25
 # Floating-point operations of one call: about a second. A call of more steps is not noticed when time is up.
 _MOST_WORK = 5e9
 # Gradients of a step, for that estimate: trajectories of NUTS have from 1 to 2^7 of them.
 _GRADIENTS = {"nuts": 16, "mala": 1}
-# Acceptance at which each is most efficient (Hoffman and Gelman 2014; Roberts and Rosenthal 1998).
-_ACCEPTANCE = {"nuts": 0.8, "mala": 0.574}
-_MOST_DOUBLINGS = 7
 # Shares of the warm-up: step size alone, windows of doubling length that end with another scale, step size alone.
 _FIRST, _LAST = 0.1, 0.1
 # A window's variances are drawn towards those before by so many draws' worth; 5 or a hundredth of those before make no
@@ -150,7 +152,7 @@ class ChainSteps:
 
     def start(self, theta: np.ndarray, scale: np.ndarray) -> ChainState:
         """Return the state of chains at some hyperparameters, with a first guess of their standard deviations."""
-        init, _, _ = _step_size_adaptation(self.plan.name)
+        init, _, _ = step_size_adaptation(self.plan.name)
         first = 0.5 * len(scale) ** (-1 / 3 if self.plan.name == "mala" else -1 / 4)
         sizes = _strong(jnp.full(len(theta), first))
         return ChainState(
@@ -204,13 +206,13 @@ class ChainSteps:
         """Return the state with the averaged step sizes, where there is an average."""
         if int(np.max(state.adaptation.step)) == 1:
             return state
-        _, _, final = _step_size_adaptation(self.plan.name)
+        _, _, final = step_size_adaptation(self.plan.name)
         return state._replace(step_size=_strong(jax.vmap(final)(state.adaptation)))
 
     def _rescaled(self, state: ChainState) -> ChainState:
         """Return the state with the standard deviations of the window as the scale."""
         state = self.settled(state)
-        init, _, _ = _step_size_adaptation(self.plan.name)
+        init, _, _ = step_size_adaptation(self.plan.name)
         return state._replace(
             scale=state.window.scale(state.scale),
             adaptation=_strong(jax.vmap(init)(state.step_size)),
@@ -320,76 +322,7 @@ def _strong(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), tree)
 
 
-def _step_size_adaptation(sampler: str) -> tuple[Any, Any, Any]:
-    from blackjax.adaptation.step_size import dual_averaging_adaptation
-
-    return dual_averaging_adaptation(_ACCEPTANCE[sampler])
-
-
 # ---------------------------------------------------------------- one chain, compiled
-
-
-def transition(
-    sampler: str, log_density: Callable[[Array], Array], key: Array, state: Any, size: Array
-) -> tuple[Any, Array, Array]:
-    """Do one step: the state after it, how likely it was to be accepted, and whether its trajectory diverged."""
-    kernel = getattr(import_blackjax(), sampler).build_kernel()
-    if sampler == "nuts":
-        mass = jnp.ones_like(state.position)
-        state, info = kernel(key, state, log_density, size, mass, _MOST_DOUBLINGS)
-        diverging = info.is_divergent
-    else:
-        state, info = kernel(key, state, log_density, size)
-        diverging = jnp.zeros((), bool)
-    acceptance = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
-    return state, acceptance, diverging
-
-
-def begin(sampler: str, log_density: Callable[[Array], Array], position: Array) -> Any:
-    """Return a sampler's state at a position."""
-    return getattr(import_blackjax(), sampler).init(position, log_density)
-
-
-def adapted(
-    sampler: str, adapt: Bool[Array, ""], steps: Any, step_size: Array
-) -> tuple[Array, Callable[[Any, Array], Any]]:
-    """Return the size of the next step, and what updates the states of the adaptation after it."""
-    _, update, _ = _step_size_adaptation(sampler)
-
-    def after(steps: Any, acceptance: Array) -> Any:
-        return jax.tree.map(partial(jnp.where, adapt), update(steps, acceptance), steps)
-
-    return jnp.where(adapt, jnp.exp(steps.log_step_size), step_size), after
-
-
-def some_steps(
-    step: Callable[[tuple, Array, Array], tuple[tuple, tuple]],
-    carry: tuple,
-    key: Array,
-    numbers: tuple[Array, Array],
-) -> tuple[tuple, tuple]:
-    """Do ``step(carry, key, i)`` so many times, `CHUNK` at most: one program for all numbers of them.
-
-    Parameters
-    ----------
-    step : callable
-        Gives the carry after it, and what is seen of it; ``i`` counts from zero.
-    carry : pytree
-    key : Array
-        Of the chain.
-    numbers : (Array, Array)
-        Number of the first step since the chain began, which its key comes from, and how many.
-    """
-    first, count = numbers
-    like = jax.eval_shape(step, carry, key, first)[1]
-    room = jax.tree.map(lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), like)
-
-    def body(i: Array, both: tuple[tuple, tuple]) -> tuple[tuple, tuple]:
-        carry, room = both
-        carry, seen = step(carry, jax.random.fold_in(key, first + i), i)
-        return carry, jax.tree.map(lambda all_, one: all_.at[i].set(one), room, seen)
-
-    return jax.lax.fori_loop(0, count, body, (carry, room))
 
 
 def _advance_chain(
@@ -417,24 +350,3 @@ def _advance_chain(
     state = begin(sampler, log_density, theta / scale)
     (state, steps), found = some_steps(step, (state, steps), key, numbers)
     return state.position * scale, steps, *found
-
-
-def on_all_chains(
-    chain: Callable[..., tuple], shared: tuple, own: tuple, *, one_by_one: bool
-) -> tuple:
-    """Return ``chain(*shared, own)`` of all chains, as one batch or one by one; leaves of ``own`` have chains first."""
-    if not one_by_one:
-        return _as_batch(chain, shared, own)
-    count = len(jax.tree.leaves(own)[0])
-    each = [_one(chain, shared, jax.tree.map(lambda leaf, i=i: leaf[i], own)) for i in range(count)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-
-
-@eqx.filter_jit
-def _one(chain: Callable[..., tuple], shared: tuple, own: tuple) -> tuple:
-    return chain(*shared, own)
-
-
-@eqx.filter_jit
-def _as_batch(chain: Callable[..., tuple], shared: tuple, own: tuple) -> tuple:
-    return jax.vmap(lambda own: chain(*shared, own))(own)

@@ -34,19 +34,21 @@ from vastgp.data import Rows, Standardizer
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import feature_matrix
-from vastgp.methods.reweighted.chains import (
+from vastgp.methods.reweighted.chain_steps import (
     CHUNK,
+    adapted,
+    begin,
+    on_all_chains,
+    some_steps,
+    transition,
+)
+from vastgp.methods.reweighted.chains import (
     ChainState,
     ChainSteps,
     Draws,
     HyperPosterior,
-    adapted,
-    begin,
-    on_all_chains,
     run_chains,
-    some_steps,
     starts_around,
-    transition,
 )
 from vastgp.methods.reweighted.diagnosis import Chains
 from vastgp.methods.reweighted.evidence import EvidenceData
