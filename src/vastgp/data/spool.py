@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import tempfile
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -97,12 +96,7 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(self, X: np.ndarray, y: np.ndarray | None) -> None:
