@@ -98,17 +98,24 @@ class Refined(NamedTuple):
     left : ndarray of shape (C,)
         About what is missing: ``r^T P^-1 r / l`` with the factor's matrix ``P``, which bounds it where ``l`` is the
         least eigenvalue of ``P^-1 A``; it is the least of Lanczos' matrices so far.
-    steps : int
+    lengths, ratios : ndarray of shape (steps, C)
+        Of conjugate gradients, see `lanczos_matrix`.
     reached : bool
-        Whether that is no more than was asked for.
+        Whether what is left is no more than was asked for.
     """
 
     solution: np.ndarray
     residual: np.ndarray
     value: np.ndarray
     left: np.ndarray
-    steps: int
+    lengths: np.ndarray
+    ratios: np.ndarray
     reached: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return len(self.lengths)
 
 
 def refine(
@@ -153,7 +160,8 @@ def refine(
             ratios.append(np.asarray(ratio))
             least = min(least, _least_eigenvalue(np.stack(lengths), np.stack(ratios), unsolved))
         solution, residual = np.asarray(state.solution), np.asarray(state.residual)
-    return Refined(solution, residual, value, left, len(lengths), not np.any(unsolved))
+    made = np.array(lengths), np.array(ratios)
+    return Refined(solution, residual, value, left, *made, not np.any(unsolved))
 
 
 def _least_eigenvalue(lengths: np.ndarray, ratios: np.ndarray, columns: np.ndarray) -> float:
