@@ -28,6 +28,8 @@ _DUAL_ROWS = 1000
 _CHECKED_ROWS = 65_536
 # Their use of the seed: other fixed rows of a fit have other numbers, see `fixed_indices`.
 _START = 100
+# Of what is left of the budget, for a search that goes on from what another fit had found.
+_SHARE_TO_GO_ON = 0.25
 # A search that took this share of its time was ended by the clock.
 _CUT = 0.9
 # Rows whose targets say where a likelihood starts that is fixed in all but what only they tell.
@@ -80,6 +82,8 @@ def find_first(
     search, kernel, rows, scaling, run, share = beginning
     if run.too_late(1.0 - share):
         share = 1.0  # they are all that there will be
+    if run.known:
+        share = min(share, _SHARE_TO_GO_ON)
 
     def compute() -> tuple[Kernel, Likelihood]:
         fixed = isinstance(search, Fixed)
