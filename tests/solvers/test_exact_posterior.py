@@ -60,3 +60,27 @@ def test_too_many_rows_for_joint_samples_are_refused(case):
     *_, posterior, _ = case
     with pytest.raises(ValueError, match=r"X has 10001 rows; joint samples .* at most 10000"):
         posterior.samples(np.zeros((10_001, 2)), 1, seed=0)
+
+
+@pytest.mark.parametrize("panels", [False, True])
+def test_the_scale_of_highest_evidence(case, panels):
+    X, y, X_new, posterior, evidence = case
+    if panels:
+        posterior, found = ExactPosterior.condition_many(KERNEL, 0.1, X, y, "float64", panel_rows=8)
+        evidence = found.log_evidence
+    mean, variance = posterior.mean_and_latent_variance(X_new)
+    scaled, scale, gain = posterior.at_best_scale()
+
+    def at(s):
+        return ExactEvidence(X, y)(KERNEL.in_units(1.0, s**0.5), 0.1 * s)
+
+    assert abs(scale - 1.0) > 0.1  # or nothing would be seen
+    np.testing.assert_allclose(evidence + gain, at(scale), rtol=1e-9)
+    assert at(scale) > max(at(1.01 * scale), at(0.99 * scale), at(1.0))
+    np.testing.assert_allclose(scaled.noise_variance, 0.1 * scale)
+    of_scaled = scaled.mean_and_latent_variance(X_new)
+    np.testing.assert_allclose(of_scaled[0], mean, rtol=1e-9)
+    np.testing.assert_allclose(of_scaled[1], scale * variance, rtol=1e-8)
+    fresh, _ = ExactPosterior.condition(scaled.kernel, scaled.noise_variance, X, y)
+    left, expected = scaled.leave_one_out(), fresh.leave_one_out()
+    np.testing.assert_allclose(left.log_density, expected.log_density, rtol=1e-8)

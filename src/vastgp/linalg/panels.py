@@ -117,6 +117,12 @@ class PanelCholesky:
             found[start:stop] = np.einsum("ij,ij->j", below, below, dtype=np.float64)
         return found
 
+    def scale(self, by: float) -> None:
+        """Make this the factor of ``by^2 A``."""
+        for panel in self.panels:
+            panel *= by
+        self.jitter, self.largest = self.jitter * by**2, self.largest * by**2
+
     def append(self, panel: np.ndarray) -> None:
         """Add rows: ``panel`` holds their columns of the matrix down to the diagonal block, and is of ``L`` afterwards.
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import OneOf, Positive
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.estimators.arguments import (
     CheckpointLike,
     KernelLike,
@@ -131,7 +131,9 @@ class ExactGPRegressor(FitsOwnNoise):
         ``rows`` that the posterior has seen, precision of the ``factor``, ``jitter`` that it needed in standardised
         units, ``refinement_steps``, ``mean_error_bound`` (of the function's mean at any input, in noise standard
         deviations), ``variance_error`` (largest relative error of the factor's variances that the check found; above
-        0.01 all are refined, which is slower: ``refined``), ``log_evidence_se``, and ``tried``, precisions that failed.
+        0.01 all are refined, which is slower: ``refined``), ``log_evidence_se``, and ``tried``, precisions that failed;
+        where hyperparameters are those of some rows, ``scale``, by which the evidence of all of them corrected the
+        variances of kernel and noise.
     conditioned_rows_ : ndarray of int
         Numbers of the training rows that the posterior has seen, rising: all, unless the budget was too small.
 
@@ -218,16 +220,16 @@ class ExactGPRegressor(FitsOwnNoise):
         if isinstance(search, Fixed):
             kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
-            yield self._condition((kernel, noise), X, y, _GIVEN, run)
+            yield self._condition((kernel, noise), X, y, (_GIVEN, rows.n), run)
             return
         search = search.given(noise_floor=NOISE_FLOOR, rows=_LEARNED_ROWS)
         given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
         reserve = None
         if not self._is_dense(rows.n) and run.max_seconds is not None:
             reserve = min(self._seconds(rows.n), _MOST_RESERVE * run.max_seconds)
-        best = learn_by_stages(given, X, y, run, reserve)
-        run.first = best.params
-        yield self._condition(best.params, X, y, best, run)
+        found = learn_by_stages(given, X, y, run, reserve)
+        run.first = params = found[0].params
+        yield self._condition(params, X, y, found, run)
 
     def _is_dense(self, n: int) -> bool:
         return n <= _DENSE_ROWS and self.dtype != "float32"
@@ -265,16 +267,26 @@ class ExactGPRegressor(FitsOwnNoise):
             )
 
     def _condition(
-        self, params: Params, X: np.ndarray, y: np.ndarray, learned: LbfgsResult, run: Run
+        self,
+        params: Params,
+        X: np.ndarray,
+        y: np.ndarray,
+        found: tuple[LbfgsResult, int],
+        run: Run,
     ) -> Answer:
-        (kernel, likelihood), n = params, len(y)
+        (kernel, likelihood), n, (learned, rows_learned) = params, len(y), found
         if self._is_dense(n):
             noise, seen = float(likelihood.noise_variance), np.arange(n)
             posterior, evidence = ExactPosterior.condition(kernel, noise, X, y)
             diagnosis = diagnosis_of_dense(n, posterior.factor.jitter)
         else:
-            posterior, found, seen = self._condition_many(params, X, y, run)
-            evidence, diagnosis = found.log_evidence, found.diagnosis
+            posterior, factored, seen = self._condition_many(params, X, y, run)
+            evidence, diagnosis = factored.log_evidence, factored.diagnosis
+        if rows_learned < len(seen) and not observations.has_own_noise(y):
+            # of some rows amplitude and noise are a guess, which all rows correct at no cost
+            posterior, scale, gain = posterior.at_best_scale()
+            kernel, likelihood = posterior.kernel, Gaussian(posterior.noise_variance)
+            evidence, diagnosis = evidence + gain, diagnosis | {"scale": scale}
         converged, reason = learned.converged, learned.message
         advice = f"give more time (max_seconds), or raise max_iter (now {self.max_iter}) or tol (now {self.tol:g})."
         if len(seen) < n:

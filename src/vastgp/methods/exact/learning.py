@@ -61,8 +61,8 @@ class Search(NamedTuple):
 
 def learn_by_stages(
     search: Search, X: np.ndarray, y: np.ndarray, run: Run, reserve: float | None
-) -> LbfgsResult:
-    """Return the hyperparameters of highest evidence, of as many rows as the search and the budget hold.
+) -> tuple[LbfgsResult, int]:
+    """Return the hyperparameters of highest evidence, of as many rows as the search and the budget hold, and how many.
 
     Parameters
     ----------
@@ -77,12 +77,13 @@ def learn_by_stages(
     learn, n = search.learn, len(y)
     noise_floor = learn.noise_floor
     if n <= min(START_ROWS, learn.rows):
-        return fit_best(
+        best = fit_best(
             candidate_kernels(search.kernel, X.shape[1], learn.inputs(X.shape[1])),
             X, y,
             noise_floor=noise_floor, restarts=search.restarts, generator=np.random.default_rng(run.seed),
             deadline=run.deadline, max_iter=search.max_iter, tol=search.tol,
         )  # fmt: skip
+        return best, n
 
     def begin() -> tuple[Kernel, float]:
         return start_from_exact_gp(
@@ -106,7 +107,7 @@ def learn_by_stages(
                 f"max_seconds leaves no time to learn on {where}: kernel and noise are those of "
                 f"{learned} of them"
             )
-            return replace(result, num_iter=steps, converged=False, message=message)
+            return replace(result, num_iter=steps, converged=False, message=message), learned
         chosen = np.sort(order[:rows])
         name = "exact GP" if rows == n else f"exact GP, {rows} rows"
         result = fit_evidence(
@@ -119,7 +120,7 @@ def learn_by_stages(
         )
         run.first = result.params
         learned, steps = rows, steps + result.num_iter
-    return replace(result, num_iter=steps)
+    return replace(result, num_iter=steps), learned
 
 
 def stages(rows: int) -> list[int]:
