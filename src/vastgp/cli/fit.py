@@ -268,9 +268,10 @@ def _fit_named(
         require_folder(checkpoint.parent, f"--checkpoint {str(checkpoint)!r} cannot be written")
     model = make_estimator(METHODS[method], options, settings)
     train, test = _data(model, *data)
-    if train[0].n > getattr(model, "max_rows", float("inf")):
+    most = getattr(model, "max_rows", None)
+    if most is not None and train[0].n > most:
         raise BadInput(
-            f"--method {method} takes up to {model.max_rows:,} rows, for time and memory, and there are "
+            f"--method {method} takes up to {most:,} rows, for time and memory, and there are "
             f"{train[0].n:,}; leave --method out, or raise the limit with --set max_rows=NUMBER."
         )
     with _resumable(checkpoint):
