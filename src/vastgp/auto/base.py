@@ -168,7 +168,7 @@ class FrontDoor(SavedFrontDoor):
             candidates,
             warps,
             deadline=None if left is None else time.perf_counter() + share * left,
-            y_scale=float(np.std(observations.targets(y))) or 1.0,
+            y_scale=_deviation(y),
             verbose=bool(self.verbose),
         )
 
@@ -178,10 +178,9 @@ class FrontDoor(SavedFrontDoor):
         """Return what ran with a stack of it, and its number, where that is better than the winner alone."""
         if winner is None or len(ran) == 1:
             return ran, winner
-        targets = observations.targets(y)
         found = stack_of(
-            ran, winner, targets[track.order], classes=self._classes,
-            y_scale=float(np.std(targets)) or 1.0, seed=track.seed,
+            ran, winner, observations.targets(y)[track.order], classes=self._classes,
+            y_scale=_deviation(y), seed=track.seed,
         )  # fmt: skip
         return (ran, winner) if found is None else ([*ran, found], len(ran))
 
@@ -334,6 +333,11 @@ class FrontDoor(SavedFrontDoor):
         tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags
+
+
+def _deviation(y: np.ndarray) -> float:
+    """Return the deviation of targets, one where they are constant."""
+    return float(np.std(observations.targets(y))) or 1.0
 
 
 def _extremes(y: np.ndarray) -> tuple[float, float]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.firsts import WHOLE, Firsts
+from vastgp.auto.firsts import Firsts
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.race import FAILURES, Ran, fit_one, some_rows
 from vastgp.auto.stacking import Stack
-from vastgp.auto.trees import Grove
+from vastgp.auto.trees import WHOLE, Grove
 from vastgp.auto.warps import Own
 from vastgp.estimators.race import OWN
 

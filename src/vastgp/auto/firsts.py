@@ -12,8 +12,6 @@ from vastgp.auto.trees import process_of
 from vastgp.auto.warps import Own
 from vastgp.fitting.run import First
 
-# Stands for the number of a fold where all rows are meant.
-WHOLE = -1
 Key = tuple[int, int, Own, bool]
 
 
@@ -40,7 +38,7 @@ class Firsts:
             Not fitted yet.
         candidate : Candidate
         number : int
-            Of the fold, or `WHOLE`.
+            Of the fold, or `vastgp.auto.trees.WHOLE`.
         rows : int
             That it is fitted to.
         warp : Own

@@ -19,3 +19,12 @@ BatchRows = Annotated[
         show_default=True,
     ),
 ]
+# Of commands that compare predictions with targets.
+ExposureOfCounts = Annotated[
+    str | None,
+    typer.Option(
+        "--exposure",
+        metavar="COLUMN|NUMBER",
+        help="Exposures of counts, if their column is not named as in training, or one for all rows.",
+    ),
+]

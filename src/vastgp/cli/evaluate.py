@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import explained
-from vastgp.cli._options import AsJson, BatchRows, Debug, Force
+from vastgp.cli._options import AsJson, BatchRows, Debug, ExposureOfCounts, Force
 
 PICTURES = (".png", ".pdf", ".svg")
 _FARTHEST = 8.0  # deviations: what is beyond is drawn there
@@ -37,14 +37,7 @@ def evaluate(
             help="Target column, if it is not named as in training; of several targets one each, in their order.",
         ),
     ] = None,
-    exposure: Annotated[
-        str | None,
-        typer.Option(
-            "--exposure",
-            metavar="COLUMN|NUMBER",
-            help="Exposures of counts, if their column is not named as in training, or one for all rows.",
-        ),
-    ] = None,
+    exposure: ExposureOfCounts = None,
     plot: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vastgp.cli._errors import BadInput, explained
-from vastgp.cli._options import Debug, Force
+from vastgp.cli._options import Debug, ExposureOfCounts, Force
 
 _PAGES = (".html", ".htm")
 
@@ -45,14 +45,7 @@ def report(
             help="Target column of TEST, if it is not named as in training; of several targets one each.",
         ),
     ] = None,
-    exposure: Annotated[
-        str | None,
-        typer.Option(
-            "--exposure",
-            metavar="COLUMN|NUMBER",
-            help="Exposures of the counts in TEST, if their column is not named as in training, or one for all rows.",
-        ),
-    ] = None,
+    exposure: ExposureOfCounts = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:

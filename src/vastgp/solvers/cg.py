@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from scipy.linalg import eigh_tridiagonal
 
 Operator = Callable[[Array], Array]
 # ``(notes, j, terms, lengths, ratios) -> notes`` of step j: what it added to the solutions, and its numbers.
@@ -224,3 +225,18 @@ def lanczos_matrix(lengths: np.ndarray, ratios: np.ndarray) -> tuple[np.ndarray,
     diagonal = 1.0 / gamma
     diagonal[1:] += beta[:-1] / gamma[:-1]
     return diagonal, np.sqrt(beta[:-1]) / gamma[:-1]
+
+
+def lanczos_quadrature(
+    diagonal: np.ndarray, below: np.ndarray, function: Callable[[np.ndarray], Any] = np.log
+) -> float:
+    """Return ``e_1^T f(T) e_1`` of a Lanczos matrix: Gauss quadrature of ``z^T f(A) z / |z|^2`` (Ubaru et al. 2017).
+
+    Parameters
+    ----------
+    diagonal, below : ndarray of shape (j,), (j - 1,)
+    function : callable, default numpy.log
+        Of the eigenvalues, which are positive: what rounding left of one that is not is the least number that is.
+    """
+    nodes, vectors = eigh_tridiagonal(diagonal, below)
+    return float(vectors[0] ** 2 @ function(np.maximum(nodes, np.finfo(np.float64).tiny)))

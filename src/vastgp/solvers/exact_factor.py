@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import eigh_tridiagonal
 
 from vastgp._memory import available_bytes
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels
-from vastgp.solvers.cg import lanczos_matrix
+from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.row_covariance import RowCovariance, refine
 
 # Up to here a factor in float64 takes seconds and no precision needs to be chosen.
@@ -249,8 +248,7 @@ def _missing_log_determinant(
     found = refine(matrix, factor, right, lambda value: _DRAWN_LEFT * factor.size)
     each = []
     for z, lengths, ratios in zip(normals.T, found.lengths.T, found.ratios.T, strict=True):
-        nodes, vectors = eigh_tridiagonal(*lanczos_matrix(lengths, ratios))
-        each.append(z @ z * (vectors[0] ** 2 @ np.log(nodes)))
+        each.append(z @ z * lanczos_quadrature(*lanczos_matrix(lengths, ratios)))
     return float(np.mean(each)), float(np.std(each) / (_DRAWS - 1) ** 0.5)
 
 

@@ -14,8 +14,8 @@ race. Residuals have lost what the trees were wrong about, and an input has not;
 """
 
 from vastgp.auto.trees.ensemble import Trees
-from vastgp.auto.trees.grove import Grove
+from vastgp.auto.trees.grove import WHOLE, Grove
 from vastgp.auto.trees.grown import Grown, grow
 from vastgp.auto.trees.model import OnTrees, of_file, process_of
 
-__all__ = ["Grove", "Grown", "OnTrees", "Trees", "grow", "of_file", "process_of"]
+__all__ = ["WHOLE", "Grove", "Grown", "OnTrees", "Trees", "grow", "of_file", "process_of"]

@@ -12,7 +12,8 @@ from vastgp.auto.trees.grown import Grown, grow
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 
-_WHOLE = -1  # stands for the number of a fold
+# Stands for the number of a fold where all rows are meant.
+WHOLE = -1
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Grove:
 
     def of_whole(self, rows: Rows, warp: Own) -> Grown:
         """Return the trees for rows of the whole table; they are kept, too."""
-        return self._kept(_WHOLE, self.inputs.encoder_of_whole, rows, warp)
+        return self._kept(WHOLE, self.inputs.encoder_of_whole, rows, warp)
 
     def _kept(self, number: int, encoder: Any, rows: Rows, warp: Own) -> Grown:
         key = number, rows.n, warp

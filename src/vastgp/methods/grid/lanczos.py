@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import eigh_tridiagonal
+
+from vastgp.solvers.cg import lanczos_quadrature
 
 
 def quadrature_of(
@@ -44,11 +45,8 @@ def quadrature_of(
         tiny = 1e-7 * np.max(np.abs(diagonal[:, i])) if below.dtype == np.float32 else 0.0
         small = np.flatnonzero(below[:-1, i] <= max(tiny, 1e-13 * np.max(np.abs(diagonal[:, i]))))
         steps = int(small[0]) + 1 if small.size else num_steps
-        nodes, vectors = eigh_tridiagonal(
-            diagonal[:steps, i].astype(np.float64), below[: steps - 1, i].astype(np.float64)
-        )
-        least = np.finfo(np.float64).tiny
-        values[i] = size[i] * np.sum(vectors[0] ** 2 * function(np.maximum(nodes, least)))
+        matrix = diagonal[:steps, i].astype(np.float64), below[: steps - 1, i].astype(np.float64)
+        values[i] = size[i] * lanczos_quadrature(*matrix, function)
     return values
 
 

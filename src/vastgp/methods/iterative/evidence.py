@@ -20,11 +20,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import eigh_tridiagonal
 
 from vastgp.fitting.truncation import Roulette
 from vastgp.kernels.products import KernelMatrix
-from vastgp.solvers.cg import WeightedRun, lanczos_matrix, run_weighted
+from vastgp.solvers.cg import WeightedRun, lanczos_matrix, lanczos_quadrature, run_weighted
 
 
 class Weights(NamedTuple):
@@ -135,16 +134,10 @@ def log_determinants(run: WeightedRun, weights: Float[np.ndarray, " J"]) -> Floa
         changes = np.flatnonzero(np.diff(weights[:last])) + 1
         before = 0.0
         for j in (*changes, last) if last else ():
-            tau = _quadrature(diagonal[:j], below[: j - 1])
+            tau = lanczos_quadrature(diagonal[:j], below[: j - 1])
             estimates[probe] += weights[j - 1] * (tau - before)
             before = tau
     return estimates * np.asarray(run.square, np.float64)[1:]
-
-
-def _quadrature(diagonal: np.ndarray, below: np.ndarray) -> float:
-    """Return ``e_1^T log(T) e_1``."""
-    nodes, vectors = eigh_tridiagonal(diagonal, below)
-    return float(vectors[0] ** 2 @ np.log(np.maximum(nodes, np.finfo(np.float64).tiny)))
 
 
 def evidence_value(
