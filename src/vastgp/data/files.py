@@ -209,20 +209,29 @@ def _open_parquet(path: Path) -> Table:
         # The first file alone does not settle the types: another may have fractions where it has whole numbers.
         schemas = [fragment.physical_schema for fragment in fragments]
         schema = pa.unify_schemas([*schemas, dataset.schema], promote_options="permissive")
-        num_rows = dataset.count_rows()
+        ends = np.cumsum([fragment.metadata.num_rows for fragment in fragments])
+        num_rows = int(ends[-1])
 
-    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        for fragment in fragments:
-            fixed = ds.get_partition_keys(fragment.partition_expression)
-            yield from _read_parquet(fragment.path, columns, rows, fixed)
+    def part(some: slice) -> Table:
+        def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+            for fragment, end in zip(fragments, ends, strict=True):
+                before = int(end) - fragment.metadata.num_rows
+                here = slice(max(some.start - before, 0), min(some.stop, int(end)) - before)
+                if here.start < here.stop:
+                    fixed = ds.get_partition_keys(fragment.partition_expression)
+                    yield from _read_parquet(fragment.path, columns, rows, fixed, here)
 
-    return from_batches(schema, batches, where, num_rows=num_rows)
+        return from_batches(schema, batches, where, num_rows=some.stop - some.start)
+
+    table = part(slice(0, num_rows))
+    table.part = part
+    return table
 
 
 def _read_parquet(
-    path: str, columns: Sequence[str], rows: int, fixed: dict[str, Any]
+    path: str, columns: Sequence[str], rows: int, fixed: dict[str, Any], here: slice
 ) -> Iterator[Any]:
-    """Batches of one file. Columns in ``fixed`` are not in it, but have one value for all of it."""
+    """Batches of some rows of one file. Columns in ``fixed`` are not in it, but have one value for all of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -240,7 +249,17 @@ def _read_parquet(
                 f"{path!r} lacks the columns {listed(missing)}, which other files of the folder have. Remove it from "
                 "the folder, or write it again with all columns."
             )
-        for batch in file.iter_batches(rows, columns=stored):
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        groups = np.flatnonzero((ends > here.start) & (starts < here.stop))
+        at = int(starts[groups[0]])
+        for read in file.iter_batches(rows, row_groups=groups.tolist(), columns=stored):
+            begin, end = np.clip([here.start - at, here.stop - at], 0, read.num_rows)
+            at += read.num_rows
+            if begin == end:
+                continue
+            batch = read.slice(begin, end - begin)
             arrays = [
                 pa.array(np.full(batch.num_rows, fixed[name]))
                 if name in fixed

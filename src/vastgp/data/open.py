@@ -252,8 +252,6 @@ def _from_table(
 ) -> Rows:
     target, y = _split_target(table, y)
     columns = _select_features(table, target, feature_names, n_features, estimator)
-    if table.num_rows == 0:
-        validate.check_num_rows((0, len(columns)), 1)
     target_name = target if target is not None else _series_name(y)
     X, y_column = _read(table, columns, target, memory_budget)
     if target is not None:

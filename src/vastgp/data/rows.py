@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,14 @@ class Rows:
     def d(self) -> int:
         """Number of features."""
         return int(self.X.shape[1])
+
+    @property
+    def local(self) -> Rows:
+        """Those of these rows that this process has: all, unless several processes share them."""
+        if not hasattr(self.X, "local"):
+            return self
+        y = None if self.y is None else self.y.local
+        return replace(self, X=self.X.local, y=y)
 
     @property
     def in_memory(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data import observations
+from vastgp.data import observations, processes
 from vastgp.data.rows import Rows
 from vastgp.data.validate import check_num_features, check_same_length, warn_constant_target
 
@@ -50,6 +50,16 @@ class _Moments:
             squares = self.squares + other.squares + delta**2 * (self.count * (other.count / count))
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         return _Moments(count, mean, rest, squares, low, high)
+
+    def packed(self) -> np.ndarray:
+        """All of it as one array, shape (1 + parts, columns), for another process."""
+        counts = np.full(len(self.mean), float(self.count))
+        return np.stack([counts, *(getattr(self, name) for name in _PARTS)])
+
+    @classmethod
+    def unpacked(cls, packed: np.ndarray) -> _Moments:
+        """What `packed` made."""
+        return cls(int(packed[0, 0]), *packed[1:])
 
     def replaced(self, mean: float, variance: float) -> _Moments:
         """The same count and extremes, with another mean and variance."""
@@ -131,9 +141,13 @@ class Standardizer:
         self._x = self._y = None
         self.feature_names = rows.feature_names
         if batch_rows is None:
-            batch_rows = max(256, (1 << 18) // (8 * rows.d))
-        for X, y in rows.batches(batch_rows):
-            self.partial_fit(X, None if y is None else observations.targets(y))
+            # a power of two, so that shares of several processes (see `part_of`) are whole batches
+            batch_rows = 1 << int(np.clip(15 - (rows.d - 1).bit_length(), 8, 14))
+        if rows.local is rows:
+            for X, y in rows.batches(batch_rows):
+                self.partial_fit(X, None if y is None else observations.targets(y))
+        else:
+            self._fit_shared(rows, batch_rows)
         if self._y is not None and observations.has_own_noise(rows.y):
             mean, variance = observations.mean_and_variance(np.asarray(rows.y[:]))
             self._y = self._y.replaced(mean, variance)
@@ -143,6 +157,22 @@ class Standardizer:
         if self._y is not None and self._y.count > 1 and _is_constant(self._y).all():
             warn_constant_target(self.y_mean)
         return self
+
+    def _fit_shared(self, rows: Rows, batch_rows: int) -> None:
+        """Gather the statistics of rows that several processes share: the same as one does of the same batches.
+
+        What is merged is told batch by batch, so that merging has one order however many processes there are.
+        """
+        width = rows.d + (rows.y is not None)
+        found = [
+            _Moments.of(X if y is None else np.column_stack([X, observations.targets(y)])).packed()
+            for X, y in rows.local.batches(batch_rows)
+        ]
+        own = np.stack(found) if found else np.zeros((0, 1 + len(_PARTS), width))
+        for packed in np.concatenate(processes.gathered(own)):
+            self._x = _merged(self._x, _Moments.unpacked(packed[:, : rows.d]))
+            if rows.y is not None:
+                self._y = _merged(self._y, _Moments.unpacked(packed[:, rows.d :]))
 
     def partial_fit(self, X: np.ndarray, y: np.ndarray | None = None) -> Standardizer:
         """Add a block of rows to the statistics."""

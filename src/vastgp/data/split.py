@@ -114,6 +114,14 @@ class _Without:
         inner = self._in_base(k)
         return self.base.row_numbers(inner) if isinstance(self.base, _Without) else inner
 
+    def __getattr__(self, name: str) -> Any:
+        # of rows that several processes share (see `SharedArray`): those that this one has
+        if name != "local" or not hasattr(self.base, "local"):
+            raise AttributeError(name)
+        first, local = self.base.first, self.base.local
+        here = (self._held_out >= first) & (self._held_out < first + len(local))
+        return _Without(local, self._held_out[here] - first)
+
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))

@@ -47,6 +47,8 @@ class Table:
         Whether the table already is in memory.
     named
         Whether the column names are names, rather than positions.
+    part
+        Gives the table of some rows that follow each other, of which no others are read; None where all would be.
     """
 
     where: str
@@ -57,6 +59,7 @@ class Table:
     num_rows: int | None
     in_memory: bool = True
     named: bool = True
+    part: Callable[[slice], Table] | None = None
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import Positive
 from vastgp._precision import precision
 from vastgp.data import Exposure, OwnNoise, Rows, Standardizer, as_rows
+from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
 from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
 from vastgp.estimators.fitted import FittedModel
@@ -199,9 +200,7 @@ class BaseGP(FittedModel, abc.ABC):
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         """Open the training data."""
-        return as_rows(
-            X, y, require_y=True, min_rows=self._least_rows(), estimator=type(self).__name__
-        )
+        return as_shared_rows(X, y, min_rows=self._least_rows(), estimator=type(self).__name__)
 
     def _remember_columns(self, rows: Rows) -> None:
         self.n_features_in_ = rows.d

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,11 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp._arguments import Moved, Options, check_arguments
 from vastgp._precision import precision
 from vastgp._warn import warn
+from vastgp.data import processes
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import SavedModel
 from vastgp.estimators.searches import Fixed, Subset, save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.clock import now
 from vastgp.fitting.compilation import compile_seconds
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import OUT_OF_TIME
@@ -43,9 +44,27 @@ class FittedModel(Moved, SavedModel, abc.ABC):
     max_seconds: Any
     random_state: Any
     checkpoint: Any = None
+    # whether several processes, each with a part of the rows, come to one answer
+    _shares_rows: bool = False
 
     def _check_params(self) -> None:
         """Refuse arguments that do not go together."""
+
+    def _check_processes(self) -> None:
+        """Refuse to fit in several processes what is not made for it: they would not come to one answer."""
+        if processes.count() == 1:
+            return
+        if not self._shares_rows:
+            raise ValueError(
+                f"{type(self).__name__} is fitted by one process, and {processes.count()} run here "
+                "(jax.distributed.initialize was called). GriefRegressor, ReweightedBasisRegressor with Gaussian noise "
+                "and DirectRegressor share the rows among processes."
+            )
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is written by one process, and {processes.count()} run here: leave it "
+                "out. What these fits take longest for is one pass over the rows, which a larger number shortens."
+            )
 
     @abc.abstractmethod
     def _answers(self, data: Any, run: Run) -> Iterator[Answer]:
@@ -117,10 +136,11 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         keep : bool, default False
             Whether the copy begins with what was fitted before, as an update does.
         """
-        began = time.perf_counter()
+        began = now()
         work = self._copy(keep)
         with Interrupts.watch() as interrupts, compile_seconds() as compiling:
             check_arguments(work)
+            work._check_processes()
             with precision(work._arithmetic):
                 pass
             work._check_params()
@@ -129,7 +149,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
             seed = seed_from(work.random_state)
             run = Run(
                 work.max_seconds, None if keep else work._file_of(data, seed),
-                verbose=bool(work.verbose), seconds=time.perf_counter() - began, seed=seed,
+                verbose=bool(work.verbose), seconds=now() - began, seed=seed,
                 known=work.__dict__.pop("_known_firsts", ()),
             )  # fmt: skip
             with precision(work._arithmetic):

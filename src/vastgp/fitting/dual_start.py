@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from vastgp.fitting.candidates import candidate_kernels
+from vastgp.fitting.clock import now
 from vastgp.fitting.start import fit_best, some_rows
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
@@ -57,7 +57,7 @@ def start_from_dual_evidence(
     seed, noise_floor, restarts, inputs, max_seconds
         As in `vastgp.fitting.start.start_from_exact_gp`; ``noise_floor`` also bounds the square of a scale.
     """
-    deadline = None if max_seconds is None else time.perf_counter() + max_seconds
+    deadline = None if max_seconds is None else now() + max_seconds
     generator = np.random.default_rng(seed)
     X, y = some_rows(X, y, max_rows, generator)
     # parts of the rows are taken evenly: an order by class would leave some with one class

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.progress import Progress
@@ -147,7 +147,7 @@ def _climb(
     scale, max_seconds = limits
     if record is not None and max_seconds is None:
         max_seconds = record.max_seconds
-    began = time.perf_counter()
+    began = now()
     history = History()
     seen = _Seen()
 
@@ -172,7 +172,7 @@ def _climb(
 
     def after(intermediate_result: Any) -> None:
         value = -float(intermediate_result.fun) * scale
-        seconds = time.perf_counter() - began if record is None else record.seconds
+        seconds = now() - began if record is None else record.seconds
         history.append(len(history) + 1, seconds, {"objective": value})
         shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
         if max_seconds is not None and seconds > max_seconds:

@@ -6,7 +6,6 @@ Steps are pure functions that run in compiled chunks; Python, between two chunks
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 
 from vastgp.fitting.checkpoint import Phase
+from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.progress import Progress
@@ -139,7 +139,7 @@ def run_chunks(
         state, saved = found
         done, spent, history, ended = saved.num_iter, saved.seconds, saved.history, saved.ended
     resumed_at = done
-    began = time.perf_counter() - spent
+    began = now() - spent
 
     def stop_now(diagnostics: Mapping[str, float]) -> Stop | None:
         if should_stop is not None and diagnostics:
@@ -166,7 +166,7 @@ def run_chunks(
                 raise
             # reading the diagnostics waits for the chunk, so that the seconds are those of work done
             diagnostics = {name: float(value) for name, value in raw.items()}
-            done, spent = done + steps, time.perf_counter() - began
+            done, spent = done + steps, now() - began
             history.append(done, spent, diagnostics)
             progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))
             decision = stop_now(diagnostics)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vastgp.data.processes import from_first
 from vastgp.fitting.checkpoint import Checkpoint, Saved
+from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, StepChunk, run_chunks
 from vastgp.fitting.progress import Progress
@@ -125,7 +127,7 @@ class Run:
         self.max_seconds = None if max_seconds is None else float(max_seconds)
         self.checkpoint, self.verbose = checkpoint, bool(verbose)
         before = 0.0 if checkpoint is None else checkpoint.seconds
-        self._began = time.perf_counter() - seconds - before
+        self._began = now() - seconds - before
         self.histories: dict[str, History] = {}
         self.spent: dict[str, float] = {}
         self.first: tuple[Any, Likelihood] | None = None
@@ -136,7 +138,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Return the seconds of the fit so far, those before a resume included."""
-        return time.perf_counter() - self._began
+        return now() - self._began
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Return what is left of the budget, or a share of that; None without one."""
@@ -164,7 +166,7 @@ class Run:
 
     @property
     def deadline(self) -> float | None:
-        """Time of ``time.perf_counter`` at which the budget ends."""
+        """Time of `vastgp.fitting.clock.now` at which the budget ends."""
         return None if self.max_seconds is None else self._began + self.max_seconds
 
     @property
@@ -268,7 +270,8 @@ class Run:
         left = self.seconds_left(share)
         if left is None:
             return planned
-        return int(self.once(name, lambda: min(planned, affordable(left))))
+        # what was measured differs by process
+        return int(self.once(name, lambda: int(from_first(min(planned, affordable(left))))))
 
     def known_for(self, likelihood: Likelihood) -> First | None:
         """Return what another fit began with: one with a likelihood of this kind, or any; None where there was none."""

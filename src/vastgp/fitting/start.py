@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from vastgp.fitting.candidates import (
     candidate_kernels,
     starting_params,
 )
+from vastgp.fitting.clock import now
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
@@ -128,7 +128,7 @@ def start_from_exact_gp(
     FactorizationError
         When not even the starting values have a covariance matrix that can be factorised.
     """
-    deadline = None if max_seconds is None else time.perf_counter() + max_seconds
+    deadline = None if max_seconds is None else now() + max_seconds
     generator = np.random.default_rng(seed)
     X, y = some_rows(X, y, max_rows, generator)
     fit = partial(
@@ -168,7 +168,7 @@ def _fit_parts(
     parts, size = (_PARTS, _PART_ROWS) if len(y) >= 2 * _PART_ROWS else (1, len(y))
     fits: list[LbfgsResult] = []
     for _ in range(parts):
-        if fits and deadline is not None and time.perf_counter() > deadline:
+        if fits and deadline is not None and now() > deadline:
             break
         rows = np.sort(generator.choice(len(y), size, replace=False))
         fits.append(fit(forms, X[rows], y[rows]))
@@ -195,13 +195,13 @@ def _refine_best(
     (2000 rows, 10,000 random features).
     """
     alone = len(fits) == 1
-    if deadline is not None and time.perf_counter() > deadline:
+    if deadline is not None and now() > deadline:
         return best_of(fits)
     exact = ExactEvidence(X, y)
     best = fits[0] if alone else _highest(exact, fits, prior, noise_floor)
 
     def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
-        left = None if deadline is None else max(deadline - time.perf_counter(), 0.0)
+        left = None if deadline is None else max(deadline - now(), 0.0)
         return fit_evidence(
             evidence, best.params,
             noise_floor=noise_floor, max_iter=_REFINING, tol=_LOOSE_TOL, max_seconds=left,
@@ -274,7 +274,7 @@ def fit_best(
     likelihood : Likelihood, optional
         Where its hyperparameters start; None: Gaussian.
     deadline : float, optional
-        Time of ``time.perf_counter`` at which to end; at least one form is fitted.
+        Time of `vastgp.fitting.clock.now` at which to end; at least one form is fitted.
     max_iter, tol
         Of every run of L-BFGS, see `fit_evidence`.
 
@@ -363,8 +363,8 @@ def fit_from_best(
     first_iter : int, optional
         Most iterations from each start. None: ``max_iter``.
     deadline : float, optional
-        Time of ``time.perf_counter`` at which to end. The starts share half of what is left, if they need it; where one
-        does not end in its share, those after it are left out.
+        Time of `vastgp.fitting.clock.now` at which to end. The starts share half of what is left, if they need it;
+        where one does not end in its share, those after it are left out.
     record : callable, optional
         Gives the record of the run with a name, see `Run.evaluations`.
 
@@ -375,7 +375,7 @@ def fit_from_best(
     """
 
     def left(parts: int = 1) -> float | None:
-        return None if deadline is None else max(deadline - time.perf_counter(), 0.0) / parts
+        return None if deadline is None else max(deadline - now(), 0.0) / parts
 
     rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, _LOOSE_TOL)}
     found: list[LbfgsResult] = []

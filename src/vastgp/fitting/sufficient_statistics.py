@@ -22,14 +22,14 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
-from vastgp.data import Rows, Standardizer, read_archive, write_archive
+from vastgp.data import Rows, Standardizer, processes, read_archive, write_archive
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import MomentBlocks, Moments, accumulate, add_to
 from vastgp.fitting.progress import Progress
 
 # Numbers in a block of features: 32 MB, large enough for the matrix product to run at its full rate.
 _BLOCK_ENTRIES = 1 << 22
-_LEAST_ROWS, _MOST_ROWS = 2048, 16_384
+_LEAST_ROWS, _MOST_ROWS = 2048, processes.BLOCK_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +283,16 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
     for part in everything[1:]:
         total = total + part
     return total
+
+
+def merged_everywhere(own: SufficientStatistics) -> SufficientStatistics:
+    """Return the sum of what several processes gathered, in the order of their numbers; of one it is its own."""
+    counts = processes.gathered(np.int64(own.num_rows))
+    high, low = (processes.gathered(part) for part in (own.moments, own.rest))
+    return merged(
+        replace(own, num_rows=int(n), moments=moments, rest=rest)
+        for n, moments, rest in zip(counts, high, low, strict=True)
+    )
 
 
 def block_rows_of(num_basis: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from jaxtyping import Float, Int
 
+from vastgp.fitting.clock import now
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.methods.direct.network_polynomial import NetworkTerms
 
@@ -43,7 +42,7 @@ def descend(
         Of the noise.
     seed : int
     deadline : float, optional
-        Time of ``time.perf_counter`` at which to end with what there is.
+        Time of `vastgp.fitting.clock.now` at which to end with what there is.
     """
     generator = np.random.default_rng(seed)
     size, num_values = values.shape
@@ -65,7 +64,7 @@ def descend(
     for _ in range(_MOST_SWEEPS):
         before = codes.copy()
         for j in generator.permutation(size):
-            if deadline is not None and time.perf_counter() > deadline:
+            if deadline is not None and now() > deadline:
                 break
             weights = np.repeat(values[index, codes][:, None, :], num_values, axis=1)
             weights[:, :, j] = values[j]

@@ -125,6 +125,7 @@ class DirectRegressor(DirectBase, BaseGPRegressor):
     """
 
     _learns = True
+    _shares_rows = True
 
     def __init__(
         self,

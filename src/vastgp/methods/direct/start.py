@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
+from vastgp.fitting.clock import now
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.direct.model import QuadraticLikelihood
 
@@ -88,7 +88,7 @@ def noise_of_highest_evidence(
     """Return the noise variance of highest evidence of the model with normal weights, on all rows.
 
     The first one comes from few rows and the exact kernel. Few basis functions explain all rows less well, and what
-    they miss is noise to them. At ``deadline``, a time of ``time.perf_counter``, the best one so far is it.
+    they miss is noise to them. At ``deadline``, a time of `vastgp.fitting.clock.now`, the best one so far is it.
     """
     best, highest = noise_variance, -np.inf
     low = np.log(noise_floor)
@@ -100,7 +100,7 @@ def noise_of_highest_evidence(
         value = normal_weights(likelihood, noise).log_evidence
         if value > highest:
             best, highest = noise, value
-        if deadline is not None and time.perf_counter() > deadline:
+        if deadline is not None and now() > deadline:
             raise StopIteration
         return -value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from jaxtyping import Array, Float
 from vastgp.bases import seed_key
 from vastgp.bases.draws import purpose_key
 from vastgp.data.minibatch import generator
+from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
@@ -144,7 +144,7 @@ def sweep_to_rest(
     """Repeat sweeps until a chunk of them gains less than ``tol`` nats; return logits, bound and sweeps."""
     bound = float(value_and_slope(logits, model)[0])
     done = 0
-    while done < most and not (deadline is not None and time.perf_counter() > deadline):
+    while done < most and not (deadline is not None and now() > deadline):
         for _ in range(_SWEEP_CHUNK):
             logits = coordinate_sweep(logits, model)
         done += _SWEEP_CHUNK

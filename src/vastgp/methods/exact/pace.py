@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
@@ -29,16 +28,16 @@ class Pace:
         itemsize : int
             Bytes of a number of the factor.
         """
-        left, now = self._run.seconds_left(), time.perf_counter()
+        left, time = self._run.seconds_left(), now()
         if left is None:
             return True
         if done <= self._last[0] or not self._last[0]:
-            self._first = done, now
+            self._first = done, time
         self._last = done, now
         # in operations of this precision
         rate = self._rate * 4 / itemsize
-        if done >= _TELLING * PANEL_ROWS and now > self._first[1]:
-            rate = (done**3 - self._first[0] ** 3) / 3 / (now - self._first[1])
+        if done >= _TELLING * PANEL_ROWS and time > self._first[1]:
+            rate = (done**3 - self._first[0] ** 3) / 3 / (time - self._first[1])
         # counted from the beginning, less the factor so far
         more = operations_of_exact(done + PANEL_ROWS, itemsize) * 4 / itemsize - done**3 / 3
         return _SLACK * more / rate <= left

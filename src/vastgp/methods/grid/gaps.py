@@ -9,7 +9,6 @@ errors have a diagonal ``noise I + R`` in place of the multiple of the identity 
 from __future__ import annotations
 
 import abc
-import time
 from typing import NamedTuple
 
 import equinox as eqx
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vastgp.fitting.clock import now
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.methods.grid.dense_gaps import InverseOnMask
 from vastgp.methods.grid.selected_spectrum import LowRankPlusDiagonal
@@ -276,7 +276,7 @@ def solve_gaps(
     most : int
         Most iterations.
     deadline : float, optional
-        Value of ``time.perf_counter()`` after which no more steps are taken.
+        Value of `vastgp.fitting.clock.now` after which no more steps are taken.
     own : bool, default False
         Whether ``targets`` are right-hand sides of the system itself, whose unknowns are wanted.
     """
@@ -311,7 +311,7 @@ def _iterate(
         limits = jax.device_put((goal.astype(state.solution.dtype), np.asarray(steps)))
         state, taken = run_cg(system, system.precondition, state, *limits)
         done += int(taken)
-        out = done >= most or (deadline is not None and time.perf_counter() > deadline)
+        out = done >= most or (deadline is not None and now() > deadline)
         if out or int(taken) < steps:
             return state, done, out
 

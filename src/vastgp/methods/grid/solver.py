@@ -68,7 +68,7 @@ class GridSolver:
     penalty : float
         Noise variance of the gaps for ``"penalize-gaps"``, relative to the prior variance.
     deadline : float or None
-        Value of ``time.perf_counter()`` at which iterations end.
+        Value of `vastgp.fitting.clock.now` at which iterations end.
     iterations, solves, factorisations : int
         Done so far.
     known : KnownErrors

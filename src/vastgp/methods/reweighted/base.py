@@ -186,6 +186,8 @@ class ChosenBasis(FixedBasisEstimator):
 class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
     """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
 
+    _shares_rows = True
+
     def _can_spare(self, left: int) -> bool:
         # sums over parts are those over all rows
         return False

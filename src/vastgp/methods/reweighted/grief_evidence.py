@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
 from vastgp.data.tiles import array_tiles, tile_size
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.candidates import default_values
+from vastgp.fitting.clock import now
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
 from vastgp.fitting.scaled_evidence import ScaledEvidence
@@ -232,7 +232,7 @@ class GriefLearning(NamedTuple):
             deadline -= _KEPT * run.max_seconds
 
         def fine() -> GriefEvidence:
-            late = deadline is not None and time.perf_counter() > deadline
+            late = deadline is not None and now() > deadline
             return coarse if len(self.y) <= _FEW_ROWS or late else self.evidence()
 
         return fit_from_best(

@@ -180,6 +180,10 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
     def _counts(self) -> bool:
         return self.likelihood != "gaussian"
 
+    @property
+    def _shares_rows(self) -> bool:  # type: ignore[override]
+        return not self._counts
+
     def _scales_target(self) -> bool:
         return not self._counts
 

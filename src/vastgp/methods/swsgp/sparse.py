@@ -13,7 +13,6 @@ needed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
+from vastgp.fitting.clock import now
 from vastgp.fitting.damped_updates import SETTLED, Ascent, DampedUpdates, decide
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop
@@ -294,7 +294,7 @@ class _Newton:
             if self.exact:
                 return Stop("the bound's maximum is the solution of one system", True)
             return ended
-        if time.perf_counter() > self.deadline:
+        if now() > self.deadline:
             return Stop(OUT_OF_TIME, converged=False)
         return Stop(f"stopped after {_MOST_CG} iterations of conjugate gradients", converged=False)
 
@@ -373,7 +373,7 @@ def _solved(
     def watch(m: np.ndarray) -> None:
         nonlocal best
         best = m
-        if time.perf_counter() > deadline:
+        if now() > deadline:
             raise TimeoutError
 
     try:

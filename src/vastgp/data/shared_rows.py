@@ -1,0 +1,113 @@
+"""Rows that lie with several processes, each of which has a part of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import files, processes
+from vastgp.data.open import as_rows
+from vastgp.data.rows import Rows
+from vastgp.data.validate import check_num_rows
+
+
+class SharedArray:
+    """The rows of all processes as one array, those of process 0 first: read by slices and by row numbers.
+
+    Every process reads the same rows at the same time, and is told those that it does not have. What sums over rows
+    takes ``local`` instead, the rows that this process has, and adds up what the processes found.
+
+    Parameters
+    ----------
+    local : ndarray of shape (rows, ...)
+        Of this process. It may have none.
+    counts : sequence of int
+        How many each process has.
+    """
+
+    def __init__(self, local: Any, counts: list[int]) -> None:
+        self.local = local
+        self._ends = np.cumsum(counts)
+        self.first = int(self._ends[processes.number()]) - len(local)
+        self.shape = (int(self._ends[-1]), *local.shape[1:])
+        self.dtype, self.ndim = local.dtype, local.ndim
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                begin, end = np.clip([start - self.first, stop - self.first], 0, len(self.local))
+                return np.concatenate(processes.gathered(self.local[begin:end]))
+            index = np.arange(start, stop, step)
+        index = np.asarray(index)
+        owner = np.searchsorted(self._ends, index, side="right")
+        mine = owner == processes.number()
+        found = np.empty((len(index), *self.shape[1:]), self.dtype)
+        for k, part in enumerate(processes.gathered(self.local[index[mine] - self.first])):
+            found[owner == k] = part
+        return found
+
+
+def as_shared_rows(X: Any, y: Any, *, min_rows: int, estimator: str) -> Rows:
+    """Open training rows, of which every process has a part where there are several.
+
+    A file or a folder is one table, of which each process reads its share; its rows are numbered as where one process
+    reads them all, so that a fit draws the same. Arrays and data frames are the parts of those that give them.
+
+    Parameters
+    ----------
+    X, y, min_rows, estimator
+        As in `as_rows`; ``min_rows`` of all processes together.
+
+    Raises
+    ------
+    ValueError
+        As `as_rows`, in every process; and where parts have different columns.
+    """
+    options: dict[str, Any] = {"require_y": True, "estimator": estimator}
+    if processes.count() == 1:
+        return as_rows(X, y, min_rows=min_rows, **options)
+    rows = processes.together(lambda: _own_part(X, y, options))
+    described = repr((rows.d, rows.feature_names, rows.target_name)).encode()
+    texts = [part.tobytes() for part in processes.gathered(np.frombuffer(described, np.uint8))]
+    for k, text in enumerate(texts):
+        if text != texts[0]:
+            raise ValueError(
+                f"the rows of process {k} have other columns than those of process 0 (how many, their names, the "
+                f"target's): {text.decode()} and {texts[0].decode()}. Give every process a part of one table."
+            )
+    counts = [int(n) for n in processes.gathered(np.int64(rows.n))]
+    check_num_rows((sum(counts), rows.d), min_rows)
+    X, y = (SharedArray(_in_common_type(part), counts) for part in (rows.X, rows.y))
+    return dataclasses.replace(rows, X=X, y=y, checked=True)
+
+
+def _own_part(X: Any, y: Any, options: dict[str, Any]) -> Rows:
+    """Open the rows that are this process's."""
+    if not isinstance(X, str | os.PathLike):
+        return as_rows(X, y, min_rows=0, **options)
+    path = Path(X).expanduser()
+    files.check_exists(path, "X")
+    if files.is_table_file(path):
+        table = files.open_table_file(path)
+        if table.part is not None and isinstance(y, str) and y in table.names:
+            assert table.num_rows is not None
+            some = processes.part_of(table.num_rows)
+            return as_rows(table.part(some), y, min_rows=0, **options)
+    rows = as_rows(X, y, **options)
+    some = processes.part_of(rows.n)
+    return dataclasses.replace(rows, X=rows.X[some], y=rows.y[some])
+
+
+def _in_common_type(part: Any) -> Any:
+    """Return a part in the type that holds those of all processes."""
+    kinds = processes.gathered(np.frombuffer(np.dtype(part.dtype).str.encode(), np.uint8))
+    common = np.result_type(*(np.dtype(kind.tobytes().decode()) for kind in kinds))
+    return part if part.dtype == common else np.asarray(part, common)
