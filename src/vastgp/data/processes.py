@@ -89,13 +89,25 @@ def from_first(array: Any) -> np.ndarray:
     return gathered(array)[0]
 
 
-def summed(array: np.ndarray) -> np.ndarray:
-    """Return the sum over processes of an array of one shape, added in the order of their numbers."""
-    parts = gathered(array)
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
-    return total
+def summed(arrays: T) -> T:
+    """Return sums over processes of arrays of the same shapes, added in the order of their numbers.
+
+    Parameters
+    ----------
+    arrays : array, or pytree of arrays
+        On JAX's device; so is what is returned. Of one process they are returned as they are.
+    """
+    if count() == 1:
+        return arrays
+    import jax
+
+    def total(own: Any) -> Any:
+        parts = gathered(own)
+        for part in parts[1:]:
+            parts[0] += part
+        return jax.device_put(parts[0])
+
+    return jax.tree.map(total, arrays)
 
 
 def together(work: Callable[[], T]) -> T:
@@ -136,6 +148,10 @@ def part_of(n: int) -> slice:
     Shares are whole blocks, in which sums over rows are taken, so that these are the same however many processes there
     are. Of a table of fewer blocks than processes some have nothing.
     """
-    blocks = -(-n // BLOCK_ROWS)
-    ends = [k * blocks // count() * BLOCK_ROWS for k in (number(), number() + 1)]
-    return slice(*(min(end, n) for end in ends))
+    first, last = share_of(-(-n // BLOCK_ROWS))
+    return slice(min(first * BLOCK_ROWS, n), min(last * BLOCK_ROWS, n))
+
+
+def share_of(pieces: int) -> tuple[int, int]:
+    """Return which of some pieces of work are those of this process: from one on, up to another."""
+    return number() * pieces // count(), (number() + 1) * pieces // count()

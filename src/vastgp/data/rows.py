@@ -65,6 +65,11 @@ class Rows:
         return replace(self, X=self.X.local, y=y)
 
     @property
+    def first(self) -> int:
+        """Number of the first of the rows that this process has."""
+        return int(getattr(self.X, "first", 0))
+
+    @property
     def in_memory(self) -> bool:
         """Whether the rows are in memory, rather than in a file that is mapped into it."""
         return not self._maps

@@ -115,12 +115,14 @@ class _Without:
         return self.base.row_numbers(inner) if isinstance(self.base, _Without) else inner
 
     def __getattr__(self, name: str) -> Any:
-        # of rows that several processes share (see `SharedArray`): those that this one has
-        if name != "local" or not hasattr(self.base, "local"):
+        # of rows that several processes share (see `SharedArray`): those that this one has, and the number of the first
+        if name not in ("local", "first") or not hasattr(self.base, "local"):
             raise AttributeError(name)
         first, local = self.base.first, self.base.local
-        here = (self._held_out >= first) & (self._held_out < first + len(local))
-        return _Without(local, self._held_out[here] - first)
+        before, after = np.searchsorted(self._held_out, [first, first + len(local)])
+        if name == "first":
+            return first - int(before)
+        return _Without(local, self._held_out[before:after] - first)
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         if isinstance(index, slice):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp.data import processes
 from vastgp.data.padding import repeat_last
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
@@ -121,7 +122,8 @@ class MinibatchRunner:
 
     def _read_ahead(self, first: int) -> None:
         count = self._chunk if self._last is None else min(self._chunk, self._last - first)
-        if self._draw is not None and count > 0:
+        if self._draw is not None and count > 0 and processes.count() == 1:
+            # several processes read together, in one order with all else that they tell each other
             self._ahead = _Reader(self._draw, first, count)
             self._ahead.start()
 

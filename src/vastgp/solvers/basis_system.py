@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
-from vastgp.data import observations
+from vastgp.data import observations, processes
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
@@ -94,6 +94,7 @@ class BasisSystem(System):
         self.blocks = BlockedBasis(basis.stored(rows.d, dtype), basis.num_pairs)
         self.noise_variance, self.num_rows = float(noise_variance), rows.n
         self.rows, self.standardizer, self.dtype = rows, standardizer, np.dtype(dtype)
+        self._local = rows.local
         self.seed, self.num_samples = seed_key(seed), num_samples
         # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
         most = max(64, 1 << ((PANEL // basis.num_basis).bit_length() - 1))
@@ -110,16 +111,16 @@ class BasisSystem(System):
                 right = prior_targets(
                     self.blocks, tile.X, tile.weights, targets, draws, right, self.vector_dtype
                 )
-            self.right = right
+            self.right = processes.summed(right)
 
     def _tiles(self) -> Iterator[_RowTile]:
-        """Yield all rows, standardised, in tiles of one shape."""
+        """Yield all rows that this process has, standardised, in tiles of one shape."""
         if self._kept is not None:
             yield from self._kept
             return
-        size = self.dtype.itemsize * (self.rows.n + self.tile) * (self.rows.d + 2)
+        size = self.dtype.itemsize * (self._local.n + self.tile) * (self._local.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
-        for tile in row_tiles(self.rows, self.standardizer, self.tile, self.dtype):
+        for tile in row_tiles(self._local, self.standardizer, self.tile, self.dtype):
             parts = jax.device_put(self._weighted(tile))
             if kept is not None:
                 kept.append(parts)
@@ -141,7 +142,7 @@ class BasisSystem(System):
     def _targets(self) -> Iterator[tuple[_RowTile, Array]]:
         """Yield the tiles and ``[y, eps_s]``."""
         for number, tile in enumerate(self._tiles()):
-            first = np.asarray(number * self.tile, np.int32)
+            first = np.asarray(self.rows.first + number * self.tile, np.int32)
             yield tile, _noisy(tile.y, first, tile.noise, self.seed, self.num_samples)
 
     def _make_preconditioner(self, sampled: int, seed: int) -> Preconditioner:
@@ -164,10 +165,12 @@ class BasisSystem(System):
 
     def product(self, V: Array) -> Array:
         """Return ``Phi^T Phi v + sigma^2 v``."""
-        total = _times(np.asarray(self.noise_variance, self.vector_dtype), V)
+        # sigma^2 v is one of the terms: that of process 0
+        noise = self.noise_variance if processes.number() == 0 else 0.0
+        total = _times(np.asarray(noise, self.vector_dtype), V)
         for tile in self._tiles():
             total = normal_product(self.blocks, tile.X, tile.weights, V, total)
-        return total
+        return processes.summed(total)
 
     def errors(self, measures: Measures) -> np.ndarray:
         """Return an estimate of ``sqrt(r^T A^-1 r / (sigma^2 n))``.
@@ -191,8 +194,8 @@ class BasisSystem(System):
         for tile, targets in self._targets():
             slopes = _basis_slopes(whole, tile, targets, self._prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)
-        assert total is not None
-        return total
+        assert total is not None, "each process has some rows"
+        return processes.summed(total)
 
 
 @partial(jax.jit, static_argnames="num_samples")

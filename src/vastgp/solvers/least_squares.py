@@ -128,18 +128,23 @@ def project(
 
 @jax.jit
 def gram_product(
-    blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
+    blocks: BlockedBasis,
+    X: Float[Array, "n d"],
+    V: Float[Array, "C n"],
+    some: tuple[Any, Any] | None = None,
 ) -> Float[Array, "C n"]:
     """Return ``Phi Phi^T v`` of each row of ``V``; each block of features is made once, used twice.
 
-    Features are made in the precision of ``X``, products and sums in that of ``V``.
+    Features are made in the precision of ``X``, products and sums in that of ``V``. Of ``some`` blocks alone, from one
+    number up to another, it is their term of the sum.
     """
+    first, last = (0, blocks.num_blocks) if some is None else some
 
     def body(which: Any, total: Array) -> Array:
         phi = blocks.features(X, which).astype(V.dtype)
         return total + (V @ phi.T) @ phi
 
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, jnp.zeros_like(V))
+    return jax.lax.fori_loop(first, last, body, jnp.zeros_like(V))
 
 
 @jax.jit

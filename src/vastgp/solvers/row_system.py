@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
+from vastgp.data import processes
 from vastgp.solvers.distinct_rows import ObservedRows
 from vastgp.solvers.least_squares import (
     BlockedBasis,
@@ -105,7 +106,7 @@ class RowSystem(System):
             generator = np.random.default_rng([seed, LANDMARKS])
             made = low_rank_of_rows(
                 self.basis.kernel, self.X, scale, self.noise_variance, rank, generator,
-                gram=lambda V: row_product(self.blocks, self.X, self.scale, 0.0, V),
+                gram=partial(self._gram, 0.0),
                 mismatch=mismatch,
             )  # fmt: skip
             return made if self.vector_dtype == str(scale.dtype) else NarrowPreconditioner(made)
@@ -118,7 +119,15 @@ class RowSystem(System):
 
     def product(self, V: Array) -> Array:
         """Return ``Phi Phi^T v + sigma^2 v``."""
-        return row_product(self.blocks, self.X, self.scale, self.noise, V)
+        return self._gram(self.noise, V)
+
+    def _gram(self, noise: Any, V: Array) -> Array:
+        """Return ``S Phi Phi^T S v + noise v``; several processes take some of the basis functions each."""
+        if processes.count() == 1:
+            return row_product(self.blocks, self.X, self.scale, noise, V)
+        some = tuple(np.int32(end) for end in processes.share_of(self.blocks.num_blocks))
+        own_noise = noise if processes.number() == 0 else np.zeros_like(noise)
+        return processes.summed(row_product(self.blocks, self.X, self.scale, own_noise, V, some))
 
     def prior(self) -> Array:
         """Return the weights of the prior draws behind the samples."""
@@ -173,9 +182,19 @@ def _draws(blocks: BlockedBasis, X: Array, seed: Any, num_samples: int) -> Array
 
 
 @jax.jit
-def row_product(blocks: BlockedBasis, X: Array, scale: Array, noise: Any, V: Array) -> Array:
-    """Return ``S Phi Phi^T S v + noise v`` of each row of ``V``; ``scale`` is that of the rows, or of each column."""
-    return gram_product(blocks, X, V * scale) * scale + noise * V
+def row_product(
+    blocks: BlockedBasis,
+    X: Array,
+    scale: Array,
+    noise: Any,
+    V: Array,
+    some: tuple[Any, Any] | None = None,
+) -> Array:
+    """Return ``S Phi Phi^T S v + noise v`` of each row of ``V``; ``scale`` is that of the rows, or of each column.
+
+    With ``some`` blocks of functions alone, see `gram_product`.
+    """
+    return gram_product(blocks, X, V * scale, some) * scale + noise * V
 
 
 @jax.jit

@@ -18,7 +18,7 @@ from vastgp.estimators.bases import Fourier
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.estimator import QSGPFits
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.options import BASES, MOVED, SOLVERS, Block, NumBasis
@@ -145,6 +145,12 @@ class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
+
+    @property
+    def _shares_rows(self) -> bool:  # type: ignore[override]
+        chosen = self._chosen()
+        apart = isinstance(chosen.solver, Stochastic) or isinstance(chosen.basis, Inducing)
+        return isinstance(self._chosen_likelihood(), Gaussian) and not apart
 
     def _declared_likelihood(self) -> Likelihood:
         return self._chosen_likelihood()

@@ -12,7 +12,7 @@ import numpy as np
 
 from vastgp._precision import as_dtype, precision
 from vastgp.data import Rows as DataRows
-from vastgp.data import Standardizer
+from vastgp.data import Standardizer, processes
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.clock import now
 from vastgp.fitting.damped_updates import (
@@ -89,6 +89,7 @@ class _Passes:
         least: float,
     ) -> None:
         self.rows, self.standardizer, self.params = rows, standardizer, params
+        self.size = tile_size(rows.n, _TILE)
         self.likelihood = params.positive()[1]
         self.here = coordinates_of(params, options.jitter)
         self.updates = DampedUpdates(
@@ -106,8 +107,9 @@ class _Passes:
     def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
         found = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
-        for tile in tiles(self.rows, self.standardizer):
+        for tile in tiles(self.rows.local, self.standardizer, self.size):
             found = tile_sums(self.params, self.here, q, tile, *found)
+        found = processes.summed(found)
         # read once: the rows of a tile are prepared while those before are at work
         return Found(sums, np.float64(found[0] - q.divergence()), found[1])
 
@@ -133,9 +135,9 @@ def _exact(state: Ascent) -> Ascent:
     return state._replace(found=Found(better, after, better), end=end)
 
 
-def tiles(rows: DataRows, standardizer: Standardizer) -> Iterator[Rows]:
-    """Yield all rows in float64, by tiles of one size."""
-    for X, y, weight, _ in row_tiles(rows, standardizer, tile_size(rows.n, _TILE)):
+def tiles(rows: DataRows, standardizer: Standardizer, size: int) -> Iterator[Rows]:
+    """Yield rows in float64, by tiles of one size."""
+    for X, y, weight, _ in row_tiles(rows, standardizer, size):
         yield Rows(X, y, weight)
 
 
@@ -156,7 +158,7 @@ def seconds_of_a_pass(
         params, sums = as_dtype((params, sums), np.float64)
         _, q = _posterior(params.positive()[1], sums)
         here = coordinates_of(params, options.jitter)
-        tile = next(tiles(rows, standardizer))
+        tile = next(tiles(rows, standardizer, tile_size(rows.n, _TILE)))
         given = params, here, q, tile, jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
         jax.block_until_ready(tile_sums(*given))
         began = now()

@@ -72,6 +72,7 @@ class TSVGPRegressor(SparseRegressor):
     """
 
     _dual = True
+    _shares_rows = True
 
 
 class TSVGPClassifier(SparseClassifier):
