@@ -14,6 +14,7 @@ from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
+from vastgp.cli._processes import check_processes, joined, run_in_processes
 from vastgp.cli._selection import chosen_inputs
 from vastgp.estimators.registry import METHODS
 
@@ -192,6 +193,16 @@ def fit(
             rich_help_panel=_BUDGET,
         ),
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            metavar="COUNT",
+            min=1,
+            help="Of a named method: share the rows among so many processes of this machine.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = 1,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
@@ -209,6 +220,11 @@ def fit(
                 f"--method {method!r} is none.{close_match(method, names)} It is one of {', '.join(names)}."
             )
         out = writable(out or Path(f"{_stem(data)}.vastgp"), "--out", force=force)
+        if processes > 1:
+            check_processes(processes, method, AUTO)
+            run_in_processes(processes)
+            return
+        silent = joined()
         options = {
             "num_basis": num_basis,
             "solver": solver,
@@ -245,7 +261,8 @@ def fit(
             checkpoint,
             (data, target[0] if target else None, features, exclude, test_fraction, seed),
         )
-        model[0].save(out)
+        if not silent:
+            model[0].save(out)
         _report(model[0], out, model[1])
 
 
@@ -306,8 +323,9 @@ def _data(
     from sklearn.base import is_classifier
 
     from vastgp.cli._files import existing
-    from vastgp.data import as_rows, held_out_indices, without
+    from vastgp.data import held_out_indices, without
     from vastgp.data.labels import open_labelled
+    from vastgp.data.shared_rows import as_shared_rows
 
     existing(data, "The data")
     names = chosen_inputs(data, [] if target is None else [target], features, exclude)
@@ -319,7 +337,7 @@ def _data(
         labels = classes[np.asarray(rows.y, dtype=np.int64)]
         rows = dataclasses.replace(rows, y=None)
     else:
-        rows = as_rows(data, target, feature_names=names, min_rows=2)
+        rows = as_shared_rows(data, target, feature_names=names, min_rows=2)
     if rows.y is None and labels is None:
         raise BadInput(
             f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."

@@ -163,12 +163,12 @@ class Standardizer:
 
         What is merged is told batch by batch, so that merging has one order however many processes there are.
         """
-        width = rows.d + (rows.y is not None)
-        found = [
-            _Moments.of(X if y is None else np.column_stack([X, observations.targets(y)])).packed()
-            for X, y in rows.local.batches(batch_rows)
-        ]
-        own = np.stack(found) if found else np.zeros((0, 1 + len(_PARTS), width))
+        own = np.zeros((0, 1 + len(_PARTS), rows.d + (rows.y is not None)))
+        found = []
+        for X, y in rows.local.batches(batch_rows):
+            blocks = [X] if y is None else [X, observations.targets(y)[:, None]]
+            found.append(np.hstack([_Moments.of(block).packed() for block in blocks]))
+        own = np.stack(found) if found else own
         for packed in np.concatenate(processes.gathered(own)):
             self._x = _merged(self._x, _Moments.unpacked(packed[:, : rows.d]))
             if rows.y is not None:

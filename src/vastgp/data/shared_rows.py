@@ -55,7 +55,7 @@ class SharedArray:
         return found
 
 
-def as_shared_rows(X: Any, y: Any, *, min_rows: int, estimator: str) -> Rows:
+def as_shared_rows(X: Any, y: Any, *, min_rows: int, **options: Any) -> Rows:
     """Open training rows, of which every process has a part where there are several.
 
     A file or a folder is one table, of which each process reads its share; its rows are numbered as where one process
@@ -63,16 +63,15 @@ def as_shared_rows(X: Any, y: Any, *, min_rows: int, estimator: str) -> Rows:
 
     Parameters
     ----------
-    X, y, min_rows, estimator
-        As in `as_rows`; ``min_rows`` of all processes together.
+    X, y, min_rows, **options
+        As in `as_rows`; ``min_rows`` of all processes together. Rows that are shared already are returned as they are.
 
     Raises
     ------
     ValueError
         As `as_rows`, in every process; and where parts have different columns.
     """
-    options: dict[str, Any] = {"require_y": True, "estimator": estimator}
-    if processes.count() == 1:
+    if processes.count() == 1 or (isinstance(X, Rows) and X.local is not X):
         return as_rows(X, y, min_rows=min_rows, **options)
     rows = processes.together(lambda: _own_part(X, y, options))
     described = repr((rows.d, rows.feature_names, rows.target_name)).encode()
@@ -85,7 +84,10 @@ def as_shared_rows(X: Any, y: Any, *, min_rows: int, estimator: str) -> Rows:
             )
     counts = [int(n) for n in processes.gathered(np.int64(rows.n))]
     check_num_rows((sum(counts), rows.d), min_rows)
-    X, y = (SharedArray(_in_common_type(part), counts) for part in (rows.X, rows.y))
+    X, y = (
+        None if part is None else SharedArray(_in_common_type(part), counts)
+        for part in (rows.X, rows.y)
+    )
     return dataclasses.replace(rows, X=X, y=y, checked=True)
 
 
@@ -103,7 +105,7 @@ def _own_part(X: Any, y: Any, options: dict[str, Any]) -> Rows:
             return as_rows(table.part(some), y, min_rows=0, **options)
     rows = as_rows(X, y, **options)
     some = processes.part_of(rows.n)
-    return dataclasses.replace(rows, X=rows.X[some], y=rows.y[some])
+    return dataclasses.replace(rows, X=rows.X[some], y=None if rows.y is None else rows.y[some])
 
 
 def _in_common_type(part: Any) -> Any:

@@ -200,7 +200,9 @@ class BaseGP(FittedModel, abc.ABC):
 
     def _open_training(self, X: Any, y: Any) -> Rows:
         """Open the training data."""
-        return as_shared_rows(X, y, min_rows=self._least_rows(), estimator=type(self).__name__)
+        return as_shared_rows(
+            X, y, min_rows=self._least_rows(), require_y=True, estimator=type(self).__name__
+        )
 
     def _remember_columns(self, rows: Rows) -> None:
         self.n_features_in_ = rows.d

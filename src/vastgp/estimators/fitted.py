@@ -57,8 +57,9 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         if not self._shares_rows:
             raise ValueError(
                 f"{type(self).__name__} is fitted by one process, and {processes.count()} run here "
-                "(jax.distributed.initialize was called). GriefRegressor, ReweightedBasisRegressor with Gaussian noise "
-                "and DirectRegressor share the rows among processes."
+                "(jax.distributed.initialize was called), or is with these arguments. Processes share the rows of "
+                "GriefRegressor, DirectRegressor, TSVGPRegressor, and with Gaussian noise ReweightedBasisRegressor and "
+                "QSGPRegressor(solver='block')."
             )
         if self.checkpoint is not None:
             raise ValueError(

@@ -33,7 +33,7 @@ class Pace:
             return True
         if done <= self._last[0] or not self._last[0]:
             self._first = done, time
-        self._last = done, now
+        self._last = done, time
         # in operations of this precision
         rate = self._rate * 4 / itemsize
         if done >= _TELLING * PANEL_ROWS and time > self._first[1]:

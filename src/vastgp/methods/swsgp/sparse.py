@@ -285,12 +285,12 @@ class _Newton:
         state = state._replace(found=state.found._replace(residual=residual))
         return state, {"objective": state.found.bound, "residual": residual, "end": state.end}
 
-    def decide(self, now: Mapping[str, float], _: History) -> Stop | None:
+    def decide(self, record: Mapping[str, float], _: History) -> Stop | None:
         """Stop when a step gains next to nothing, or none can be taken."""
-        ended = decide(now["end"], now["objective"])
+        ended = decide(record["end"], record["objective"])
         if ended is None or not ended.converged:
             return ended
-        if now["residual"] <= _LOOSEST * self.tol:
+        if record["residual"] <= _LOOSEST * self.tol:
             if self.exact:
                 return Stop("the bound's maximum is the solution of one system", True)
             return ended

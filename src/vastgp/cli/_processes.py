@@ -1,0 +1,110 @@
+"""``--processes``: the same command in several processes of this machine, started and watched by this one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from vastgp.cli._errors import BadInput
+
+# What tells a process that it is one of several: their number, its own, and where they meet.
+_VARIABLE = "VASTGP_PROCESS"
+_LOOK_SECONDS = 0.1
+# The others notice by themselves that one is gone, but not before a minute.
+_GRACE_SECONDS = 5.0
+
+
+def run_in_processes(count: int) -> None:
+    """Run this command in so many processes, and end as they do.
+
+    Raises
+    ------
+    SystemExit
+        Where one failed: the others are ended, so that none waits for it.
+    """
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    children = [_start(number, count, port) for number in range(count)]
+    try:
+        while True:
+            codes = [child.poll() for child in children]
+            failed = [k for k, code in enumerate(codes) if code]
+            if failed:
+                _wait(children, _GRACE_SECONDS)
+                raise SystemExit(_told(children, failed[0], count))
+            if None not in codes:
+                return
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+def joined() -> bool:
+    """Join the other processes where this is one of several; return whether it is to be silent, as they say the same.
+
+    Cores are shared out, where there are enough: threads that wait for each other's cores cost many times what they do.
+    """
+    given = os.environ.get(_VARIABLE)
+    if given is None:
+        return False
+    number, count, port = (int(part) for part in given.split("/"))
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) >= count:
+            os.sched_setaffinity(0, cores[number::count])
+    import jax
+
+    jax.distributed.initialize(
+        coordinator_address=f"127.0.0.1:{port}", num_processes=count, process_id=number
+    )
+    return number > 0
+
+
+def check_processes(count: int, method: str, auto: str) -> None:
+    """Refuse numbers and methods that several processes cannot have."""
+    if method == auto:
+        raise BadInput(
+            f"--processes {count} is for a named method whose work can be shared: --method grief, reweighted-basis, "
+            "direct, qsgp or tsvgp."
+        )
+
+
+def _start(number: int, count: int, port: int) -> subprocess.Popen[bytes]:
+    own = sys.argv[1:]
+    at = next(i for i, word in enumerate(own) if word.partition("=")[0] == "--processes")
+    del own[at : at + (1 if "=" in own[at] else 2)]
+    environment = os.environ | {_VARIABLE: f"{number}/{count}/{port}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "vastgp", *own],
+        env=environment,
+        # all say the same
+        stdout=None if number == 0 else subprocess.DEVNULL,
+        stderr=None if number == 0 else subprocess.DEVNULL,
+    )
+
+
+def _wait(children: list[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Let those end that end by the same fault."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and any(child.poll() is None for child in children):
+        time.sleep(_LOOK_SECONDS)
+
+
+def _told(children: list[subprocess.Popen[bytes]], first: int, count: int) -> int:
+    """Say what happened, unless process 0 has; return the exit status."""
+    if (children[0].returncode or 0) > 0:
+        return children[0].returncode
+    code = children[first].returncode
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
+    sys.stderr.write(
+        f"Process {first} of {count} {how}; the others were ended, and nothing was saved. Run the command again, with "
+        "fewer --processes if memory was short.\n"
+    )
+    return code if code > 0 else 1

@@ -1,0 +1,113 @@
+"""Several processes that fit one model come to the answer of one."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+PROGRAM = Path(__file__).parent / "shared_program.py"
+COUNT = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two blocks of rows and a part, in files that end elsewhere."""
+    folder = tmp_path_factory.mktemp("rows")
+    generator = np.random.default_rng(0)
+    for number, n in enumerate((30_000, 1, 12_000)):
+        X = generator.uniform(size=(n, 2))
+        y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=n)
+        table = pa.table({"a": X[:, 0], "y": y, "b": X[:, 1]})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=7000)
+    return folder
+
+
+def run(folder, out, count) -> list[dict[str, np.ndarray]]:
+    """Run the program in so many processes; return what each found."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    files = [out / f"{count}-{number}.npz" for number in range(count)]
+    children = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, *map(str, (number, count, port, folder, file))],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for number, file in enumerate(files)
+    ]
+    said = [child.communicate()[0].decode() for child in children]
+    assert [child.returncode for child in children] == [0] * count, "\n".join(said)
+    return [dict(np.load(file)) for file in files]
+
+
+@pytest.fixture(scope="module")
+def answers(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("found")
+    return run(folder, out, 1)[0], run(folder, out, COUNT)
+
+
+@pytest.mark.slow
+def test_rows_scaling_and_fits_are_those_of_one_process(answers):
+    one, several = answers
+    for found in several:
+        for name in ("taken", "slice", "kept", "local", "first", "scaling"):
+            np.testing.assert_array_equal(found[name], one[name], err_msg=name)
+        # sums of whole blocks are merged in one order
+        for name in ("grief", "direct"):
+            np.testing.assert_array_equal(found[name], one[name], err_msg=name)
+        for name in ("functions", "rows", "tsvgp"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.slow
+def test_what_one_process_refuses_all_refuse(answers):
+    for number, found in enumerate(answers[1]):
+        assert "ExactGPRegressor is fitted by one process, and 2 run here" in str(found["exact"])
+        assert "is written by one process, and 2 run here: leave it out" in str(found["checkpoint"])
+        assert "NaN" in str(found["nan"])
+        assert number == 1 or "process 1 of 2: ValueError" in str(found["nan"])
+        assert "the rows of process 1 have other columns than those of process 0" in str(
+            found["columns"]
+        )
+
+
+COMMAND = [sys.executable, "-m", "vastgp", "fit"]
+
+
+@pytest.mark.slow
+def test_the_command_shares_a_folder_and_ends_with_the_first_that_ends(folder, tmp_path):
+    """The watcher of two processes, one of which is killed: the other is ended, and no file is left."""
+    out = tmp_path / "model.vastgp"
+    given = [folder, "--target", "y", "--method", "grief", "--processes", "2", "--out", out]
+    watcher = subprocess.Popen(
+        [*COMMAND, *map(str, given)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    children: list[int] = []
+    while len(children) < 2 and watcher.poll() is None:
+        time.sleep(0.05)
+        listed = Path(f"/proc/{watcher.pid}/task/{watcher.pid}/children").read_text().split()
+        children = [int(pid) for pid in listed]
+    os.kill(children[1], signal.SIGKILL)
+    _, said = watcher.communicate(timeout=120)
+    assert watcher.returncode == 1
+    assert b"Process 1 of 2 was ended by signal 9; the others were ended" in said
+    assert not out.exists()
+
+
+def test_methods_that_one_process_fits_are_refused(folder, tmp_path):
+    given = [folder, "--target", "y", "--processes", "2"]
+    found = subprocess.run(
+        [*COMMAND, *map(str, given)], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert found.returncode == 2
+    assert b"--processes 2 is for a named method" in found.stderr
