@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vastgp.auto.classifier import GPClassifier
     from vastgp.auto.regressor import GPRegressor
     from vastgp.estimators.load import load
+    from vastgp.estimators.statistics import statistics
     from vastgp.kernels import (
         RBF,
         Constant,
@@ -59,6 +60,7 @@ _NAMES = (
     | ESTIMATORS
     | {
         "load": "vastgp.estimators.load",
+        "statistics": "vastgp.estimators.statistics",
         "RBF": "vastgp.kernels",
         "Constant": "vastgp.kernels",
         "Linear": "vastgp.kernels",

@@ -1,11 +1,13 @@
-"""Sums over the rows as a phase of a fit."""
+"""Sums over the rows as a phase of a fit, and those of new rows, which may be taken anywhere and add up."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, Standardizer, processes
 from vastgp.fitting.loop import Stop
@@ -64,3 +66,134 @@ def gather(
     )  # fmt: skip
     seen = min((loop.num_iter + 1) * size, local.n)
     return merged_everywhere(replace(total, num_rows=seen, moments=moments, rest=rest))
+
+
+class TakesSums:
+    """A regressor that knows its rows by sums over them alone, to which those of other rows are added.
+
+    It has ``_basis_of_sums()``, whose features are summed, and ``_answers_of_sums(statistics, run)``, a fit to sums.
+    """
+
+    def _check_takes_rows(self) -> None:
+        """Refuse new rows where sums over them do not say what they have to say."""
+
+    def statistics(self: Any, X: Any, y: Any = None) -> SufficientStatistics:
+        """Return the sums over some rows of this model's features, for `update`: here or in another process.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+
+        Returns
+        -------
+        SufficientStatistics
+            They add up by ``+``, whatever the parts were; see `vastgp.statistics` for those of a dask data frame.
+        """
+        check_is_fitted(self, "posterior_")
+        self._check_own("statistics")
+        self._check_takes_rows()
+        rows = self._open(X, y, require_y=True)
+        return gather_statistics(
+            rows, self.standardizer_, self._basis_of_sums(), dtype=self.dtype, verbose=bool(self.verbose)
+        )  # fmt: skip
+
+    def update(self: Any, statistics: SufficientStatistics) -> Any:
+        """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
+
+        Kernel, basis and scaling stay those of the first fit. They may suit rows that come later from elsewhere less
+        well; ``fit`` begins anew.
+
+        Parameters
+        ----------
+        statistics : SufficientStatistics
+            From `statistics` of this model, or of one loaded from its file.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "posterior_")
+        self._check_own("update")
+        self._check_takes_rows()
+        # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
+        return self._fit_whole(
+            lambda work: work.statistics_ + statistics,
+            lambda work, total, run: work._answers_of_sums(total, run),
+            keep=True,
+        )
+
+    def partial_fit(self: Any, X: Any, y: Any = None) -> Any:
+        """Add rows to a fitted model, or fit it to these.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``, which this is when there is no model yet.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where the model no longer has its sums, or for data that do not match those of the fit.
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y)
+        if processes.count() > 1:
+            raise ValueError(
+                f"partial_fit adds the rows of one process, and {processes.count()} run here. Sum the parts by "
+                "model.statistics(X, y), add them up, and give all processes model.update(sums)."
+            )
+        return self.update(self.statistics(X, y))
+
+
+def statistics(model: Any, frame: Any, y: str) -> SufficientStatistics:
+    """Return the sums over all partitions of a dask data frame, for ``model.update``.
+
+    Each partition is summed where it lies, by a copy of the model; sums are added two by two. What travels is the model
+    and, of each partition, a matrix of its basis functions, whatever the number of rows. For other engines: map
+    ``model.statistics`` over the parts, and add what they give.
+
+    Parameters
+    ----------
+    model : GriefRegressor, ReweightedBasisRegressor or DirectRegressor
+        Fitted, for example to the first partition or to a sample.
+    frame : dask.dataframe.DataFrame
+    y : str
+        Name of the target's column.
+
+    Returns
+    -------
+    SufficientStatistics
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, vastgp
+    >>> import dask.dataframe as dd
+    >>> x = np.random.default_rng(0).uniform(-3, 3, 4000)
+    >>> frame = dd.from_pandas(pd.DataFrame({"x": x, "y": np.sin(x)}), npartitions=4)
+    >>> model = vastgp.GriefRegressor(num_eigenfunctions=20).fit(frame.partitions[0].compute(), "y")
+    >>> rest = vastgp.statistics(model, frame.partitions[1:], "y")
+    >>> model.update(rest).statistics_.num_rows
+    4000
+    """
+    if not isinstance(model, TakesSums):
+        raise ValueError(
+            f"model is a {type(model).__name__}, which sums over rows do not make. Expected a fitted GriefRegressor, "
+            "ReweightedBasisRegressor or DirectRegressor."
+        )
+    if not hasattr(frame, "to_delayed"):
+        raise ValueError(
+            f"frame is a {type(frame).__name__}. Expected a dask DataFrame; the sums of one in memory are "
+            "model.statistics(frame, y)."
+        )
+    from dask import delayed
+
+    level = [delayed(model.statistics)(part, y) for part in frame.to_delayed()]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [delayed(operator.add)(*pair) for pair in pairs] + level[len(level) & ~1 :]
+    return level[0].compute()

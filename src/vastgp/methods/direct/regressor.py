@@ -28,10 +28,10 @@ from vastgp.estimators.bases import Fourier
 from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.searches import Fixed, Subset
-from vastgp.estimators.statistics import gather
+from vastgp.estimators.statistics import TakesSums, gather
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
-from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
+from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.direct.base import BASES, NOISE_FLOOR, SEARCHES, DirectBase
@@ -51,7 +51,7 @@ from vastgp.methods.direct.start import noise_of_highest_evidence
 _SUMS = 0.7
 
 
-class DirectRegressor(DirectBase, BaseGPRegressor):
+class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
     """Regression with random Fourier features whose weights take a few values each.
 
     The prior of every weight is a discrete relaxation of its normal one, the posterior approximation a product of
@@ -232,44 +232,19 @@ class DirectRegressor(DirectBase, BaseGPRegressor):
             },
         )
 
-    def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """Add rows to the model: their sums are added to those of the rows before, and the weights fitted again.
-
-        Scaling, kernel and values of the weights stay those of the first rows; the noise is learned again where it
-        was. The time does not depend on how many rows there were before.
-
-        Parameters
-        ----------
-        X, y
-            As in ``fit``, which this is when there is no model yet.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            When the sums were deleted, or for data that do not match those of the fit.
-        """
-        if not hasattr(self, "posterior_"):
-            return self.fit(X, y)
-        self._check_own("partial_fit")
+    def _check_takes_rows(self) -> None:
         if not hasattr(self, "statistics_"):
             raise ValueError(
                 "the sums over the rows of the fit were deleted, so no rows can be added to them. Fit again, and keep "
                 "statistics_."
             )
-        return self._fit_whole(
-            lambda work: work._open(X, y, require_y=True), type(self)._more_answers, keep=True
-        )
 
-    def _more_answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
-        """Give answers by the sums of the fit and those over new rows."""
+    def _basis_of_sums(self) -> Any:
+        return self.posterior_.basis
+
+    def _answers_of_sums(self, statistics: SufficientStatistics, run: Run) -> Iterator[Answer]:
+        """Give answers of the weights and, where it was learned, of the noise."""
         posterior = self.posterior_
-        statistics = self.statistics_ + gather_statistics(
-            rows, self.standardizer_, posterior.basis, dtype=self.dtype
-        )
         noise = self.noise_values_ / self.standardizer_.y_scale**2
         noise_variance = float(self.noise_probabilities_ @ noise)
         known = (posterior.basis, posterior.basis.kernel, noise, statistics, posterior.rows)

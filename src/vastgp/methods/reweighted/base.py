@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows
@@ -18,7 +17,7 @@ from vastgp.estimators.base import BaseGP
 from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
 from vastgp.estimators.regressor import BaseGPRegressor
-from vastgp.estimators.statistics import gather
+from vastgp.estimators.statistics import TakesSums, gather
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
@@ -183,7 +182,7 @@ class ChosenBasis(FixedBasisEstimator):
         return self._fixed().make_prior(features, data, self.standardizer_.d, self.dtype)
 
 
-class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
+class FixedBasisRegressor(TakesSums, BaseGPRegressor, FixedBasisEstimator):
     """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
 
     _shares_rows = True
@@ -217,62 +216,11 @@ class FixedBasisRegressor(BaseGPRegressor, FixedBasisEstimator):
 
     # ------------------------------------------------------------ new rows
 
-    def _check_takes_rows(self) -> None:
-        """Refuse new rows where sums over them do not say what they have to say."""
+    def _basis_of_sums(self) -> Any:
+        return self._model.features.basis
 
-    def statistics(self, X: Any, y: Any = None) -> SufficientStatistics:
-        """Return the sums over some rows of this model's features, for `update`: here or in another process.
-
-        Parameters
-        ----------
-        X, y
-            As in ``fit``.
-        """
-        check_is_fitted(self, "posterior_")
-        self._check_own("statistics")
-        self._check_takes_rows()
-        return self._gather(self._open(X, y, require_y=True), self._model.features.basis)
-
-    def update(self, statistics: SufficientStatistics) -> Any:
-        """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
-
-        The basis and the scaling stay those of the first fit. They may suit rows that come later from elsewhere less
-        well; ``fit`` begins anew.
-
-        Parameters
-        ----------
-        statistics : SufficientStatistics
-            From `statistics` of this model, or of one loaded from its file.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self, "posterior_")
-        self._check_own("update")
-        self._check_takes_rows()
-        # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
-        return self._fit_whole(
-            lambda work: work.statistics_ + statistics,
-            lambda work, total, run: work._inferred(work._model.features, total, run),
-            keep=True,
-        )
-
-    def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """Add rows to a fitted model, or fit it to these.
-
-        Parameters
-        ----------
-        X, y
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        if not hasattr(self, "posterior_"):
-            return self.fit(X, y)
-        return self.update(self.statistics(X, y))
+    def _answers_of_sums(self, statistics: SufficientStatistics, run: Run) -> Iterator[Answer]:
+        return self._inferred(self._model.features, statistics, run)
 
     # ------------------------------------------------------------ predictions
 
