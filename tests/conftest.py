@@ -10,7 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
+
+import typechecking
 
 # Results to the last bit are part of what is tested, so the device is fixed unless the caller names another.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -41,7 +42,7 @@ if os.environ.get("VASTGP_TYPECHECK", "1") != "0":
     early = sorted(name for name in sys.modules if name.startswith("vastgp."))
     if early:
         raise RuntimeError(f"imported before annotations could be checked: {', '.join(early)}")
-    install_import_hook("vastgp", "typechecking.checked")
+    typechecking.install()
 
 # A shell that starts the suite in the background has Ctrl-C ignored, and what is tested is how it is obeyed.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -121,6 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
     """Compile without optimisation what a test marked ``little_work`` and its fixtures need."""
     del nextitem
     _COSTS.watch()
+    typechecking.begin_test()
     if item.get_closest_marker("little_work") is None:
         return (yield)
     import jax
