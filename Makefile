@@ -34,7 +34,7 @@ demo: $(INSTALLED)
 	$(BIN)/vastgp demo $(DEMO_ARGS)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import signal
 import sys
@@ -10,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
+
+import typechecking
 
 # Results to the last bit are part of what is tested, so the device is fixed unless the caller names another.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -41,7 +43,7 @@ if os.environ.get("VASTGP_TYPECHECK", "1") != "0":
     early = sorted(name for name in sys.modules if name.startswith("vastgp."))
     if early:
         raise RuntimeError(f"imported before annotations could be checked: {', '.join(early)}")
-    install_import_hook("vastgp", "typechecking.checked")
+    typechecking.install()
 
 # A shell that starts the suite in the background has Ctrl-C ignored, and what is tested is how it is obeyed.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -116,11 +118,22 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.setdefault(name, "1")
 
 
+def pytest_collection_finish() -> None:
+    """Look at what is imported no more when garbage is collected, and less often than after 700 new objects.
+
+    Tracing makes hundreds of thousands of objects, and JAX is called at each collection: an eighth of the time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
     """Compile without optimisation what a test marked ``little_work`` and its fixtures need."""
     del nextitem
     _COSTS.watch()
+    typechecking.begin_test()
     if item.get_closest_marker("little_work") is None:
         return (yield)
     import jax
@@ -132,8 +145,22 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
         jax.config.update("jax_disable_most_optimizations", False)
 
 
+# Files of a minute and more, few tests in each: begun last, they would leave all other processes without work.
+_FIRST = [
+    "system/test_documents.py",
+    "methods/reweighted/test_classifier.py",
+    "auto/test_front_door.py",
+    "estimators/test_sklearn_checks.py",
+    "auto/test_front_door_checks.py",
+    "test_extending.py",
+]
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``statistical/`` and ``system/`` by where they lie."""
+    """Put the longest files first, and mark the tests of ``statistical/`` and ``system/`` by where they lie."""
+    rank = {_TESTS / name: number for number, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in {"statistical", "system"}:
