@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import jax
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What XLA's CPU compiler is told where a program has little work: it leaves out LLVM's optimisation and its slower way
 # of writing loops. The products of matrices are those of a library and stay as fast; all else runs up to ten times as
@@ -21,14 +19,8 @@ _QUICK: Mapping[str, Any] = {
 LITTLE_WORK = 1 << 21
 
 
-@overload
-def program(function: Function) -> Function: ...
-@overload
 def program(
-    *, work: Callable[..., int] | None = None, filtered: bool = False, **options: Any
-) -> Callable[[Function], Function]: ...
-def program(
-    function: Any = None,
+    function: Callable[..., Any] | None = None,
     *,
     work: Callable[..., int] | None = None,
     filtered: bool = False,
@@ -59,7 +51,7 @@ def program(
     else:
         compiler = jax.jit
     whole = compiler(function, **options)
-    numbers = work or _numbers
+    size = work or numbers
 
     @functools.cache
     def quick() -> Any:
@@ -70,7 +62,7 @@ def program(
         leaves = jax.tree.leaves((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return whole(*args, **kwargs)  # part of another program
-        little = numbers(*args, **kwargs) <= LITTLE_WORK
+        little = size(*args, **kwargs) <= LITTLE_WORK
         return (quick() if little else whole)(*args, **kwargs)
 
     return call
@@ -100,5 +92,6 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _numbers(*args: Any, **kwargs: Any) -> int:
+def numbers(*args: Any, **kwargs: Any) -> int:
+    """Return how many numbers arguments hold."""
     return sum(int(getattr(leaf, "size", 1)) for leaf in jax.tree.leaves((args, kwargs)))
