@@ -11,9 +11,7 @@ import jax
 # What XLA's CPU compiler is told where a program has little work: it leaves out LLVM's optimisation and its slower way
 # of writing loops. The products of matrices are those of a library and stay as fast; all else runs up to ten times as
 # long, some 20 ns for a random Fourier feature and 100 ns for a normal number.
-_QUICK: Mapping[str, Any] = {
-    "xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False
-}  # fmt: skip
+_EMITTERS, _LEVEL = "xla_cpu_use_fusion_emitters", "xla_backend_optimization_level"
 # Numbers that a program makes or reads, up to which its work is little: 40 ms for features, where compilation takes
 # 50 to 150 ms instead of 250 to 700.
 LITTLE_WORK = 1 << 21
@@ -55,7 +53,7 @@ def program(
 
     @functools.cache
     def quick() -> Any:
-        return compiler(function, **options, compiler_options=quick_options())
+        return compiler(function, **options, compiler_options=known_options(0))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -68,14 +66,26 @@ def program(
     return call
 
 
+def options_of_steps(work: int) -> Mapping[str, Any]:
+    """Return the options for a program that runs many times: half of the time of compilation, and no slower.
+
+    Parameters
+    ----------
+    work : int
+        Numbers made by one step; beyond `LITTLE_WORK` there are no options.
+    """
+    return known_options(1) if work <= LITTLE_WORK else {}
+
+
 @functools.cache
-def quick_options() -> dict[str, Any]:
+def known_options(level: int) -> dict[str, Any]:
     """Return those options of a quick compilation that this compiler has: their names are no part of JAX's promises."""
     if jax.default_backend() != "cpu":
         return {}
-    if _are_known(_QUICK):
-        return dict(_QUICK)
-    return {name: value for name, value in _QUICK.items() if _are_known({name: value})}
+    wanted = {_LEVEL: level, _EMITTERS: False}
+    if _are_known(wanted):
+        return wanted
+    return {name: value for name, value in wanted.items() if _are_known({name: value})}
 
 
 def _are_known(options: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import as_dtype, precision
-from vastgp._programs import program
+from vastgp._programs import options_of_steps, program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
@@ -153,6 +153,7 @@ class Trainer:
             weight=_number(self.rows.n / options.row_batch, dtype),
             whole=whole,
         )
+        self._work = min(self.options.row_batch, self.rows.n) * len(Z)
         here = coordinates_of(params, setting.jitter)
         optimizer: Any = start_optimizer(params)
         q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
@@ -179,7 +180,7 @@ class Trainer:
             draw=None if self.full else self._draw,
             summarise=self._summary,
             last=last,
-            compiler_options=FACTORISING,
+            compiler_options={**FACTORISING, **options_of_steps(self._work)},
         )
 
     def _draw(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
