@@ -34,6 +34,30 @@ def test_import_takes_less_than_two_seconds_and_loads_nothing_heavy():
     assert loaded.strip() == "[]"
 
 
+def test_exact_fit_compiles_nothing_and_loads_what_it_uses():
+    out = run_python(
+        """
+        import sys
+        import sklearn.base  # loads scipy.stats, and pandas where there is one
+        before = set(sys.modules)
+        import jax
+        made = []
+        jax.monitoring.register_event_duration_secs_listener(
+            lambda event, seconds, **_: made.append(event) if "jaxpr_to_mlir" in event else None
+        )
+        import numpy as np
+        import vastgp
+        X = np.random.default_rng(0).uniform(size=(60, 2))
+        vastgp.ExactGPRegressor(random_state=0).fit(X, np.sin(3.0 * X[:, 0])).predict(X[:3])
+        unused = {"optax", "matplotlib", "pyarrow", "polars", "xarray", "rich", "typer", "safetensors", "blackjax"}
+        unused |= {"sklearn.metrics", "sklearn.cluster", "sklearn.neighbors", "sklearn.model_selection"}
+        unused |= {"vastgp.auto", "vastgp.bases", "vastgp.plots"}
+        print(len(made), sorted((unused - before) & set(sys.modules)))
+        """
+    )
+    assert out.strip() == "0 []"
+
+
 def test_using_it_changes_no_global_setting_of_jax():
     out = run_python(
         """

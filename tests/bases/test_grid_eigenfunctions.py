@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases import GridEigenfunctionBasis, grid_axes
-from vastgp.bases.grid_eigenfunctions import largest_products
+from vastgp.bases.largest_products import largest_products
 from vastgp.kernels import RBF, GridKernel, Matern32, Product, RationalQuadratic
 
 AXES = [np.linspace(-2.0, 2.0, 5), np.array([-1.0, 0.1, 1.5]), np.linspace(-1.0, 1.0, 4)]

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from vastgp.fitting.candidates import candidate_kernels
+from vastgp.fitting.candidates import bounds_of, candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import maximise
-from vastgp.fitting.start import bounds_of, start_from_exact_gp
+from vastgp.fitting.start import start_from_exact_gp
 from vastgp.kernels import RBF, Constant, Linear, Matern32, RationalQuadratic
 from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.metrics import nlpd

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
+from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.candidates import BOUNDS, bounds_of, candidate_kernels, default_values
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
-from vastgp.fitting.start import _highest, fit_evidence, start_from_exact_gp
+from vastgp.fitting.start import _highest, start_from_exact_gp
 from vastgp.kernels import RBF, Matern12, Matern32, RationalQuadratic
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError

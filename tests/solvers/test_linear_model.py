@@ -8,8 +8,9 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Linear
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
-from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
+from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear
+from vastgp.solvers.several_exact import SeveralExact
 
 
 @pytest.fixture

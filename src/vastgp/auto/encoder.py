@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from vastgp._arguments import AtLeast, Flag, check_arguments
 from vastgp.auto import gaps
 from vastgp.auto.columns import Column, Encoding, settle
 from vastgp.auto.dates import DateEncoding
+from vastgp.auto.encoder_state import read_state, state_of
 from vastgp.auto.messages import check_some_kept, refusal, summary_of, warn_of_gaps
 from vastgp.auto.reading import (
     excluded_names,
@@ -23,10 +24,8 @@ from vastgp.auto.reading import (
 )
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.target import numeric_target
-from vastgp.auto.values import UnfitError, level_text
+from vastgp.auto.values import UnfitError
 from vastgp.data import validate
-
-_STATE_VERSION = 1
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -363,20 +362,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Numbers, text, lists and dictionaries alone; floats come back to the last bit.
         """
         check_is_fitted(self, "columns_")
-        orders = None
-        if self.ordered is not None:
-            orders = {name: list(map(level_text, order)) for name, order in self.ordered.items()}
-        return {
-            "version": _STATE_VERSION,
-            "params": {
-                "max_levels": int(self.max_levels),
-                "squash": bool(self.squash),
-                "ordered": orders,
-                "target_mean": bool(self.target_mean),
-            },
-            "named": hasattr(self, "feature_names_in_"),
-            "columns": [column.to_state() for column in self.columns_],
-        }
+        params = self.get_params(deep=False)
+        return state_of(params, self.columns_, hasattr(self, "feature_names_in_"))
 
     @classmethod
     def from_state(cls, state: Any) -> TableEncoder:
@@ -397,15 +384,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ValueError
             For data of another version.
         """
-        version = state.get("version") if isinstance(state, Mapping) else None
-        if version != _STATE_VERSION:
-            raise ValueError(
-                f"The state of a TableEncoder has version {version!r}; this program reads {_STATE_VERSION}. Fit the "
-                "encoder again, or use the program that wrote it."
-            )
-        encoder = cls(**state["params"])
-        columns = tuple(Column.from_state(column) for column in state["columns"])
-        encoder._set_columns(columns, state["named"])
+        params, columns, named = read_state(state)
+        encoder = cls(**params)
+        encoder._set_columns(columns, named)
         return encoder
 
 

@@ -8,7 +8,6 @@ time linear in d (Evans and Nair 2018; chapter 4 of the thesis).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh
 
 from vastgp._precision import precision
+from vastgp.bases.largest_products import check_num_basis, largest_products, most_functions
 from vastgp.kernels import RBF, GridKernel, Kernel, Matern12, Matern32, Matern52, Product
 from vastgp.kernels.base import check_for_each_feature
 
@@ -327,63 +327,6 @@ def _smooth_eigen_jvp(primals: tuple, tangents: tuple) -> tuple:
     by_values = jnp.diagonal(turned, axis1=1, axis2=2)
     by_vectors = jnp.einsum("dai,dij->daj", vectors, mixing, precision="highest")
     return (values, vectors), (by_values, by_vectors)
-
-
-# ---------------------------------------------------------------- selection
-
-
-def largest_products(logs: Sequence[np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest entries of a Kronecker product of positive vectors, found factor by factor.
-
-    Whatever is not among the ``count`` largest products of the first factors cannot be part of one of the largest of
-    all: keeping as many after every factor is enough (Algorithm 4.1). Time ``O(d m count)``.
-
-    Parameters
-    ----------
-    logs : sequence of ndarray of shape (m_l,)
-        Logarithms of the factors.
-    count : int
-        How many; all, where there are fewer.
-
-    Returns
-    -------
-    indices : ndarray of int, shape (p, d)
-    values : ndarray of shape (p,)
-        Logarithms, in descending order. Ties are broken by the indices.
-    """
-    values = np.zeros(1)
-    indices = np.zeros((1, 0), dtype=np.int64)
-    for factor in logs:
-        sums = (values[:, None] + np.asarray(factor)[None, :]).ravel()
-        keep = np.argsort(-sums, kind="stable")[:count]
-        values = sums[keep]
-        which, own = np.divmod(keep, len(factor))
-        indices = np.column_stack([indices[which], own])
-    return indices, values
-
-
-def most_functions(axes: Sequence[np.ndarray], most: int) -> int:
-    """Return ``most``, or the number of the grid's points where that is less."""
-    return int(min(most, math.prod(float(len(axis)) for axis in axes)))
-
-
-def check_num_basis(num_basis: int, sizes: Sequence[int], name: str = "num_basis") -> None:
-    """Raise ``ValueError`` for more eigenfunctions than the grid has points.
-
-    Parameters
-    ----------
-    num_basis : int
-    sizes : sequence of int
-        Points of every axis.
-    name : str
-        Of the argument.
-    """
-    points = np.prod([float(size) for size in sizes])
-    if num_basis > points:
-        raise ValueError(
-            f"{name}={num_basis} is more than the {int(points)} points of the grid ({' x '.join(map(str, sizes))}): "
-            f"there are only so many eigenfunctions. Lower {name}, or raise grid_size."
-        )
 
 
 def _checked_axes(axes: Sequence[np.ndarray]) -> Sequence[np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vastgp._precision import precision
-from vastgp.bases.grid_eigenfunctions import largest_products
+from vastgp.bases.largest_products import largest_products
 from vastgp.kernels import Kernel
 from vastgp.kernels.spectral import log_spectral_density
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from vastgp._programs import program
 from vastgp.bases.draws import KINDS, index_keys, standard_normals, typed_key
 from vastgp.kernels import Kernel
 from vastgp.linalg.sincos import LARGEST_ARGUMENT, sincos, sincos_of_moderate
@@ -223,7 +223,12 @@ class StoredFourierBasis(_Waves):
         return self.frequencies[pairs].astype(dtype), self.scales[pairs].astype(dtype)
 
 
-@partial(jax.jit, static_argnames=("num_features", "dtype"))
+def _numbers_drawn(basis: RandomFourierBasis, num_features: int, dtype: Any) -> int:
+    del dtype
+    return basis.num_pairs * (num_features + 1)
+
+
+@program(work=_numbers_drawn, static_argnames=("num_features", "dtype"))
 def _whole_spectrum(basis: RandomFourierBasis, num_features: int, dtype: Any) -> Spectrum:
     """Return the spectrum of all pairs, some at a time: what draws need beside them is many times as large."""
     count = -(-basis.num_pairs // _AT_A_TIME)

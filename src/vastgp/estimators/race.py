@@ -21,8 +21,9 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.solvers.exact_posterior import ExactPosterior, SeveralExact
+from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear
+from vastgp.solvers.several_exact import SeveralExact
 
 OWN, LINEAR, SUBSET = "own", "linear", "subset"
 CALLED = {

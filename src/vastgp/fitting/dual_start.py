@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vastgp.fitting.best_fit import fit_best
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.clock import now
-from vastgp.fitting.start import fit_best, some_rows
+from vastgp.fitting.start import some_rows
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
 

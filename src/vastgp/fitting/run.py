@@ -17,11 +17,9 @@ from vastgp.fitting.checkpoint import Checkpoint, Saved
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, StepChunk, run_chunks
+from vastgp.fitting.phase_values import decode, encode, is_array
 from vastgp.fitting.progress import Progress
-from vastgp.kernels import from_spec, to_spec
 from vastgp.likelihoods import Likelihood
-from vastgp.likelihoods import from_spec as likelihood_from_spec
-from vastgp.likelihoods import to_spec as likelihood_to_spec
 
 
 @dataclass(frozen=True)
@@ -235,21 +233,21 @@ class Run:
         file = self.checkpoint
         known = None if file is None else file.phases.get(name)
         if known is not None:
-            return _decode(known.value, known.arrays)
+            return decode(known.value, known.arrays)
         began = self.elapsed()
         # with or without a file, what follows begins with arrays of one kind
         with self.timed(name):
             found = compute()
-        found = jax.tree.map(lambda leaf: np.array(leaf) if _is_array(leaf) else leaf, found)
+        found = jax.tree.map(lambda leaf: np.array(leaf) if is_array(leaf) else leaf, found)
         if file is None:
             return found
         arrays: dict[str, np.ndarray] = {}
-        value = _encode(found, arrays)
+        value = encode(found, arrays)
         seconds = self.elapsed() - began
         file.phases[name] = Saved(arrays=arrays, value=value, seconds=seconds, began=began)
         if file.due():
             file.write()
-        return _decode(value, arrays)
+        return decode(value, arrays)
 
     def afforded(
         self, name: str, planned: int, share: float, affordable: Callable[[float], int]
@@ -361,51 +359,3 @@ class Evaluations:
             seconds=self.seconds,
             began=self._began,
         )
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, np.ndarray))
-
-
-def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value as JSON-able data; what of it are arrays goes to ``arrays``."""
-
-    def put(leaves: Mapping[str, Any]) -> dict[str, str]:
-        places = {}
-        for key, leaf in leaves.items():
-            places[key] = f"v{len(arrays)}"
-            arrays[places[key]] = np.array(leaf)
-        return places
-
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        return {"array": put({"": value})[""], "scalar": isinstance(value, np.generic)}
-    if isinstance(value, Likelihood):
-        return {"likelihood": likelihood_to_spec(value)}
-    if isinstance(value, dict):
-        return {"dict": {key: _encode(entry, arrays) for key, entry in value.items()}}
-    if isinstance(value, (tuple, list)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_encode(entry, arrays) for entry in value]}
-    spec, leaves = to_spec(value)
-    return {"kernel": spec, "leaves": put(leaves)}
-
-
-def _decode(plain: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return what `_encode` encoded."""
-    if not isinstance(plain, dict):
-        return plain
-    if "array" in plain:
-        array = arrays[plain["array"]]
-        return array[()] if plain["scalar"] else array
-    if "likelihood" in plain:
-        return likelihood_from_spec(plain["likelihood"])
-    if "kernel" in plain:
-        leaves = {key: arrays[place] for key, place in plain["leaves"].items()}
-        return from_spec(plain["kernel"], leaves)
-    if "dict" in plain:
-        return {key: _decode(entry, arrays) for key, entry in plain["dict"].items()}
-    kind = "list" if "list" in plain else "tuple"
-    entries = [_decode(entry, arrays) for entry in plain[kind]]
-    return entries if kind == "list" else tuple(entries)

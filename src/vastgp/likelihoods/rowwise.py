@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from vastgp._programs import numbers, program
 from vastgp.data.tiles import over_tiles
 from vastgp.likelihoods.base import Likelihood
 
 # Rows at once: a softmax of ten classes takes 100 MB for these. Fewer are padded to a power of two, so that data of
 # similar sizes share compiled code; without it a quadrature is compiled anew at every call, which takes a second.
 _TILE, _LEAST = 8192, 16
+_NODES = 64
 
 
 def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
@@ -34,6 +36,11 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces)
 
 
-@partial(jax.jit, static_argnames="method")
+def nodes_made(*arguments: Any) -> int:
+    """Return about how many numbers a method of a likelihood makes of its arguments: nodes of a quadrature for each."""
+    return _NODES * numbers(*arguments)
+
+
+@program(work=nodes_made, static_argnames="method")
 def _compiled(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     return getattr(likelihood, method)(*arrays)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import precision
-from vastgp.bases import PairedBasis
+from vastgp._precision import as_dtype, precision
+from vastgp._programs import program
+from vastgp.bases import PairedBasis, RandomFourierBasis
 from vastgp.data.padding import pad_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, RowEvidence
 from vastgp.kernels import Kernel
-from vastgp.solvers.least_squares import BlockedBasis, gram_of_rows, slope_through_features
+from vastgp.solvers.least_squares import (
+    BlockedBasis,
+    features_made,
+    gram_of_rows,
+    slope_through_features,
+)
 
 # Most rounding of sums in float32, as a root mean square that grows with the root of the rows, of the noise variance:
 # eigenvalues are ten times as far off at most.
@@ -39,12 +44,11 @@ class _BasisRows(RowEvidence):
 
     def __init__(self, X: Any, y: Any, basis: PairedBasis) -> None:
         super().__init__(X, y)
-        self._narrow_X = jnp.asarray(pad_rows(self.X), jnp.float32)
+        self._narrow_X = jax.device_put(pad_rows(self.X).astype(np.float32))
         self._basis: Any = basis
 
-    def _blocks(self, kernel: Kernel) -> BlockedBasis:
-        narrow = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), kernel)
-        return BlockedBasis.cut(self._basis.with_kernel(narrow))
+    def _narrow(self, kernel: Kernel) -> RandomFourierBasis:
+        return self._basis.with_kernel(as_dtype(kernel, np.float32))
 
     def _sums(self, kernel: Kernel, noise_variance: float) -> str:
         """Return the precision of sums whose rounding is far below the noise."""
@@ -55,7 +59,8 @@ class _BasisRows(RowEvidence):
     def _covariance(self, kernel: Kernel, noise_variance: float = 0.0) -> np.ndarray:
         sums = self._sums(kernel, noise_variance)
         with precision(sums):
-            gram = gram_of_rows(self._blocks(kernel), self._narrow_X, sums)
+            stored = self._narrow(kernel).stored(self.num_features, self._narrow_X.dtype)
+            gram = gram_of_rows(BlockedBasis.cut(stored), self._narrow_X, sums)
         return np.asarray(gram, np.float64)[: self.num_rows, : self.num_rows]
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
@@ -67,7 +72,8 @@ class _BasisRows(RowEvidence):
         # the inverse is at most one over the noise
         sums = self._sums(kernel, 1.0 / float(np.max(np.diagonal(inverse))))
         with precision(sums):
-            slope = _pull_back(self._blocks(kernel), self._narrow_X, jnp.asarray(cotangent, sums))
+            blocks = BlockedBasis.cut(self._narrow(kernel))
+            slope = _pull_back(blocks, self._narrow_X, jax.device_put(cotangent.astype(sums)))
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), slope)
 
 
@@ -86,7 +92,7 @@ class BasisDualEvidence(_BasisRows, DualEvidence):
     """The evidence lower bound of any likelihood, the function being ``Phi w`` with random Fourier features."""
 
 
-@jax.jit
+@program(work=features_made)
 def _pull_back(
     blocks: BlockedBasis, X: Float[Array, "n d"], cotangent: Float[Array, "n n"]
 ) -> Kernel:

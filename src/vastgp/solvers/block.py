@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
+from vastgp._programs import program
 from vastgp.bases import PairedBasis
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -277,7 +277,7 @@ def _parts(system: LinearSystem) -> tuple[Array, Preconditioner, np.ndarray]:
     return system.right, system.precondition, noise
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _begin(
     solution: Array, product: Array, right: Array, precondition: Preconditioner, noise: Any
 ) -> Solving:
@@ -287,7 +287,7 @@ def _begin(
     return Solving(cg, measures, solution, measures.value)
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _advance(
     state: Solving, product: Array, right: Array, precondition: Preconditioner, noise: Any
 ) -> Solving:
@@ -296,7 +296,7 @@ def _advance(
     return Solving(cg, measures, *_better(state, cg, measures, right, noise))
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _replace(
     state: Solving, product: Array, right: Array, precondition: Preconditioner, noise: Any
 ) -> Solving:

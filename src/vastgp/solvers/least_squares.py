@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -24,10 +23,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from vastgp._programs import program
 from vastgp.bases import PairedBasis, StoredFourierBasis
 from vastgp.bases.draws import index_keys, purpose_key
 
-# Pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
+# Most pairs made at a time: with a tile of 4096 rows a panel of 16 MB, which stays in cache.
 _BLOCK = 512
 # Features of a group of rows where all pairs are made at once: 32 to 64 MB.
 _GROUP = 2**24
@@ -43,9 +43,9 @@ class BlockedBasis(eqx.Module):
     block: int = eqx.field(static=True)
 
     @classmethod
-    def cut(cls, basis: PairedBasis) -> BlockedBasis:
-        """Cut a basis into blocks of a size that needs no padding, if there is one."""
-        most = min(_BLOCK, basis.num_pairs)
+    def cut(cls, basis: PairedBasis, most: int = _BLOCK) -> BlockedBasis:
+        """Cut a basis into blocks of at most so many pairs, of a size that needs no padding if there is one."""
+        most = min(most, basis.num_pairs)
         sizes = (size for size in range(most, most // 2, -1) if basis.num_pairs % size == 0)
         return cls(basis, next(sizes, most))
 
@@ -93,7 +93,12 @@ class BlockedBasis(eqx.Module):
         return jnp.zeros((num_columns, 2, self.padded), dtype=dtype)
 
 
-@jax.jit
+def features_made(blocks: BlockedBasis, X: Any, *_: Any, **__: Any) -> int:
+    """Return how many features one pass over all rows makes: the work of programs that begin with these arguments."""
+    return len(X) * 2 * blocks.padded
+
+
+@program(work=features_made)
 def evaluate(
     blocks: BlockedBasis, X: Float[Array, "n d"], W: Float[Array, "C 2 padded"]
 ) -> Float[Array, "C n"]:
@@ -106,7 +111,7 @@ def evaluate(
     return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
 
 
-@jax.jit
+@program(work=features_made)
 def evaluate_one(
     blocks: BlockedBasis, X: Float[Array, "n d"], w: Float[Array, "2 padded"]
 ) -> Float[Array, " n"]:
@@ -114,7 +119,7 @@ def evaluate_one(
     return evaluate(blocks, X, w[None])[0]
 
 
-@jax.jit
+@program(work=features_made)
 def project(
     blocks: BlockedBasis, X: Float[Array, "n d"], V: Float[Array, "C n"]
 ) -> Float[Array, "C 2 padded"]:
@@ -126,7 +131,7 @@ def project(
     return jax.lax.fori_loop(0, blocks.num_blocks, body, blocks.zeros(V.shape[0], V.dtype))
 
 
-@jax.jit
+@program(work=features_made)
 def gram_product(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
@@ -147,7 +152,7 @@ def gram_product(
     return jax.lax.fori_loop(first, last, body, jnp.zeros_like(V))
 
 
-@jax.jit
+@program(work=features_made)
 def normal_product(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
@@ -164,7 +169,7 @@ def normal_product(
     )
 
 
-@partial(jax.jit, static_argnames="dtype")
+@program(work=features_made, static_argnames="dtype")
 def prior_targets(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],
@@ -220,7 +225,7 @@ def _through_rows(
     return jax.lax.scan(body, jnp.zeros((columns, width), W.dtype), rows)[0]
 
 
-@partial(jax.jit, static_argnames="dtype")
+@program(work=features_made, static_argnames="dtype")
 def gram_of_rows(
     blocks: BlockedBasis, X: Float[Array, "n d"], dtype: str | None = None
 ) -> Float[Array, "n n"]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.bases import PairedBasis, seed_key
 from vastgp.data import processes
 from vastgp.solvers.distinct_rows import ObservedRows
@@ -18,9 +19,9 @@ from vastgp.solvers.least_squares import (
     BlockedBasis,
     evaluate,
     evidence_slope,
+    features_made,
     gram_of_rows,
     gram_product,
-    prior_weights,
     project,
     row_noise,
 )
@@ -135,7 +136,7 @@ class RowSystem(System):
 
     def weights(self, solution: Array) -> Solution:
         """Return ``Phi^T alpha`` and ``w0 - Phi^T u``."""
-        return _row_weights(self.blocks, self.X, self.scale, self.seed, solution)
+        return _row_weights(self.blocks, self.X, self.scale, self.prior(), solution)
 
     def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Return pathwise slopes of the log evidence, see `evidence_slope`."""
@@ -147,7 +148,7 @@ class RowSystem(System):
         return by_kernel, by_noise + self.observed.noise_slope(self.noise_variance)
 
 
-@jax.jit
+@program
 def right_sides(
     y: Float[Array, " n"],
     draws: Float[Array, "S n"],
@@ -172,16 +173,15 @@ def prior_draws(
 
 def _row_blocks(basis: PairedBasis, X: Array) -> BlockedBasis:
     """Return the basis in blocks whose features of all rows are a panel."""
-    size = max(16, min(512, basis.num_pairs, PANEL // (2 * len(X))))
-    return BlockedBasis(basis.stored(X.shape[1], X.dtype), size)
+    most = max(16, min(512, PANEL // (2 * len(X))))
+    return BlockedBasis.cut(basis.stored(X.shape[1], X.dtype), most)
 
 
-@partial(jax.jit, static_argnames="num_samples")
 def _draws(blocks: BlockedBasis, X: Array, seed: Any, num_samples: int) -> Array:
-    return evaluate(blocks, X, prior_weights(blocks, seed, num_samples, X.dtype))
+    return evaluate(blocks, X, prior_weights_of(blocks, seed, num_samples, str(X.dtype)))
 
 
-@jax.jit
+@program(work=features_made)
 def row_product(
     blocks: BlockedBasis,
     X: Array,
@@ -197,17 +197,16 @@ def row_product(
     return gram_product(blocks, X, V * scale, some) * scale + noise * V
 
 
-@jax.jit
+@program(work=features_made)
 def _row_weights(
-    blocks: BlockedBasis, X: Array, scale: Array, seed: Any, solution: Array
+    blocks: BlockedBasis, X: Array, scale: Array, prior: Array, solution: Array
 ) -> Solution:
     W = project(blocks, X, solution * scale).astype(X.dtype)
-    prior = prior_weights(blocks, seed, len(W) - 1, X.dtype)
     pairs = blocks.basis.num_pairs
     return Solution(W[0, :, :pairs], (prior - W[1:])[..., :pairs])
 
 
-@jax.jit
+@program(work=features_made)
 def _row_slopes(
     blocks: BlockedBasis, X: Array, scale: Array, shares: Array | None, solution: Array
 ) -> tuple[Any, Array]:

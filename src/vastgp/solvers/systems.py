@@ -7,14 +7,13 @@ functions one pass over tiles of rows, which may come from disk (`BasisSystem`).
 from __future__ import annotations
 
 import abc
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
 from vastgp.bases import PairedBasis
 from vastgp.solvers.least_squares import BlockedBasis, prior_weights
 from vastgp.solvers.preconditioners import Preconditioner
@@ -118,7 +117,12 @@ class System(LinearSystem):
         return "float64" if widen and rounding > _MOST_ROUNDING else str(np.dtype(dtype))
 
 
-@partial(jax.jit, static_argnames=("num_samples", "dtype"))
+def _weights_drawn(blocks: BlockedBasis, seed: Any, num_samples: int, dtype: str) -> int:
+    del seed, dtype
+    return num_samples * 2 * blocks.padded
+
+
+@program(work=_weights_drawn, static_argnames=("num_samples", "dtype"))
 def prior_weights_of(blocks: BlockedBasis, seed: Any, num_samples: int, dtype: str) -> Array:
     """Return the weights of the prior draws behind the samples."""
     return prior_weights(blocks, seed, num_samples, jnp.dtype(dtype))

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
 from vastgp.bases import PairedBasis, RandomFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.fitting.module_state import module_from_state, module_to_state
 from vastgp.kernels import from_spec, to_spec
-from vastgp.solvers.least_squares import BlockedBasis, evaluate
+from vastgp.solvers.least_squares import BlockedBasis, evaluate, features_made
 
 
 class SampledPosterior:
@@ -109,7 +110,7 @@ class SampledPosterior:
         )
 
 
-@jax.jit
+@program(work=features_made)
 def _values(
     blocks: BlockedBasis, X: Array, weights: Array, deviations: Array | None = None
 ) -> Array:

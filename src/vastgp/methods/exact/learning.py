@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp._memory import available_bytes
+from vastgp.fitting.best_fit import fit_best, fit_evidence
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
-from vastgp.fitting.start import fit_best, fit_evidence, start_from_exact_gp
+from vastgp.fitting.start import start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.plan import operations_a_second

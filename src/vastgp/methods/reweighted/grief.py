@@ -9,11 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from vastgp._arguments import AtLeast, OneOf, Optional, Positive
-from vastgp.bases.grid_eigenfunctions import (
-    GridEigenfunctionBasis,
-    check_num_basis,
-    most_functions,
-)
+from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
+from vastgp.bases.largest_products import check_num_basis, most_functions
 from vastgp.data import Rows
 from vastgp.estimators.arguments import (
     CheckpointLike,

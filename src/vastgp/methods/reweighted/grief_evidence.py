@@ -18,12 +18,12 @@ from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
 from vastgp.data.tiles import array_tiles, tile_size
 from vastgp.fitting.accumulate import Moments, accumulate
+from vastgp.fitting.best_fit import fit_from_best
 from vastgp.fitting.candidates import default_values
 from vastgp.fitting.clock import now
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
 from vastgp.fitting.scaled_evidence import ScaledEvidence
-from vastgp.fitting.start import fit_from_best
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import blas_threads, factorize

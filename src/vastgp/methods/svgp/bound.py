@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
@@ -49,7 +50,7 @@ class SiteSums(NamedTuple):
     @classmethod
     def none(cls, functions: int, m: int, dtype: Any) -> SiteSums:
         """Return the sums over no rows: the posterior is the prior."""
-        return cls(jnp.zeros((functions, m), dtype), jnp.zeros((functions, m, m), dtype))
+        return cls(np.zeros((functions, m), dtype), np.zeros((functions, m, m), dtype))
 
 
 class Coordinates(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
@@ -16,7 +17,7 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import shortened
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.svgp.bound import SiteSums, coordinates, posterior_of
+from vastgp.methods.svgp.bound import SiteSums, Whitened, coordinates, posterior_of
 from vastgp.methods.svgp.collapsed_bound import best_scales
 from vastgp.methods.svgp.options import SVGPOptions
 from vastgp.methods.svgp.passes import SVGPFit, finish, run_passes
@@ -131,11 +132,17 @@ def answer_of(fit: SVGPFit, standardizer: Standardizer, options: SVGPOptions, dt
 
 def _posterior(fit: SVGPFit, jitter: float, dtype: str) -> SVGPPosterior:
     with precision("float64"):
-        here = coordinates(fit.kernel, jnp.asarray(fit.Z), jitter)
-        q = posterior_of(SiteSums(*map(jnp.asarray, fit.sums)))
+        inverse, q = _whitened(fit.kernel, fit.Z, SiteSums(*fit.sums), jitter)
         if not (np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.root))):
             raise FloatingPointError(
                 f"the fit ended without a finite posterior, in {dtype}. Raise jitter or noise_floor, or set "
                 "dtype='float64'."
             )
-        return SVGPPosterior(fit.kernel, fit.Z, *map(np.asarray, (here.inverse, q.mean, q.root)))
+        return SVGPPosterior(fit.kernel, fit.Z, *map(np.asarray, (inverse, *q)))
+
+
+@program
+def _whitened(
+    kernel: Kernel, Z: Float[Array, "m d"], sums: SiteSums, jitter: Any
+) -> tuple[Float[Array, "m m"], Whitened]:
+    return coordinates(kernel, Z, jitter).inverse, posterior_of(sums)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import as_dtype, precision
+from vastgp._programs import program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer, processes
 from vastgp.data.tiles import row_tiles, tile_size
@@ -156,22 +157,22 @@ def seconds_of_a_pass(
     """Return about how long a pass over all rows takes: the time of a tile, times their number."""
     with precision("float64"):
         params, sums = as_dtype((params, sums), np.float64)
-        _, q = _posterior(params.positive()[1], sums)
+        _, q = _posterior(params.likelihood, sums)  # its kind is all that counts
         here = coordinates_of(params, options.jitter)
         tile = next(tiles(rows, standardizer, tile_size(rows.n, _TILE)))
-        given = params, here, q, tile, jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
+        given = params, here, q, tile, np.zeros(()), jax.tree.map(np.zeros_like, sums)
         jax.block_until_ready(tile_sums(*given))
         began = now()
         jax.block_until_ready(tile_sums(*given))
     return (now() - began) * -(-rows.n // len(tile.y))
 
 
-@jax.jit
+@program
 def _posterior(likelihood: Likelihood, sums: SiteSums) -> tuple[SiteSums, Whitened]:
     return posterior_under(likelihood, sums)
 
 
-@jax.jit
+@program
 def _gain_of_exact_step(sums: SiteSums, better: SiteSums) -> Any:
     """Return what the bound gains where the log-likelihood is that of the sites, without another pass."""
     before, after = posterior_of(sums), posterior_of(better)

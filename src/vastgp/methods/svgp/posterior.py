@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.data.padding import pad_rows
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.linalg.cholesky import factorize
@@ -130,7 +130,12 @@ class SVGPPosterior:
         return cls(from_spec(state["kernel"], arrays), *(arrays[name] for name in names))
 
 
-@partial(jax.jit, static_argnames="with_variance")
+def _correlations(kernel: Kernel, Z: Any, inverse: Any, q: Any, X: Any, *_: Any) -> int:
+    del kernel, inverse, q
+    return len(X) * max(len(X), len(Z))
+
+
+@program(work=_correlations, static_argnames="with_variance")
 def _moments(
     kernel: Kernel,
     Z: Float[Array, "m d"],
@@ -146,7 +151,7 @@ def _moments(
     return q.moments(psi, kernel.diag(X))
 
 
-@jax.jit
+@program(work=_correlations)
 def _covariance(
     kernel: Kernel,
     Z: Float[Array, "m d"],
@@ -160,7 +165,7 @@ def _covariance(
     return kernel(X, X) - psi.T @ psi + jnp.swapaxes(explained, 1, 2) @ explained
 
 
-@jax.jit
+@jax.jit  # of many rows
 def _projection(
     kernel: Kernel,
     Z: Float[Array, "m d"],

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
 from vastgp.fitting.damped_updates import toward
 from vastgp.fitting.dual_evidence import local_sites
 from vastgp.kernels import Kernel
@@ -108,7 +110,7 @@ class Setting(NamedTuple):
     upper: Any
 
 
-@jax.jit
+@program
 def coordinates_of(params: Params, jitter: Any) -> Coordinates:
     """Return the whitened coordinates of some parameters."""
     return params.coordinates(jitter)
@@ -230,7 +232,12 @@ def untied_m_step(
     return params, after, optimizer, value, _finite(value, params, after, optimizer)
 
 
-@jax.jit
+def _correlations(params: Params, here: Any, q: Any, rows: Rows, *_: Any) -> int:
+    """Return how many correlations a pass over some rows makes."""
+    return len(rows.y) * len(params.Z)
+
+
+@program(work=_correlations)
 def sums_of_rows(
     params: Params, here: Coordinates, sites: tuple[Array, Array], rows: Rows
 ) -> SiteSums:
@@ -270,7 +277,7 @@ def adam_step(
     return params, q, (of_params, of_q), value, _finite(value, params, q)
 
 
-@jax.jit
+@program(work=_correlations)
 def tile_sums(
     params: Params, here: Coordinates, q: Whitened, rows: Rows, fit: Any, sums: SiteSums
 ) -> tuple[Array, SiteSums]:
@@ -283,8 +290,9 @@ def tile_sums(
 
 
 def start_optimizer(tree: Any) -> Any:
-    """Return the state of Adam before its first step."""
-    return _ADAM.init(tree)
+    """Return the state of Adam before its first step, all zeros; no program is compiled for them."""
+    shapes = jax.eval_shape(_ADAM.init, tree)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def _ascend(

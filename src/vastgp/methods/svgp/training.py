@@ -12,8 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from vastgp._precision import as_dtype, precision
+from vastgp._programs import options_of_steps, program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
@@ -27,7 +29,7 @@ from vastgp.fitting.no_gain import no_gain
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.svgp.bound import Rows, SiteSums, held
+from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums, held
 from vastgp.methods.svgp.iteration import FAILED, Constants, Plan, Record, State, iteration
 from vastgp.methods.svgp.options import SVGPOptions
 from vastgp.methods.svgp.passes import seconds_of_a_pass
@@ -141,30 +143,32 @@ class Trainer:
         logs = jax.tree.map(np.log, (kernel, likelihood, lower, upper))
         params: Params = as_dtype(Params(logs[0], logs[1], np.asarray(Z, np.float64)), dtype)
         setting = Setting(
-            jnp.asarray(options.jitter, dtype), *(as_dtype(side, dtype) for side in logs[2:])
+            _number(options.jitter, dtype), *(as_dtype(side, dtype) for side in logs[2:])
         )
         whole = self._whole() if self.full else None
         self.constants = Constants(
             setting,
-            step_rate=jnp.asarray(self.rate, dtype),
-            learning_rate=jnp.asarray(options.learning_rate, dtype),
-            weight=jnp.asarray(self.rows.n / options.row_batch, dtype),
+            step_rate=_number(self.rate, dtype),
+            learning_rate=_number(options.learning_rate, dtype),
+            weight=_number(self.rows.n / options.row_batch, dtype),
             whole=whole,
         )
+        self._work = min(self.options.row_batch, self.rows.n) * len(Z)
         here = coordinates_of(params, setting.jitter)
         optimizer: Any = start_optimizer(params)
         q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
         if options.untied:
             assert whole is not None
-            nothing = jnp.zeros((functions, len(whole.y)), dtype)
+            nothing = np.zeros((functions, len(whole.y)), dtype)
             q = (nothing, nothing)
         if options.optimizer == "adam":
             whiten = options.hold == "whitened"
             q = Moments.prior(functions, jnp.eye(len(Z), dtype=dtype) if whiten else here.lower)
             optimizer = (optimizer, start_optimizer(q))
-        zero = jnp.zeros((), jnp.int32)
+        zero = np.zeros((), np.int32)
         # each an array of its own, as all are given away together
-        return jax.tree.map(jnp.array, State(params, here, q, optimizer, params, zero, zero))
+        state = State(params, here, q, optimizer, params, zero, zero)
+        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), state)
 
     def runner(self, last: int) -> MinibatchRunner:
         """Return what does the iterations, ``last`` of them."""
@@ -176,7 +180,7 @@ class Trainer:
             draw=None if self.full else self._draw,
             summarise=self._summary,
             last=last,
-            compiler_options=FACTORISING,
+            compiler_options={**FACTORISING, **options_of_steps(self._work)},
         )
 
     def _draw(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -234,4 +238,14 @@ class Trainer:
         if self.full:
             return state.params, state.q
         after = coordinates_of(state.average, jitter)
-        return state.average, held("sites", state.q, state.here, after)
+        return state.average, _held_sites(state.q, state.here, after)
+
+
+@program
+def _held_sites(sums: SiteSums, before: Coordinates, after: Coordinates) -> SiteSums:
+    return held("sites", sums, before, after)
+
+
+def _number(value: float, dtype: str) -> Array:
+    """Return a number as an array that is put there as it is: ``jnp.asarray`` compiles a program for its conversion."""
+    return jax.device_put(np.asarray(value, dtype))

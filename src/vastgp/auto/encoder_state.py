@@ -1,0 +1,41 @@
+"""A fitted `TableEncoder` as data that JSON holds without loss, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vastgp.auto.columns import Column
+from vastgp.auto.values import level_text
+
+_VERSION = 1
+
+
+def state_of(params: Mapping[str, Any], columns: Sequence[Column], named: bool) -> dict[str, Any]:
+    """Return the arguments and the columns of an encoder, and whether these have names of their own, as data."""
+    orders = params["ordered"]
+    if orders is not None:
+        orders = {name: list(map(level_text, order)) for name, order in orders.items()}
+    return {
+        "version": _VERSION,
+        "params": {
+            "max_levels": int(params["max_levels"]),
+            "squash": bool(params["squash"]),
+            "ordered": orders,
+            "target_mean": bool(params["target_mean"]),
+        },
+        "named": named,
+        "columns": [column.to_state() for column in columns],
+    }
+
+
+def read_state(state: Any) -> tuple[dict[str, Any], tuple[Column, ...], bool]:
+    """Return arguments, columns and whether they have names, of data that `state_of` made."""
+    version = state.get("version") if isinstance(state, Mapping) else None
+    if version != _VERSION:
+        raise ValueError(
+            f"The state of a TableEncoder has version {version!r}; this program reads {_VERSION}. Fit the "
+            "encoder again, or use the program that wrote it."
+        )
+    columns = tuple(Column.from_state(column) for column in state["columns"])
+    return state["params"], columns, state["named"]
