@@ -19,6 +19,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
 from vastgp.auto.race import (
+    Fold,
     Judged,
     Ran,
     Track,
@@ -86,6 +87,10 @@ class FrontDoor(SavedFrontDoor):
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Any:
         """Return the calibration by held-out rows; none without them."""
 
+    def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
+        """Return which rows are held out; none of few."""
+        return folds_of(n, seed, budget, inputs.repetitions()) if n >= _LEAST_ROWS else []
+
     # ------------------------------------------------------------ fit
 
     def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
@@ -120,9 +125,7 @@ class FrontDoor(SavedFrontDoor):
         warn_if_constant(self.target_range_, self.target_name_)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
-        held = []
-        if len(targets) >= _LEAST_ROWS:
-            held = folds_of(len(targets), seed, budget, inputs.repetitions())
+        held = self._folds(inputs, len(targets), seed, budget)
 
         def encoded(number: int) -> tuple[Rows, Rows, Sequence[Sequence[int]]]:
             return inputs.fold(number, held[number].training, held[number].held_out, targets)

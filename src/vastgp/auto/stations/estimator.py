@@ -1,0 +1,496 @@
+"""`StationGP`: readings at scattered stations, and the map between them with its uncertainty."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from vastgp._arguments import Flag, OneOf, Positive, RandomState, check_arguments
+from vastgp.auto.stations.kriging import Kriging, kriging
+from vastgp.auto.stations.process import METHODS, PlaceProcess
+from vastgp.auto.stations.readings import Readings, read_readings
+from vastgp.auto.stations.saved import read_from, to_file
+from vastgp.auto.stations.targets import make_target
+from vastgp.auto.stations.validation import CrossValidation, cross_validated
+from vastgp.data import write_archive
+from vastgp.data.own_noise import OwnNoise
+from vastgp.estimators.arguments import seed_from
+from vastgp.fitting.progress import Progress
+
+# Of the budget: for a first trend, and with a trend for the race; what is left conditions process and trend.
+_FIRST, _RACE = 0.1, 0.6
+# Rows that a first trend is learned of.
+_FIRST_ROWS = 1000
+_LEAST_SECONDS = 1.0
+# Standard errors by which a correction of deviations must differ from none.
+_DOUBT = 3.0
+
+
+class StationGP(BaseEstimator):
+    """A map, with its uncertainty, from readings at scattered stations: kriging on the sphere, for very many stations.
+
+    A value is ``c + f(place, time) + h^T b + noise``: a Gaussian process of place and time, whose kernel is one of the
+    straight line between places through the Earth, and a linear trend in covariates such as height, whose coefficients
+    are learned with their uncertainty (regression kriging, see `vastgp.auto.stations.kriging`). Methods that suit the
+    number of stations race on stations held out, and deviations are corrected by these.
+
+    Parameters
+    ----------
+    max_seconds : float or None, default 60.0
+        Budget of `fit`. None: until all have converged.
+    method : {"auto", "exact", "swsgp", "qsgp", "tsvgp", "iterative"}, default "auto"
+        "auto": the exact process of up to 3000 readings, beyond the better of SWSGP and QSGP on stations held out, and
+        the exact one where there is time for it and no covariates.
+    kernel : Kernel, str or None, default None
+        Of place and time. None: that of highest evidence. A name, ``"matern32"``, stands for kernels of that form.
+    hyperparameters : Fixed, optional
+        `vastgp.options.Fixed(noise_std=...)` holds the kernel as it is given, with lengthscales in km (in units of the
+        coordinates of a plane), years for dates, and the noise. None: they are learned.
+    calibrate : bool, default True
+        Whether deviations are corrected by one factor where stations held out ask for it, by three standard errors.
+    random_state : int, Generator or None, default 0
+    verbose : bool, default False
+        Whether to show progress of what takes more than two seconds.
+
+    Attributes
+    ----------
+    trend_ : dict
+        By covariate its coefficient and standard error, in units of the target over those of the covariate.
+    lengthscales_km_ : dict
+        Lengthscale of places, in kilometres of the straight line; nothing in a plane.
+    kernel_ : Kernel
+        In km (units of a plane), years, and units of the target.
+    noise_std_ : float
+        Standard deviation of the learned noise.
+    std_factor_ : float
+        What deviations are corrected by.
+    n_stations_, n_readings_, n_rows_dropped_ : int
+        Different stations, readings with a value, and rows without one.
+    method_ : str
+        Class of the estimator that won.
+    encoding_ : tuple of Column
+        What was done with place and time.
+    leaderboard_ : Leaderboard
+        What ran on stations held out.
+    fit_seconds_ : float
+
+    References
+    ----------
+    Cressie, N. (1993). Statistics for Spatial Data, section 3.4 (universal kriging).
+    Hengl, T., Heuvelink, G., Rossiter, D. (2007). About regression-kriging. Computers & Geosciences 33.
+
+    Examples
+    --------
+    >>> import vastgp
+    >>> model = vastgp.StationGP().fit("stations.csv", "temp", covariates=["height"])    # doctest: +SKIP
+    >>> model.predict({"lat": range(40, 60), "lon": range(0, 20)})                       # doctest: +SKIP
+    """
+
+    process_: PlaceProcess
+    kriging_: Kriging
+    readings_: Readings
+    std_factor_: float
+    fit_seconds_: float
+
+    def __init__(
+        self,
+        max_seconds: Annotated[float | None, Positive(none="until all have converged")] = 60.0,
+        method: Annotated[str, OneOf("auto", *METHODS)] = "auto",
+        kernel: Any = None,
+        hyperparameters: Any = None,
+        calibrate: Annotated[bool, Flag()] = True,
+        random_state: Annotated[Any, RandomState()] = 0,
+        verbose: Annotated[bool, Flag()] = False,
+    ) -> None:
+        self.max_seconds = max_seconds
+        self.method = method
+        self.kernel = kernel
+        self.hyperparameters = hyperparameters
+        self.calibrate = calibrate
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------ fit
+
+    def fit(
+        self,
+        table: Any,
+        target: Any = None,
+        lat: Any = None,
+        lon: Any = None,
+        time: Any = None,
+        covariates: Any = None,
+        station: Any = None,
+        noise_std: Any = None,
+    ) -> StationGP:
+        """Learn from readings.
+
+        Parameters
+        ----------
+        table : table, path, xarray.Dataset or xarray.DataArray
+            One row a reading: a pandas, polars or Arrow table, a CSV or Parquet file, a NetCDF file or Zarr folder, or
+            a Dataset: points, series of times at stations, and ragged arrays of the CF conventions.
+        target : str or array-like of shape (n,), optional
+            Column of the values; rows without one are left out. May be missing where a Dataset has one variable.
+        lat, lon : str, optional
+            Columns of latitude and longitude in degrees, by any convention of longitudes. Columns of other names than
+            those (x, y) are coordinates of a plane. None: those that are called so.
+        time : str, optional
+            Column of times: dates (trend, season and time of day become inputs where the readings span enough of them)
+            or numbers. None: values do not change with time.
+        covariates : str or list of str, optional
+            Columns that the values have a linear trend in, such as height; maps need them as well.
+        station : str, optional
+            Column of the station's name; None: readings at one place are of one station. Calibration and
+            `cross_validate` keep stations together.
+        noise_std : str or array-like of shape (n,), optional
+            Known standard deviation of each reading's own error, in units of the target, beside the learned noise.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For columns that are not there, coordinates that are missing or not on the Earth, readings all at one place,
+            covariates that say nothing; the message names table, column and row.
+        """
+        began = _now()
+        check_arguments(self)
+        readings = read_readings(table, target, lat, lon, time, covariates, station, noise_std)
+        work = clone(self)
+        work._learn(readings, began)
+        self.__dict__ |= work.__dict__
+        return self
+
+    def _learn(self, readings: Readings, began: float) -> None:
+        _check_places(readings)
+        seed = seed_from(self.random_state)
+        budget = None if self.max_seconds is None else float(self.max_seconds)
+        deadline = None if budget is None else began + budget
+        given = {"kernel": self.kernel, "hyperparameters": self.hyperparameters}
+        asked = {name: value for name, value in given.items() if value is not None}
+        trend = readings.beside.shape[1] > 0
+        values = readings.y
+        if trend and self.hyperparameters is None:
+            values = values - _first_trend(readings, asked, seed, budget)
+        left = None if deadline is None else max(deadline - _now(), _LEAST_SECONDS)
+        process = PlaceProcess(
+            self.method,
+            max_seconds=None if left is None else left * (_RACE if trend else 1.0),
+            calibrate="scale" if self.calibrate else None,
+            space={"lat": readings.space.first, "lon": readings.space.second}
+            if readings.space.sphere
+            else (readings.space.first, readings.space.second),
+            random_state=seed,
+            verbose=self.verbose,
+        )
+        process._asked, process._stations, process._with_trend = asked, readings.station, trend
+        process._fit_whole(inputs_of(readings), values, OwnNoise(readings.noise, None))
+        self.process_, self.readings_ = process, readings
+        X = self._encoded_readings()
+        self.kriging_ = self._conditioned(X, np.arange(len(readings)), deadline)
+        process.model_ = self.kriging_.model
+        self.std_factor_ = _believed(process)
+        self.fit_seconds_ = _now() - began
+
+    def _encoded_readings(self) -> np.ndarray:
+        readings = self.readings_
+        return encoded(self.process_, readings.place, readings.when, readings)
+
+    def _conditioned(self, X: np.ndarray, rows: np.ndarray, deadline: float | None) -> Kriging:
+        """Return process and trend given some of the readings, at the hyperparameters that were learned."""
+        readings, process = self.readings_, self.process_
+        return kriging(
+            process.model_,
+            process.encoder_.tied_,
+            X[rows],
+            readings.y[rows],
+            readings.beside[rows],
+            None if readings.noise is None else readings.noise[rows],
+            readings.covariates,
+            deadline,
+        )
+
+    # ------------------------------------------------------------ predict
+
+    def predict(self, grid: Any, return_std: Any = True) -> Any:
+        """Predict on a grid or at points.
+
+        Parameters
+        ----------
+        grid : mapping, xarray.Dataset or DataArray, table or path
+            ``{"lat": ..., "lon": ..., "time": ...}``: lists span a grid, and arrays with named dimensions are taken as
+            they are. Of a Dataset or DataArray the coordinates, and the covariates as variables; latitudes may descend,
+            and coordinates may have two dimensions or share one. Or a table of points.
+        return_std : bool or "latent", default True
+            With True, also the standard deviation of a new *reading*: function, trend and learned noise. With
+            ``"latent"``, that of function and trend alone.
+
+        Returns
+        -------
+        xarray.Dataset, or table
+            ``mean`` and ``std``, with coordinates and units as they were given; NaN where a covariate is missing. For a
+            table of points a frame of the same library, with their coordinates.
+
+        Raises
+        ------
+        ValueError
+            For coordinates or covariates that are missing, by name.
+        """
+        check_is_fitted(self, "kriging_")
+        if not (return_std is True or return_std is False or return_std == "latent"):
+            raise ValueError(
+                f"return_std must be False, True (readings) or 'latent' (the function), received {return_std!r}."
+            )
+        readings = self.readings_
+        target = make_target(grid, readings, readings.attrs.get(readings.target or "", {}))
+        fields = {"mean": np.full(target.size, np.nan)}
+        if return_std is not False:
+            fields["std"] = np.full(target.size, np.nan)
+        with Progress("predict", bool(self.verbose)) as progress:
+            for here, place, when, beside in target.tiles():
+                there = np.isfinite(beside).all(axis=1)
+                at = np.arange(here.start, here.stop)[there]
+                if len(at):
+                    some = None if when is None else when[there]
+                    X = encoded(self.process_, place[there], some, readings)
+                    mean, std = self._moments(X, beside[there], return_std)
+                    fields["mean"][at] = mean
+                    if std is not None:
+                        fields["std"][at] = std
+                progress.update(here.stop / target.size)
+        return target.made(fields)
+
+    def _moments(
+        self,
+        X: np.ndarray,
+        H: np.ndarray,
+        kind: Any,
+        given: Kriging | None = None,
+        noise: Any = None,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return mean and deviation at encoded places, of readings with known errors ``noise`` where they have some."""
+        given = self.kriging_ if given is None else given
+        mean, variance = given.moments(X, H, kind is not False)
+        if variance is None:
+            return mean, None
+        if kind is True:
+            variance = variance + given.noise_variance
+        deviation = self.std_factor_ * np.sqrt(variance)
+        if noise is not None:
+            deviation = np.sqrt(deviation**2 + noise**2)
+        return mean, deviation
+
+    def cross_validate(
+        self,
+        by: Any = "station",
+        folds: Any = 10,
+        block_km: Any = None,
+    ) -> CrossValidation:
+        """Predict readings by models that have not seen their station, block or time, at the learned hyperparameters.
+
+        Process and trend are conditioned again for each fold. Rows left out at random have neighbours that stay, often
+        of the same station, and flatter a map: the answer says by how much.
+
+        Parameters
+        ----------
+        by : {"station", "block", "time", "row"}, default "station"
+            What is left out together: stations; cells of equal area of the Earth or the plane; spans of time; nothing.
+        folds : int, default 10
+            Parts of about the same number of readings.
+        block_km : float, optional
+            Size of a block, in km (in units of a plane). None: twice the lengthscale, or less where that leaves fewer
+            blocks than folds.
+
+        Returns
+        -------
+        CrossValidation
+            RMSE, NLPD and coverage of 95 % intervals, beside those by rows, and mean and std of each reading.
+        """
+        check_is_fitted(self, "kriging_")
+        return cross_validated(self, by, folds, block_km)
+
+    # ------------------------------------------------------------ what is known of it
+
+    @property
+    def trend_(self) -> dict[str, tuple[float, float]]:
+        """Coefficient and standard error of each covariate."""
+        check_is_fitted(self, "kriging_")
+        found, errors = self.kriging_.trend()
+        names = self.readings_.covariates
+        return {
+            name: (float(value), float(error))
+            for name, value, error in zip(names, found, errors, strict=True)
+        }
+
+    @property
+    def lengthscales_km_(self) -> dict[str, float]:
+        """Lengthscale of places in kilometres."""
+        check_is_fitted(self, "kriging_")
+        return self.process_.lengthscales_km_
+
+    @property
+    def kernel_(self) -> Any:
+        """Kernel of place and time."""
+        check_is_fitted(self, "kriging_")
+        return self.kriging_.model.kernel_
+
+    @property
+    def noise_std_(self) -> float:
+        """Standard deviation of the learned noise."""
+        check_is_fitted(self, "kriging_")
+        return float(self.kriging_.noise_variance**0.5)
+
+    @property
+    def method_(self) -> str:
+        """Class of the estimator that won."""
+        check_is_fitted(self, "kriging_")
+        return type(self.kriging_.model).__name__
+
+    @property
+    def leaderboard_(self) -> Any:
+        """What ran on stations held out."""
+        check_is_fitted(self, "kriging_")
+        return self.process_.leaderboard_
+
+    @property
+    def encoding_(self) -> Any:
+        """What was done with place and time."""
+        check_is_fitted(self, "kriging_")
+        return self.process_.encoding_
+
+    @property
+    def n_stations_(self) -> int:
+        """Number of different stations."""
+        check_is_fitted(self, "kriging_")
+        return int(self.readings_.station.max()) + 1
+
+    @property
+    def n_readings_(self) -> int:
+        """Number of readings with a value."""
+        check_is_fitted(self, "kriging_")
+        return len(self.readings_)
+
+    @property
+    def n_rows_dropped_(self) -> int:
+        """Number of rows without one."""
+        check_is_fitted(self, "kriging_")
+        return self.readings_.dropped
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model, with its readings, to one file, whole or not at all; `vastgp.load` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced if it exists.
+        """
+        check_is_fitted(self, "kriging_")
+        write_archive(path, *to_file(self))
+
+    @classmethod
+    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> StationGP:
+        return read_from(cls, header, arrays)
+
+
+def _now() -> float:
+    return time.perf_counter()
+
+
+def _believed(process: PlaceProcess) -> float:
+    """Return the factor of deviations that stations held out ask for; one where that may be chance.
+
+    A deviation of m rows has a relative standard error of ``1 / sqrt(2 m)``: of few rows it says less than the evidence.
+    """
+    factor = float(process.calibration_.std_factor)
+    rows = len(process.held_out_.get("y", ()))
+    return factor if rows and abs(np.log(factor)) > _DOUBT / np.sqrt(2.0 * rows) else 1.0
+
+
+def _check_places(readings: Readings) -> None:
+    places = np.unique(readings.place, axis=0)
+    if len(places) > 1:
+        return
+    first, second = places[0]
+    names = f"{readings.space.first} {first:g}, {readings.space.second} {second:g}"
+    if len(readings) == 1:
+        raise ValueError(
+            f"{readings.where} has one reading with a value, at {names}. A map needs several stations."
+        )
+    raise ValueError(
+        f"All {len(readings)} readings of {readings.where} are at one place, {names}. A map needs several; a series of "
+        "one station is for GPRegressor, with its time as an input."
+    )
+
+
+def inputs_of(readings: Readings, place: Any = None, when: Any = None) -> Any:
+    """Return places and times as a table for the encoder.
+
+    Parameters
+    ----------
+    readings : Readings
+    place : ndarray of shape (m, 2), optional
+        Those of the readings without.
+    when : ndarray of shape (m,), optional
+    """
+    import pyarrow as pa
+
+    at = readings.place if place is None else place
+    moments = readings.when if place is None else when
+    columns = {readings.space.first: at[:, 0], readings.space.second: at[:, 1]}
+    if readings.time is not None:
+        columns[readings.time] = moments
+    return pa.table(columns)
+
+
+def encoded(process: PlaceProcess, place: Any, when: Any, readings: Readings) -> np.ndarray:
+    """Return the inputs of the process at places and times."""
+    return process.encoder_.transform(inputs_of(readings, place, when))
+
+
+def _first_trend(
+    readings: Readings, asked: dict[str, Any], seed: int, budget: float | None
+) -> np.ndarray:
+    """Return a first trend at all readings, by generalised least squares of some of them.
+
+    The race learns its kernel of what this leaves: what is left of the trend is far less than what least squares would
+    leave, which take all that place explains for noise.
+    """
+    from vastgp.auto import candidates
+    from vastgp.auto.encoder import TableEncoder
+    from vastgp.auto.race import fit_one
+    from vastgp.auto.warps import Own
+    from vastgp.data import Rows
+    from vastgp.data.minibatch import fixed_indices
+
+    rows = np.sort(fixed_indices(seed, _FIRST_TREND, len(readings), _FIRST_ROWS))
+    space = readings.space
+    pair = (space.first, space.second)
+    encoder = TableEncoder(space={"lat": pair[0], "lon": pair[1]} if space.sphere else pair)
+    X = encoder.fit_transform(inputs_of(readings))[rows]
+    y, H = readings.y[rows], readings.beside[rows]
+    noise = None if readings.noise is None else readings.noise[rows]
+    centred = np.column_stack([H - H.mean(axis=0), np.ones(len(H))])
+    plain = y - centred @ np.linalg.lstsq(centred, y, rcond=None)[0]
+    candidate = candidates.named("exact", False, "auto")
+    params = {name: value for name, value in asked.items() if name == "kernel"}
+    seconds = None if budget is None else max(_FIRST * budget, _LEAST_SECONDS)
+    model = candidate.make(seed=seed, seconds=seconds, tied=encoder.tied_, **params)
+    fit_one(model, Rows(X, _with_noise(plain, noise), checked=True), Own())
+    found = kriging(model, encoder.tied_, X, y, H, noise, readings.covariates)
+    return (readings.beside - found.shift) @ found.trend()[0]
+
+
+# The use of the seed for the rows of the first trend, see `fixed_indices`.
+_FIRST_TREND = 240
+
+
+def _with_noise(y: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+    return y if noise is None else OwnNoise(noise, None).of_targets(y, np.ones(len(y), bool))
