@@ -1,9 +1,11 @@
 """Maps from stations: a field on the globe with a trend in height, its error at withheld stations.
 
-Run ``python benchmarks/stations.py --stations 20000 200000 --seconds 120 --out lines.jsonl``. The field is a draw from random
-Fourier features of a Matern-3/2 kernel of the chord (2000 km, deviation 3), and one of 300 km (deviation 1), with -6.5 a
-kilometre of height and noise of deviation 0.5: what a perfect model is off by. Stations crowd as people do: half of them
-are within some hundred kilometres of 200 places.
+    python benchmarks/stations.py --stations 20000 200000 --seconds 120
+    python benchmarks/stations.py --write    # results/stations.md from the lines
+
+The field is a draw from random Fourier features of a Matern-3/2 kernel of the chord (2000 km, deviation 3), and of
+another (300 km, deviation 1), with -6.5 a kilometre of height and noise of deviation 0.5, which is what a perfect model
+is off by. Stations crowd as people do: half of them are within some hundred kilometres of 200 places.
 """
 
 from __future__ import annotations
