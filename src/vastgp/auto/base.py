@@ -202,7 +202,7 @@ class FrontDoor(SavedFrontDoor):
             judge = partial(self._judge_of, best.model, best.warp)
             importance = importance_of_race(judge, inputs, whole.deadline, seed)
         self.warp_ = Own() if best is None else best.warp
-        model = fit_to_all(best, candidates, whole, self.warp_)
+        model = self._fitted_to_all(best, candidates, whole)
         if model is None:
             assert best is not None
             last = inputs.folds - 1
@@ -228,6 +228,12 @@ class FrontDoor(SavedFrontDoor):
             rows=len(y), rows_used=rows.n, spent=() if model is None else spent_by(model),
         )  # fmt: skip
         self._remember(rows, inputs, seed)
+
+    def _fitted_to_all(
+        self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole
+    ) -> Any:
+        """Return the winner fitted to all rows; None where that of the race is to stay."""
+        return fit_to_all(best, candidates, whole, self.warp_)
 
     def _remember(self, rows: Rows, inputs: Inputs, seed: int) -> None:
         """Keep what the training rows cover, and what their columns are called."""

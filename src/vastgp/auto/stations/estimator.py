@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Flag, OneOf, Positive, RandomState, check_arguments
 from vastgp.auto.stations.first_trend import check_places, encoded, first_trend, inputs_of
+from vastgp.auto.stations.fitted import FittedMap
 from vastgp.auto.stations.kriging import Kriging, kriging
 from vastgp.auto.stations.process import METHODS, PlaceProcess
 from vastgp.auto.stations.readings import Readings, read_readings
-from vastgp.auto.stations.saved import read_from, to_file
 from vastgp.auto.stations.targets import make_target
 from vastgp.auto.stations.validation import CrossValidation, cross_validated
-from vastgp.data import write_archive
+from vastgp.auto.stations.variogram import Variogram, variogram_of
 from vastgp.data.own_noise import OwnNoise
 from vastgp.estimators.arguments import seed_from
 from vastgp.fitting.progress import Progress
 
-# Of the budget with a trend, for the race; what is left conditions process and trend.
+# Of the budget, for hyperparameters; what is left conditions process and trend on all readings.
 _RACE = 0.6
 _LEAST_SECONDS = 1.0
 # Standard errors by which a correction of deviations must differ from none.
 _DOUBT = 3.0
 
 
-class StationGP(BaseEstimator):
+class StationGP(FittedMap):
     """A map, with its uncertainty, from readings at scattered stations: kriging on the sphere, for very many stations.
 
     A value is ``c + f(place, time) + h^T b + noise``: a Gaussian process of place and time, whose kernel is one of the
@@ -43,8 +42,8 @@ class StationGP(BaseEstimator):
     max_seconds : float or None, default 60.0
         Budget of `fit`. None: until all have converged.
     method : {"auto", "exact", "swsgp", "qsgp", "tsvgp", "iterative"}, default "auto"
-        "auto": the exact process of up to 3000 readings, beyond the better of SWSGP and QSGP on stations held out, and
-        the exact one where there is time for it and no covariates.
+        "auto": the exact process of up to 3000 readings, beyond SWSGP, and the better of both on stations held out
+        where there is time for an exact one and there are no covariates.
     kernel : Kernel, str or None, default None
         Of place and time. None: that of highest evidence. A name, ``"matern32"``, stands for kernels of that form.
     hyperparameters : Fixed, optional
@@ -89,12 +88,6 @@ class StationGP(BaseEstimator):
     >>> model = vastgp.StationGP().fit("stations.csv", "temp", covariates=["height"])    # doctest: +SKIP
     >>> model.predict({"lat": range(40, 60), "lon": range(0, 20)})                       # doctest: +SKIP
     """
-
-    process_: PlaceProcess
-    kriging_: Kriging
-    readings_: Readings
-    std_factor_: float
-    fit_seconds_: float
 
     def __init__(
         self,
@@ -182,7 +175,7 @@ class StationGP(BaseEstimator):
         left = None if deadline is None else max(deadline - _now(), _LEAST_SECONDS)
         process = PlaceProcess(
             self.method,
-            max_seconds=None if left is None else left * (_RACE if trend else 1.0),
+            max_seconds=None if left is None else left * _RACE,
             calibrate="scale" if self.calibrate else None,
             space={"lat": readings.space.first, "lon": readings.space.second}
             if readings.space.sphere
@@ -194,7 +187,7 @@ class StationGP(BaseEstimator):
         process._fit_whole(inputs_of(readings), values, OwnNoise(readings.noise, None))
         self.process_, self.readings_ = process, readings
         X = self._encoded_readings()
-        self.kriging_ = self._conditioned(X, np.arange(len(readings)), deadline)
+        self.kriging_ = self._conditioned(X, np.arange(len(readings)))
         process.model_ = self.kriging_.model
         self.std_factor_ = _believed(process)
         self.fit_seconds_ = _now() - began
@@ -203,7 +196,7 @@ class StationGP(BaseEstimator):
         readings = self.readings_
         return encoded(self.process_, readings.place, readings.when, readings)
 
-    def _conditioned(self, X: np.ndarray, rows: np.ndarray, deadline: float | None) -> Kriging:
+    def _conditioned(self, X: np.ndarray, rows: np.ndarray) -> Kriging:
         """Return process and trend given some of the readings, at the hyperparameters that were learned."""
         readings, process = self.readings_, self.process_
         return kriging(
@@ -214,7 +207,6 @@ class StationGP(BaseEstimator):
             readings.beside[rows],
             None if readings.noise is None else readings.noise[rows],
             readings.covariates,
-            deadline,
         )
 
     # ------------------------------------------------------------ predict
@@ -316,87 +308,23 @@ class StationGP(BaseEstimator):
         check_is_fitted(self, "kriging_")
         return cross_validated(self, by, folds, block_km)
 
-    # ------------------------------------------------------------ what is known of it
-
-    @property
-    def trend_(self) -> dict[str, tuple[float, float]]:
-        """Coefficient and standard error of each covariate."""
-        check_is_fitted(self, "kriging_")
-        found, errors = self.kriging_.trend()
-        names = self.readings_.covariates
-        return {
-            name: (float(value), float(error))
-            for name, value, error in zip(names, found, errors, strict=True)
-        }
-
-    @property
-    def lengthscales_km_(self) -> dict[str, float]:
-        """Lengthscale of places in kilometres."""
-        check_is_fitted(self, "kriging_")
-        return self.process_.lengthscales_km_
-
-    @property
-    def kernel_(self) -> Any:
-        """Kernel of place and time."""
-        check_is_fitted(self, "kriging_")
-        return self.kriging_.model.kernel_
-
-    @property
-    def noise_std_(self) -> float:
-        """Standard deviation of the learned noise."""
-        check_is_fitted(self, "kriging_")
-        return float(self.kriging_.noise_variance**0.5)
-
-    @property
-    def method_(self) -> str:
-        """Class of the estimator that won."""
-        check_is_fitted(self, "kriging_")
-        return type(self.kriging_.model).__name__
-
-    @property
-    def leaderboard_(self) -> Any:
-        """What ran on stations held out."""
-        check_is_fitted(self, "kriging_")
-        return self.process_.leaderboard_
-
-    @property
-    def encoding_(self) -> Any:
-        """What was done with place and time."""
-        check_is_fitted(self, "kriging_")
-        return self.process_.encoding_
-
-    @property
-    def n_stations_(self) -> int:
-        """Number of different stations."""
-        check_is_fitted(self, "kriging_")
-        return int(self.readings_.station.max()) + 1
-
-    @property
-    def n_readings_(self) -> int:
-        """Number of readings with a value."""
-        check_is_fitted(self, "kriging_")
-        return len(self.readings_)
-
-    @property
-    def n_rows_dropped_(self) -> int:
-        """Number of rows without one."""
-        check_is_fitted(self, "kriging_")
-        return self.readings_.dropped
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model, with its readings, to one file, whole or not at all; `vastgp.load` reads it.
+    def variogram(self, bins: Any = 15, farthest: Any = None) -> Variogram:
+        """Return the empirical semivariogram of the readings without their trend, beside that of kernel and noise.
 
         Parameters
         ----------
-        path : str or path
-            Replaced if it exists.
+        bins : int, default 15
+            Classes of distance.
+        farthest : float, optional
+            Their end, in km (in units of a plane). None: four lengthscales, or half of the largest distance.
+
+        Returns
+        -------
+        Variogram
+            What `vastgp.plots.variogram_plot` draws. Of more than 2000 readings, the pairs of so many random ones.
         """
         check_is_fitted(self, "kriging_")
-        write_archive(path, *to_file(self))
-
-    @classmethod
-    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> StationGP:
-        return read_from(cls, header, arrays)
+        return variogram_of(self, bins, farthest)
 
 
 def _now() -> float:

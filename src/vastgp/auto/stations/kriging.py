@@ -19,7 +19,6 @@ Methods that approximate (SWSGP, QSGP) have a covariance ``K`` of their own, of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +99,6 @@ def kriging(
     H: np.ndarray,
     noise: np.ndarray | None,
     names: Sequence[str],
-    deadline: float | None = None,
 ) -> Kriging:
     """Condition process and trend on readings, at the hyperparameters of a fitted estimator.
 
@@ -117,18 +115,17 @@ def kriging(
         Known standard deviations, beside the noise that was learned.
     names : sequence of str
         Of the covariates.
-    deadline : float, optional
-        Time of ``time.perf_counter``; a factor that is under way is not stopped at it.
+
+    Notes
+    -----
+    No budget ends it: half of a solution is none, and its deviations would be wrong without a word.
     """
 
-    def given(targets: np.ndarray, waiting: int) -> Any:
-        seconds = None
-        if deadline is not None:
-            seconds = max((deadline - time.perf_counter()) / waiting, 1.0)
-        return conditioned(prototype, tied, X, targets, noise, seconds)
+    def given(targets: np.ndarray) -> Any:
+        return conditioned(prototype, tied, X, targets, noise)
 
     p = H.shape[1]
-    model = given(y, p + 1)
+    model = given(y)
     if not p:
         empty = np.zeros(0)
         return Kriging(model, (), empty, empty, empty, np.zeros((0, 0)))
@@ -140,7 +137,7 @@ def kriging(
         )
     shift = np.mean(H, axis=0)
     scaled = (H - shift) / scale
-    smoothers = tuple(given(scaled[:, j], p - j) for j in range(p))
+    smoothers = tuple(given(scaled[:, j]) for j in range(p))
     variance = float(model.likelihood_.noise_variance) + (0.0 if noise is None else noise**2)
     # what an estimator takes for the level of its targets is no part of what it is linear in
     centre = np.array([one.standardizer_.y_mean for one in smoothers])

@@ -112,7 +112,7 @@ def left_out(model: Any, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with Progress("cross-validation", bool(model.verbose)) as progress:
         for number in range(int(folds.max()) + 1):
             out = folds == number
-            given = model._conditioned(X, np.flatnonzero(~out), None)
+            given = model._conditioned(X, np.flatnonzero(~out))
             noise = None if readings.noise is None else readings.noise[out]
             mean[out], std[out] = model._moments(X[out], readings.beside[out], True, given, noise)
             progress.update((number + 1) / (int(folds.max()) + 1))
