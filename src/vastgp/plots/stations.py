@@ -66,7 +66,7 @@ def _draw_stations(ax: Axes, model: Any, limits: tuple[float, float], filled: bo
     down, across = places[shown].T
     if readings.space.sphere:
         across = _as_drawn(across, limits)
-    mesh = ax.collections[0]
+    mesh: Any = ax.collections[0]
     size = float(np.clip(2000.0 / len(shown), 3.0, 22.0))
     if filled and count.max() == 1 and not readings.covariates:
         colours = readings.y[first][shown]
@@ -141,7 +141,7 @@ def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = N
             label="fewer than 30 pairs",
         )  # fmt: skip
     top = 1.15 * max(float(variogram.semivariance.max()), float(np.max(curve, initial=0.0)))
-    ax.set(xlim=(0.0, 1.03 * float(distance.max())), ylim=(0.0, top))
+    ax.set(xlim=np.array([-0.02, 1.03]) * float(distance.max()), ylim=(0.0, top))
     for x, y, count in zip(distance, variogram.semivariance, pairs, strict=True):
         ax.annotate(
             _count(int(count)), (x, y), (0, 8), textcoords="offset points", ha="center", fontsize=7,
