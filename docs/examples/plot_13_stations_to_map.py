@@ -29,7 +29,7 @@ def field(lat, lon):
 
 def terrain(lat, lon):
     north, east = np.deg2rad(lat), np.deg2rad(lon)
-    return 2.5 * np.clip(np.sin(5 * east) * np.cos(4 * north), 0.0, 1.0) ** 2
+    return 3.0 * np.clip(np.sin(5 * east) * np.cos(4 * north) * np.cos(north), 0.0, 1.0) ** 2
 
 
 rng = np.random.default_rng(0)

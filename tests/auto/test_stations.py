@@ -278,3 +278,23 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
     # repeated stations with different values are noise
     twice = pd.concat([table, table.assign(temp=table["temp"] + 1.0)])
     assert np.isfinite(fit(twice, "temp").predict({"lat": [0.0], "lon": [0.0]})["mean"]).all()
+
+
+def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):
+    found = model.variogram(bins=5, farthest=6000.0)
+    slopes = np.array([model.trend_[name][0] for name in ("height", "coast")])
+    H = table[["height", "coast"]].to_numpy()
+    rest = table["temp"].to_numpy() - H @ slopes
+    points = chord_points(table["lat"], table["lon"])
+    i, j = np.triu_indices(60, 1)
+    d = np.linalg.norm(points[i] - points[j], axis=1)
+    edges = 6000.0 * (np.arange(6) / 5) ** 1.5
+    for number, pairs in enumerate(found.pairs):
+        here = (d >= edges[number]) & (d < edges[number + 1])
+        assert pairs == here.sum()
+        assert found.semivariance[number] == pytest.approx(
+            0.5 * np.mean((rest[i] - rest[j])[here] ** 2)
+        )
+        K = covariance(table, table)
+        assert found.learned[number] == pytest.approx(np.mean(VARIANCE - K[i, j][here]) + NOISE**2)
+    assert found.noise == pytest.approx(NOISE**2) and found.curve[1][0] == pytest.approx(NOISE**2)

@@ -28,7 +28,7 @@ _EXACT_ROWS = 3000
 _LEAST_STATIONS, _LEAST_ROWS = 10, 30
 # Inducing inputs of the local method: every second row, up to so many. More gain little (20,000 stations: NLPD 0.951,
 # 0.936 with 70 % of them, 1.012 with a quarter) and cost far more.
-_SHARE, _MOST_INDUCING = 2, 100_000
+_SHARE, _MOST_INDUCING = 2, 40_000
 
 
 class PlaceProcess(GPRegressor):
