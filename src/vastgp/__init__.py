@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, MAPS
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vastgp import auto, datasets, kernels, likelihoods, metrics, options, plots
     from vastgp.auto.classifier import GPClassifier
     from vastgp.auto.regressor import GPRegressor
+    from vastgp.auto.stations.estimator import StationGP
     from vastgp.estimators.load import load
     from vastgp.estimators.statistics import statistics
     from vastgp.kernels import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 # public name -> the module that defines it
 _NAMES = (
     FRONT_DOOR
+    | MAPS
     | ESTIMATORS
     | {
         "load": "vastgp.estimators.load",

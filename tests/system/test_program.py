@@ -19,7 +19,7 @@ import pytest
 import vastgp
 
 PROGRAM = shutil.which("vastgp", path=str(Path(sys.executable).parent)) or "vastgp"
-COMMANDS = ("fit", "predict", "evaluate", "info", "report", "fill", "demo")
+COMMANDS = ("fit", "predict", "evaluate", "info", "report", "fill", "map", "demo")
 
 
 def start(*arguments, **environment):

@@ -19,6 +19,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
 from vastgp.auto.race import (
+    Fold,
     Judged,
     Ran,
     Track,
@@ -86,6 +87,10 @@ class FrontDoor(SavedFrontDoor):
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Any:
         """Return the calibration by held-out rows; none without them."""
 
+    def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
+        """Return which rows are held out; none of few."""
+        return folds_of(n, seed, budget, inputs.repetitions()) if n >= _LEAST_ROWS else []
+
     # ------------------------------------------------------------ fit
 
     def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
@@ -112,16 +117,15 @@ class FrontDoor(SavedFrontDoor):
         counts = np.isfinite(targets) & own_noise.counting(len(targets))
         check_rows(int(counts.sum()), self.n_rows_dropped_, self.target_name_)
         present = np.flatnonzero(counts)
-        inputs = Inputs.of(X, self.encoder, self.target_name_, present, for_encoder, len(targets))
+        encoder = self._encoder_asked()
+        inputs = Inputs.of(X, encoder, self.target_name_, present, for_encoder, len(targets))
         targets = own_noise.of_targets(targets, counts)
         self._look_at(targets, present, own_noise)
         self.target_range_ = _extremes(targets)
         warn_if_constant(self.target_range_, self.target_name_)
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
-        held = []
-        if len(targets) >= _LEAST_ROWS:
-            held = folds_of(len(targets), seed, budget, inputs.repetitions())
+        held = self._folds(inputs, len(targets), seed, budget)
 
         def encoded(number: int) -> tuple[Rows, Rows, Sequence[Sequence[int]]]:
             return inputs.fold(number, held[number].training, held[number].held_out, targets)
@@ -198,7 +202,7 @@ class FrontDoor(SavedFrontDoor):
             judge = partial(self._judge_of, best.model, best.warp)
             importance = importance_of_race(judge, inputs, whole.deadline, seed)
         self.warp_ = Own() if best is None else best.warp
-        model = fit_to_all(best, candidates, whole, self.warp_)
+        model = self._fitted_to_all(best, candidates, whole)
         if model is None:
             assert best is not None
             last = inputs.folds - 1
@@ -224,6 +228,12 @@ class FrontDoor(SavedFrontDoor):
             rows=len(y), rows_used=rows.n, spent=() if model is None else spent_by(model),
         )  # fmt: skip
         self._remember(rows, inputs, seed)
+
+    def _fitted_to_all(
+        self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole
+    ) -> Any:
+        """Return the winner fitted to all rows; None where that of the race is to stay."""
+        return fit_to_all(best, candidates, whole, self.warp_)
 
     def _remember(self, rows: Rows, inputs: Inputs, seed: int) -> None:
         """Keep what the training rows cover, and what their columns are called."""

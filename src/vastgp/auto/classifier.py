@@ -47,6 +47,9 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         classes.
     encoder : transformer, optional
         What makes numbers of the table; None: `vastgp.auto.TableEncoder`.
+    space : (str or int, str or int) or mapping, optional
+        Two columns that are a place, such as ``("lat", "lon")``: one input with one lengthscale, on the sphere where
+        they are called latitude and longitude, see `vastgp.auto.TableEncoder`.
     random_state : int, Generator or None, default 0
     verbose : bool, default False
 

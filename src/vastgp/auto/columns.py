@@ -14,14 +14,24 @@ from vastgp.auto.categories import CategoryEncoding, CodeEncoding, TextFacts
 from vastgp.auto.dates import DateEncoding, DateFacts, TimeEncoding
 from vastgp.auto.guesses import Unread, with_gaps
 from vastgp.auto.numeric import NumberEncoding, NumberFacts
+from vastgp.auto.space import PlaceEncoding, PlaceFacts, Places
 from vastgp.auto.values import COMMA_NUMBERS, Values
 
-Encoding = NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding
-Facts = NumberFacts | DateFacts | TextFacts
+Encoding = (
+    NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding | PlaceEncoding
+)
+Facts = NumberFacts | DateFacts | TextFacts | PlaceFacts
 
 _ENCODINGS: dict[str, Any] = {
     made.__name__: made
-    for made in (NumberEncoding, DateEncoding, TimeEncoding, CategoryEncoding, CodeEncoding)
+    for made in (
+        NumberEncoding,
+        DateEncoding,
+        TimeEncoding,
+        CategoryEncoding,
+        CodeEncoding,
+        PlaceEncoding,
+    )
 }
 # The name of a column that numbers the rows, or the things in them.
 _IDENTIFIER = re.compile(
@@ -52,8 +62,8 @@ class Column:
     name : str
         Its name.
     kind : str
-        What it is: number, boolean, duration, date, time of day, category, ordered category, codes (a category of
-        many levels), text, or empty.
+        What it is: number, boolean, duration, date, time of day, place, category, ordered category, codes (a
+        category of many levels), text, or empty.
     missing : int
         How many training rows had nothing there.
     outputs : tuple of int
@@ -142,6 +152,8 @@ def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
         Its levels in order, where the caller says so.
     """
     order = values.order if order is None else order
+    if isinstance(values, Places):
+        return PlaceFacts(values.space)
     if order:
         return NumberFacts("text", order)
     if values.form == "text":
@@ -163,7 +175,7 @@ def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
     if facts.constant and not facts.missing:
         return Column(name, kind, 0, (), None, "all values are the same")
     encoding: Encoding
-    if isinstance(facts, DateFacts):
+    if isinstance(facts, (DateFacts, PlaceFacts)):
         encoding = facts.encoding()
     elif facts.form == "times":
         encoding = TimeEncoding(facts.missing > 0, facts.low, facts.high)
@@ -181,6 +193,8 @@ def _kind_of(facts: Facts) -> str:
         return "date"
     if isinstance(facts, TextFacts):
         return "text"
+    if isinstance(facts, PlaceFacts):
+        return PlaceEncoding.kind
     if facts.order:
         return "ordered category"
     return _NOUN.get(facts.form, "time of day")

@@ -23,6 +23,7 @@ from vastgp.auto.reading import (
     with_target_means,
 )
 from vastgp.auto.source import Source, open_source
+from vastgp.auto.space import names_of, read_space, space_of, with_places
 from vastgp.auto.target import numeric_target
 from vastgp.auto.values import UnfitError
 from vastgp.data import validate
@@ -60,6 +61,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         the table declares. Ordered categories of pandas and Arrow and enumerations of polars have theirs.
     target_mean : bool, default True
         Whether columns of many levels get the mean of a numeric target.
+    space : (str or int, str or int) or mapping, optional
+        Two columns, by name or number, that are a place: ``("lat", "lon")``, latitude and longitude in degrees by any
+        convention of longitudes, become three columns, a point in kilometres from the centre of the Earth, and
+        coordinates with other names, ``("x", "y")``, stay two; one input either way. ``{"lat": ..., "lon": ...}`` says
+        so whatever the columns are called. See `vastgp.auto.space`.
 
     Attributes
     ----------
@@ -101,11 +107,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         squash: Annotated[bool, Flag()] = True,
         ordered: Any = None,
         target_mean: Annotated[bool, Flag()] = True,
+        space: Any = None,
     ) -> None:
         self.max_levels = max_levels
         self.squash = squash
         self.ordered = ordered
         self.target_mean = target_mean
+        self.space = space
 
     # ------------------------------------------------------------ fit
 
@@ -157,6 +165,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             found[:, columns] = gaps.of_training(found[:, columns], number)
         return found
 
+    def opened(self, X: Any) -> Source:
+        """Return an opened table with its place as one column, where there is one."""
+        source = open_source(X)
+        space = space_of(getattr(self, "columns_", ()))
+        if space is None and self.space is not None and source.space is None:
+            space = read_space(self.space, source.names)
+        return with_places(source, space)
+
     def as_new(self, found: np.ndarray) -> np.ndarray:
         """Return rows that `fit_transform` encoded as `transform` would, but for means of the target."""
         found = found.copy()
@@ -178,6 +194,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_arguments(self)
         source = open_source(X)
         excluded = excluded_names(source, exclude)
+        if self.space is not None and source.space is None:
+            source = with_places(source, read_space(self.space, source.names))
         target, name = numeric_target(source, y)
         names = [other for other in source.names if other not in excluded | {name}]
         facts, num_rows = read_facts(source, names, self.ordered)
@@ -195,9 +213,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _set_columns(self, columns: tuple[Column, ...], named: bool) -> None:
         self.columns_ = columns
-        self.n_features_in_ = len(columns)
+        self.n_features_in_ = sum(len(names_of(column)) for column in columns)
         if named:
-            self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+            names = [name for column in columns for name in names_of(column)]
+            self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.dropped_ = {column.name: column.reason for column in columns if not column.kept}
@@ -240,7 +259,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             About gaps in columns that had none in the fit; they get the median.
         """
         check_is_fitted(self, "columns_")
-        return self._encode_all(open_source(X))
+        return self._encode_all(self.opened(X))
 
     def transform_batches(self, X: Any, rows: int = 65_536) -> Iterator[np.ndarray]:
         """Encode rows block by block, so that a table in a file is never in memory as a whole.
@@ -259,7 +278,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         AtLeast(1)("rows", rows)
-        yield from self._encode(open_source(X), rows)
+        yield from self._encode(self.opened(X), rows)
 
     def _encode_all(self, source: Source) -> np.ndarray:
         size = self._size

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vastgp.auto.columns import Column
+from vastgp.auto.space import plain_space
 from vastgp.auto.values import level_text
 
 _VERSION = 1
@@ -23,6 +24,7 @@ def state_of(params: Mapping[str, Any], columns: Sequence[Column], named: bool) 
             "squash": bool(params["squash"]),
             "ordered": orders,
             "target_mean": bool(params["target_mean"]),
+            "space": plain_space(params["space"]),
         },
         "named": named,
         "columns": [column.to_state() for column in columns],

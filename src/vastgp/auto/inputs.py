@@ -92,6 +92,8 @@ class Inputs:
         names = [name for name in source.names if name != target]
         ours = encoder is None or isinstance(encoder, TableEncoder)
         made = TableEncoder() if encoder is None else encoder
+        if ours:  # of all rows, so that messages have their numbers
+            source = clone(made).opened(source)
         return cls(
             source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
             names if source.named else None, len(names), source,

@@ -54,6 +54,9 @@ class GPRegressor(Predictions):
     encoder : transformer, optional
         What makes numbers of the table; None: `vastgp.auto.TableEncoder`. Any transformer of scikit-learn's kind will
         do.
+    space : (str or int, str or int) or mapping, optional
+        Two columns that are a place, such as ``("lat", "lon")``: one input with one lengthscale, on the sphere where
+        they are called latitude and longitude, see `vastgp.auto.TableEncoder`.
     random_state : int, Generator or None, default 0
         Of the rows held out, and of all models.
     verbose : bool, default False
@@ -65,6 +68,8 @@ class GPRegressor(Predictions):
         The winner, fitted to encoded rows.
     leaderboard_ : Leaderboard
         What ran, with its scores on held-out rows; the winner first.
+    lengthscales_km_ : dict
+        Lengthscale of a place on the Earth in kilometres, by its name.
     encoder_ : transformer
     encoding_ : tuple of Column
         What was done with each column.

@@ -7,7 +7,7 @@ import os
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
@@ -15,6 +15,7 @@ from vastgp._arguments import Flag, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
+from vastgp.auto.space import lengthscales_in_km
 from vastgp.auto.stacking import model_from_file
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.warps import Own, warp_from_state
@@ -46,6 +47,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         likelihood: Any = "auto",
         calibrate: Any = "auto",
         encoder: Any = None,
+        space: Any = None,
         random_state: Annotated[Any, RandomState()] = 0,
         verbose: Annotated[bool, Flag()] = False,
     ) -> None:
@@ -55,6 +57,7 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         self.likelihood = likelihood
         self.calibrate = calibrate
         self.encoder = encoder
+        self.space = space
         self.random_state = random_state
         self.verbose = verbose
 
@@ -85,6 +88,32 @@ class SavedFrontDoor(BaseEstimator, abc.ABC):
         """What was done with each column: the encoder's records, or the encoder itself where it is another one."""
         check_is_fitted(self, "model_")
         return getattr(self.encoder_, "columns_", self.encoder_)
+
+    @property
+    def lengthscales_km_(self) -> dict[str, float]:
+        """Lengthscale of a place on the Earth (``space``) in kilometres, by its name; none without a place."""
+        check_is_fitted(self, "model_")
+        return lengthscales_in_km(getattr(self.encoder_, "columns_", ()), self._lengthscales())
+
+    @abc.abstractmethod
+    def _lengthscales(self) -> np.ndarray | None:
+        """Return one lengthscale for each encoded column, where the winner has some."""
+
+    def _encoder_asked(self) -> Any:
+        """Return the encoder to fit: with the place that was asked for."""
+        if self.space is None:
+            return self.encoder
+        if self.encoder is None:
+            return TableEncoder(space=self.space)
+        if not isinstance(self.encoder, TableEncoder) or self.encoder.space not in (
+            None,
+            self.space,
+        ):
+            raise ValueError(
+                f"space={self.space!r} is for the encoder of vastgp, and encoder={self.encoder!r} was given. Leave "
+                "space out, or set it where the encoder is made: encoder=TableEncoder(space=...)."
+            )
+        return clone(self.encoder).set_params(space=self.space)
 
     def _of_model(self, name: str) -> Any:
         check_is_fitted(self, "model_")

@@ -38,6 +38,8 @@ class Source:
         For each column that nothing can be made of, what it holds.
     table : Table, optional
         The table it is.
+    space : Space, optional
+        What two columns are together, where they are read as one, see `vastgp.auto.space`.
     """
 
     where: str
@@ -47,6 +49,7 @@ class Source:
     read: Callable[[Sequence[str], int, Mapping[str, str]], Iterator[list[Values]]]
     refused: dict[str, str] = field(default_factory=dict)
     table: Table | None = None
+    space: Any = None
 
     def blocks(
         self,

@@ -97,7 +97,7 @@ def fit_auto(
     """
     source, targets = _read(asked)
     of_classes, why = _kind(asked, targets)
-    given = {name: options[name] for name in ("max_seconds", "random_state")}
+    given = {name: options[name] for name in ("max_seconds", "random_state", "space")}
     given["max_seconds"] = _SECONDS if given["max_seconds"] is None else given["max_seconds"]
     if any(entry.replace(" ", "").startswith(("encoder=", "encoder.")) for entry in settings):
         raise BadInput(

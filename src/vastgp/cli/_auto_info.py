@@ -23,7 +23,8 @@ def summary(model: Any) -> dict[str, Any]:
         winner first), ``weights`` (of the models that the answer is an average of), ``calibration`` (in words),
         ``calibration_record`` (coverage on held-out rows, None of classes), ``winner`` (that of most weight, see
         `_summary.summary`; its features are the encoded inputs), ``inputs`` (names of what shares a lengthscale, with
-        the first of its columns), ``parameters``, ``seconds``.
+        the first of its columns), ``lengthscales_km`` (of places on the Earth), ``parameters``,
+        ``seconds``.
     """
     from vastgp.auto.report.next_steps import calibration_in_words
     from vastgp.auto.stacking import leading, parts_of
@@ -68,6 +69,7 @@ def summary(model: Any) -> dict[str, Any]:
             for part, weight in parts_of(model.model_)
         ],
         "inputs": _inputs(model, names, of_inputs),
+        "lengthscales_km": model.lengthscales_km_,
         "parameters": _summary.given_parameters(model),
         "seconds": float(model.fit_seconds_),
     }
@@ -81,13 +83,20 @@ def _finite(value: Any) -> Any:
 def _inputs(model: Any, names: list[str], of_inputs: list[str]) -> list[dict[str, Any]]:
     """Each input by the name that a person knows, and its first column; after the table's that of the trees."""
     column_of = {j: column.name for column in model.encoding_ for j in column.outputs}
+    places = {
+        column.name: f"{column.name} (km)" if column.encoding.sphere else column.name
+        for column in model.encoding_
+        if column.kept and column.kind == "place"
+    }
     found = []
     for group in model.encoder_.tied_:
         name, own = names[group[0]], column_of[group[0]]
         if (
             len(group) > 1
         ):  # `city` of `city=Oslo` and `city=Rome`, `day season` of its sine and cosine
-            if name.startswith(f"{own}="):
+            if own in places:
+                name = places[own]
+            elif name.startswith(f"{own}="):
                 name = own
             elif len(group) == _DAYS:
                 name = f"{own} weekday"
@@ -152,6 +161,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
         rows.append(("exposure", _exposure(found["exposure"])))
     if found["rows_dropped"]:
         rows.append(("left out", f"{plural(found['rows_dropped'], 'row')} without a target"))
+    for name, scale in found["lengthscales_km"].items():
+        rows.append(("place", f"{name}: lengthscale {number(scale, 3)} km"))
     rows.append(("kernel", " with ".join(part["name"] for part in winner["components"]) or "none"))
     if winner["noise_std"] is not None:
         units = (

@@ -18,6 +18,11 @@ from vastgp.cli._tables import RawRows, inputs_of, is_front_door, is_missing
 def load_model_of_rows(path: Path) -> Any:
     """The regressor or classifier that a file holds."""
     model = load_model(path)
+    if hasattr(model, "kriging_"):
+        raise BadInput(
+            f"{str(path)!r} holds a {type(model).__name__}, whose answers are maps. In Python, "
+            "vastgp.load(path).predict(grid) predicts, also of a table of points; vastgp map makes a map of readings."
+        )
     if not hasattr(model, "n_features_in_"):
         raise BadInput(
             f"{str(path)!r} holds a {type(model).__name__}, whose data are a grid and not rows. In Python, "

@@ -64,3 +64,13 @@ def chosen_inputs(
 
 def _names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def pair_of(option: str, text: str) -> tuple[str, str]:
+    """Return the two columns that an option names with a comma between."""
+    names = _names(text)
+    if len(names) != 2:
+        raise BadInput(
+            f"{option} {text!r}: expected two columns with a comma between, such as lat,lon."
+        )
+    return names[0], names[1]

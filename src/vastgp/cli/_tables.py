@@ -148,7 +148,9 @@ def inputs_of(model: Any) -> list[str] | None:
     """Names of the columns that a model of the default method reads; None where it was fitted to an array."""
     if getattr(model, "feature_names_in_", None) is None:
         return None
-    return [column.name for column in model.encoding_ if column.kept]
+    from vastgp.auto.space import names_of
+
+    return [name for column in model.encoding_ if column.kept for name in names_of(column)]
 
 
 # ---------------------------------------------------------------- what is odd about rows

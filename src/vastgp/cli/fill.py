@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +11,8 @@ import typer
 
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
+from vastgp.cli._grid_files import check_out, write_grid
 from vastgp.cli._options import Debug, Force
-
-SUFFIXES = (".nc", ".nc4", ".zarr")
 
 
 def fill(
@@ -90,7 +87,7 @@ def fill(
         from vastgp.cli._files import existing, require_folder, writable
 
         existing(source, "The grid")
-        _check_out(out, force)
+        check_out(out, force)
         if model_out is not None:
             writable(model_out, "--save-model", force=force)
         if checkpoint is not None:
@@ -112,7 +109,7 @@ def fill(
             model.fit(_chosen(dataset, var, source), noise_std=errors)
         filled = model.predict()
         filled.attrs["history"] = "gaps filled by vastgp fill"
-        _write(filled, out)
+        write_grid(filled, out)
         if model_out is not None:
             model.save(model_out)
         gaps = round(model.gap_share_ * filled["mean"].size)
@@ -146,23 +143,6 @@ def _kernels(given: list[str]) -> dict[Any, str] | None:
             )
         kernels[dims[0] if len(dims) == 1 else dims] = kernel.strip()
     return kernels or None
-
-
-def _check_out(out: Path, force: bool) -> None:
-    from vastgp.cli._files import require_folder
-
-    if out.suffix.lower() not in SUFFIXES:
-        raise BadInput(
-            f"--out {str(out)!r}: the ending names the format, one of {', '.join(SUFFIXES)}; got "
-            f"{out.suffix or 'none'!r}."
-        )
-    if out.exists() and not force:
-        raise BadInput(
-            f"--out {str(out)!r} exists; choose another name, or replace it with --force."
-        )
-    if out.is_dir() != (out.suffix.lower() == ".zarr") and out.exists():
-        raise BadInput(f"--out {str(out)!r} is there and of another kind; choose another name.")
-    require_folder(out.parent, f"--out {str(out)!r} cannot be written")
 
 
 @contextlib.contextmanager
@@ -204,28 +184,3 @@ def _named(dataset: Any, var: str, source: Path) -> Any:
             f"{', '.join(map(repr, names))}."
         )
     return dataset[var]
-
-
-def _write(filled: Any, out: Path) -> None:
-    """Write beside the place, then take it."""
-    from vastgp.data.whole_files import written_whole
-
-    filled = filled.drop_encoding()  # how the input was packed is no business of the output
-    if out.suffix.lower() != ".zarr":
-        with written_whole(out) as partial:
-            filled.to_netcdf(partial, engine="h5netcdf")
-        return
-    partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    try:
-        filled.to_zarr(partial, mode="w")
-        if out.exists():
-            os.replace(out, old)
-        os.replace(partial, out)
-    except BaseException:
-        if old.exists() and not out.exists():
-            os.replace(old, out)
-        raise
-    finally:
-        for folder in (partial, old):
-            shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
 from vastgp.cli._processes import check_processes, joined, run_in_processes
-from vastgp.cli._selection import chosen_inputs
+from vastgp.cli._selection import chosen_inputs, pair_of
 from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
@@ -74,6 +74,16 @@ def fit(
             "--exclude",
             metavar="COLUMNS",
             help="Columns to leave out, with commas between.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            "--space",
+            metavar="LAT,LON",
+            help="Two columns that together are a place, with one lengthscale: on the sphere where they are called "
+            "latitude and longitude, in a plane otherwise (x,y).",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -225,7 +235,7 @@ def fit(
             run_in_processes(processes)
             return
         silent = joined()
-        options = {
+        options: dict[str, Any] = {
             "num_basis": num_basis,
             "solver": solver,
             "hyperparameters": hyperparameters,
@@ -238,6 +248,7 @@ def fit(
         if method == AUTO:
             refuse_options(options)
             names_of_inputs = chosen_inputs(data, target or [], features, exclude, exposure)
+            options["space"] = None if space is None else pair_of("--space", space)
             asked = Asked(data, target or [], names_of_inputs, exposure, classes)
             made = fit_auto(asked, test_fraction, seed, options, settings or [])
             made.model.save(out)
@@ -248,8 +259,9 @@ def fit(
                 f"--{'classes' if classes else 'numbers'} is for --method auto; --method {method} is for "
                 f"{'classes' if METHODS[method].endswith('Classifier') else 'numbers'}. Leave one of them out."
             )
-        if exposure is not None or len(target or []) > 1:
+        if exposure is not None or space is not None or len(target or []) > 1:
             what = "--exposure" if exposure is not None else "several times --target"
+            what = what if space is None else "--space"
             raise BadInput(
                 f"{what} is for --method auto, and --method {method} was named. Leave --method out; --set "
                 f"method={method} makes auto use that one alone where it can."

@@ -40,6 +40,9 @@ def info(
             for name, found in every.items():
                 _auto_info.show(found, str(model) if name is None else f"{model}: {name}")
             return
+        if hasattr(fitted, "kriging_"):
+            _show_map(fitted, str(model), as_json)
+            return
         if not hasattr(fitted, "standardizer_"):
             _show_grid(grid_summary(fitted), str(model), as_json)
             return
@@ -49,6 +52,16 @@ def info(
             say(json.dumps(found, indent=2, allow_nan=True))
         else:
             _summary.show(found, str(model))
+
+
+def _show_map(fitted: Any, title: str, as_json: bool) -> None:
+    from vastgp.cli import map_stations
+    from vastgp.cli._console import say
+
+    if as_json:
+        say(json.dumps(map_stations.summary(fitted), indent=2))
+    else:
+        map_stations.show(fitted, title)
 
 
 def grid_summary(model: Any) -> dict[str, Any]:

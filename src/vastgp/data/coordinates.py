@@ -21,6 +21,8 @@ TIME_UNITS = tuple(_SECONDS)
 _EAST = {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}
 _NORTH = {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}
 _CIRCLE = 360.0
+# Mean radius of the Earth, kilometres (Moritz 2000, Geodetic Reference System 1980).
+EARTH_RADIUS = 6371.0088
 # Longitudes go all around where no step is longer than this many usual ones.
 _MOST_STEPS = 1.5
 

@@ -8,7 +8,7 @@ from typing import Any
 import vastgp
 from vastgp.data import read_archive
 from vastgp.data.validate import listed
-from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, estimator_class
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, MAPS, estimator_class
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -40,7 +40,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{where} is a vastgp {header.get('kind', 'file')}, not a model. Give a file written by model.save."
         )
     name, theirs = header.get("estimator"), f"vastgp {header.get('vastgp', '?')}"
-    if not isinstance(name, str) or name not in ESTIMATORS | FRONT_DOOR:
+    if not isinstance(name, str) or name not in ESTIMATORS | FRONT_DOOR | MAPS:
         raise ValueError(
             f"{where} holds a model of class {name!r}, which this vastgp does not have (it has "
             f"{', '.join(ESTIMATORS)}). It was written by {theirs}: install that version."

@@ -33,6 +33,8 @@ FRONT_DOOR = {
     "GPRegressor": "vastgp.auto.regressor",
     "GPClassifier": "vastgp.auto.classifier",
 }
+# Maps from stations, on top of it: no estimator of rows.
+MAPS = {"StationGP": "vastgp.auto.stations.estimator"}
 
 # Objects that constructors take beside kernels and likelihoods: frozen dataclasses deriving from `_arguments.Options`,
 # public in `vastgp.options`. Files hold them by these names.
@@ -93,7 +95,7 @@ def estimator_class(name: str) -> Any:
     KeyError
         When there is none of that name.
     """
-    return getattr(importlib.import_module((ESTIMATORS | FRONT_DOOR)[name]), name)
+    return getattr(importlib.import_module((ESTIMATORS | FRONT_DOOR | MAPS)[name]), name)
 
 
 def option_class(name: str) -> Any:

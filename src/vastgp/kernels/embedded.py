@@ -16,11 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.kernels.base import Kernel, positive
 from vastgp.kernels.stationary import Matern52, Stationary
-
-# Mean radius of the Earth, kilometres (Moritz 2000, Geodetic Reference System 1980).
-EARTH_RADIUS = 6371.0088
 
 
 class Embedded(Kernel):

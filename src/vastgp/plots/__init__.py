@@ -16,6 +16,7 @@ from vastgp.plots.fields import field_map, series_plot
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
 from vastgp.plots.reliability import reliability_plot
+from vastgp.plots.stations import station_map, variogram_plot
 from vastgp.plots.svg import svg_figure
 from vastgp.plots.training import training_trace
 
@@ -33,6 +34,8 @@ __all__ = [
     "residual_plot",
     "save_calibration_plot",
     "series_plot",
+    "station_map",
     "svg_figure",
     "training_trace",
+    "variogram_plot",
 ]

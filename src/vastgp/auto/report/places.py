@@ -11,6 +11,7 @@ from vastgp.auto.categories import categories_of
 from vastgp.auto.columns import Column
 from vastgp.auto.dates import DAY, DateEncoding, TimeEncoding
 from vastgp.auto.numeric import NumberEncoding
+from vastgp.auto.space import FORM, PlaceEncoding, quarter
 from vastgp.auto.values import Values, dates_of, level_text, numbers_of
 
 _CURVE, _POINTS = 25, 10
@@ -23,6 +24,8 @@ _HOUR = 3600.0
 def cell(values: Values, row: int) -> Any:
     """Return one value as a page shows it: a number, a text, or None where there is none."""
     value = values.data[row]
+    if values.form == FORM:
+        return f"{value[0]:g}, {value[1]:g}"
     if values.form == "text":
         level = None if value < 0 else str(values.levels[int(value)])
         return level if level is None or len(level) <= _LONG else level[: _LONG - 1] + "…"
@@ -42,6 +45,8 @@ def grouping(values: Values) -> np.ndarray:
     if values.form == "text":
         levels = np.array([*values.levels, None], dtype=object)
         return levels[values.data]
+    if values.form == FORM:
+        return quarter(values.data)
     if values.form != "dates":
         return values.data.astype(object)
     there = values.data[~np.isnat(values.data)]
@@ -81,6 +86,8 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
     """
     encoding = column.encoding
     assert encoding is not None
+    if isinstance(encoding, PlaceEncoding):
+        return None  # an effect is along one axis
     name = column.name
     labels: list[Any] = []
     if isinstance(encoding, NumberEncoding) and not encoding.order:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.coordinates import is_latitude, is_longitude
+from vastgp.data.coordinates import EARTH_RADIUS, is_latitude, is_longitude
 from vastgp.data.grid import Group
 from vastgp.kernels import Cyclic, GridKernel, OnSphere, Stationary
-from vastgp.kernels.embedded import EARTH_RADIUS
 
 # Of a degree of latitude.
 _DEGREE = math.pi / 180.0 * EARTH_RADIUS

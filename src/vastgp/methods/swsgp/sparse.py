@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, cg
+from threadpoolctl import threadpool_limits
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, observations
@@ -377,7 +378,12 @@ def _solved(
             raise TimeoutError
 
     try:
-        found, _ = cg(operator, b, x0=start, rtol=tol, maxiter=_MOST_CG, M=jacobi, callback=watch)
+        # its products have one thread, and sums of some thousand numbers are none for two: they would wait for each
+        # other (14,000 inducing inputs, both cores of the machine at work: 60 s, of which 37 in such sums)
+        with threadpool_limits(1, "blas"):
+            found, _ = cg(
+                operator, b, x0=start, rtol=tol, maxiter=_MOST_CG, M=jacobi, callback=watch
+            )
     except TimeoutError:
         found = best
     norm = float(np.linalg.norm(b))

@@ -1,0 +1,118 @@
+"""Readings in xarray: discrete sampling geometries of the CF conventions (1.11, chapter 9) as columns.
+
+Points, series of times at stations as a matrix of both, and ragged arrays, indexed or contiguous, all become columns
+along one dimension: what a reading has in common with others (its station's place) is repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+POINT_FILES = (".nc", ".nc4", ".zarr")
+
+
+@contextlib.contextmanager
+def open_dataset(path: Path) -> Iterator[Any]:
+    """Open a NetCDF file or a Zarr folder."""
+    import xarray as xr
+
+    from vastgp.data import files
+
+    files.check_exists(path, "table")
+    try:
+        if path.suffix.lower() == ".zarr":
+            dataset = xr.open_zarr(path)
+        else:
+            dataset = xr.open_dataset(path, engine="h5netcdf")
+    except (ImportError, ModuleNotFoundError) as error:
+        raise ImportError(f"{error} NetCDF and Zarr need pip install 'vastgp[grid]'.") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{str(path)!r} is no NetCDF 4 file and no Zarr folder that can be read: {error}"
+        ) from error
+    with dataset:
+        yield dataset
+
+
+def columns_of_dataset(
+    dataset: Any, where: str
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]], str | None]:
+    """Return the variables along the dimensions of the readings as columns, their attributes, and a lone variable.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset or DataArray
+    where : str
+        What it is called.
+    """
+    import xarray as xr
+
+    own = None
+    if isinstance(dataset, xr.DataArray):
+        own = str(dataset.name or "value")
+        dataset = dataset.to_dataset(name=own)
+    dataset = _without_ragged(dataset)
+    sizes = dict(dataset.sizes)
+    if not sizes:
+        raise ValueError(f"{where} has no dimension of readings.")
+    # the readings are along the dimensions of the variable that has most of them
+    widest = max(dataset.variables.values(), key=lambda one: (one.ndim, one.size))
+    dims, shape = widest.dims, widest.shape
+    columns: dict[str, np.ndarray] = {}
+    attrs: dict[str, dict[str, Any]] = {}
+    for name, variable in dataset.variables.items():
+        if not set(variable.dims) <= set(dims) or not variable.dims:
+            continue
+        values = variable.set_dims(dict(zip(dims, shape, strict=True))).transpose(*dims).values
+        columns[str(name)] = _plain(values.ravel(), str(name), where)
+        attrs[str(name)] = {str(key): value for key, value in variable.attrs.items()}
+    if own is None and len(dataset.data_vars) == 1:
+        own = str(next(iter(dataset.data_vars)))
+    return columns, attrs, own
+
+
+def _without_ragged(dataset: Any) -> Any:
+    """Return a Dataset in which what a ragged array says of its stations is repeated for their readings (CF 9.3.3)."""
+    for name, variable in list(dataset.variables.items()):
+        instance, sample = (
+            variable.attrs.get(key) for key in ("instance_dimension", "sample_dimension")
+        )
+        if instance in dataset.sizes:  # indexed: for every reading the number of its station
+            index, dim = np.asarray(variable.values, np.int64), str(variable.dims[0])
+        elif sample in dataset.sizes:  # contiguous: for every station how many readings it has
+            instance, dim = str(variable.dims[0]), str(sample)
+            index = np.repeat(np.arange(len(variable)), np.asarray(variable.values, np.int64))
+        else:
+            continue
+        import xarray as xr
+
+        of_stations = [other for other, one in dataset.variables.items() if one.dims == (instance,)]
+        taken = {
+            other: (dim, dataset[other].values[index], dataset[other].attrs)
+            for other in of_stations
+            if other != name
+        }
+        rest = dataset.drop_vars([*of_stations, *([name] if name not in of_stations else [])])
+        return xr.Dataset({**{str(k): v for k, v in rest.variables.items()}, **taken})
+    return dataset
+
+
+def _plain(values: np.ndarray, name: str, where: str) -> np.ndarray:
+    """Return values as a column of a table."""
+    if values.dtype.kind == "O":
+        if len(values) and hasattr(values[0], "calendar"):
+            raise ValueError(
+                f"{name!r} of {where} holds dates of the calendar {values[0].calendar!r}, which tables have not. "
+                "Convert them: dataset.convert_calendar('standard')."
+            )
+        return values.astype(str)
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    return values

@@ -1,0 +1,345 @@
+"""`vastgp map`: readings of stations in, a map with its uncertainty out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vastgp.cli._errors import BadInput, explained
+from vastgp.cli._grid_files import SUFFIXES, check_out, write_grid
+from vastgp.cli._options import Debug, Force
+
+_DATA, _MAP, _MODEL = "Readings", "Map", "Model"
+_MOST_POINTS = 200_000_000
+
+
+def map_stations(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STATIONS", help="Readings: CSV, Parquet, or a NetCDF file of points."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .nc or .zarr.")
+    ],
+    grid: Annotated[
+        str,
+        typer.Option(
+            "--grid",
+            metavar="STEP|FILE",
+            help="Spacing of the map in degrees (in units of a plane), or a NetCDF file or Zarr folder whose "
+            "coordinates are those of the map and which has the covariates.",
+            rich_help_panel=_MAP,
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", "-t", metavar="COLUMN", help="Values to map.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    lat: Annotated[
+        str | None,
+        typer.Option(
+            "--lat", metavar="COLUMN", help="Latitude, degrees; or y.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    lon: Annotated[
+        str | None,
+        typer.Option(
+            "--lon", metavar="COLUMN", help="Longitude, degrees; or x.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time", metavar="COLUMN", help="Times: dates or numbers.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    covariates: Annotated[
+        str | None,
+        typer.Option(
+            "--covariates",
+            metavar="COLUMNS",
+            help="Columns with a linear trend, such as height, with commas between; --grid FILE must have them.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    station: Annotated[
+        str | None,
+        typer.Option(
+            "--station", metavar="COLUMN", help="Name of the station.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    noise_std: Annotated[
+        str | None,
+        typer.Option(
+            "--noise-std",
+            metavar="COLUMN",
+            help="Known standard deviation of each reading's error.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            "--bounds",
+            metavar="W,S,E,N",
+            help="Edges of the map; those of the stations unless given.",
+            rich_help_panel=_MAP,
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Time of the map, such as 2024-07-01; repeatable. The last one of the readings unless given.",
+            rich_help_panel=_MAP,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Also a picture: .png or .svg.", rich_help_panel=_MAP
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-seconds", metavar="S", help="Budget of the fit; 60.", rich_help_panel=_MODEL
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method", metavar="NAME", help="auto, exact, swsgp, ...", rich_help_panel=_MODEL
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel",
+            "-k",
+            metavar="NAME",
+            help="Of place and time: matern32, or a sum such as matern32 + matern32.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    validate: Annotated[
+        str | None,
+        typer.Option(
+            "--cross-validate",
+            metavar="WHAT",
+            help="Say how well readings are predicted that were left out by station, block, time or row.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of everything random.", rich_help_panel=_MODEL)
+    ] = 0,
+    model_out: Annotated[
+        Path | None,
+        typer.Option("--save-model", metavar="FILE", help="Also write the fitted model."),
+    ] = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Map the readings of stations, with the uncertainty of every value.
+
+    The output has variables mean and std with CF attributes; std is that of a new reading, noise included. It appears
+    whole or not at all.
+    """
+    with explained(debug):
+        from vastgp.cli._console import say
+        from vastgp.cli._estimators import make_estimator
+        from vastgp.cli._files import existing, writable
+
+        existing(source, "The readings")
+        check_out(out, force)
+        for path, option in ((model_out, "--save-model"), (plot, "--plot")):
+            if path is not None:
+                writable(path, option, force=force)
+        step = _step(grid)
+        names = [name.strip() for name in (covariates or "").split(",") if name.strip()]
+        if step is not None and names:
+            raise BadInput(
+                f"--grid {grid}: a spacing has no {', '.join(names)}, which --covariates names. Give --grid a NetCDF "
+                "file with the coordinates of the map and these as variables."
+            )
+        edges = _edges(bounds)
+        if edges is not None and step is None:
+            raise BadInput(
+                "--bounds are of a --grid that is a spacing; the file of --grid has its own edges."
+            )
+        options = {
+            "max_seconds": max_seconds,
+            "method": method,
+            "kernel": kernel,
+            "random_state": seed or None,
+        }
+        model = make_estimator("StationGP", options, [])
+        model.fit(source, target, lat, lon, time, names or None, station, noise_std)
+        wanted = Path(grid) if step is None else _spanned(model, step, edges)
+        found = model.predict(_with_times(wanted, model, at))
+        found.attrs["history"] = f"mapped by vastgp map from {source.name}"
+        write_grid(found, out)
+        if model_out is not None:
+            model.save(model_out)
+        if plot is not None:
+            _draw(model, found, plot)
+        show(model, str(out), found)
+        if validate is not None:
+            say(str(model.cross_validate(validate)), wrap=True)
+
+
+def show(model: Any, title: str, found: Any = None) -> None:
+    """Print what a model of stations learned, and of which map."""
+    from vastgp.cli._console import duration, facts, heading, number, plural
+
+    readings = model.readings_
+    rows: list[tuple[str, str]] = []
+    if found is not None:
+        sizes = ", ".join(f"{name}: {size}" for name, size in found["mean"].sizes.items())
+        rows.append(("map", f"{plural(found['mean'].size, 'point')} ({sizes})"))
+    rows.append(
+        (
+            "readings",
+            f"{plural(len(readings), 'reading')} of {plural(model.n_stations_, 'station')}",
+        )
+    )
+    if readings.dropped:
+        rows.append(("left out", f"{plural(readings.dropped, 'row')} without a value"))
+    for name, scale in model.lengthscales_km_.items():
+        rows.append(("place", f"{name}: lengthscale {number(scale, 3)} km"))
+    for name, (slope, error) in model.trend_.items():
+        rows.append(("trend", f"{number(slope)} +- {number(error, 2)} for each unit of {name}"))
+    rows += [
+        ("kernel", str(model.kernel_)),
+        ("noise", f"standard deviation {number(model.noise_std_)}"),
+        ("method", f"{model.method_}, {duration(model.fit_seconds_)}"),
+    ]
+    heading(title)
+    facts(rows)
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """What a model of stations learned, as plain data."""
+    readings = model.readings_
+    return {
+        "method": type(model).__name__,
+        "target": readings.target,
+        "readings": len(readings),
+        "stations": model.n_stations_,
+        "rows_dropped": readings.dropped,
+        "winner": model.method_,
+        "kernel": str(model.kernel_),
+        "lengthscales_km": model.lengthscales_km_,
+        "trend": {name: list(pair) for name, pair in model.trend_.items()},
+        "noise_std": model.noise_std_,
+        "std_factor": model.std_factor_,
+        "seconds": model.fit_seconds_,
+    }
+
+
+def _step(grid: str) -> float | None:
+    """Read a spacing; None of a file."""
+    try:
+        step = float(grid)
+    except ValueError:
+        path = Path(grid)
+        if path.suffix.lower() in SUFFIXES and path.exists():
+            return None
+        raise BadInput(
+            f"--grid {grid!r} is no number and no NetCDF file or Zarr folder that is there. Give the spacing of the "
+            "map, such as 0.25, or a file with its coordinates."
+        ) from None
+    if not 0.0 < step < float("inf"):
+        raise BadInput(f"--grid {grid}: a spacing is above zero.")
+    return step
+
+
+def _edges(bounds: str | None) -> tuple[float, ...] | None:
+    if bounds is None:
+        return None
+    try:
+        edges = tuple(float(part) for part in bounds.split(","))
+    except ValueError:
+        edges = ()
+    if len(edges) != 4 or not (edges[0] < edges[2] and edges[1] < edges[3]):
+        raise BadInput(
+            f"--bounds {bounds!r}: expected west, south, east and north with commas between, such as -10,35,30,70; "
+            "east of the date line longitudes go on beyond 180."
+        )
+    return edges
+
+
+def _spanned(model: Any, step: float, edges: tuple[float, ...] | None) -> dict[str, Any]:
+    """The coordinates of a map with a spacing."""
+    import numpy as np
+
+    readings = model.readings_
+    space = readings.space
+    if edges is None:
+        (south, west), (north, east) = readings.place.min(axis=0), readings.place.max(axis=0)
+        # edges that are whole steps
+        west, south, east, north = (
+            float(to(value / step) * step)
+            for to, value in zip(
+                (np.floor, np.floor, np.ceil, np.ceil), (west, south, east, north), strict=True
+            )
+        )
+        if space.sphere:
+            south, north = max(south, -90.0), min(north, 90.0)
+    else:
+        west, south, east, north = edges
+    down = south + step * np.arange(int((north - south) / step + 1e-6) + 1)
+    across = west + step * np.arange(int((east - west) / step + 1e-6) + 1)
+    if len(down) * len(across) > _MOST_POINTS:
+        raise BadInput(
+            f"--grid {step:g} makes a map of {len(down):,} x {len(across):,} points. Take a wider spacing or --bounds."
+        )
+    return {space.first: down, space.second: across}
+
+
+def _with_times(grid: Any, model: Any, at: list[str] | None) -> Any:
+    """The grid with the times that are asked for."""
+    import numpy as np
+
+    readings = model.readings_
+    if readings.time is None:
+        if at:
+            raise BadInput("--at is of readings with times: name their column with --time.")
+        return grid
+    try:
+        times: Any = np.array(at, "datetime64[us]" if readings.dated else float) if at else None
+    except ValueError:
+        kind = "dates such as 2024-07-01" if readings.dated else "numbers"
+        raise BadInput(f"--at {' '.join(at or [])}: expected {kind}.") from None
+    if isinstance(grid, dict):
+        return {readings.time: readings.when.max() if times is None else times, **grid}
+    if times is None:
+        return grid
+    import xarray as xr
+
+    with xr.open_dataset(grid) if not grid.is_dir() else xr.open_zarr(grid) as dataset:
+        loaded = dataset.load()
+    return loaded.drop_dims(readings.time, errors="ignore").assign_coords({readings.time: times})
+
+
+def _draw(model: Any, found: Any, plot: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from vastgp.plots import station_map
+
+    try:
+        figure: Any = station_map(found, model)[0].figure
+        figure.savefig(plot, dpi=150)
+    finally:
+        plt.close("all")

@@ -1,0 +1,300 @@
+"""Stations to maps: universal kriging by hand, cross-validation by refits, the forms of grids, files and refusals."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import xarray as xr
+from scipy.linalg import cho_factor, cho_solve
+
+import vastgp
+from vastgp import StationGP
+from vastgp.auto.space import chord_points
+from vastgp.auto.stations.validation import blocks, folds_of
+from vastgp.options import Fixed
+
+pytestmark = pytest.mark.little_work
+
+KM, VARIANCE, NOISE = 1500.0, 0.8, 0.3
+GIVEN = {"kernel": vastgp.Matern32(KM, VARIANCE), "hyperparameters": Fixed(noise_std=NOISE)}
+
+
+def made(n=60, seed=0):
+    generator = np.random.default_rng(seed)
+    lat = np.rad2deg(np.arcsin(generator.uniform(-1, 1, n)))
+    lon = generator.uniform(-180, 180, n)
+    height, coast = generator.gamma(1.0, 0.6, n), generator.uniform(0, 5, n)
+    field = np.sin(3 * np.deg2rad(lat)) + np.cos(np.deg2rad(lon)) * np.cos(np.deg2rad(lat))
+    temp = 10.0 + field - 6.5 * height + 0.4 * coast + NOISE * generator.normal(size=n)
+    return pd.DataFrame({"lat": lat, "lon": lon, "height": height, "coast": coast, "temp": temp})
+
+
+def covariance(one, other):
+    a, b = (chord_points(t["lat"], t["lon"]) for t in (one, other))
+    r = np.sqrt(3.0) * np.linalg.norm(a[:, None] - b[None], axis=2) / KM
+    return VARIANCE * (1.0 + r) * np.exp(-r)
+
+
+def universal_kriging(table, new, names, noise=0.0):
+    """Rasmussen & Williams (2006), eq. 2.41 and 2.42 with a flat prior, about the means of values and covariates."""
+    y, H = table["temp"].to_numpy(), table[names].to_numpy()
+    factor = cho_factor(
+        covariance(table, table) + np.diag(NOISE**2 + noise**2 * np.ones(len(table)))
+    )
+    level, shift = y.mean(), H.mean(axis=0)
+    H, y = H - shift, y - level
+    V = np.linalg.inv(H.T @ cho_solve(factor, H))
+    b = V @ H.T @ cho_solve(factor, y)
+    cross = covariance(new, table)
+    r = new[names].to_numpy() - shift - cross @ cho_solve(factor, H)
+    mean = level + cross @ cho_solve(factor, y) + r @ b
+    variance = VARIANCE - np.sum(cross * cho_solve(factor, cross.T).T, axis=1)
+    return b, np.sqrt(np.diag(V)), mean, np.sqrt(variance + np.sum(r @ V * r, axis=1))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return StationGP(**GIVEN).fit(table, "temp", covariates=["height", "coast"])
+
+
+def test_regression_kriging_is_generalised_least_squares_by_hand(table, model):
+    new = made(25, seed=1)
+    b, errors, mean, std = universal_kriging(table, new, ["height", "coast"])
+    found = np.array([model.trend_[name] for name in ("height", "coast")])
+    np.testing.assert_allclose(found[:, 0], b, rtol=1e-7)
+    np.testing.assert_allclose(found[:, 1], errors, rtol=1e-7)
+    latent = model.predict(new, return_std="latent")
+    np.testing.assert_allclose(latent["mean"], mean, rtol=1e-8)
+    np.testing.assert_allclose(latent["std"], std, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(new)["std"], np.sqrt(std**2 + NOISE**2), rtol=1e-6)
+    assert model.lengthscales_km_ == {"lat, lon": pytest.approx(KM)}
+    assert model.noise_std_ == pytest.approx(NOISE) and model.n_stations_ == 60
+
+
+def test_without_covariates_it_is_simple_kriging(table):
+    fitted = StationGP(**GIVEN).fit(table, "temp")
+    new = made(10, seed=2)
+    factor = cho_factor(covariance(table, table) + NOISE**2 * np.eye(60))
+    y = table["temp"] - table["temp"].mean()
+    mean = table["temp"].mean() + covariance(new, table) @ cho_solve(factor, y)
+    np.testing.assert_allclose(fitted.predict(new)["mean"], mean, rtol=1e-8)
+    assert fitted.trend_ == {}
+
+
+def test_known_errors_add_to_the_noise(table):
+    # an error so large that a reading says nothing leaves the answer without it
+    errors = np.where(np.arange(60) == 7, 1e4, 0.0)
+    spoilt = table.assign(error=errors, temp=np.where(errors > 0, 500.0, table["temp"]))
+    found = StationGP(**GIVEN).fit(spoilt, "temp", covariates="height", noise_std="error")
+    without = StationGP(**GIVEN).fit(table.drop(7), "temp", covariates="height")
+    assert found.trend_["height"] == pytest.approx(without.trend_["height"], rel=0.02)
+
+
+def test_approximations_have_the_trend_of_the_exact_process(table):
+    # with all rows as neighbours and inducing inputs SWSGP's covariance is that of the process
+    exact = StationGP(**GIVEN).fit(table, "temp", covariates="height")
+    local = StationGP(method="tsvgp", **GIVEN)
+    found = local.fit(table, "temp", covariates="height")
+    assert found.method_ == "TSVGPRegressor"
+    assert found.trend_["height"] == pytest.approx(exact.trend_["height"], rel=0.02)
+    new = made(10, seed=3)
+    np.testing.assert_allclose(found.predict(new)["mean"], exact.predict(new)["mean"], atol=0.05)
+
+
+@pytest.mark.parametrize("by", ["station", "block"])
+def test_cross_validation_is_that_of_refits_by_hand(table, by):
+    twice = pd.concat([table, table.assign(temp=table["temp"] + 0.1)], ignore_index=True)
+    fitted = StationGP(**GIVEN).fit(twice, "temp", covariates=["height"])
+    found = fitted.cross_validate(by=by, folds=4)
+    for number in range(found.folds):
+        out = found.fold == number
+        _, _, mean, std = universal_kriging(twice[~out], twice[out], ["height"])
+        np.testing.assert_allclose(found.mean[out], mean, rtol=1e-7)
+        np.testing.assert_allclose(found.std[out], np.sqrt(std**2 + NOISE**2), rtol=1e-6)
+    assert np.array_equal(found.fold[:60], found.fold[60:])  # a station's readings stay together
+    assert found.by_rows["rmse"] < found.scores["rmse"]
+    assert f"RMSE is {found.times_worse:.2f} times that by rows" in str(found)
+    with pytest.raises(ValueError, match="by='time' needs times"):
+        fitted.cross_validate(by="time")
+
+
+def test_blocks_have_equal_areas(table):
+    readings = StationGP(**GIVEN).fit(made(2000), "temp").readings_  # uniform on the sphere
+    counts = np.bincount(blocks(readings, 4000.0))
+    expected = 2000 / len(counts)
+    assert np.all(np.abs(counts - expected) < 5.0 * np.sqrt(expected) + 0.3 * expected)
+    spans = folds_of(np.arange(100), 5, in_order=True)
+    assert np.all(np.diff(spans) >= 0) and np.all(np.bincount(spans) == 20)
+
+
+def test_grids_in_all_forms_say_the_same(table, model):
+    lat, lon = np.array([60.0, 10.0, -40.0]), np.array([0.0, 90.0, 200.0, 350.0])
+    height = np.arange(12.0).reshape(3, 4) / 10
+    grid = xr.Dataset(
+        {"height": (("lat", "lon"), height), "coast": ((), 1.0)}, coords={"lat": lat, "lon": lon}
+    )
+    found = model.predict(grid)
+    assert found["mean"].dims == ("lat", "lon")
+    xr.testing.assert_equal(found["lat"], grid["lat"])  # descending, and 0 to 360, as given
+    by_mapping = model.predict(
+        {"lat": lat, "lon": lon, "height": grid["height"], "coast": grid["coast"]}
+    )
+    np.testing.assert_array_equal(found["mean"], by_mapping["mean"])
+    assert by_mapping["lat"].attrs["units"] == "degrees_north"
+    points = grid.stack(point=("lat", "lon")).reset_index("point")
+    np.testing.assert_array_equal(model.predict(points)["std"], found["std"].values.ravel())
+    frame = points[["height", "coast"]].to_dataframe().reset_index()
+    for kind in (pd.DataFrame, pl.DataFrame):
+        said = model.predict(kind(frame[["lat", "lon", "height", "coast"]].to_dict("list")))
+        assert isinstance(said, kind)
+        np.testing.assert_allclose(said["mean"], found["mean"].values.ravel(), rtol=1e-12)
+    turned = model.predict(grid.assign_coords(lon=[0.0, 90.0, -160.0, -10.0]))
+    np.testing.assert_allclose(turned["mean"], found["mean"], rtol=1e-10)
+    with_sea = grid.assign(height=grid["height"].where(grid["height"] > 0.15))
+    np.testing.assert_array_equal(
+        np.isnan(model.predict(with_sea)["mean"]), np.isnan(with_sea["height"])
+    )
+    two = xr.Dataset(
+        {"height": (("y", "x"), height), "coast": ((), 1.0)},
+        coords={
+            "lat": (("y", "x"), np.repeat(lat[:, None], 4, 1)),
+            "lon": (("y", "x"), np.tile(lon, (3, 1))),
+        },
+    )
+    np.testing.assert_array_equal(model.predict(two)["mean"], found["mean"])
+
+
+def test_times_are_dates_and_survive_a_file(tmp_path, table):
+    when = pd.date_range("2020-01-01", periods=60, freq="5D")
+    dated = table.assign(time=when, station=[f"s{i % 20}" for i in range(60)])
+    given = {"kernel": "matern32", "max_seconds": 3.0}
+    fitted = StationGP(**given).fit(
+        dated, "temp", time="time", covariates="height", station="station"
+    )
+    assert fitted.n_stations_ == 20
+    assert [column.kind for column in fitted.encoding_] == ["place", "date"]
+    grid = {"lat": [0.0, 10.0], "lon": [5.0], "time": ["2020-02-01", "2020-03-01"]}
+    grid["height"] = xr.DataArray(0.0)
+    found = fitted.predict(grid)
+    assert found["mean"].dims == ("time", "lat", "lon") and found.sizes["time"] == 2
+    spans = fitted.cross_validate(by="time", folds=3)
+    assert np.all(np.diff(spans.fold) >= 0)
+    path = tmp_path / "m.vastgp"
+    fitted.save(path)
+    again = vastgp.load(path)
+    xr.testing.assert_identical(again.predict(grid), found)
+    assert (
+        again.trend_ == fitted.trend_
+        and again.cross_validate("row", 3).scores == fitted.cross_validate("row", 3).scores
+    )
+    with pytest.raises(ValueError, match="has no coordinate 'time', and the readings have times"):
+        fitted.predict({"lat": [0.0], "lon": [0.0], "height": xr.DataArray(0.0)})
+
+
+def test_point_files_series_and_ragged_arrays_are_one(tmp_path, table, model):
+    obs = xr.Dataset.from_dataframe(table.rename_axis("obs"))
+    obs["temp"].attrs = {"units": "degC", "standard_name": "air_temperature"}
+    obs = obs.set_coords(["lat", "lon"])
+    obs.to_netcdf(tmp_path / "points.nc", engine="h5netcdf")
+    table.to_csv(tmp_path / "points.csv", index=False)
+    new = xr.Dataset(coords={"lat": [10.0, 0.0], "lon": [3.0]})
+    grid = new.assign(height=0.0, coast=0.0)
+    wanted = model.predict(grid)["mean"]
+    for source in (obs, tmp_path / "points.nc", tmp_path / "points.csv", table.to_dict("list")):
+        if isinstance(source, dict):
+            source = pl.DataFrame(source)
+        found = StationGP(**GIVEN).fit(source, "temp", covariates=["height", "coast"]).predict(grid)
+        np.testing.assert_allclose(found["mean"], wanted, rtol=1e-9)
+    fitted = StationGP(**GIVEN).fit(tmp_path / "points.nc", "temp", covariates=["height", "coast"])
+    found = fitted.predict(grid)
+    assert found["mean"].attrs["units"] == found["std"].attrs["units"] == "degC"
+    assert found["std"].attrs["standard_name"] == "air_temperature standard_error"
+
+    # ten stations with six readings each: as a matrix, and as indexed and contiguous ragged arrays
+    some = table.iloc[:10]
+    values = some["temp"].to_numpy()[:, None] + 0.1 * np.arange(6)
+    places = {name: ("station", some[name].to_numpy()) for name in ("lat", "lon")}
+    matrix = xr.Dataset({"temp": (("station", "time"), values)}, coords=places)
+    indexed = xr.Dataset({"temp": ("obs", values.ravel())}, coords=places)
+    contiguous = indexed.assign(row_size=("station", np.full(10, 6), {"sample_dimension": "obs"}))
+    indexed["of"] = ("obs", np.repeat(np.arange(10), 6), {"instance_dimension": "station"})
+    first, *others = (
+        StationGP(**GIVEN).fit(one, "temp").predict(new)["mean"]
+        for one in (matrix, indexed, contiguous)
+    )
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-12)
+
+
+def test_a_plane_has_its_own_units():
+    generator = np.random.default_rng(0)
+    x, y = generator.uniform(0, 1e5, (2, 40))
+    table = pd.DataFrame({"x": x, "y": y, "z": np.sin(x / 3e4)})
+    given = {"kernel": vastgp.RBF(2e4), "hyperparameters": Fixed(noise_std=0.05)}
+    fitted = StationGP(**given).fit(table, "z", lat="y", lon="x")
+    assert fitted.lengthscales_km_ == {}
+    found = fitted.predict({"y": [5e4], "x": [2e4, 4e4]})
+    assert found["mean"].dims == ("y", "x")
+    np.testing.assert_allclose(found["mean"][0], np.sin(np.array([2e4, 4e4]) / 3e4), atol=0.1)
+    assert fitted.cross_validate("block", 3, 3e4).block_km == 3e4
+
+
+def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
+    fit = StationGP(**GIVEN).fit
+    polar = table.assign(lat=np.where(table.index == 3, 91.0, table["lat"]))
+    feet = table.assign(feet=3.28 * table["height"])
+    said = {
+        "'lat' of the pandas DataFrame X holds 91 in row 3": (polar, {}),
+        "'lon' of the pandas DataFrame X holds no number in row 0": (table.assign(lon=np.nan), {}),
+        "has one reading with a value, at lat": (table.head(1), {}),
+        "All 60 readings of the pandas DataFrame X are at one place": (table.assign(lat=1.0, lon=2.0), {}),
+        "covariates (hight)='hight' is no column": (table, {"covariates": ["hight"]}),
+        "'flat' of the pandas DataFrame X, a covariate, is 1 in": (table.assign(flat=1.0), {"covariates": "flat"}),
+        "say the same of these readings": (feet, {"covariates": ["height", "feet"]}),
+        "time='when' is no column": (table, {"time": "when"}),
+        "lat is missing, and in the pandas DataFrame X no column is called latitude": (table.drop(columns="lat"), {}),
+        "holds no value in any row": (table.assign(temp=np.nan), {}),
+    }  # fmt: skip
+    for message, (frame, more) in said.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            fit(frame, "temp", **more)
+    grid = xr.Dataset(coords={"lat": [0.0], "lon": [0.0]})
+    with pytest.raises(ValueError, match="has no 'height', 'coast', a covariate of the fit"):
+        model.predict(grid)
+    with pytest.raises(ValueError, match=re.escape("grid (coordinate 'lat') holds 100")):
+        model.predict(grid.assign_coords(lat=[100.0]).assign(height=0.0, coast=0.0))
+    with pytest.raises(ValueError, match="has no coordinate 'lon'"):
+        model.predict({"lat": [0.0]})
+    table.drop(columns="lon").to_csv(tmp_path / "no_lon.csv", index=False)
+    with pytest.raises(ValueError, match=re.escape("no_lon.csv' no column is called longitude")):
+        fit(tmp_path / "no_lon.csv", "temp")
+    # repeated stations with different values are noise
+    twice = pd.concat([table, table.assign(temp=table["temp"] + 1.0)])
+    assert np.isfinite(fit(twice, "temp").predict({"lat": [0.0], "lon": [0.0]})["mean"]).all()
+
+
+def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):
+    found = model.variogram(bins=5, farthest=6000.0)
+    slopes = np.array([model.trend_[name][0] for name in ("height", "coast")])
+    H = table[["height", "coast"]].to_numpy()
+    rest = table["temp"].to_numpy() - H @ slopes
+    points = chord_points(table["lat"], table["lon"])
+    i, j = np.triu_indices(60, 1)
+    d = np.linalg.norm(points[i] - points[j], axis=1)
+    edges = 6000.0 * (np.arange(6) / 5) ** 1.5
+    for number, pairs in enumerate(found.pairs):
+        here = (d >= edges[number]) & (d < edges[number + 1])
+        assert pairs == here.sum()
+        assert found.semivariance[number] == pytest.approx(
+            0.5 * np.mean((rest[i] - rest[j])[here] ** 2)
+        )
+        K = covariance(table, table)
+        assert found.learned[number] == pytest.approx(np.mean(VARIANCE - K[i, j][here]) + NOISE**2)
+    assert found.noise == pytest.approx(NOISE**2) and found.curve[1][0] == pytest.approx(NOISE**2)

@@ -1,0 +1,95 @@
+"""`vastgp map`: readings in, a map out, in one command."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import vastgp
+
+pytestmark = pytest.mark.little_work
+FAST = ("--target", "temp", "--kernel", "matern32", "--max-seconds", "3")
+
+
+@pytest.fixture(scope="module")
+def stations(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("stations")
+    lat, lon = generator.uniform(40, 60, 40), generator.uniform(-10, 10, 40)
+    height = generator.gamma(1.0, 0.5, 40)
+    temp = 15 + np.sin(lat / 4) + np.cos(lon / 5) - 6.5 * height + 0.1 * generator.normal(size=40)
+    table = pd.DataFrame({"lat": lat, "lon": lon, "height": height, "temp": temp})
+    table["day"] = pd.date_range("2024-01-01", periods=40, freq="D").strftime("%Y-%m-%d")
+    table.to_csv(folder / "stations.csv", index=False)
+    grid = xr.Dataset(
+        coords={"lat": np.arange(60.0, 39.0, -5.0), "lon": np.arange(-10.0, 11.0, 5.0)}
+    )
+    grid["height"] = (("lat", "lon"), np.full((5, 5), 0.5))
+    grid.to_netcdf(folder / "grid.nc", engine="h5netcdf")
+    return folder
+
+
+def test_a_map_of_a_spacing_with_a_picture(run, stations):
+    out, picture = stations / "a.nc", stations / "a.png"
+    said = run(
+        "map", stations / "stations.csv", *FAST, "--grid", "2.5", "--bounds=-10,40,10,60", "--time", "day",
+        "--at", "2024-01-10", "--at", "2024-02-01", "--out", out, "--plot", picture,
+    ).out  # fmt: skip
+    assert "162 points (day: 2, lat: 9, lon: 9)" in said and "lengthscale" in said
+    with xr.open_dataset(out, engine="h5netcdf") as found:
+        assert (
+            found["mean"].dims == ("day", "lat", "lon") and found.attrs["Conventions"] == "CF-1.11"
+        )
+        np.testing.assert_array_equal(found["lat"], np.arange(40, 61, 2.5))
+        assert found["lat"].attrs["units"] == "degrees_north" and (found["std"] > 0).all()
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    refused = run("map", stations / "stations.csv", *FAST, "--grid", "1", "--out", out, code=2)
+    assert "exists" in refused.err
+
+
+def test_a_map_with_a_covariate_and_a_model(run, stations):
+    model = stations / "m.vastgp"
+    given = ("map", stations / "stations.csv", *FAST, "--covariates", "height")
+    said = run(
+        *given, "--grid", stations / "grid.nc", "--out", stations / "b.nc", "--save-model", model,
+        "--cross-validate", "station",
+    ).out  # fmt: skip
+    assert "for each unit of height" in said and "times that by rows" in said
+    with xr.open_dataset(stations / "b.nc", engine="h5netcdf") as found:
+        assert found["lat"].values.tolist() == [60.0, 55.0, 50.0, 45.0, 40.0]
+        again = vastgp.load(model).predict(stations / "grid.nc")
+        np.testing.assert_allclose(again["mean"], found["mean"])
+    slope, error = json.loads(run("info", model, "--json").out)["trend"]["height"]
+    assert abs(slope + 6.5) < 4 * error
+    assert (
+        "StationGP"
+        in run("predict", model, stations / "stations.csv", "--out", stations / "p.csv", code=2).err
+    )
+    said = run(*given, "--grid", "1", "--out", stations / "c.nc", code=2).err
+    assert "a spacing has no height" in said
+    said = run(
+        *given[:2], *FAST, "--lat", "latt", "--grid", "1", "--out", stations / "c.nc", code=2
+    ).err
+    assert "lat='latt' is no column" in said and "stations.csv" in said
+
+
+def test_the_default_method_takes_a_place(run, stations):
+    model = stations / "auto.vastgp"
+    given = ("fit", stations / "stations.csv", "--target", "temp", "--exclude", "day")
+    said = run(
+        *given, "--space", "lat,lon", "--set", "method=exact", "--max-seconds", "2", "--out", model
+    )
+    assert "lat, lon" in said.out
+    shown = json.loads(run("info", model, "--json").out)
+    assert (
+        shown["lengthscales_km"]["lat, lon"] > 0 and shown["inputs"][0]["name"] == "lat, lon (km)"
+    )
+    assert (
+        "expected two columns" in run(*given, "--space", "lat", "--out", stations / "x", code=2).err
+    )
+    refused = run(
+        *given, "--space", "lat,lon", "--method", "exact", "--out", stations / "x", code=2
+    )
+    assert "--space is for --method auto" in refused.err
