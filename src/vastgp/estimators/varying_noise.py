@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -47,9 +47,19 @@ class FitsVaryingNoise(FitsOwnNoise):
     Its ``_answers`` are those of normal noise, of the rows' own where they have some.
     """
 
+    several_functions: ClassVar[bool] = True
+    # whether it goes on learning on all rows from hyperparameters that are known, see `Run.known`
+    _learns_from_known: ClassVar[bool] = False
+
     likelihood: Any
     kernel: Any
     hyperparameters: Any
+
+    def _of_normal_noise(self) -> Any:
+        """Return a copy with normal noise, which takes that of the rows' own."""
+        alone = self._copy(keep=True)
+        alone.likelihood = Gaussian.name
+        return alone
 
     @property
     def _is_varying(self) -> bool:
@@ -140,8 +150,7 @@ class _Fit:
         return self._varying(plain, solved, found, gain, complete)
 
     def _plain(self) -> _Solved:
-        alone = self.model._copy(keep=True)
-        alone.likelihood = Gaussian.name
+        alone = self.model._of_normal_noise()
         part = self.run.part("one noise", _PLAIN, self.run.known)
         try:
             answer = alone._last_answer(self.rows, part)
@@ -177,7 +186,7 @@ class _Fit:
             share = _FIRST_FIT if several and number == 0 else 1.0
             if self.run.out_of_time:
                 return solved, False
-            learn = self.learns and number == 0 and self._learns_on_all()
+            learn = self.learns and number == 0 and self.model._learns_from_known
             try:
                 solved = self._solve(kernel, noise, self.run.part(f"noise {number}", share), learn)
             except OutOfTime:
@@ -191,14 +200,9 @@ class _Fit:
                 ).posterior
         return solved, solved is not None and solved.answer.converged
 
-    def _learns_on_all(self) -> bool:
-        """Whether the method learns hyperparameters from others that are known, on all rows."""
-        return getattr(self.model, "_learns_from_known", False)
-
     def _solve(self, kernel: Kernel, noise: LogNoise, run: Run, learn: bool) -> _Solved:
         """Return the method's answer with the noise of each row given."""
-        alone, scaling = self.model._copy(keep=True), self.scaling
-        alone.likelihood = Gaussian.name
+        alone, scaling = self.model._of_normal_noise(), self.scaling
         variance = float(np.exp(noise.level))
         if learn:
             run.known = (First(kernel, Gaussian(variance)),)
