@@ -177,8 +177,11 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     if not judge.spared:
         # a method that takes more rows later may have some of them now
         grows = hasattr(model, "partial_fit")
-        line = not grows and is_linear(model, judge.training, run)
+        # its evidence has spoken against one noise, which the simple answers have
+        varies = own is not None and own.likelihood.num_latent > 1
+        line = not (grows or varies) and is_linear(model, judge.training, run)
         held = is_of_few(judge.training, run) and (not grows or judge.training.n < _FEWER_ROWS)
+        held = held and not varies
         exact = simple(SUBSET, finished) if held else []
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not line and not astray and np.isfinite(found[0].score):

@@ -29,7 +29,8 @@ MOST_NOISE = 10.0
 _START_NOISE = 0.1
 _FAMILIES = ("rbf", "matern52", "matern32")
 
-Params = tuple[Kernel, Likelihood]
+# None: a likelihood without hyperparameters
+Params = tuple[Kernel, Likelihood | None]
 
 
 def candidate_kernels(
@@ -128,7 +129,7 @@ def starting_params(
     likelihood = likelihood or Gaussian(_START_NOISE)
     default = default_values(form, num_features)
     kernels = [form] if eqx.tree_equal(form, default) else [form, default]
-    starts = [(kernel, likelihood) for kernel in kernels]
+    starts: list[Params] = [(kernel, likelihood) for kernel in kernels]
     for _ in range(restarts - 1):
         kernel = _scattered(default, generator)
         if isinstance(likelihood, Gaussian):

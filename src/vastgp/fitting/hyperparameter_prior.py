@@ -28,7 +28,8 @@ _NOISE = (-1.5, 2.0)
 # rows say otherwise, and one that does not matter costs few nats, where a normal density would forbid it.
 _SPREAD = 0.3
 
-Params = tuple[Kernel, Likelihood]
+# None: a likelihood without hyperparameters
+Params = tuple[Kernel, Likelihood | None]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -131,6 +132,27 @@ class Run:
         self.first: tuple[Any, Likelihood] | None = None
         self.cut_short = False
         self.needs: float | None = None
+        self._prefix = ""
+
+    def part(self, name: str, share: float = 1.0, known: Sequence[First] = ()) -> Run:
+        """Return the run of a part of the fit that is a fit of its own: with phases and a budget of its own.
+
+        Parameters
+        ----------
+        name : str
+            Different for each part; it goes before the names of its phases.
+        share : float, default 1.0
+            Of what is left of the budget when the part begins.
+        known : sequence of First
+            What it may begin with.
+        """
+        part = copy(self)
+        part.known, part.first, part.cut_short = tuple(known), None, False
+        part._prefix = f"{self._prefix}{name}: "
+        if self.max_seconds is not None:
+            began = part.once("beginning", self.elapsed)
+            part.max_seconds = began + share * max(self.max_seconds - began, 0.0)
+        return part
 
     # ------------------------------------------------------------ the clock
 
@@ -206,6 +228,7 @@ class Run:
         label : str, optional
             What the progress line calls it; None: its name.
         """
+        label, name = label or name, self._prefix + name
         phase = None if self.checkpoint is None else self.checkpoint.phase(name)
         before = self.elapsed() if phase is None or phase.saved is None else phase.saved.began
         limit = None if self.max_seconds is None else share * max(self.max_seconds - before, 0.0)
@@ -218,7 +241,7 @@ class Run:
                 max_seconds=limit,
                 checkpoint=phase,
                 should_stop=should_stop,
-                label=label or name,
+                label=label,
                 verbose=self.verbose,
             )
         self.histories[name] = loop.history
@@ -230,6 +253,7 @@ class Run:
         What it returns is made of kernels, likelihoods, NumPy arrays, numbers, strings, None, and lists, tuples and
         dictionaries (by strings) of these.
         """
+        name = self._prefix + name
         file = self.checkpoint
         known = None if file is None else file.phases.get(name)
         if known is not None:
@@ -287,7 +311,7 @@ class Run:
         name, share, label
             As in `steps`.
         """
-        return Evaluations(self, name, share, label or name)
+        return Evaluations(self, self._prefix + name, share, label or name)
 
 
 class Evaluations:

@@ -75,6 +75,23 @@ def dense_slope(kernel: Kernel, X: np.ndarray, G: np.ndarray, w: np.ndarray) -> 
             corner = W[:, : len(W)]
             corner[...] = np.triu(corner, 1) + np.diag(0.5 * np.diagonal(corner))
             total = total + np.concatenate(_slopes(kernel, X[here], X[start:], W))
+    return _as_kernel(kernel, total)
+
+
+@_quiet
+def dense_cross_slope(kernel: Kernel, X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> Kernel:
+    """Return the gradient by the kernel of ``sum_ij W_ij K(X, Z)_ij``."""
+    rows = _rows_of_a_tile(len(Z))
+    total: Any = 0.0
+    with blas_threads(len(Z)):
+        for start in range(0, len(X), rows):
+            here = slice(start, start + rows)
+            total = total + np.concatenate(_slopes(kernel, X[here], Z, W[here]))
+    return _as_kernel(kernel, total)
+
+
+def _as_kernel(kernel: Kernel, total: np.ndarray) -> Kernel:
+    """Return a vector of slopes by all leaves in the form of the kernel."""
     leaves, structure = jax.tree.flatten(kernel)
     parts = np.split(total, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
     shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]

@@ -11,6 +11,7 @@ from vastgp._precision import precision
 from vastgp.kernels import RBF, Matern32
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
 from vastgp.methods.iterative.kernel_system import kernel_operator, kernel_preconditioner
+from vastgp.options import CG
 from vastgp.solvers.cg import cg_start, run_cg
 from vastgp.solvers.distinct_rows import merge_repeated
 
@@ -79,7 +80,7 @@ def test_a_kernel_that_is_no_product_has_pivots_or_an_error():
         with pytest.raises(ValueError, match="does not factor over the inputs"):
             low_rank_factor(kernel, X, 40, 0, "grid")
     with pytest.raises(ValueError, match=r"preconditioner must be one of .* received 'grief'"):
-        IterativeGPRegressor(preconditioner="grief").fit(X, X[:, 0])
+        IterativeGPRegressor(solver=CG(preconditioner="grief")).fit(X, X[:, 0])
 
 
 def test_a_grid_of_fewer_points_than_the_rank_has_them_all():

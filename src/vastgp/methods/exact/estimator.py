@@ -22,8 +22,8 @@ from vastgp.estimators.arguments import (
     fixed_noise_variance,
     refuse_given,
 )
-from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
+from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.progress import Progress
@@ -68,7 +68,7 @@ class LeaveOneOut(NamedTuple):
     log_density: np.ndarray
 
 
-class ExactGPRegressor(FitsOwnNoise):
+class ExactGPRegressor(FitsVaryingNoise):
     """Gaussian process regression by Cholesky factorisation, hyperparameters by their evidence.
 
     They maximise the evidence times a weak prior, without which few rows would be followed in all their noise
@@ -88,6 +88,10 @@ class ExactGPRegressor(FitsOwnNoise):
         Matern-3/2 that has the highest evidence. A kernel's hyperparameters are where learning starts, in units of the
         standardised inputs and target; with ``hyperparameters="fixed"`` they are the model, in the units of inputs and
         target.
+    likelihood : {"gaussian", "heteroskedastic"}, default "gaussian"
+        ``"heteroskedastic"``: normal noise whose variance is a function of the inputs, of which a second process has
+        the logarithm; see `vastgp.solvers.varying_noise`. Where the evidence is for one noise, it is the answer:
+        ``diagnosis_["noise_varies"]``.
     hyperparameters : {"learn", "fixed"} or Learn or Fixed, default "learn"
         Whether kernel and noise are learned or are those given: objects of `vastgp.options`. ``Learn(noise_floor=...)``
         is the least noise variance that may be learned, relative to the variance of the target (1e-6: evidence of a
@@ -133,7 +137,8 @@ class ExactGPRegressor(FitsOwnNoise):
         deviations), ``variance_error`` (largest relative error of the factor's variances that the check found; above
         0.01 all are refined, which is slower: ``refined``), ``log_evidence_se``, and ``tried``, precisions that failed;
         where hyperparameters are those of some rows, ``scale``, by which the evidence of all of them corrected the
-        variances of kernel and noise.
+        variances of kernel and noise. With ``likelihood="heteroskedastic"`` also ``noise_varies``, ``noise_gain``, by
+        how many nats the evidence is for that, and ``noise_turns``, of function and noise.
     conditioned_rows_ : ndarray of int
         Numbers of the training rows that the posterior has seen, rising: all, unless the budget was too small.
 
@@ -165,6 +170,7 @@ class ExactGPRegressor(FitsOwnNoise):
         self,
         kernel: KernelLike = None,
         *,
+        likelihood: NoiseLike = "gaussian",
         hyperparameters: Annotated[str | Learn | Fixed, LEARN_OR_FIXED] = "learn",
         max_rows: Annotated[int | None, Positive(integer=True, none="what memory holds")] = None,
         restarts: Annotated[int, Positive(integer=True)] = 2,
@@ -177,6 +183,7 @@ class ExactGPRegressor(FitsOwnNoise):
         verbose: Verbose = False,
     ) -> None:
         self.kernel = kernel
+        self.likelihood = likelihood
         self.hyperparameters = hyperparameters
         self.max_rows = max_rows
         self.restarts = restarts
@@ -193,6 +200,7 @@ class ExactGPRegressor(FitsOwnNoise):
         return "float64"
 
     def _check_params(self) -> None:
+        super()._check_params()
         search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
         check_fixed_model(search, self.kernel)
         refuse_given("hyperparameters", search, steps="max_iter", rate=None)
@@ -205,7 +213,7 @@ class ExactGPRegressor(FitsOwnNoise):
         return 1 if self._is_fixed else 2
 
     def _tile_rows(self) -> int:
-        n = len(self.posterior_.X)
+        n = len(self._function.X)
         return max(_LEAST_TILE if n <= _DENSE_ROWS else _PANEL_TILE, _TILE_ENTRIES // n)
 
     # ------------------------------------------------------------ fit
@@ -356,7 +364,7 @@ class ExactGPRegressor(FitsOwnNoise):
         """
         check_is_fitted(self, "posterior_")
         self._check_own("leave_one_out")
-        found = self.posterior_.leave_one_out()
+        found = self._function.leave_one_out()
         place, scaling = np.argsort(self._order), self.standardizer_
         return LeaveOneOut(
             scaling.inverse_mean(found.mean)[place],

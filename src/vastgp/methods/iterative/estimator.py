@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from vastgp._arguments import AtLeast, OneOf
+from vastgp._arguments import AtLeast
 from vastgp._memory import return_freed_memory
 from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
@@ -32,11 +32,10 @@ from vastgp.estimators.evidence_fits import (
     search_of,
     unfinished_learning,
 )
-from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
-from vastgp.methods.iterative.kernel_factors import FACTORS
 from vastgp.methods.iterative.kernel_system import KernelSystem, choose_rank
 from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
@@ -57,7 +56,7 @@ _TILE_ROWS = 4096
 _NOISE_FLOOR, _STEPS = 1e-3, 20
 
 
-class IterativeGPRegressor(FitsOwnNoise):
+class IterativeGPRegressor(FitsVaryingNoise):
     """Exact Gaussian process regression on tens of thousands of rows, by conjugate gradients.
 
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
@@ -73,7 +72,9 @@ class IterativeGPRegressor(FitsOwnNoise):
         How slopes of the evidence are made. ``"cg"`` stops conjugate gradients after some iterations: biased towards
         underfitting where they have not converged by then. ``"rr-cg"`` stops at random, with weights that take the bias
         away (Russian roulette), at the same expected cost. The final solution is the same: to a residual of ``tol``.
-        Iterations, probes and products are on the objects, see `vastgp.options`.
+        Iterations, probes, products and the kind of preconditioner are on the objects, see `vastgp.options`.
+    likelihood : {"gaussian", "heteroskedastic"}, default "gaussian"
+        As in `ExactGPRegressor`: with ``"heteroskedastic"`` the variance of the noise is a function of the inputs.
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
         ``"subset"``: kernel and noise of highest exact evidence on some random rows (1000). ``"learn"`` goes on from
         there with all rows, where there are more, by 20 steps of Adam at a rate of 0.1 on logarithms; the last third of
@@ -84,10 +85,6 @@ class IterativeGPRegressor(FitsOwnNoise):
         Posterior samples: the error of each predicted latent variance is ``sqrt(2 / num_samples)``.
     rank : int, optional
         Of the preconditioner. None: chosen by time and memory; all rows up to 8000. 0: none.
-    preconditioner : {"auto", "pivots", "grid"}, default "auto"
-        What it is made of: kernel functions at rows that randomly pivoted Cholesky picks, or the leading eigenfunctions
-        of the kernel on a grid (Evans, section 4.3.3), for RBF and products of them. ``"auto"``: what leaves less of
-        the prior variance.
     tol : float, default 0.05
         The final solution has converged when what is missing of mean and samples at the training rows (root mean
         square) is below this many standard deviations of the noise.
@@ -132,6 +129,7 @@ class IterativeGPRegressor(FitsOwnNoise):
     """
 
     _posterior_class = PathwisePosterior
+    _learns_from_known = True
     _beside_posterior = ("diagnosis",)
     _compiling_seconds: ClassVar[float] = 4.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
@@ -139,6 +137,7 @@ class IterativeGPRegressor(FitsOwnNoise):
         "iterations": "solver=RouletteCG(iterations=...) or CG(iterations=...)",
         "num_probes": "solver=RouletteCG(num_probes=...) or CG(num_probes=...)",
         "temperature": "solver=RouletteCG(temperature=...)",
+        "preconditioner": "solver=RouletteCG(preconditioner=...) or CG(preconditioner=...)",
         "max_iter": "solver=RouletteCG(max_products=...) or CG(max_products=...)",
     }
 
@@ -147,10 +146,10 @@ class IterativeGPRegressor(FitsOwnNoise):
         kernel: KernelLike = None,
         *,
         solver: Annotated[str | CG | RouletteCG, SOLVERS] = "rr-cg",
+        likelihood: NoiseLike = "gaussian",
         hyperparameters: Annotated[str | Subset | Learn | Fixed, SEARCHES] = "learn",
         num_samples: Annotated[int, AtLeast(2)] = 64,
         rank: Annotated[int | None, AtLeast(0, none="chosen by time and memory")] = None,
-        preconditioner: Annotated[str, OneOf(*FACTORS)] = "auto",
         tol: Tolerance = 0.05,
         max_seconds: MaxSeconds = None,
         checkpoint: CheckpointLike = None,
@@ -160,10 +159,10 @@ class IterativeGPRegressor(FitsOwnNoise):
     ) -> None:
         self.kernel = kernel
         self.solver = solver
+        self.likelihood = likelihood
         self.hyperparameters = hyperparameters
         self.num_samples = num_samples
         self.rank = rank
-        self.preconditioner = preconditioner
         self.tol = tol
         self.max_seconds = max_seconds
         self.checkpoint = checkpoint
@@ -172,6 +171,7 @@ class IterativeGPRegressor(FitsOwnNoise):
         self.verbose = verbose
 
     def _check_params(self) -> None:
+        super()._check_params()
         search = self._search()
         check_fixed_model(search, self.kernel)
         if not isinstance(search, Learn):
@@ -183,6 +183,10 @@ class IterativeGPRegressor(FitsOwnNoise):
 
     def _search(self) -> Any:
         return search_of(self.hyperparameters, noise_floor=_NOISE_FLOOR, steps=_STEPS)
+
+    @property
+    def _preconditioner(self) -> str:
+        return str(SOLVERS.resolve("solver", self.solver).preconditioner)
 
     def _least_rows(self) -> int:
         return 1 if isinstance(self._search(), Fixed) else 2
@@ -202,7 +206,7 @@ class IterativeGPRegressor(FitsOwnNoise):
         if isinstance(search, Learn) and rows.n > search.rows:  # type: ignore[operator]
             estimate = IterativeEvidence(
                 observed, solver, rank=self._rank(observed, solver.num_probes, run), seed=run.seed,
-                dtype=self.dtype, kind=self.preconditioner,
+                dtype=self.dtype, kind=self._preconditioner,
             )  # fmt: skip
             if estimate.law is not None:
                 law = estimate.law._asdict()
@@ -242,7 +246,7 @@ class IterativeGPRegressor(FitsOwnNoise):
         noise = float(likelihood.noise_variance)
         system = KernelSystem(
             kernel, noise, observed.at(noise), basis,
-            num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self.preconditioner,
+            num_samples=self.num_samples, seed=run.seed, rank=rank, kind=self._preconditioner,
         )  # fmt: skip
         solution, residuals, solved = solve_system(
             system, run, tol=self.tol, max_products=max_products

@@ -1,11 +1,12 @@
-"""How slopes of the evidence are made, and how long the final system is solved."""
+"""How slopes of the evidence are made, how long the final system is solved, and with which preconditioner."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from vastgp._arguments import Named, Options, Positive
+from vastgp._arguments import Named, OneOf, Options, Positive
+from vastgp.methods.iterative.kernel_factors import FACTORS
 
 _Count = Annotated[int | None, Positive(integer=True, none="the solver's own")]
 
@@ -24,11 +25,16 @@ class CG(Options):
         Random vectors that estimate the trace in a step of learning. None: 8.
     max_products : int, optional
         Most products with the kernel matrix in the final solution. None: 500.
+    preconditioner : {"auto", "pivots", "grid"}, default "auto"
+        What it is made of: kernel functions at rows that randomly pivoted Cholesky picks, or the leading eigenfunctions
+        of the kernel on a grid (Evans, section 4.3.3), for RBF and products of them. ``"auto"``: what leaves less of
+        the prior variance.
     """
 
     iterations: _Count = None
     num_probes: _Count = None
     max_products: _Count = None
+    preconditioner: Annotated[str, OneOf(*FACTORS)] = "auto"
 
     _own: ClassVar[dict[str, Any]] = {"iterations": 50, "num_probes": 8, "max_products": 500}
 
@@ -45,7 +51,7 @@ class RouletteCG(CG):
     ----------
     iterations : int, optional
         Their mean. None: 50.
-    num_probes, max_products
+    num_probes, max_products, preconditioner
         As in `CG`.
     temperature : float, optional
         ``t`` of the law ``P(J) ~ exp(-t (J - Jmin))``: a larger one has less variance in the time, and more in the

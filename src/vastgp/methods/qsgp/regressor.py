@@ -16,8 +16,8 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.estimator import QSGPFits
 from vastgp.methods.qsgp.inducing.options import Inducing
@@ -25,7 +25,7 @@ from vastgp.methods.qsgp.options import BASES, MOVED, SOLVERS, Block, NumBasis
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 
 
-class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
+class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
     """Gaussian process regression with random Fourier features regenerated from (seed, index).
 
     The kernel is approximated by ``num_basis`` random features that are never stored: millions of them fit a laptop.
@@ -56,11 +56,13 @@ class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
         far fewer functions than waves do where inputs are few or the function is smooth; a name stands for a product
         of one such kernel for each input. Block solver only, hyperparameters as they start. Up to a few thousand of
         them, `GriefRegressor` learns its hyperparameters too.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson", "poisson-log-normal"} or Likelihood, default "gaussian"
+    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal"} or \
+Likelihood, default "gaussian"
         How observations scatter around the function. ``"laplace"`` and ``"student-t"`` bear outliers; ``"poisson"`` is
         for counts, whose logarithmic rate is the function, ``"poisson-log-normal"`` for counts whose rates also vary
         from row to row. A name stands for default values, from which learning starts; an object of
-        `vastgp.likelihoods` for its own, in units of the target.
+        `vastgp.likelihoods` for its own, in units of the target. ``"heteroskedastic"``: normal noise whose variance is
+        a function of the inputs, as in `ExactGPRegressor`; block solver only.
     solver : {"auto", "block", "stochastic"} or Block or Stochastic, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB. Samples, ranks, batches and steps are on the
         objects, see `vastgp.options`.
@@ -116,6 +118,7 @@ class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
     _moved: ClassVar[Mapping[str, str]] = MOVED
     _start_rows = 2000
     _bases = BASES
+    _learns_from_known = True
 
     def __init__(
         self,
@@ -150,11 +153,28 @@ class QSGPRegressor(FitsOwnNoise, LikelihoodRegressor, QSGPFits):
     def _shares_rows(self) -> bool:  # type: ignore[override]
         chosen = self._chosen()
         apart = isinstance(chosen.solver, Stochastic) or isinstance(chosen.basis, Inducing)
-        return isinstance(self._chosen_likelihood(), Gaussian) and not apart
+        plain = not self._is_varying and isinstance(self._chosen_likelihood(), Gaussian)
+        return plain and not apart
 
     def _declared_likelihood(self) -> Likelihood:
-        return self._chosen_likelihood()
+        return Gaussian(1.0) if self._is_varying else self._chosen_likelihood()
+
+    def _of_normal_noise(self) -> QSGPRegressor:
+        alone = super()._of_normal_noise()
+        if alone.solver == "auto":
+            alone.solver = "block"
+        return alone
 
     def _check_params(self) -> None:
         super()._check_params()
+        chosen = self._chosen()
+        for what, wrong, instead in (
+            ("basis='inducing'", isinstance(chosen.basis, Inducing), "basis='fourier'"),
+            ("solver='stochastic'", isinstance(chosen.solver, Stochastic), "solver='block'"),
+        ):
+            if self._is_varying and wrong:
+                raise ValueError(
+                    f"likelihood='heteroskedastic' is not available with {what}, which takes no noise of the rows' "
+                    f"own. Set {instead}."
+                )
         self._check_given(self._chosen().search)

@@ -22,8 +22,8 @@ from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
+from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
@@ -184,7 +184,7 @@ def _refuse_twice(Z: np.ndarray) -> None:
     )
 
 
-class SWSGPRegressor(FitsOwnNoise, LikelihoodRegressor, SwsgpFits):
+class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
     """Regression with up to hundreds of thousands of inducing inputs, a few of which are active at a time.
 
     Each row sees the ``num_neighbors`` inducing inputs nearest to it, by the kernel's own lengthscales, in training and
@@ -201,7 +201,8 @@ class SWSGPRegressor(FitsOwnNoise, LikelihoodRegressor, SwsgpFits):
         10,000 (512 with a full covariance). As many as rows: each row is one.
     num_neighbors : int, optional
         Inducing inputs H that a row sees. None: 32, or all. With all of them the method is SVGP.
-    likelihood : {"gaussian", "laplace", "student-t", "poisson", "poisson-log-normal"} or Likelihood, default "gaussian"
+    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal"} or \
+Likelihood, default "gaussian"
         As in `QSGPRegressor`.
     inducing_inputs : {"auto", "kmeans", "greedy", "random"} or array of shape (M, d), default "auto"
         Where they are: centres of k-means (k-means++), rows of largest remaining variance (pivoted Cholesky), random
@@ -256,6 +257,7 @@ class SWSGPRegressor(FitsOwnNoise, LikelihoodRegressor, SwsgpFits):
     """
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED
+    _learns_from_known = True
 
     def __init__(
         self,
