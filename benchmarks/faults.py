@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[2, 3, 12, 40, 120])
     parser.add_argument("--only", nargs="+", default=list(QUICK), help="names of estimators")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=np.inf, help="processor time of one row")
     given_ = parser.parse_args()
     known = json.loads(_RESULTS.read_text()) if _RESULTS.exists() else {}
     for name in given_.only:
@@ -90,6 +91,8 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         st.sampled_from([1, 2, 2, 3, 5]),
     )
     def run(table: OddTable, kind: str, count: int) -> None:
+        if time.process_time() - began > args.seconds:
+            return
         try:
             if name.endswith("Classifier"):
                 check_classifier(name, table, table.labels(kind, count))
@@ -101,6 +104,7 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         except AssertionError as error:
             ended["failed"] += 1
             failures.append(f"{str(error)[:300]} <- {table} {kind} {count}")
+            print(failures[-1], file=sys.stderr, flush=True)
         if sum(ended.values()) % _CLEAR_AFTER == 0:
             jax.clear_caches()
 

@@ -133,7 +133,8 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
     check_file(model, lambda one: one.predict(new, return_std=True))
     if name != "GPRegressor":
         _check_latent(model, new, std, _unit(y))
-    if X.dtype == np.float64:
+    # the front door reads whole numbers as what they may mean, and halves as another thing
+    if X.dtype == np.float64 and name != "GPRegressor":
         _check_units(name, table, mean, std)
     return model
 
