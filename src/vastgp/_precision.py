@@ -51,6 +51,8 @@ def precision(dtype: object) -> Iterator[None]:
     RuntimeError
         In a process that was forked off after JAX had been used: JAX's threads are not there, and it would wait for
         them for ever.
+    MemoryError
+        In place of the RuntimeError that JAX has for it.
 
     Notes
     -----
@@ -70,8 +72,19 @@ def precision(dtype: object) -> Iterator[None]:
             "joblib and scikit-learn's n_jobs do so."
         )
     _Process.used = True
-    with jax.enable_x64(_X64[dtype]):
+    with jax.enable_x64(_X64[dtype]), _memory_errors():
         yield
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Raise for want of memory what everybody else raises for it."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(f"{error} Use fewer rows, or a method of fewer functions.") from error
 
 
 def as_dtype(tree: Any, dtype: Any) -> Any:

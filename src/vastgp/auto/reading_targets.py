@@ -9,7 +9,7 @@ import numpy as np
 from vastgp._warn import warn
 from vastgp.auto.values import parse_comma_number, parse_number
 from vastgp.data import validate
-from vastgp.data.labels import column_of, encode
+from vastgp.data.labels import check_several_classes, column_of, encode
 
 # With text in more than this share of its rows a target is classes, and otherwise numbers that are spoilt.
 _MOST_WORDS = 0.5
@@ -53,11 +53,7 @@ def classes_of(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
         return codes, np.zeros(0), name
     classes, numbers = encode(found[~missing])
     codes[~missing] = numbers
-    if len(classes) < 2:
-        raise ValueError(
-            f"y holds one class only ({classes[0]!r} in all {len(numbers)} rows): GPClassifier needs rows of at least "
-            "two classes. Add rows of another class, or check how the rows were selected."
-        )
+    check_several_classes(classes, len(numbers), "GPClassifier")
     return codes, classes, name
 
 

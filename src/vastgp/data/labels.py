@@ -53,11 +53,7 @@ def open_labelled(
             X, np.zeros(0), feature_names=others, min_rows=max(1, min_rows), estimator=estimator
         )
     classes, numbers = encode(labels)
-    if len(classes) < 2:
-        raise ValueError(
-            f"y holds one class only ({classes[0]!r} in all {len(labels)} rows): {estimator} needs rows of at least "
-            "two classes. Add rows of another class, or check how the rows were selected."
-        )
+    check_several_classes(classes, len(labels), estimator)
     rows = as_rows(
         X, numbers.astype(np.float64), feature_names=others, min_rows=min_rows, estimator=estimator
     )
@@ -171,3 +167,12 @@ def table_of(X: Any) -> Table | None:
         if files.suffix_of(path) not in (".npy", ".npz"):
             raise files.unknown_format_error(path, "X")
     return None
+
+
+def check_several_classes(classes: np.ndarray, num_rows: int, estimator: str) -> None:
+    """Raise ``ValueError`` where all rows are of one class."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes.tolist()[0]!r} in all {num_rows} rows): {estimator} needs rows of at "
+            "least two classes. Add rows of another class, or check how the rows were selected."
+        )

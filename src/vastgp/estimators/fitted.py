@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -17,6 +18,7 @@ from vastgp.estimators.saved import SavedModel
 from vastgp.estimators.searches import Fixed, Subset, save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.fitting.checkpoint import Checkpoint
+from vastgp.fitting.checkpoint_lock import alone_with
 from vastgp.fitting.clock import now
 from vastgp.fitting.compilation import compile_seconds
 from vastgp.fitting.interrupts import Interrupts
@@ -139,7 +141,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         """
         began = now()
         work = self._copy(keep)
-        with Interrupts.watch() as interrupts, compile_seconds() as compiling:
+        with Interrupts.watch() as interrupts, compile_seconds() as compiling, ExitStack() as held:
             check_arguments(work)
             work._check_processes()
             with precision(work._arithmetic):
@@ -148,8 +150,9 @@ class FittedModel(Moved, SavedModel, abc.ABC):
             data = open_data(work)
             # drawn once: whatever the fit draws follows from it
             seed = seed_from(work.random_state)
+            file = None if keep else work._file_of(data, seed, held)
             run = Run(
-                work.max_seconds, None if keep else work._file_of(data, seed),
+                work.max_seconds, file,
                 verbose=bool(work.verbose), seconds=now() - began, seed=seed,
                 known=work.__dict__.pop("_known_firsts", ()),
             )  # fmt: skip
@@ -163,9 +166,10 @@ class FittedModel(Moved, SavedModel, abc.ABC):
             work._first_found = None if run.first is None else First(*run.first, not run.cut_short)
             work.history_.spent = run.spent | {"compilation": compiling()}
             work.fit_seconds_ = run.elapsed() + (self.fit_seconds_ if keep else 0.0)
-            if run.checkpoint is not None:
-                _finish(run.checkpoint, answer)
             self.__dict__ = work.__dict__
+            # an interruption between the two leaves both the model and the file
+            if file is not None:
+                _finish(file, answer)
         if not answer.converged and answer.advice is not None:
             self._warn_of(answer)
         return self
@@ -193,18 +197,21 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         }
         return work
 
-    def _file_of(self, data: Any, seed: int) -> Checkpoint | None:
-        """Return where the fit is saved, or None where nothing is."""
+    def _file_of(self, data: Any, seed: int, held: ExitStack) -> Checkpoint | None:
+        """Return where the fit is saved, which is its own until ``held`` ends; None where nothing is saved."""
         place = save_to(self.checkpoint)
         if place is None:
             return None
+        held.enter_context(alone_with(place.path))
         params = {
             name: value.without_limits() if isinstance(value, Options) else value
             for name, value in self.get_params(deep=False).items()
             if name not in _NOT_OF_THE_RESULT
         }
         fingerprint = fit_fingerprint(type(self).__name__, params, data, seed)
-        return Checkpoint(place.path, place.every_seconds, fingerprint=fingerprint)
+        file = Checkpoint(place.path, place.every_seconds, fingerprint=fingerprint)
+        held.enter_context(file.blamed())
+        return file
 
     def _keep(self, answer: Answer, run: Run) -> None:
         """Set what is known of the fit, and its posterior."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ class Checkpoint:
         In the order in which they began.
     seconds : float
         Of the fit up to the last write, those before earlier resumes included.
+    resumed : bool
+        Whether the file was there.
 
     Notes
     -----
@@ -100,7 +103,7 @@ class Checkpoint:
                 f"checkpoint: the folder of {str(self.path)!r} does not exist. Make the folder, or choose another path."
             )
         self.phases: dict[str, Saved] = {}
-        self.seconds = 0.0
+        self.seconds, self.resumed = 0.0, False
         self._began = self._last_write = time.perf_counter()
         self._write_seconds = 0.0
         if self.path.exists():
@@ -157,8 +160,32 @@ class Checkpoint:
         self._write_seconds = self._last_write - started
 
     def remove(self) -> None:
-        """Delete the file, if there is one."""
-        self.path.unlink(missing_ok=True)
+        """Delete the file, if there is one; where it cannot be deleted, say so: the fit is complete all the same."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"the fit is complete, and its checkpoint {str(self.path)!r} could not be deleted: {error}. Delete it.",
+                stacklevel=2,
+            )
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Name the file in whatever error a fit ends with that went on from it: such a file holds anything at all.
+
+        Those of the fit itself, which a file cannot be the cause of, pass as they are.
+        """
+        try:
+            yield
+        except (MemoryError, ImportError, OSError, ArithmeticError, np.linalg.LinAlgError):
+            raise
+        except Exception as error:
+            if not self.resumed or str(error).startswith("checkpoint:"):
+                raise
+            raise ValueError(
+                f"checkpoint: the fit that went on from {str(self.path)!r} ended in {error!r}. Was the file made by "
+                "another program? Delete it to start afresh."
+            ) from error
 
     def _read(self) -> None:
         header, arrays = read_archive(self.path)
@@ -166,6 +193,11 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint: {str(self.path)!r} is a vastgp file but not a checkpoint. Choose another path."
             )
+        self.resumed = True
+        with self.blamed():
+            self._restore(header, arrays)
+
+    def _restore(self, header: Mapping[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self._refuse_other_fit(header["fingerprint"])
         for number, entry in enumerate(header["phases"]):
             of_history = below(f"{number}/history/", arrays)
@@ -179,7 +211,7 @@ class Checkpoint:
                 entry["value"],
                 entry["began"],
             )
-        self.seconds = header["seconds"]
+        self.seconds = float(header["seconds"])
 
     def _refuse_other_fit(self, theirs: Mapping[str, Any]) -> None:
         there, here = _flatten(theirs), _flatten(self.fingerprint)

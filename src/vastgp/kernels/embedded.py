@@ -97,7 +97,9 @@ class Cyclic(Embedded):
 
     def in_units(self, x_scale: Any, y_scale: float) -> Cyclic:
         scale = float(np.ravel(np.asarray(x_scale, dtype=np.float64))[0])
-        return Cyclic(self.period * scale, self.kernel.in_units(scale, y_scale))
+        return Cyclic(
+            np.asarray(self.period, dtype=np.float64) * scale, self.kernel.in_units(scale, y_scale)
+        )
 
 
 class OnSphere(Embedded):

@@ -64,8 +64,14 @@ class Linear(_Parametric):
         return Linear(for_each_feature(self.slope_variances, num_features, "slope variance"))
 
     def in_units(self, x_scale: Any, y_scale: float) -> Linear:
-        values = np.asarray(self.slope_variances)
-        return Linear(values * (y_scale / np.asarray(x_scale, dtype=np.float64)) ** 2)
+        # inputs of 1e-100 and targets of 1e100 are numbers, and the square of the slope between them is none
+        with np.errstate(over="ignore", under="ignore"):
+            values = (
+                np.asarray(self.slope_variances)
+                * (y_scale / np.asarray(x_scale, dtype=np.float64)) ** 2
+            )
+        limits = np.finfo(np.float64)
+        return Linear(np.clip(values, limits.tiny, limits.max))
 
 
 class Constant(_Parametric):
@@ -96,4 +102,4 @@ class Constant(_Parametric):
         return self
 
     def in_units(self, x_scale: Any, y_scale: float) -> Constant:
-        return Constant(np.asarray(self.variance) * y_scale**2)
+        return Constant(np.asarray(self.variance, dtype=np.float64) * y_scale**2)

@@ -27,13 +27,20 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
     -------
     ndarray of float64, shape (d,)
     """
-    total, weights = np.zeros(num_features), 0.0
-    for term in falling_part(kernel).spectral_terms():
-        variance = float(np.prod([float(part.variance) for part in term]))
-        scales = [np.broadcast_to(part.scales, num_features) for part in term]
-        total += variance * np.sum([np.asarray(one, np.float64) ** -2 for one in scales], axis=0)
-        weights += variance
-    return (weights / total) ** 0.5
+    terms = falling_part(kernel).spectral_terms()
+    variances = np.array([np.prod([float(part.variance) for part in term]) for term in terms])
+    scales = [
+        np.stack(
+            [np.broadcast_to(np.asarray(part.scales, np.float64), num_features) for part in term]
+        )
+        for term in terms
+    ]
+    # relative to the largest variance and the shortest lengthscale: in units of 1e-100 their squares are no numbers
+    weights, unit = variances / variances.max(), np.concatenate(scales).min(axis=0)
+    total = sum(
+        w * np.sum((each / unit) ** -2.0, axis=0) for w, each in zip(weights, scales, strict=True)
+    )
+    return np.asarray(unit * (weights.sum() / total) ** 0.5)
 
 
 def falling_part(kernel: Kernel) -> Kernel:

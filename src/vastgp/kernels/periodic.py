@@ -65,6 +65,7 @@ class Periodic(Kernel):
                 f"a Periodic kernel has one period for all inputs, and these have scales {scale.tolist()}. Use a "
                 "product of kernels of single inputs (GridGP), or inputs of one scale."
             )
+        variance = np.asarray(self.variance, dtype=np.float64) * y_scale**2
         return Periodic(
-            self.period * float(scale[0]), self.lengthscales, np.asarray(self.variance) * y_scale**2
+            np.asarray(self.period, dtype=np.float64) * scale[0], self.lengthscales, variance
         )

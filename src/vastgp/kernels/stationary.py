@@ -127,13 +127,14 @@ class Stationary(Kernel):
         return dataclasses.replace(self, lengthscales=np.exp(means), inputs=tuple(inputs))
 
     def in_units(self, x_scale: Any, y_scale: float) -> Stationary:
-        x_scale = np.asarray(x_scale)
+        # in float64 whatever the fit's precision: targets of 1e-25 have a variance that float32 has not
+        x_scale = np.asarray(x_scale, dtype=np.float64)
         if self.inputs is not None and x_scale.size > 1:
             # those that share a lengthscale share a unit
             x_scale = x_scale[np.unique(self.inputs, return_index=True)[1]]
         return self._replace(
-            np.asarray(self.lengthscales) * x_scale,
-            np.asarray(self.variance) * y_scale**2,
+            np.asarray(self.lengthscales, dtype=np.float64) * x_scale,
+            np.asarray(self.variance, dtype=np.float64) * y_scale**2,
         )
 
 

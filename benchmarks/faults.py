@@ -1,0 +1,314 @@
+"""Faults that a fit, a file or a server may meet, by the thousand: the long part of tests/faults.
+
+``python -m benchmarks.faults tables --cases 300`` fits drawn tables with every estimator and holds the answers to what
+they promise; ``kills`` ends fits by signals at chosen instants and compares the resumed ones; ``files`` loads saved
+models that somebody changed; ``serving`` predicts from threads and row by row. ``--only`` names estimators. Each row of
+a part replaces the one that stood for that estimator in benchmarks/results/faults.json, of which
+benchmarks/results/faults.md is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+import vastgp
+from damaged_files import damaged
+from fault_child import answers, small_table
+from odd_tables import LABELS, OddTable, odd_tables
+from promises import QUICK, Refused, check_classifier, check_regressor, quick
+from vastgp.metrics import coverage
+
+_RESULTS = Path(__file__).parent / "results" / "faults.json"
+_CHILD = Path(__file__).parents[1] / "tests" / "fault_child.py"
+# Compiled programs are let go of after so many tables, each of which may have a shape of its own.
+_CLEAR_AFTER = 50
+_SIGNALS = {"SIGKILL": 9, "SIGTERM": 15, "SIGINT": 2}
+# Loading takes longer, or more memory, only where a file makes it work.
+_SLOW_SECONDS, _MUCH_KB = 5.0, 200_000
+_FEWEST_TO_JUDGE = 40
+
+
+def main() -> None:
+    """Run one part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=sorted(PARTS))
+    parser.add_argument("--cases", type=int, default=100, help="tables, files, or predictions")
+    parser.add_argument("--rows", type=int, nargs="+", default=[2, 3, 12, 40, 120])
+    parser.add_argument("--only", nargs="+", default=list(QUICK), help="names of estimators")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=np.inf, help="processor time of one row")
+    given_ = parser.parse_args()
+    known = json.loads(_RESULTS.read_text()) if _RESULTS.exists() else {}
+    for name in given_.only:
+        row = PARTS[given_.part](name, given_)
+        if row is None:
+            continue
+        row |= {"failures": row.get("failures", []), "seed": given_.seed}
+        known.setdefault(given_.part, {})[name] = row
+        print(given_.part, name, json.dumps(row, indent=1), flush=True)
+        _RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        _RESULTS.with_suffix(".md").write_text(page(known))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Fit drawn tables, and count how that ended."""
+    ended: collections.Counter[str] = collections.Counter()
+    failures: list[str] = []
+    scores: list[tuple[float, float, float]] = []
+    began = time.process_time()
+
+    @seed(args.seed)
+    @settings(
+        max_examples=args.cases, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(
+        odd_tables(tuple(args.rows), 3),
+        st.sampled_from(sorted(LABELS)),
+        st.sampled_from([1, 2, 2, 3, 5]),
+    )
+    def run(table: OddTable, kind: str, count: int) -> None:
+        if time.process_time() - began > args.seconds:
+            return
+        try:
+            if name.endswith("Classifier"):
+                check_classifier(name, table, table.labels(kind, count))
+            else:
+                scores.extend(_beside_a_line(check_regressor(name, table), table))
+            ended["fitted"] += 1
+        except Refused:
+            ended["refused"] += 1
+        except AssertionError as error:
+            ended["failed"] += 1
+            failures.append(f"{str(error)[:300]} <- {table} {kind} {count}")
+            print(failures[-1], file=sys.stderr, flush=True)
+        if sum(ended.values()) % _CLEAR_AFTER == 0:
+            jax.clear_caches()
+
+    run()
+    row: dict[str, Any] = dict(ended) | {
+        "cases": sum(ended.values()),
+        "processor_seconds": round(time.process_time() - began),
+        "failures": failures[:20],
+    }
+    if scores:
+        gains, inside, count = np.array(scores).T
+        row["judged"] = len(scores)
+        row["median NLPD less that of a line"] = round(float(np.median(gains)), 3)
+        row["coverage of 95 %"] = round(float(np.average(inside, weights=count)), 3)
+    return row
+
+
+def _beside_a_line(model: Any, table: OddTable) -> Iterator[tuple[float, float, float]]:
+    """Return NLPD on new rows less that of a Bayesian line, coverage, and the number of new rows.
+
+    Of tables whose law has a density that a normal one may be compared with, and that have rows to learn from.
+    """
+    if table.rows < _FEWEST_TO_JUDGE or not re.fullmatch("smooth|noise|noisy line", table.target):
+        return
+    if table.dtype != "float64" or table.repeated or abs(table.shift) > 1e6:
+        return
+    if any(column.kind == "constant" or abs(column.shift) > 1e6 for column in table.columns):
+        return
+    X, y, new, target = table.draw(500)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    scale, center = float(y.std()), float(y.mean())
+    from sklearn.linear_model import BayesianRidge
+
+    line = BayesianRidge().fit(scaled, (y - center) / scale)
+    mean, std = line.predict((new - X.mean(axis=0)) / X.std(axis=0), return_std=True)
+    density = -0.5 * (((target - center) / scale - mean) / std) ** 2 - np.log(std * scale)
+    density -= 0.5 * np.log(2.0 * np.pi)
+    found = model.log_predictive_density(new, target)
+    inside = coverage(target, *model.predict(new, return_std=True))
+    yield float(np.mean(density) - np.mean(found)), float(inside), float(len(new))
+
+
+# ---------------------------------------------------------------- processes that end
+
+
+def kills(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
+    """End fits at instants spread over all of one, three in a row, and compare what the last one answers."""
+    if "checkpoint" not in getattr(vastgp, name)().get_params():
+        return None
+    tried, equal, failures = 0, 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        alone = _child(name, Path(folder) / "alone")
+        whole = json.loads(alone.stdout)
+        instants = [
+            each for each in ("write", "fsync", "replace", "written") if whole["seen"].get(each)
+        ]
+        generator = np.random.default_rng(args.seed)
+        for case in range(min(args.cases, 50) if instants else 0):
+            path, done = Path(folder) / f"fit{case}", []
+            for _ in range(3):
+                at = str(generator.choice(instants))
+                # the later ones come only while much is left
+                call = int(generator.integers(1, max(2, whole["seen"][at] // 2) + 1))
+                signal = str(generator.choice(sorted(_SIGNALS)))
+                ended = _child(name, path, at=at, call=call, signal=_SIGNALS[signal])
+                done.append(f"{signal} at {at} {call}: {ended.returncode}")
+                if ended.returncode == 0:
+                    break
+                tried += 1
+            else:
+                ended = _child(name, path)
+            left = [each for each in os.listdir(folder) if f"fit{case}" in each]
+            if ended.returncode or json.loads(ended.stdout)["digest"] != whole["digest"] or left:
+                failures.append(f"{done} {left} {ended.stderr[-300:]}")
+            else:
+                equal += 1
+    return {"kills": tried, "fits": equal + len(failures), "equal": equal, "failures": failures}
+
+
+def _child(name: str, path: Path, **plan: Any) -> subprocess.CompletedProcess[str]:
+    given_ = {"estimator": name, "checkpoint": str(path), **plan}
+    return subprocess.run(
+        [sys.executable, str(_CHILD), json.dumps(given_)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# ---------------------------------------------------------------- files that were changed
+
+
+def files(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Load saved models that somebody changed: a model, or one kind of error that names the file."""
+    X, y, _ = small_table(name.endswith("Classifier"))
+    generator = np.random.default_rng(args.seed)
+    ended: collections.Counter[str] = collections.Counter()
+    failures: list[str] = []
+    memory = _most_memory()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole, path = Path(folder) / "whole", Path(folder) / "changed"
+        quick(name, X).fit(X, y).save(whole)
+        for _ in range(args.cases):
+            what, began = damaged(path, whole, generator), time.process_time()
+            try:
+                vastgp.load(path)
+                ended["loaded"] += 1
+            except ValueError as error:
+                ended["refused"] += 1
+                if str(path) not in str(error):
+                    failures.append(f"{what}: no name in {error}")
+            except BaseException as error:
+                failures.append(f"{what}: {error!r}")
+            seconds, now = time.process_time() - began, _most_memory()
+            if seconds > _SLOW_SECONDS or now - memory > _MUCH_KB:
+                failures.append(f"{what}: {seconds:.1f} s, {now - memory:,} kB")
+            memory = now
+    return dict(ended) | {"cases": args.cases, "failures": failures[:20]}
+
+
+def _most_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+# ---------------------------------------------------------------- serving
+
+
+def serving(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Predict from eight threads at once, and one row after the other without growth of memory."""
+    X, y, new = small_table(name.endswith("Classifier"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = quick(name, X).fit(X, y)
+    wanted, found = answers(model, new), [None] * 8
+
+    def ask(number: int) -> None:
+        for _ in range(20):
+            found[number] = answers(model, new)  # type: ignore[call-overload]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    same = all(np.array_equal(each, wanted) for each in found)
+    for _ in range(500):
+        model.predict(new[:1])
+    before, began = _memory(), time.process_time()
+    for case in range(args.cases):
+        model.predict(new[case % len(new)][None])
+    return {
+        "threads agree": same,
+        "predictions of one row": args.cases,
+        "growth in MB": round((_memory() - before) / 1024.0, 1),
+        "milliseconds each": round(1000 * (time.process_time() - began) / args.cases, 2),
+        "failures": [] if same else ["threads"],
+    }
+
+
+def _memory() -> float:
+    """Resident memory of the process, kB."""
+    status = Path("/proc/self/status").read_text()
+    return float(status.partition("VmRSS:")[2].split()[0])
+
+
+PARTS: dict[str, Callable[[str, argparse.Namespace], dict[str, Any] | None]] = {
+    "tables": tables, "kills": kills, "files": files, "serving": serving,
+}  # fmt: skip
+_SAYS = {
+    "tables": "Tables drawn by hypothesis: fitted with all promises kept, refused by name, or failed",
+    "kills": "Fits ended by signals 9, 15 and 2 up to three times in a row, and what the resumed one answered",
+    "files": "Saved models changed by structure and by bytes, the checksum right where it can be",
+    "serving": "Predictions from eight threads at once, and of one row at a time",
+}
+
+
+def page(known: dict[str, Any]) -> str:
+    """Return all results as tables."""
+    lines = [
+        "# Faults",
+        "",
+        "Made by `python -m benchmarks.faults PART --cases N`; see its first lines.",
+        "",
+    ]
+    for part, rows in known.items():
+        shown = [key for key in next(iter(rows.values())) if key not in ("failures", "seed")]
+        shown = list(
+            dict.fromkeys(
+                [
+                    *shown,
+                    *(k for row in rows.values() for k in row if k not in ("failures", "seed")),
+                ]
+            )
+        )
+        lines += [f"## {_SAYS[part]}", "", "| estimator | " + " | ".join(shown) + " | failures |"]
+        lines += ["| --- |" + " ---: |" * (len(shown) + 1)]
+        for name, row in rows.items():
+            cells = [str(row.get(key, 0 if key in ("failed", "refused") else "")) for key in shown]
+            lines.append(f"| {name} | " + " | ".join(cells) + f" | {len(row['failures'])} |")
+        lines.append("")
+        lines += [f"- {name}: {each}" for name, row in rows.items() for each in row["failures"]]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A fit whose process is killed, told to end or short of everything: the next one goes on as if nothing had been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vastgp.data import read_archive
+
+CHILD = Path(__file__).parents[1] / "fault_child.py"
+pytest.importorskip("resource", reason="signals and limits of POSIX")
+
+
+def child(path, **plan):
+    """Fit in a process of its own; return it, ended."""
+    given = {"estimator": "SVGPRegressor", "checkpoint": str(path), **plan}
+    return subprocess.run(
+        [sys.executable, str(CHILD), json.dumps(given)], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory):
+    """Of a fit that was left alone."""
+    folder = tmp_path_factory.mktemp("alone")
+    done = child(folder / "fit")
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(folder) == []
+    return json.loads(done.stdout)["digest"]
+
+
+def test_killed_twice_in_a_row_it_is_the_fit_that_was_left_alone(digest, tmp_path):
+    """Before a new file takes the old one's name, and by Ctrl-C in the middle of a write."""
+    path = tmp_path / "fit"
+    for at, call, number in [
+        ("replace", 2, signal.SIGKILL),
+        ("fsync", 1, signal.SIGINT),
+    ]:
+        done = child(path, at=at, call=call, signal=int(number))
+        assert done.returncode == -number, done.stderr
+        assert read_archive(path)[0]["kind"] == "checkpoint"  # whole, whatever happened to the next
+    done = child(path)
+    assert json.loads(done.stdout)["digest"] == digest
+    assert os.listdir(tmp_path) == []  # no temporary file, no lock
+
+
+def test_without_file_handles_the_fit_goes_on(digest, tmp_path):
+    done = child(tmp_path / "fit", no_files=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["digest"] == digest

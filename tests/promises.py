@@ -1,0 +1,205 @@
+"""What an answer must be, whatever the table: the invariants that fuzzing holds every estimator to."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import vastgp
+from odd_tables import OddTable
+from vastgp.likelihoods import Gaussian
+from vastgp.options import (
+    MALA,
+    Block,
+    Learn,
+    MeanField,
+    Natural,
+    TypeII,
+)
+
+
+def _inducing(distinct: int) -> dict[str, Any]:
+    return {"num_inducing": min(16, distinct)}
+
+
+# Little work and no budget in seconds, so that the answer is the same on every machine; by the number of distinct rows.
+QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
+    "ExactGPRegressor": lambda n: {"restarts": 1, "max_iter": 30},
+    "SVGPRegressor": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
+    "TSVGPRegressor": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
+    "DirectRegressor": lambda n: {"num_basis": 64, "family": MeanField(max_iter=20)},
+    "DirectNetworkRegressor": lambda n: {"hidden": 1, "restarts": 2, "max_iter": 20, "support": 5},
+    "GriefRegressor": lambda n: {"grid_size": 4, "inference": TypeII(20)},
+    "RandomFeatureGPRegressor": lambda n: {"num_basis": 100, "hyperparameters": Learn(steps=5)},
+    "IterativeGPRegressor": lambda n: {"hyperparameters": Learn(steps=2)},
+    "ReweightedBasisRegressor": lambda n: {"num_basis": 40, "inference": TypeII(20)},
+    "RelevanceVectorRegressor": lambda n: {},
+    "SWSGPRegressor": lambda n: {"num_neighbors": min(8, n), **_inducing(n)},
+    "QSGPRegressor": lambda n: {"num_basis": 200, "solver": Block(64)},
+    "SVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
+    "TSVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
+    "DirectClassifier": lambda n: {"num_basis": 32, "family": MeanField(max_iter=20)},
+    "ReweightedBasisClassifier": lambda n: {"num_basis": 15, "inference": MALA(2, 50, 150, 3)},
+    "SWSGPClassifier": lambda n: {"num_neighbors": min(8, n), **_inducing(n)},
+    "QSGPClassifier": lambda n: {"num_basis": 200, "solver": Block(64)},
+    "GPRegressor": lambda n: {"max_seconds": None, "max_work": 2000},
+    "GPClassifier": lambda n: {"max_seconds": None, "max_work": 2000},
+}
+
+
+def quick(name: str, X: np.ndarray) -> Any:
+    """Return an estimator by name whose fit to these rows takes little work."""
+    return getattr(vastgp, name)(**QUICK[name](len({row.tobytes() for row in X})))
+
+
+# An error that helps names what it is about.
+_NAMES = re.compile(r"\b(X|y|column|target|kernel|hyperparameters|num_\w+|noise_std)\b")
+_NOT_OURS = re.compile(r"/(jax|jaxlib|numpy|scipy|sklearn|equinox|optax)/")
+
+
+class Refused(Exception):
+    """The table was refused as it should be."""
+
+
+@contextmanager
+def no_strange_warnings() -> Iterator[None]:
+    """Raise AssertionError for warnings from inside NumPy, SciPy or JAX."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for each in caught:
+        strange = issubclass(each.category, RuntimeWarning) or _NOT_OURS.search(each.filename)
+        assert not strange, (
+            f"{each.category.__name__} at {each.filename}:{each.lineno}: {each.message}"
+        )
+
+
+def asked(what: str, call: Callable[[], Any], may_refuse: bool = False) -> Any:
+    """Return what a call returns; AssertionError for any error but a refusal that names an argument."""
+    try:
+        with no_strange_warnings():
+            return call()
+    except AssertionError:
+        raise
+    except ValueError as error:
+        plain = type(error) is ValueError
+        if may_refuse and plain and _NAMES.search(str(error)):
+            raise Refused(str(error)) from None
+        raise AssertionError(f"{what}: {_brief(error)}") from error
+    except Exception as error:
+        raise AssertionError(f"{what}: {_brief(error)}") from error
+
+
+def _brief(error: Exception) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "vastgp" in f.filename]
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    return f"{type(error).__name__} at {where}: {error}"
+
+
+def finite(what: str, *values: Any) -> None:
+    """AssertionError for what is no number."""
+    for value in values:
+        bad = ~np.isfinite(np.asarray(value, dtype=np.float64))
+        assert not bad.any(), f"{what}: {int(bad.sum())} of {bad.size} are no numbers"
+
+
+def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
+    """Fit a table and hold the answer to what every regressor promises; return the model.
+
+    Raises
+    ------
+    Refused
+        Where the table cannot be fitted, and the error says why.
+    AssertionError
+        For all else.
+    """
+    X, y, new, target = table.draw(many)
+    model = asked("fit", lambda: quick(name, X).fit(X, y), may_refuse=True)
+    mean, std = asked("predict", lambda: model.predict(new, return_std=True))
+    finite("mean", mean)
+    finite("std", std)
+    assert np.all(std > 0), f"std: {np.min(std):.3g}"
+    # the ends of float64 are no place for a density
+    finite("log density", asked("log density", lambda: model.log_predictive_density(new, target)))
+    check_parts(lambda rows: np.stack(model.predict(rows, return_std=True), 1), new, _unit(y))
+    check_file(model, lambda one: one.predict(new, return_std=True))
+    if name != "GPRegressor":
+        _check_latent(model, new, std, _unit(y))
+    # the front door reads whole numbers as what they may mean, and halves as another thing
+    if X.dtype == np.float64 and name != "GPRegressor":
+        _check_units(name, table, mean, std)
+    return model
+
+
+def check_classifier(name: str, table: OddTable, labels: np.ndarray) -> Any:
+    """The same of a classifier."""
+    X, _, new, _ = table.draw(25)
+    model = asked("fit", lambda: quick(name, X).fit(X, labels), may_refuse=True)
+    found = asked("predict_proba", lambda: model.predict_proba(new))
+    finite("probabilities", found)
+    assert found.shape == (len(new), len(np.unique(labels)))
+    assert np.all(found >= 0) and np.allclose(found.sum(axis=1), 1.0, atol=1e-6), "no probabilities"
+    assert np.all(np.isin(asked("predict", lambda: model.predict(new)), np.unique(labels)))
+    finite("log density", asked("log density", lambda: model.log_predictive_density(X, labels)))
+    check_parts(model.predict_proba, new, 1.0)
+    check_file(model, lambda one: (one.predict_proba(new),))
+    return model
+
+
+def _unit(y: np.ndarray) -> float:
+    return float(np.std(y / np.max(np.abs(y))) * np.max(np.abs(y))) if np.any(y) else 1.0
+
+
+def _check_units(name: str, table: OddTable, mean: np.ndarray, std: np.ndarray) -> None:
+    """Units that are powers of two round nothing: the answer is the same to the last bit."""
+    if max(abs(table.exponent), *(abs(column.exponent) for column in table.columns)) > 100:
+        return  # what is small or large already may have no number in another unit
+    X, y, new, _ = table.draw(len(mean))
+    if np.ptp(y) <= 1e-12 * np.abs(y).max() or np.any(
+        np.ptp(X, axis=0) <= 1e-12 * np.abs(X).max(axis=0)
+    ):
+        return  # what is constant has no scale
+    factors = 2.0 ** np.resize([3, -5, 9], X.shape[1])
+    model = asked("fit in other units", lambda: quick(name, X).fit(X * factors, y * 0.125))
+    found = model.predict(new * factors, return_std=True)
+    for mine, theirs in zip((mean, std), found, strict=True):
+        gap = np.max(np.abs(8.0 * theirs - mine) / (np.abs(mean) + std))
+        assert gap < 1e-5, f"in other units the answer is another, by {gap:.2g}"
+
+
+def _check_latent(model: Any, new: np.ndarray, std: np.ndarray, unit: float) -> None:
+    """Deviations lie between those of the noise and of the prior with the noise."""
+    _, latent = asked("latent", lambda: model.predict(new, return_std="latent"))
+    finite("latent std", latent)
+    assert np.all(latent <= std * (1 + 1e-6)), "the function is less certain than an observation"
+    likelihood = model.likelihood_
+    if isinstance(likelihood, Gaussian):
+        noise = float(np.sqrt(likelihood.noise_variance)) if likelihood.noise_variance else 0.0
+        assert np.all(std >= noise * (1 - 1e-4)), f"std {std.min():.4g} below noise {noise:.4g}"
+    finite("samples", asked("samples", lambda: model.sample_y(new, 2)))
+
+
+def check_parts(predict: Callable[[np.ndarray], np.ndarray], new: np.ndarray, unit: float) -> None:
+    """Each row's prediction is its own; ``predict`` gives one row for each."""
+    whole = predict(new)[3:10]
+    part = asked("predict a part", lambda: predict(new[3:10]))
+    gap = np.max(np.abs(part - whole) / (np.abs(whole) + unit))
+    assert gap < 1e-4, f"a part is predicted otherwise, by {gap:.2g}"
+
+
+def check_file(model: Any, answers: Callable[[Any], Any]) -> None:
+    """Saved and loaded, a model answers the same to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.vastgp"
+        asked("save", lambda: model.save(path))
+        again = asked("load", lambda: vastgp.load(path))
+    for mine, theirs in zip(answers(model), answers(again), strict=True):
+        assert np.array_equal(mine, theirs), "loaded, it answers otherwise"
