@@ -11,7 +11,6 @@ is ``e_i = (y_i - E f_i)^2 + Var f_i``, and `vastgp.solvers.log_noise` finds ``g
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from vastgp.data import observations
 from vastgp.data.archive import above, below
+from vastgp.fitting.clock import now
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.start import fit_evidence
@@ -174,7 +174,7 @@ def alternate(
     learn : bool, default True
         Whether the function's kernel follows the noise.
     deadline : float, optional
-        Time of ``time.perf_counter`` after which no turn begins.
+        Time of `vastgp.fitting.clock.now` after which no turn begins.
     """
     prior = HyperparameterPrior(number_of_inputs(kernel, X.shape[1]))
     relative = np.ones(len(y))
@@ -195,7 +195,7 @@ def alternate(
         found = learned.posterior.effective_variances(X)
         moved = float(np.sqrt(np.mean(np.log(found / relative) ** 2)))
         relative, noise_variance = found, float(np.exp(learned.posterior.level))
-        late = deadline is not None and time.perf_counter() > deadline
+        late = deadline is not None and now() > deadline
         if moved < _SETTLED or late or turn == _TURNS:
             break
         if learn:
