@@ -77,7 +77,7 @@ np.testing.assert_array_equal(again, model_predictions)
 
 
 def test_the_other_likelihoods_of_the_readme_run(tmp_path):
-    _, quick_start, _, others, _ = (
+    _, quick_start, _, others, *_ = (
         block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()
     )
     check = """
@@ -87,10 +87,16 @@ assert classifier.classes_.tolist() == ["dry", "wet"]
     run(HEAD + quick_start + others + check, tmp_path)
 
 
-def test_the_grid_of_the_readme_is_filled(tmp_path):
-    *_, grid = blocks_of_the_readme()
+def test_the_grid_of_the_readme_is_filled_and_its_stations_mapped(tmp_path):
+    *_, grid, stations = blocks_of_the_readme()
     check = "\nassert float(np.sqrt(((filled['mean'] - field) ** 2).mean())) < 0.06\n"
-    run(HEAD + grid + check, tmp_path)
+    of_map = """
+coefficient, error = stations.trend_["height"]
+assert abs(coefficient + 0.006) < 4 * error < 0.001
+truth = 30 - 0.4 * atlas["lat"] - 0.006 * 300
+assert float(np.abs(atlas["mean"] - truth).max()) < 0.5
+"""
+    run(HEAD + "import pyarrow as pa\n" + grid + check + stations + of_map, tmp_path)
 
 
 def test_there_are_tutorials():
