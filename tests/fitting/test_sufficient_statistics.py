@@ -134,17 +134,6 @@ def test_features_in_float32_are_summed_in_float64(data, whole):
         statistics + narrow
 
 
-def test_some_features(whole):
-    statistics, _ = whole
-    keep = np.array([3, 0, 7])
-    few = statistics.of_features(keep)
-    np.testing.assert_array_equal(few.gram, statistics.gram[np.ix_(keep, keep)])
-    np.testing.assert_array_equal(few.target, statistics.target[keep])
-    assert few.square == statistics.square
-    with pytest.raises(ValueError, match="different features"):
-        few + statistics.of_features(np.array([1, 2, 3]))
-
-
 def test_a_file_keeps_every_bit(whole, tmp_path):
     statistics, _ = whole
     statistics.save(tmp_path / "part.vastgp")

@@ -151,16 +151,6 @@ class SufficientStatistics(MomentBlocks):
             self, moments=moments, rest=rest, y_mean=float(y_mean), y_scale=float(y_scale)
         )
 
-    def of_features(self, keep: np.ndarray) -> SufficientStatistics:
-        """Return the sums of some features, by index."""
-        m = self.num_basis
-        index = np.concatenate([np.arange(m)[keep], [m, m + 1]])
-        chosen = np.ix_(index, index)
-        name = hashlib.blake2b(
-            self.features_id.encode() + index.tobytes(), digest_size=8
-        ).hexdigest()
-        return replace(self, moments=self.moments[chosen], rest=self.rest[chosen], features_id=name)
-
     # ------------------------------------------------------------ files
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -79,12 +79,6 @@ class PanelCholesky:
             self._forward(i, flat)
         return work
 
-    def half_solve_transposed(self, right: np.ndarray) -> np.ndarray:
-        """Return ``L^-T right``, in the precision of the factor."""
-        work = np.array(right, self.dtype, order="C")
-        self._backward(work.reshape(len(work), -1))
-        return work
-
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``A^-1 right``, in the precision of the factor."""
         work = self.half_solve(right)
