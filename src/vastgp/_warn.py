@@ -7,7 +7,7 @@ import warnings
 from types import FrameType
 
 # Frames of these belong to the library, or to what checks its annotations under test.
-_OURS = {"vastgp", "jaxtyping", "beartype", "equinox", "jax", "contextlib"}
+_OURS = {"vastgp", "typechecking", "jaxtyping", "beartype", "equinox", "jax", "contextlib"}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
