@@ -100,9 +100,9 @@ def table(lines: list[dict[str, Any]]) -> str:
     rows = [
         "# Maps from stations",
         "",
-        "`python benchmarks/stations.py --stations 20000 200000 --seconds 120`, then `--write`. A field on the globe with",
-        "structure of 2000 and 300 km, -6.5 for each kilometre of height, noise of 0.5 (`RMSE, NLPD of the truth` are those",
-        "of the field itself); 5000 stations withheld. Half of all stations crowd around 200 places.",
+        "`python benchmarks/stations.py --stations 20000 200000 --seconds 120`, then `--write`. A field on the globe",
+        "with structure of 2000 and 300 km, -6.5 for each kilometre of height, noise of 0.5 (RMSE and NLPD *of the*",
+        "*truth* are those of the field itself); 5000 stations withheld. Half of all stations crowd around 200 places.",
         "",
         "| stations | method | RMSE | of the truth | RMSE to the field | NLPD | of the truth | in 95 % | slope | "
         "fit: processor s | wall s | predict s | GB |",
@@ -119,7 +119,7 @@ def table(lines: list[dict[str, Any]]) -> str:
     cores = lines[-1]["cores"]
     rows += [
         "",
-        f"On {cores} cores that other programs kept busy as well (load 9 to 12), so that seconds on the wall say little.",
+        f"On {cores} cores that other programs kept busy as well (load 9 to 12): seconds on the wall say little.",
     ]
     return "\n".join(rows) + "\n"
 
