@@ -164,7 +164,9 @@ def regressors(
     found += [_EXACT] if not few and n <= exact_rows else []
     found += _POISSON if counts and likelihood == "auto" else []
     local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
-    varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
+    # of all rows where an exact process takes them
+    process = _EXACT if n <= exact_rows else Candidate("qsgp", "QSGPRegressor")
+    varying = _of_noise(trees, few, process) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
     found += [*varying, *local] if few else [*local, *varying]
     if n > _MANY:
@@ -255,12 +257,17 @@ _LINEAR = Candidate(
 _POISSON = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
 
 
-def _of_noise(trees: bool, few: bool) -> list[Candidate]:
-    """Return candidates for noise that varies, and for targets far out."""
-    varying, far = (
-        Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name})
-        for name in ("heteroskedastic", "student-t")
+def _of_noise(trees: bool, few: bool, process: Candidate) -> list[Candidate]:
+    """Return candidates for noise that varies, and for targets far out.
+
+    Noise that varies is learned beside the function by the process that has most of the rows to say something.
+    """
+    varying = dataclasses.replace(
+        process,
+        name=f"{process.name}, heteroskedastic",
+        params=process.params | {"likelihood": "heteroskedastic"},
     )
+    far = Candidate("tsvgp, student-t", "TSVGPRegressor", {"likelihood": "student-t"})
     if not trees:
         return [varying, far]
     on_trees = [varying.with_trees(), far.with_trees()]

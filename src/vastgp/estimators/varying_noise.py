@@ -29,7 +29,7 @@ from vastgp.solvers.varying_noise import (
 VARYING = HeteroskedasticGaussian.name
 NoiseLike = Annotated[str, OneOf(Gaussian.name, VARYING)]
 # Rows on which function and noise are learned by turns; of the noise alone, which costs far less.
-_FEW, _MANY = 2000, 20_000
+_FEW, _MANY = 1000, 20_000
 # Of what is left of a budget: for the fit with one noise, for the turns, and for the first of two fits with what they
 # found.
 _PLAIN, _TURNS, _FIRST_FIT = 0.4, 0.3, 0.5

@@ -31,7 +31,7 @@ from vastgp.solvers.log_noise import LearnedNoise, LogNoise, learn_log_noise
 # Turns at most; they end where the log noise of a row moves by less than this, root mean square.
 _TURNS, _SETTLED = 8, 0.03
 # L-BFGS in a turn: iterations for the function's kernel and for that of the noise, and its tolerance.
-_BY_FUNCTION, _BY_NOISE, _TOL = 12, 20, 1e-3
+_BY_FUNCTION, _BY_NOISE, _TOL = 30, 20, 1e-4
 # Rows predicted at a time.
 _TILE = 2048
 
