@@ -88,7 +88,7 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
     @given(
         odd_tables(tuple(args.rows), 3),
         st.sampled_from(sorted(LABELS)),
-        st.sampled_from([1, 2, 2, 3, 5]),
+        st.sampled_from([2, 2, 3, 5, 1]),
     )
     def run(table: OddTable, kind: str, count: int) -> None:
         if time.process_time() - began > args.seconds:
@@ -203,11 +203,11 @@ def files(name: str, args: argparse.Namespace) -> dict[str, Any]:
     generator = np.random.default_rng(args.seed)
     ended: collections.Counter[str] = collections.Counter()
     failures: list[str] = []
-    memory = _most_memory()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole, path = Path(folder) / "whole", Path(folder) / "changed"
         quick(name, X).fit(X, y).save(whole)
+        memory = _most_memory()
         for _ in range(args.cases):
             what, began = damaged(path, whole, generator), time.process_time()
             try:
