@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 Generator = np.random.Generator
 
+# New rows of a table, at most.
+_NEW_ROWS = 500
+
 
 @dataclass(frozen=True)
 class Column:
@@ -65,11 +68,16 @@ class OddTable:
 
     def draw(self, more: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return training rows and ``more`` new ones of the same law: inputs and targets, inputs and targets."""
-        generator, n = np.random.default_rng([self.seed, 26]), self.rows
-        raw = np.empty((n + more, 0))
+        # as many are drawn whatever is asked for, so that the training rows are the same
+        generator, n, total = (
+            np.random.default_rng([self.seed, 26]),
+            self.rows,
+            self.rows + _NEW_ROWS,
+        )
+        raw = np.empty((total, 0))
         for column in self.columns:
-            values = COLUMNS[column.kind](generator, n + more, raw)
-            raw = np.concatenate([raw, values.reshape(n + more, -1)], axis=1)
+            values = COLUMNS[column.kind](generator, total, raw)
+            raw = np.concatenate([raw, values.reshape(total, -1)], axis=1)
         if self.repeated:
             again = np.flatnonzero(generator.uniform(size=n) < self.repeated)
             raw[again] = raw[generator.integers(n, size=len(again))]
@@ -80,7 +88,7 @@ class OddTable:
         with np.errstate(all="ignore"):
             X = _as_dtype((raw + shift) * scale, self.dtype)
         y = (target + self.shift) * 10.0**self.exponent
-        return X[:n], y[:n], X[n:], y[n:]
+        return X[:n], y[:n], X[n : n + more], y[n : n + more]
 
     def labels(self, kind: str, count: int) -> np.ndarray:
         """Return labels of the training rows: ``count`` classes along the target, named as ``kind`` says."""

@@ -60,6 +60,8 @@ def quick(name: str, X: np.ndarray) -> Any:
     return getattr(vastgp, name)(**QUICK[name](len({row.tobytes() for row in X})))
 
 
+# Whose functions have the kernel's variance before there are data; others approximate it.
+_OF_THE_KERNEL = ("ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor")
 # An error that helps names what it is about.
 _NAMES = re.compile(r"\b(X|y|column|target|kernel|hyperparameters|num_\w+|noise_std)\b")
 _NOT_OURS = re.compile(r"/(jax|jaxlib|numpy|scipy|sklearn|equinox|optax)/")
@@ -132,10 +134,12 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
     check_parts(lambda rows: np.stack(model.predict(rows, return_std=True), 1), new, _unit(y))
     check_file(model, lambda one: one.predict(new, return_std=True))
     if name != "GPRegressor":
-        _check_latent(model, new, std, _unit(y))
+        _check_latent(name, model, new, std)
     # the front door reads whole numbers as what they may mean, and halves as another thing
     if X.dtype == np.float64 and name != "GPRegressor":
         _check_units(name, table, mean, std)
+    if name == "ExactGPRegressor":
+        _check_order(name, table, mean, std)
     return model
 
 
@@ -175,7 +179,16 @@ def _check_units(name: str, table: OddTable, mean: np.ndarray, std: np.ndarray) 
         assert gap < 1e-5, f"in other units the answer is another, by {gap:.2g}"
 
 
-def _check_latent(model: Any, new: np.ndarray, std: np.ndarray, unit: float) -> None:
+def _check_order(name: str, table: OddTable, mean: np.ndarray, std: np.ndarray) -> None:
+    """The order of the rows says nothing."""
+    X, y, new, _ = table.draw(len(mean))
+    order = np.random.default_rng(0).permutation(len(y))
+    model = asked("fit in another order", lambda: quick(name, X).fit(X[order], y[order]))
+    gap = np.max(np.abs(model.predict(new) - mean) / std)
+    assert gap < 1e-3, f"in another order of the rows the answer is another, by {gap:.2g}"
+
+
+def _check_latent(name: str, model: Any, new: np.ndarray, std: np.ndarray) -> None:
     """Deviations lie between those of the noise and of the prior with the noise."""
     _, latent = asked("latent", lambda: model.predict(new, return_std="latent"))
     finite("latent std", latent)
@@ -184,6 +197,10 @@ def _check_latent(model: Any, new: np.ndarray, std: np.ndarray, unit: float) -> 
     if isinstance(likelihood, Gaussian):
         noise = float(np.sqrt(likelihood.noise_variance)) if likelihood.noise_variance else 0.0
         assert np.all(std >= noise * (1 - 1e-4)), f"std {std.min():.4g} below noise {noise:.4g}"
+    kernel = model.kernel_
+    if name in _OF_THE_KERNEL and kernel is not None and kernel.constant_variance:
+        prior = float(np.sqrt(kernel.total_variance()))
+        assert np.all(latent <= prior * (1 + 1e-3)), f"{latent.max():.4g} above prior {prior:.4g}"
     finite("samples", asked("samples", lambda: model.sample_y(new, 2)))
 
 

@@ -81,6 +81,27 @@ def test_a_folder_that_vanishes_costs_the_file_and_not_the_fit(alone, tmp_path, 
     np.testing.assert_array_equal(answers(found, NEW), alone)
 
 
+def test_without_file_handles_the_fit_goes_on(alone, tmp_path, monkeypatch):
+    """The system's own refusal, at each write."""
+    resource = pytest.importorskip("resource", reason="limits of POSIX")
+
+    def write(file, whole=Checkpoint.write):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # descriptors are given out from the lowest on
+        held = os.open(os.devnull, os.O_RDONLY)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held, limits[1]))
+        try:
+            whole(file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            os.close(held)
+
+    monkeypatch.setattr(Checkpoint, "write", write)
+    with pytest.warns(UserWarning, match="could not be written: .*Too many open files"):
+        found = model(tmp_path / "fit").fit(X, Y)
+    np.testing.assert_array_equal(answers(found, NEW), alone)
+
+
 def test_a_file_that_cannot_be_deleted_costs_nothing(alone, tmp_path, monkeypatch):
     path = tmp_path / "fit"
     path.touch()

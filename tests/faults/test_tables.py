@@ -33,7 +33,7 @@ def held(check, *given):
     return True
 
 
-@settings(FEW, max_examples=60)
+@settings(FEW, max_examples=25)
 @given(TABLES)
 def test_exact(table):
     held(check_regressor, "ExactGPRegressor", table)
