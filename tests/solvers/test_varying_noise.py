@@ -7,10 +7,10 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from vastgp import Matern52
+from vastgp import RBF, Matern52
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels.matrices import covariance
-from vastgp.solvers import log_noise
+from vastgp.solvers import log_noise, varying_noise
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.log_noise import LogNoise, LogNoiseEvidence, learn_log_noise
 from vastgp.solvers.varying_noise import alternate, expected_squares, with_own_noise
@@ -165,3 +165,37 @@ def test_the_cost_of_the_noise_makes_its_bound(monkeypatch):
     assert given - found.evidence_cost(X) == pytest.approx(bound, abs=1e-6)
     assert eqx.tree_equal(found.kernel, Matern52(1.0, 1.5))
     assert ExactEvidence(X, y).num_rows == 8
+
+
+def test_what_rows_left_out_are_off_by():
+    X, y = eight()
+    kernel, noise = Matern52(1.0, 1.0), 0.3
+    _, factor, weights = ExactEvidence(X, y).solve(kernel, noise)
+    found = varying_noise._squares_left_out(noise, weights, factor)
+    for row in range(8):
+        kept = np.arange(8) != row
+        other = ExactPosterior.condition(kernel, noise, X[kept], y[kept])[0]
+        mean, variance = other.mean_and_latent_variance(X[row : row + 1])
+        expected = noise * (y[row] - mean[0]) ** 2 / (variance[0] + noise)
+        assert found[row] == pytest.approx(expected, rel=1e-6)
+
+
+def test_noise_that_grows_with_the_function_is_found():
+    """Readings with errors of 2 %, as of a ship's resistance at ten speeds: the most is a hundred times the least."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [np.repeat(rng.normal(size=(15, 2)), 10, axis=0), np.tile(np.linspace(0, 1, 10), 15)]
+    )
+    truth = np.exp(5.0 * X[:, 2]) * (1.0 + 0.2 * X[:, 0])
+    y = truth * (1.0 + 0.02 * rng.normal(size=150))
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    found = alternate(X, y, RBF([6.7, 100.0, 0.83], 3.4), 8e-4, seed=0, noise_floor=1e-6)
+    assert found.gain > 150.0
+    assert np.corrcoef(found.learned.posterior.mean(X), np.log(truth))[0, 1] > 0.98
+
+
+def test_noise_that_does_not_vary_gains_nothing():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.7, 1.7, (100, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=100)
+    assert alternate(X, y, RBF([0.7, 5.0], 0.6), 0.09, seed=0, noise_floor=1e-6).gain < 0.0

@@ -33,8 +33,6 @@ _FEW, _MANY = 1000, 20_000
 # Of what is left of a budget: for the fit with one noise, for the turns, and for the first of two fits with what they
 # found.
 _PLAIN, _TURNS, _FIRST_FIT = 0.4, 0.3, 0.5
-# Where amplitudes of the log noise gain less than this before any turn, in nats, none is taken.
-_NOTHING = 1.0
 # Uses of the seed, see `fixed_indices`.
 _OF_FEW, _OF_MANY = 120, 121
 _TILE = 16_384
@@ -163,9 +161,9 @@ class _Fit:
         """Return what turns on some rows found, None where noise does not vary, and the gain in nats."""
         kernel, noise = plain.answer.kernel, float(plain.answer.likelihood.noise_variance)  # type: ignore[attr-defined]
         looked = learn_log_noise(*self._squares(plain), seed=self.run.seed, inputs=self.inputs)
-        few = self.rows.n <= _FEW
         # few rows may show it only when the function is learned beside it
-        if looked.gain + looked.cost < _NOTHING or not (few or looked.gain > 0.0):
+        few = self.rows.n <= _FEW
+        if not few and looked.gain <= 0.0:
             return None, looked.gain
         chosen = fixed_indices(self.run.seed, _OF_FEW, self.rows.n, _FEW)
         X, y = standardised_rows(self.rows, self.scaling, chosen)
