@@ -224,7 +224,9 @@ def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
 def test_a_method_that_is_none_is_refused():
     with pytest.raises(ValueError, match="method must be 'auto' or one of 'exact', 'qsgp'"):
         candidates.named("forest", False, "auto")
-    with pytest.raises(ValueError, match="is not for method='exact', whose noise is normal"):
+    with pytest.raises(ValueError, match="is not for method='grief', whose noise is normal"):
+        candidates.named("grief", False, "student-t")
+    with pytest.raises(ValueError, match=r"likelihood must be .*'heteroskedastic'.*'student-t'"):
         candidates.named("exact", False, "student-t")
 
 

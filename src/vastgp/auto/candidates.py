@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from vastgp._arguments import Named, declared
+from vastgp._arguments import Named, check_arguments, declared
 from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
@@ -323,4 +323,5 @@ def named(method: str, classes: bool, likelihood: Any) -> Candidate:
             f"likelihood={likelihood!r} is not for method={method!r}, whose noise is normal. Use method='tsvgp' or "
             "'auto', or leave likelihood out."
         )
+    check_arguments(made(**params))
     return Candidate(method, methods[method], params)

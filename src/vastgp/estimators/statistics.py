@@ -147,6 +147,7 @@ class TakesSums:
                 f"partial_fit adds the rows of one process, and {processes.count()} run here. Sum the parts by "
                 "model.statistics(X, y), add them up, and give all processes model.update(sums)."
             )
+        self._check_own("partial_fit")
         return self.update(self.statistics(X, y))
 
 
@@ -175,7 +176,7 @@ def statistics(model: Any, frame: Any, y: str) -> SufficientStatistics:
     >>> import dask.dataframe as dd
     >>> x = np.random.default_rng(0).uniform(-3, 3, 4000)
     >>> frame = dd.from_pandas(pd.DataFrame({"x": x, "y": np.sin(x)}), npartitions=4)
-    >>> model = vastgp.GriefRegressor(num_eigenfunctions=20).fit(frame.partitions[0].compute(), "y")
+    >>> model = vastgp.GriefRegressor(num_eigenfunctions=8).fit(frame.partitions[0].compute(), "y")
     >>> rest = vastgp.statistics(model, frame.partitions[1:], "y")
     >>> model.update(rest).statistics_.num_rows
     4000

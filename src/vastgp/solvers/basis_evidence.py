@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
-from vastgp.bases import PairedBasis, RandomFourierBasis
+from vastgp.bases import PairedBasis
 from vastgp.data.padding import pad_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, RowEvidence
@@ -47,7 +47,7 @@ class _BasisRows(RowEvidence):
         self._narrow_X = jax.device_put(pad_rows(self.X).astype(np.float32))
         self._basis: Any = basis
 
-    def _narrow(self, kernel: Kernel) -> RandomFourierBasis:
+    def _narrow(self, kernel: Kernel) -> PairedBasis:
         return self._basis.with_kernel(as_dtype(kernel, np.float32))
 
     def _sums(self, kernel: Kernel, noise_variance: float) -> str:
