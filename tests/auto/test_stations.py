@@ -11,8 +11,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 import vastgp
 from vastgp import StationGP
-from vastgp.auto.space import chord_points
 from vastgp.auto.stations.validation import blocks, folds_of
+from vastgp.data.coordinates import chord_points
 from vastgp.options import Fixed
 
 pytestmark = pytest.mark.little_work

@@ -20,7 +20,7 @@ import numpy as np
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, Values, numbers_of
 from vastgp.data import validate
-from vastgp.data.coordinates import EARTH_RADIUS
+from vastgp.data.coordinates import EARTH_RADIUS, chord_points
 
 FORM = "places"
 _LATITUDE, _LONGITUDE = {"lat", "latitude", "lats"}, {"lon", "long", "lng", "longitude", "lons"}
@@ -28,32 +28,6 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MOST_LATITUDE, _MOST_LONGITUDE = 90.0, 360.0
 # Coordinates that differ by less than this share of their size are the same, but for rounding.
 _SAME = 1e-12
-
-
-def chord_points(lat: Any, lon: Any) -> np.ndarray:
-    """Return points of the sphere of the Earth, kilometres from its centre.
-
-    Parameters
-    ----------
-    lat, lon : array-like of shape (n,)
-        Degrees north and east; longitudes by any convention.
-
-    Returns
-    -------
-    ndarray of shape (n, 3)
-        The distance between two of them is ``2 R sin(a / 2)`` at an angle a: 1 % less than the way over the ground at
-        3,100 km.
-    """
-    north, east = np.deg2rad(lat), np.deg2rad(lon)
-    around = np.cos(north)
-    points = [around * np.cos(east), around * np.sin(east), np.sin(north)]
-    return EARTH_RADIUS * np.stack(points, axis=-1)
-
-
-def ground_km(chord: Any) -> Any:
-    """Return the way over the ground between points whose chord is known, kilometres."""
-    half = np.clip(np.asarray(chord, np.float64) / (2.0 * EARTH_RADIUS), 0.0, 1.0)
-    return 2.0 * EARTH_RADIUS * np.arcsin(half)
 
 
 def looks_like_latitude(name: str) -> bool:

@@ -27,6 +27,26 @@ EARTH_RADIUS = 6371.0088
 _MOST_STEPS = 1.5
 
 
+def chord_points(lat: Any, lon: Any) -> np.ndarray:
+    """Return points of the sphere of the Earth, kilometres from its centre.
+
+    Parameters
+    ----------
+    lat, lon : array-like of shape (n,)
+        Degrees north and east; longitudes by any convention.
+
+    Returns
+    -------
+    ndarray of shape (n, 3)
+        The distance between two of them is ``2 R sin(a / 2)`` at an angle a: 1 % less than the way over the ground at
+        3,100 km.
+    """
+    north, east = np.deg2rad(lat), np.deg2rad(lon)
+    around = np.cos(north)
+    points = [around * np.cos(east), around * np.sin(east), np.sin(north)]
+    return EARTH_RADIUS * np.stack(points, axis=-1)
+
+
 @dataclass(frozen=True)
 class Coordinate:
     """One coordinate and how its values become numbers.
