@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def made(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Return n stations with heights, values and the truth without noise."""
-    from vastgp.auto.space import chord_points
+    from vastgp.data.coordinates import chord_points
 
     generator = np.random.default_rng(seed)
     lat = np.rad2deg(np.arcsin(generator.uniform(-1.0, 1.0, n)))
