@@ -215,7 +215,8 @@ def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
     assert list(short) == ["exact", "linear", "exact on trees"]
     assert short["exact"] == [3.75, 3.75] and short["exact on trees"][0] > 4.0
     minute = seconds(30.0, Own())
-    assert len(minute) == 6 and all(each == [5.0] for each in list(minute.values())[2:])
+    assert list(minute.values()) == [[5.0], [3.0], [5.0], [10.0], [5.0]]
+    assert list(minute)[3] == "exact, heteroskedastic"
     # equal shares where all have enough
     whole = seconds(300.0, Own())
     assert list(whole) == [one.name for one in given] and whole["exact"] == [300.0 / len(given)]

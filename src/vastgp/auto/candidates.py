@@ -23,6 +23,8 @@ _EXACT_ROWS, _EXACT_SHARE, _EXACT_UNTIMED = 3000, 0.03, 20_000
 _LINEAR_ROWS = 2000
 # What a method needs for more rows than an exact process takes, start and compilation included.
 _SECONDS_OF_MANY = 7.0
+# Function and noise by turns, in each of five folds of few rows, or once in some thousand.
+_SECONDS_OF_TURNS = 10.0
 # Grids of eigenfunctions need some rows for each input; local methods lose their neighbours with many.
 _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 # Rows from which on methods that do not grow with them are worth their own start.
@@ -266,6 +268,7 @@ def _of_noise(trees: bool, few: bool) -> list[Candidate]:
         process,
         name=f"{process.name}, heteroskedastic",
         params=process.params | {"likelihood": "heteroskedastic"},
+        needs=_SECONDS_OF_TURNS if few else process.needs,
     )
     far = Candidate("tsvgp, student-t", "TSVGPRegressor", {"likelihood": "student-t"})
     if not trees:
