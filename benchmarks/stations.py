@@ -102,7 +102,8 @@ def table(lines: list[dict[str, Any]]) -> str:
         "",
         "`python benchmarks/stations.py --stations 20000 200000 --seconds 120` (800,000: 420), then `--write`. A field",
         "on the globe with structure of 2000 and 300 km, -6.5 for each kilometre of height, noise of 0.5 (RMSE and",
-        "NLPD *of the truth* are those of the field itself); 5000 stations withheld. Half of all stations crowd around 200 places.",
+        "NLPD *of the truth* are those of the field itself); 5000 stations withheld. Half of all stations crowd",
+        "around 200 places.",
         "",
         "| stations | method | RMSE | of the truth | RMSE to the field | NLPD | of the truth | in 95 % | slope | "
         "fit: processor s | wall s | predict s | GB |",
