@@ -160,11 +160,14 @@ class _Fit:
     def _turns(self, plain: _Solved) -> tuple[Alternated | None, float]:
         """Return what turns on some rows found, None where noise does not vary, and the gain in nats."""
         kernel, noise = plain.answer.kernel, float(plain.answer.likelihood.noise_variance)  # type: ignore[attr-defined]
-        looked = learn_log_noise(*self._squares(plain), seed=self.run.seed, inputs=self.inputs)
         # few rows may show it only when the function is learned beside it
         few = self.rows.n <= _FEW
-        if not few and looked.gain <= 0.0:
-            return None, looked.gain
+        gain = 0.0
+        if not few:
+            looked = learn_log_noise(*self._squares(plain), seed=self.run.seed, inputs=self.inputs)
+            gain = looked.gain
+            if gain <= 0.0:
+                return None, gain
         chosen = fixed_indices(self.run.seed, _OF_FEW, self.rows.n, _FEW)
         X, y = standardised_rows(self.rows, self.scaling, chosen)
         left = self.run.seconds_left(_TURNS)
@@ -173,7 +176,7 @@ class _Fit:
             seed=self.run.seed, inputs=self.inputs, noise_floor=self._noise_floor(),
             deadline=None if left is None else self.run.deadline - self.run.seconds_left() + left,  # type: ignore[operator]
         )  # fmt: skip
-        gain = found.gain if few else looked.gain
+        gain = found.gain if few else gain
         return (found if gain > 0.0 else None), gain
 
     def _solve_all(self, plain: _Solved, found: Alternated) -> tuple[_Solved | None, bool]:
