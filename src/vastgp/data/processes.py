@@ -62,6 +62,11 @@ def gathered(array: Any) -> list[np.ndarray]:
     ]
 
 
+def texts(own: str) -> list[str]:
+    """Return a text of every process, in the order of their numbers."""
+    return [part.tobytes().decode() for part in gathered(np.frombuffer(own.encode(), np.uint8))]
+
+
 def _bytes_of(own: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
     """Return the bytes of every process, told in parts."""
     found = [np.empty(size, np.uint8) for size in sizes]
@@ -129,15 +134,13 @@ def together(work: Callable[[], T]) -> T:
     except Exception as caught:
         error = caught
     said = "" if error is None else f"{type(error).__name__}: {error}"
-    texts = gathered(np.frombuffer(said.encode(), np.uint8))
+    heard = texts(said)
     if error is not None:
         error.add_note(f"(in process {number()} of {count()})")
         raise error
-    failed = [k for k, text in enumerate(texts) if len(text)]
+    failed = [f"process {k} of {count()}: {text}" for k, text in enumerate(heard) if text]
     if failed:
-        words = "; ".join(
-            f"process {k} of {count()}: {texts[k].tobytes().decode()}" for k in failed
-        )
+        words = "; ".join(failed)
         raise ValueError(f"another process could not go on, so that none does. {words}")
     return found  # type: ignore[return-value]
 

@@ -74,13 +74,12 @@ def as_shared_rows(X: Any, y: Any, *, min_rows: int, **options: Any) -> Rows:
     if processes.count() == 1 or (isinstance(X, Rows) and X.local is not X):
         return as_rows(X, y, min_rows=min_rows, **options)
     rows = processes.together(lambda: _own_part(X, y, options))
-    described = repr((rows.d, rows.feature_names, rows.target_name)).encode()
-    texts = [part.tobytes() for part in processes.gathered(np.frombuffer(described, np.uint8))]
-    for k, text in enumerate(texts):
-        if text != texts[0]:
+    described = processes.texts(repr((rows.d, rows.feature_names, rows.target_name)))
+    for k, text in enumerate(described):
+        if text != described[0]:
             raise ValueError(
                 f"the rows of process {k} have other columns than those of process 0 (how many, their names, the "
-                f"target's): {text.decode()} and {texts[0].decode()}. Give every process a part of one table."
+                f"target's): {text} and {described[0]}. Give every process a part of one table."
             )
     counts = [int(n) for n in processes.gathered(np.int64(rows.n))]
     check_num_rows((sum(counts), rows.d), min_rows)
@@ -110,6 +109,6 @@ def _own_part(X: Any, y: Any, options: dict[str, Any]) -> Rows:
 
 def _in_common_type(part: Any) -> Any:
     """Return a part in the type that holds those of all processes."""
-    kinds = processes.gathered(np.frombuffer(np.dtype(part.dtype).str.encode(), np.uint8))
-    common = np.result_type(*(np.dtype(kind.tobytes().decode()) for kind in kinds))
+    kinds = processes.texts(np.dtype(part.dtype).str)
+    common = np.result_type(*map(np.dtype, kinds))
     return part if part.dtype == common else np.asarray(part, common)
