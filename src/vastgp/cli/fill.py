@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,24 +143,13 @@ def _kernels(given: list[str]) -> dict[Any, str] | None:
     return kernels or None
 
 
-@contextlib.contextmanager
-def _opened(source: Path) -> Iterator[Any]:
-    import xarray as xr
+def _opened(source: Path) -> Any:
+    from vastgp.data.dataset_files import open_dataset
 
     try:
-        dataset = (
-            xr.open_zarr(source)
-            if source.is_dir()
-            else xr.open_dataset(source, engine="h5netcdf", chunks={})
-        )
-    except (ImportError, ModuleNotFoundError) as error:
-        raise BadInput(f"{error} NetCDF and Zarr need pip install 'vastgp[grid]'.") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(
-            f"{str(source)!r} is no NetCDF 4 file and no Zarr folder that can be read: {error}"
-        ) from error
-    with dataset:
-        yield dataset
+        return open_dataset(source, chunks={})
+    except ImportError as error:
+        raise BadInput(str(error)) from error
 
 
 def _chosen(dataset: Any, var: str | None, source: Path) -> Any:

@@ -323,9 +323,9 @@ def _with_times(grid: Any, model: Any, at: list[str] | None) -> Any:
         return {readings.time: readings.when.max() if times is None else times, **grid}
     if times is None:
         return grid
-    import xarray as xr
+    from vastgp.data.dataset_files import open_dataset
 
-    with xr.open_dataset(grid) if not grid.is_dir() else xr.open_zarr(grid) as dataset:
+    with open_dataset(grid) as dataset:
         loaded = dataset.load()
     return loaded.drop_dims(readings.time, errors="ignore").assign_coords({readings.time: times})
 

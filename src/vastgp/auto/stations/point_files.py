@@ -6,37 +6,11 @@ along one dimension: what a reading has in common with others (its station's pla
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 POINT_FILES = (".nc", ".nc4", ".zarr")
-
-
-@contextlib.contextmanager
-def open_dataset(path: Path) -> Iterator[Any]:
-    """Open a NetCDF file or a Zarr folder."""
-    import xarray as xr
-
-    from vastgp.data import files
-
-    files.check_exists(path, "table")
-    try:
-        if path.suffix.lower() == ".zarr":
-            dataset = xr.open_zarr(path)
-        else:
-            dataset = xr.open_dataset(path, engine="h5netcdf")
-    except (ImportError, ModuleNotFoundError) as error:
-        raise ImportError(f"{error} NetCDF and Zarr need pip install 'vastgp[grid]'.") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{str(path)!r} is no NetCDF 4 file and no Zarr folder that can be read: {error}"
-        ) from error
-    with dataset:
-        yield dataset
 
 
 def columns_of_dataset(

@@ -18,9 +18,10 @@ from vastgp.auto.space import (
     looks_like_longitude,
     read_space,
 )
-from vastgp.auto.stations.point_files import POINT_FILES, columns_of_dataset, open_dataset
+from vastgp.auto.stations.point_files import POINT_FILES, columns_of_dataset
 from vastgp.auto.values import UnfitError, Values, dates_of, levels_of, numbers_of
-from vastgp.data import validate
+from vastgp.data import files, validate
+from vastgp.data.dataset_files import open_dataset
 
 
 @dataclass
@@ -146,6 +147,7 @@ def _opened(table: Any) -> tuple[Source, dict[str, dict[str, Any]], Any]:
     """Return a table as a source, the attributes of its columns, and the target that it has by itself."""
     path = Path(table).expanduser() if isinstance(table, (str, os.PathLike)) else None
     if path is not None and path.suffix.lower() in POINT_FILES:
+        files.check_exists(path, "table")
         with open_dataset(path) as dataset:
             return _of_dataset(dataset, repr(str(path)))
     if type(table).__module__.partition(".")[0] == "xarray":

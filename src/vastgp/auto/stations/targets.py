@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like_longitude
-from vastgp.auto.stations.point_files import POINT_FILES, open_dataset
+from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
-from vastgp.data import validate
+from vastgp.data import files, validate
+from vastgp.data.dataset_files import open_dataset
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
@@ -78,6 +79,7 @@ def make_target(grid: Any, readings: Readings, attrs: Mapping[str, Any]) -> Targ
     if isinstance(grid, (str, os.PathLike)):
         path = Path(grid).expanduser()
         if path.suffix.lower() in POINT_FILES:
+            files.check_exists(path, "table")
             with open_dataset(path) as dataset:
                 return _of_dataset(dataset.load(), readings, attrs, repr(str(path)))
         return _of_table(grid, readings)
