@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
+import hashlib
 import os
 import signal
 import sys
+import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -126,6 +129,42 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+# In each of several processes, what stands while a test runs: what is there already ended its process before. xdist
+# gives such a test to a new process, eight times.
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+_BEGUN = Path(tempfile.gettempdir()) / f"begun-{_RUN}" if _RUN else None
+
+
+def _begun(item: pytest.Item) -> Path | None:
+    return _BEGUN / hashlib.sha256(item.nodeid.encode()).hexdigest()[:16] if _BEGUN else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that ended its process when it ran before."""
+    if begun := _begun(item):
+        begun.parent.mkdir(exist_ok=True)
+        if begun.exists():
+            pytest.fail(
+                "ended its process, by a crash or a hang, when it ran before", pytrace=False
+            )
+        begun.touch()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Note that the process outlived the test."""
+    if begun := _begun(item):
+        begun.unlink(missing_ok=True)
+
+
+def pytest_sessionfinish() -> None:
+    """Leave no folder where no test ended its process."""
+    if _BEGUN:
+        with contextlib.suppress(OSError):
+            _BEGUN.rmdir()
 
 
 @pytest.hookimpl(wrapper=True)

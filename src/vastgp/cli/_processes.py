@@ -6,15 +6,21 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
+import numpy as np
+
 from vastgp.cli._errors import BadInput
+from vastgp.data import processes
 
 # What tells a process that it is one of several: their number, its own, and where they meet.
 _VARIABLE = "VASTGP_PROCESS"
 _LOOK_SECONDS = 0.1
 # The others notice by themselves that one is gone, but not before a minute.
 _GRACE_SECONDS = 5.0
+# Until all have met. Starting Python and JAX takes seconds, on busy cores some ten.
+_MEETING_SECONDS = 120.0
 
 
 def run_in_processes(count: int) -> None:
@@ -59,12 +65,47 @@ def joined() -> bool:
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) >= count:
             os.sched_setaffinity(0, cores[number::count])
+    _meet(port, count, number)
+    return number > 0
+
+
+def _meet(port: int, count: int, number: int) -> None:
+    """Join the others and tell them something, so that what keeps them apart is said here, and in words.
+
+    JAX's messages between processors (Gloo) go to the address that the name of the machine has, and wait without end
+    where nobody answers.
+    """
     import jax
 
-    jax.distributed.initialize(
-        coordinator_address=f"127.0.0.1:{port}", num_processes=count, process_id=number
+    watch = threading.Timer(_MEETING_SECONDS + 10.0, _give_up)
+    watch.daemon = True
+    watch.start()
+    try:
+        jax.distributed.initialize(
+            coordinator_address=f"127.0.0.1:{port}",
+            num_processes=count,
+            process_id=number,
+            initialization_timeout=int(_MEETING_SECONDS),
+        )
+        processes.gathered(np.zeros(1))
+    except RuntimeError as error:
+        raise BadInput(_apart(str(error))) from error
+    finally:
+        watch.cancel()
+
+
+def _apart(why: str) -> str:
+    name = socket.gethostname()
+    return (
+        f"--processes: the processes did not reach each other ({why}). They use the address of this machine's name, "
+        f"{name!r}: add the line '127.0.0.1 {name}' to /etc/hosts where it has none, or leave --processes out."
     )
-    return number > 0
+
+
+def _give_up() -> None:
+    sys.stderr.write(_apart(f"no answer within {_MEETING_SECONDS:.0f} s") + "\n")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def check_processes(count: int, method: str, auto: str) -> None:
