@@ -5,8 +5,8 @@ import pytest
 
 from kernels.test_grid_kernels import matrix
 from vastgp import RBF, Cyclic, ExactGPRegressor, Matern12, Matern52, OnSphere, Periodic
+from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.kernels import Sum, from_spec, to_spec
-from vastgp.kernels.embedded import EARTH_RADIUS
 from vastgp.options import Fixed
 
 LON = np.arange(0.0, 360.0, 7.5)[:, None]

@@ -166,17 +166,19 @@ def _exposures(path: Path, exposure: str, rows: np.ndarray | None = None) -> np.
 
 def _exposure_of_counts(model: Any, path: Path, exposure: str | None) -> str | None:
     """What counts are compared by: the column of the fit unless another is named."""
+    from vastgp.auto.exposures import of_counts
+
     _refuse_exposure(model, exposure)
     fitted = getattr(model, "exposure_", None)
-    if exposure is not None or fitted is None:
-        return exposure
-    columns = table_columns(path) or []
-    if fitted.name is not None and fitted.name in columns:
-        return str(fitted.name)
-    raise BadInput(
-        f"--exposure is missing: the model was fitted to counts with {fitted.called}, and {str(path)!r} has no such "
-        "column. Name the one that has them, or give a number for all rows."
-    )
+    if fitted is None:
+        return None
+    try:
+        return str(of_counts(exposure, fitted, path))
+    except ValueError as error:
+        raise BadInput(
+            f"--exposure is missing: the model was fitted to counts with {fitted.called}, and {str(path)!r} has no "
+            "such column. Name the one that has them, or give a number for all rows."
+        ) from error
 
 
 def rows_and_targets(

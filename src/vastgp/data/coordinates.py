@@ -27,24 +27,26 @@ EARTH_RADIUS = 6371.0088
 _MOST_STEPS = 1.5
 
 
-def chord_points(lat: Any, lon: Any) -> np.ndarray:
+def chord_points(lat: Any, lon: Any, numpy: Any = np) -> Any:
     """Return points of the sphere of the Earth, kilometres from its centre.
 
     Parameters
     ----------
     lat, lon : array-like of shape (n,)
         Degrees north and east; longitudes by any convention.
+    numpy : module, default numpy
+        Or ``jax.numpy``, within a program.
 
     Returns
     -------
-    ndarray of shape (n, 3)
+    array of shape (n, 3)
         The distance between two of them is ``2 R sin(a / 2)`` at an angle a: 1 % less than the way over the ground at
         3,100 km.
     """
-    north, east = np.deg2rad(lat), np.deg2rad(lon)
-    around = np.cos(north)
-    points = [around * np.cos(east), around * np.sin(east), np.sin(north)]
-    return EARTH_RADIUS * np.stack(points, axis=-1)
+    north, east = numpy.deg2rad(lat), numpy.deg2rad(lon)
+    around = numpy.cos(north)
+    points = [around * numpy.cos(east), around * numpy.sin(east), numpy.sin(north)]
+    return EARTH_RADIUS * numpy.stack(points, axis=-1)
 
 
 @dataclass(frozen=True)

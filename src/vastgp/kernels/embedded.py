@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.data.coordinates import EARTH_RADIUS
+from vastgp.data.coordinates import chord_points
 from vastgp.kernels.base import Kernel, positive
 from vastgp.kernels.stationary import Matern52, Stationary
 
@@ -120,10 +120,8 @@ class OnSphere(Embedded):
         self.kernel = _with_one_lengthscale(kernel, Matern52(1000.0, 1.0), "OnSphere")
 
     def embed(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        lat, lon = jnp.deg2rad(X[:, 0]), jnp.deg2rad(X[:, 1])
-        around = jnp.cos(lat)
-        points = [around * jnp.cos(lon), around * jnp.sin(lon), jnp.sin(lat)]
-        return EARTH_RADIUS * jnp.stack(points, axis=1)
+        points: Array = chord_points(X[:, 0], X[:, 1], jnp)
+        return points
 
     def check_columns(self, num_features: int) -> None:
         if num_features != 2:

@@ -8,8 +8,8 @@ import xarray as xr
 import vastgp
 from vastgp import RBF, Cyclic, GridGP, Matern32, Matern52, OnSphere
 from vastgp._precision import precision
+from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.kernels import Sum
-from vastgp.kernels.embedded import EARTH_RADIUS
 from vastgp.options import Evidence, Fixed, VarianceSamples
 
 EAST = {"units": "degrees_east"}

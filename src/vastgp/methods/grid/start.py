@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.kernels import (
     Coregionalisation,
     Cyclic,
@@ -19,7 +20,6 @@ from vastgp.kernels import (
     Stationary,
     Sum,
 )
-from vastgp.kernels.embedded import EARTH_RADIUS
 
 # Differences are gathered over this many pairs of points at each lag.
 _PAIRS = 20_000
