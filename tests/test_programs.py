@@ -49,8 +49,12 @@ def test_options_that_the_compiler_does_not_know_are_left_out(monkeypatch):
     if jax.default_backend() != "cpu":
         pytest.skip("there are no options but on a CPU")
     monkeypatch.setattr(_programs, "_EMITTERS", "xla_cpu_nobody_has_this")
+    monkeypatch.setattr(_programs, "_asks", [])
     known_options.cache_clear()
     try:
+        # asked for when the first program is refused
+        np.testing.assert_allclose(program(jnp.exp)(np.zeros(3)), 1.0)
+        assert _programs._asks == [True]
         assert known_options(0) == {"xla_backend_optimization_level": 0}
     finally:
         known_options.cache_clear()

@@ -12,6 +12,8 @@ import jax
 # of writing loops. The products of matrices are those of a library and stay as fast; all else runs up to ten times as
 # long, some 20 ns for a random Fourier feature and 100 ns for a normal number.
 _EMITTERS, _LEVEL = "xla_cpu_use_fusion_emitters", "xla_backend_optimization_level"
+_UNKNOWN = "No such compile option"
+_asks: list[bool] = []
 # Numbers that a program makes or reads, up to which its work is little: 40 ms for features, where compilation takes
 # 50 to 150 ms instead of 250 to 700.
 LITTLE_WORK = 1 << 21
@@ -52,16 +54,25 @@ def program(
     size = work or numbers
 
     @functools.cache
-    def quick() -> Any:
-        return compiler(function, **options, compiler_options=known_options(0))
+    def quick(probed: bool) -> Any:
+        found = known_options(0) if probed else _wanted(0)
+        return compiler(function, **options, compiler_options=found)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves = jax.tree.leaves((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return whole(*args, **kwargs)  # part of another program
-        little = size(*args, **kwargs) <= LITTLE_WORK
-        return (quick() if little else whole)(*args, **kwargs)
+        if size(*args, **kwargs) > LITTLE_WORK:
+            return whole(*args, **kwargs)
+        try:
+            # the first program proves the options: one that only asks for them is a tenth of a second of a start
+            return quick(_must_ask())(*args, **kwargs)
+        except jax.errors.JaxRuntimeError as error:
+            if _must_ask() or _UNKNOWN not in str(error):
+                raise
+            _asks.append(True)
+            return quick(True)(*args, **kwargs)
 
     return call
 
@@ -80,19 +91,26 @@ def options_of_steps(work: int) -> Mapping[str, Any]:
 @functools.cache
 def known_options(level: int) -> dict[str, Any]:
     """Return those options of a quick compilation that this compiler has: their names are no part of JAX's promises."""
-    if jax.default_backend() != "cpu":
-        return {}
-    wanted = {_LEVEL: level, _EMITTERS: False}
-    if _are_known(wanted):
+    wanted = _wanted(level)
+    if not wanted or _are_known(wanted):
         return wanted
     return {name: value for name, value in wanted.items() if _are_known({name: value})}
+
+
+def _wanted(level: int) -> dict[str, Any]:
+    return {_LEVEL: level, _EMITTERS: False} if jax.default_backend() == "cpu" else {}
+
+
+def _must_ask() -> bool:
+    """Whether a compiler has refused options, so that each is asked for."""
+    return bool(_asks)
 
 
 def _are_known(options: Mapping[str, Any]) -> bool:
     try:
         jax.jit(_same, compiler_options=dict(options)).lower(0.0).compile()
     except jax.errors.JaxRuntimeError as error:
-        if "No such compile option" not in str(error):
+        if _UNKNOWN not in str(error):
             raise
         return False
     return True
