@@ -173,6 +173,18 @@ def test_a_second_fit_is_told_before_any_work(tmp_path):
         pass
 
 
+def test_where_files_and_names_tell_other_numbers_a_second_fit_is_told_too(tmp_path, monkeypatch):
+    """As on some layered file systems: this looked for the same file without end."""
+    monkeypatch.setattr(os.path, "samestat", lambda one, other: False)
+    with (
+        alone_with(tmp_path / "fit"),
+        pytest.raises(ValueError, match="another fit is at work"),
+        alone_with(tmp_path / "fit"),
+    ):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
 _HOLD = """
 import sys, time
 from vastgp.fitting.checkpoint_lock import alone_with

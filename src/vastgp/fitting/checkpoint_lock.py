@@ -13,6 +13,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+# A file whose other user ends in this moment is made anew. There are file systems on which an open file and its name
+# never tell the same numbers: what was locked is held there.
+_TRIES = 20
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -46,7 +49,7 @@ def _taken(lock: Path, place: Path) -> int | None:
     """Return the descriptor of the lock; None where there are no locks."""
     if fcntl is None:
         return None
-    while True:
+    for again in range(_TRIES, 0, -1):
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError:
@@ -62,6 +65,7 @@ def _taken(lock: Path, place: Path) -> int | None:
                 "its own."
             ) from None
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+            if again == 1 or os.path.samestat(os.fstat(descriptor), lock.stat()):
                 return descriptor
         os.close(descriptor)  # it ended in between, and took the name along
+    return None
