@@ -164,8 +164,8 @@ def check_array(array: Any) -> None:
     if isinstance(array, xr.Dataset):
         names = ", ".join(map(repr, array.data_vars))
         raise ValueError(
-            f"data_array must be an xarray.DataArray, received a Dataset with variables {names}. Choose one "
-            "(dataset['name']), or model several together: dataset.to_dataarray('output')."
+            f"data_array must be an xarray.DataArray, received a Dataset with variables {names}. Choose one: "
+            "dataset['name']."
         )
     if not isinstance(array, xr.DataArray):
         raise ValueError(

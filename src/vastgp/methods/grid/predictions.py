@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Positive
 from vastgp.data.archive import above, below
+from vastgp.data.cf_attributes import of_file, of_mean, of_std
 from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import seed_from
-from vastgp.estimators.fitted import FittedModel
 from vastgp.methods.grid.files import (
     decode_coords,
     describe_group,
@@ -26,13 +26,14 @@ from vastgp.methods.grid.kilometres import lengthscales_in_km
 from vastgp.methods.grid.options import VARIANCES
 from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.samples import joint_samples
+from vastgp.methods.grid.several import SeveralFields, for_each_field
 
 _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
 )  # fmt: skip
 
 
-class GridPredictions(FittedModel, abc.ABC):
+class GridPredictions(SeveralFields, abc.ABC):
     """Predictions of `vastgp.GridGP`, which fits."""
 
     solver_: str
@@ -58,6 +59,7 @@ class GridPredictions(FittedModel, abc.ABC):
 
     # ------------------------------------------------------------ predictions
 
+    @for_each_field
     def predict(self, coords: Any = None, return_std: Any = True, variance: Any = "auto") -> Any:
         """Predict on the grid of the fit, on a new grid or at scattered points.
 
@@ -81,7 +83,9 @@ class GridPredictions(FittedModel, abc.ABC):
         Returns
         -------
         xarray.Dataset
-            ``mean`` and ``std``, with the dimensions, coordinates and attributes of the data.
+            ``mean`` and ``std``, with the dimensions, coordinates and attributes of the data (by the conventions CF
+            1.11). Of a Dataset each field under its name, and its deviations as ``NAME_std``, or
+            ``NAME_standard_error`` where that is the name of another variable; bounds and grid mappings too.
         """
         check_is_fitted(self, "posterior_")
         if not (return_std is True or return_std is False or return_std == "latent"):
@@ -101,6 +105,7 @@ class GridPredictions(FittedModel, abc.ABC):
             fields["std"] = np.sqrt(spread) * scale
         return self._dataset(target, fields)
 
+    @for_each_field
     def sample_y(self, coords: Any = None, n_samples: Any = 1, random_state: Any = 0) -> Any:
         """Draw joint samples of the function from the posterior, by Matheron's rule: one solve a sample.
 
@@ -115,7 +120,8 @@ class GridPredictions(FittedModel, abc.ABC):
         Returns
         -------
         xarray.DataArray
-            With a first dimension ``sample``. Without the noise of observations, as elsewhere.
+            With a first dimension ``sample``. Without the noise of observations, as elsewhere. Of several
+            fields a Dataset.
         """
         check_is_fitted(self, "posterior_")
         Positive(integer=True)("n_samples", n_samples)
@@ -131,24 +137,25 @@ class GridPredictions(FittedModel, abc.ABC):
             dims=("sample", *target.dims),
             coords=target.coords,
             name=self.name_,
-            attrs=self.attrs_,
+            attrs=of_mean(self.attrs_, None),
         )
         return result.expand_dims(self._single()).transpose("sample", *self._order(target))
 
+    @for_each_field
     def log_predictive_density(self, data_array: Any, variance: Any = "auto") -> Any:
         """Return ``log p(y | training data)`` of every value of an array, NaN where it has none.
 
         Parameters
         ----------
         data_array : xarray.DataArray
-            Values at the points of a grid: that of the fit or another one.
+            Values at the points of a grid: that of the fit or another one. Of several fields a Dataset.
         variance
             As in `predict`.
 
         Returns
         -------
         xarray.DataArray
-            In nats; a density per unit of the values. Minus its mean is the NLPD.
+            In nats; a density per unit of the values. Minus its mean is the NLPD. Of several fields a Dataset.
         """
         check_is_fitted(self, "posterior_")
         check_array(data_array)
@@ -200,13 +207,15 @@ class GridPredictions(FittedModel, abc.ABC):
     def _dataset(self, target: Target, fields: dict[str, np.ndarray]) -> Any:
         import xarray as xr
 
+        std = "std" if "std" in fields else None
+        attrs = {"mean": of_mean(self.attrs_, std), "std": of_std(self.attrs_, self.name_)}
         dataset = xr.Dataset(
             {
-                name: (target.dims, values.reshape(target.sizes), dict(self.attrs_))
+                name: (target.dims, values.reshape(target.sizes), attrs[name])
                 for name, values in fields.items()
             },
             coords=target.coords,
-            attrs=dict(self.attrs_),
+            attrs=of_file(self.attrs_),
         )
         return dataset.expand_dims(self._single()).transpose(*self._order(target))
 
