@@ -180,8 +180,8 @@ class _File:
             if not (np.all(steps > 0) or np.all(steps < 0)):
                 yield "1.3: not monotonic"
         standard, units = (variable.attrs.get(key) for key in ("standard_name", "units"))
-        known = {"latitude": "degrees_north", "longitude": "degrees_east"}
-        if standard in known and not str(units).startswith(known[standard][:6]):
+        known = {"latitude": "degrees?_?(north|N)$", "longitude": "degrees?_?(east|E)$"}
+        if standard in known and not re.match(known[standard], str(units)):
             yield f"4.1: {standard} in {units!r}"
         if standard == "latitude" and np.any(np.abs(variable.values) > 90.0):
             yield "4.1: latitude beyond 90 degrees"

@@ -69,6 +69,10 @@ def _encoded(filled: Any) -> Any:
         for name, variable in filled.variables.items()
         if "since" in str(variable.encoding.get("units", ""))
     }
+    for name, variable in filled.variables.items():  # bounds of cells have the units of their times
+        bounds = variable.attrs.get("bounds")
+        if name in times and bounds in filled.variables:
+            times[bounds] = times[name]
     filled, beside = filled.drop_encoding(), names_beside(filled)
     for name, encoding in times.items():
         filled[name].encoding.update(encoding)

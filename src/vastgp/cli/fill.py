@@ -199,7 +199,13 @@ def _given(dataset: Any, source: Path, var: list[str], noise_std: list[str]) -> 
     errors = {name: dataset[own] for name, own in zip(names, noise_std, strict=False)}
     if len(names) == 1:
         return _Given(arrays[0], errors.get(names[0]), names)
-    beside = [name for name in names_beside(dataset) if name not in names]
+    beside = names_beside(dataset)
+    for name in names:
+        if name in beside:
+            raise BadInput(
+                f"--var {name}: {name!r} of {str(source)!r} is no field; others name it as bounds of their cells, as "
+                "their grid mapping or measure."
+            )
     fields = dataset[[*names, *beside]]
     for name in names:  # a field that was asked for is none that another has beside it
         fields[name].attrs.pop("ancillary_variables", None)
@@ -208,9 +214,14 @@ def _given(dataset: Any, source: Path, var: list[str], noise_std: list[str]) -> 
 
 def _refuse_whole(given: _Given, source: Path) -> None:
     """Refuse fields without a gap: nothing would be filled."""
+    from vastgp.data.grid import reading
+    from vastgp.data.grid_fields import told_of
+
     fields = [given.fields] if len(given.names) == 1 else [given.fields[n] for n in given.names]
-    if any(bool(field.isnull().any()) for field in fields):
-        return
+    for field in fields:
+        with told_of(field), reading(field):  # chunk by chunk
+            if bool(field.isnull().any()):
+                return
     sizes = ", ".join(f"{dim}: {size}" for dim, size in fields[0].sizes.items())
     raise BadInput(
         f"{', '.join(map(repr, given.names))} of {str(source)!r} has a value in every cell ({sizes}): there is nothing "

@@ -108,7 +108,11 @@ def _describe(coordinate: Coordinate) -> dict[str, Any]:
     found = {"name": coordinate.name, "kind": coordinate.kind, "unit": coordinate.unit}
     if coordinate.kind != "number":
         return found
-    return found | {"origin": float(coordinate.origin), "extent": coordinate.extent}
+    return found | {
+        "origin": float(coordinate.origin),
+        "extent": coordinate.extent,
+        "step": coordinate.step,
+    }
 
 
 def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
@@ -122,6 +126,6 @@ def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> G
         values = template.coords[name].values if name in template.coords else np.arange(size)
         # files of earlier versions have no origins
         origin = described.get("origin", origin_of(kind, values, on_axis=name in dims))
-        extent = described.get("extent")
-        coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent))
+        extent, step = described.get("extent"), described.get("step", 1.0)
+        coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent, step))
     return Group(tuple(coordinates), dims, sizes, points)

@@ -148,6 +148,9 @@ class SeveralFields(FittedModel, abc.ABC):
                 parts[stds[name]] = part["std"].rename(stds[name])
                 parts[name].attrs["ancillary_variables"] = stds[name]
         result = xr.Dataset(parts, attrs=of_file(self.attrs_))
+        for part in parts.values():  # how times are written, which merging forgets
+            for name in part.coords:
+                result[name].encoding = dict(part[name].encoding)
         return with_beside(result, self.beside_)
 
     # ------------------------------------------------------------ files
