@@ -1,5 +1,8 @@
 """What `vastgp fill` and `vastgp map` make of climate files: by the conventions CF 1.11, and what is refused."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,7 @@ import cf_rules
 import vastgp
 
 pytestmark = pytest.mark.little_work
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "grid_gp.md"
 FAST = (
     "--kernel",
     "time=rbf",
@@ -343,3 +347,53 @@ def test_a_chunk_that_is_not_of_its_size_is_told_with_its_file(run, tmp_path):
     alike = plain.fit(climate()[["tas", "tos"]]).predict(return_std=False)
     found = plain.fit(both[["tas", "tos"]]).predict(return_std=False)
     xr.testing.assert_equal(found, alike)
+
+
+def test_land_is_not_filled(run, tmp_path):
+    land = xr.DataArray(
+        [0, 1, 0, 0], dims="lat", attrs={"standard_name": "land_binary_mask", "units": "1"}
+    )
+    sea = (1 - land).assign_attrs(standard_name="sea_binary_mask")
+    given = climate()[["tos", "tas"]]
+    gaps = int(given["tos"].isnull().sel(lat=[60, 40, 30]).sum())
+    given.assign(land=land).assign_coords(sea=sea).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    given["tos"].where(given["tos"].notnull() | (given["lat"] == 50), 1.0).to_dataset().assign(
+        land=land
+    ).to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
+    for mask in ("land", "sea"):
+        out = tmp_path / f"{mask}.nc"
+        said = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", mask, *FAST)
+        assert f"{gaps} gaps of 48 points" in said.out
+        missing = np.isnan(raw(out)["mean"]).any("time").values
+        assert missing.tolist() == [False, True, False, False]
+        assert cf_rules.violations(out) == []
+    out = tmp_path / "x.nc"
+    refused = run("fill", tmp_path / "whole.nc", "--out", out, "--mask", "land", *FAST, code=2)
+    assert "(time: 12, lat: 4) that --mask leaves: there is nothing" in " ".join(
+        refused.err.split()
+    )
+    refused = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", "lnd", code=2)
+    assert "has no variable 'lnd'. Did you mean 'land'?" in refused.err
+
+
+def test_the_blocks_of_the_page_of_grids_run(tmp_path, monkeypatch):
+    """Each as it stands, one after the other, on small files of the names that they open."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 4
+    rng = np.random.default_rng(0)
+    time, lat, lon = pd.date_range("2024-01-01", periods=6), [50.0, 45.0, 40.0], [0.0, 5.0, 10.0]
+    coords = {"time": time, "lat": lat, "lon": lon}
+    values = np.sin(np.arange(6))[:, None, None] + 0.1 * rng.normal(size=(6, 3, 3))
+    values[rng.uniform(size=values.shape) < 0.2] = np.nan
+    sst = xr.DataArray(values, dims=tuple(coords), coords=coords, attrs={"units": "degC"})
+    error = xr.full_like(sst, 0.1)
+    monkeypatch.chdir(tmp_path)
+    xr.Dataset({"sst": sst, "sst_error": error}).to_netcdf("sst.nc", engine="h5netcdf")
+    xr.Dataset({"tas": sst, "pr": 2.0 * sst}).to_netcdf("climate.nc", engine="h5netcdf")
+    names = {"next_year": pd.date_range("2024-01-07", periods=2)}
+    for block in blocks:
+        exec(block, names)
+    with xr.open_dataset("filled.nc", engine="h5netcdf") as filled:
+        assert {"tas", "tas_std", "pr", "pr_std"} == set(filled.data_vars)
+        assert filled["tas"].attrs["ancillary_variables"] == "tas_std"
+    assert names["ahead"].sizes["time"] == 2 and set(names["model"].predict()) == {"mean", "std"}

@@ -39,6 +39,14 @@ def fill(
             "in their order.",
         ),
     ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            "--mask",
+            metavar="NAME",
+            help="Variable or coordinate that is 1 in cells not to be filled, such as land.",
+        ),
+    ] = None,
     kernel: Annotated[
         list[str] | None,
         typer.Option(
@@ -106,10 +114,10 @@ def fill(
         }
         model = make_estimator("GridGP", options, settings or [])
         with _opened(source) as dataset:
-            given = _given(dataset, source, var or [], noise_std or [])
+            given = _given(dataset, source, var or [], noise_std or [], mask)
             if model_out is None:
                 _refuse_whole(given, source)
-            model.fit(given.fields, noise_std=given.errors)
+            model.fit(given.fields, noise_std=given.errors, mask=given.mask)
             filled = model.predict()
             filled = _of_file(filled, dataset, given)
         write_grid(filled, out)
@@ -124,7 +132,8 @@ def _show(model: Any, name: str | None) -> None:
     from vastgp.cli._console import duration, facts, heading, plural
 
     points = math.prod(size for group in model.groups_ for size in group.sizes)
-    gaps = round(model.gap_share_ * points)
+    masked = 0.0 if model.mask_ is None else float(model.mask_.mean())
+    gaps = round((model.gap_share_ - masked) * points)
     if name is not None:
         heading(name)
     facts(
@@ -168,20 +177,24 @@ def _opened(source: Path) -> Any:
 
 
 class _Given(NamedTuple):
-    """What is to be filled: a field or a Dataset of several, known errors, and the names of both."""
+    """What is to be filled: a field or a Dataset of several, their names, known errors, and cells to leave out."""
 
     fields: Any
-    errors: Any
     names: list[str]
+    errors: Any
+    mask: Any
 
 
-def _given(dataset: Any, source: Path, var: list[str], noise_std: list[str]) -> _Given:
+def _given(
+    dataset: Any, source: Path, var: list[str], noise_std: list[str], mask: str | None
+) -> _Given:
     """Return the variables that were asked for, or the only one."""
     from vastgp.data.grid_fields import names_beside, names_of_fields
 
     for name in noise_std:
         _named(dataset, name, source)
-    names = var or [name for name in names_of_fields(dataset) if name not in noise_std]
+    cells = None if mask is None else _mask(dataset, mask, source)
+    names = var or [n for n in names_of_fields(dataset) if n not in (*noise_std, mask)]
     if not var and len(names) != 1:
         raise BadInput(
             f"{str(source)!r} has {len(names)} variables ({', '.join(map(repr, names))}); choose one with --var, or "
@@ -198,7 +211,7 @@ def _given(dataset: Any, source: Path, var: list[str], noise_std: list[str]) -> 
         )
     errors = {name: dataset[own] for name, own in zip(names, noise_std, strict=False)}
     if len(names) == 1:
-        return _Given(arrays[0], errors.get(names[0]), names)
+        return _Given(arrays[0], names, errors.get(names[0]), cells)
     beside = names_beside(dataset)
     for name in names:
         if name in beside:
@@ -209,23 +222,34 @@ def _given(dataset: Any, source: Path, var: list[str], noise_std: list[str]) -> 
     fields = dataset[[*names, *beside]]
     for name in names:  # a field that was asked for is none that another has beside it
         fields[name].attrs.pop("ancillary_variables", None)
-    return _Given(fields, errors or None, names)
+    return _Given(fields, names, errors or None, cells)
+
+
+def _mask(dataset: Any, name: str, source: Path) -> Any:
+    """Return the cells that are not to be filled."""
+    if name not in dataset.variables:
+        return _named(dataset, name, source)  # says what there is
+    mask = dataset[name].load()
+    if mask.attrs.get("standard_name") == "sea_binary_mask":  # 1 where there is sea
+        return (mask == 0).drop_attrs()
+    return mask
 
 
 def _refuse_whole(given: _Given, source: Path) -> None:
     """Refuse fields without a gap: nothing would be filled."""
-    from vastgp.data.grid import reading
+    from vastgp.data.grid import reading, sizes_of
     from vastgp.data.grid_fields import told_of
 
     fields = [given.fields] if len(given.names) == 1 else [given.fields[n] for n in given.names]
     for field in fields:
         with told_of(field), reading(field):  # chunk by chunk
-            if bool(field.isnull().any()):
+            gaps = field.isnull() if given.mask is None else field.isnull() & (given.mask == 0)
+            if bool(gaps.any()):
                 return
-    sizes = ", ".join(f"{dim}: {size}" for dim, size in fields[0].sizes.items())
+    sizes, beyond = sizes_of(fields[0]), "" if given.mask is None else " that --mask leaves"
     raise BadInput(
-        f"{', '.join(map(repr, given.names))} of {str(source)!r} has a value in every cell ({sizes}): there is nothing "
-        "to fill. With --save-model the model is fitted all the same, and predicts other coordinates in Python."
+        f"{', '.join(map(repr, given.names))} of {str(source)!r} has a value in every cell ({sizes}){beyond}: there is "
+        "nothing to fill. With --save-model the model is fitted all the same, and predicts other coordinates in Python."
     )
 
 

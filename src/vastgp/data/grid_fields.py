@@ -85,12 +85,17 @@ def with_beside(result: Any, beside: Any) -> Any:
         As `beside_of` returns it, with the coordinates of the fit.
     """
     named = _named_by(result.variables.values(), _BESIDE)
+    bounds = _named_by(result.variables.values(), _BOUNDS)
     fitting = [
         name
         for name, variable in beside.variables.items()
         if name in named
         and name not in result.variables
-        and all(_same_along(dim, result, beside) for dim in variable.dims)
+        # the last dimension of bounds is that of vertices
+        and all(
+            same_along(dim, result, beside)
+            for dim in (variable.dims[:-1] if name in bounds else variable.dims)
+        )
     ]
     result = result.assign({name: beside[name].variable for name in fitting})
     result = result.set_coords([name for name in fitting if name in beside.coords])
@@ -143,9 +148,13 @@ def _listed(names: Any) -> str:
     return ", ".join(repr(str(name)) for name in names)
 
 
-def _words(text: Any) -> list[str]:
-    """Return the names in ``"area: areacella"`` or ``"crs"``."""
-    return [word.rstrip(":") for word in text.split()] if isinstance(text, str) else []
+def _words(text: Any, key: str) -> list[str]:
+    """Return what variables an attribute names, as in ``"area: areacella"``, ``"crs: lat lon"``, ``"time_bnds"``."""
+    words = text.split() if isinstance(text, str) else []
+    keys = [word.rstrip(":") for word in words if word.endswith(":")]
+    if key == "grid_mapping" and keys:
+        return keys
+    return [word for word in words if not word.endswith(":")]
 
 
 def _named_by(variables: Any, keys: tuple[str, ...]) -> set[str]:
@@ -153,15 +162,13 @@ def _named_by(variables: Any, keys: tuple[str, ...]) -> set[str]:
     found: set[str] = set()
     for variable in variables:
         for key in keys:
-            found.update(_words(variable.attrs.get(key, variable.encoding.get(key))))
+            found.update(_words(variable.attrs.get(key, variable.encoding.get(key)), key))
     return found
 
 
-def _same_along(dim: Any, result: Any, beside: Any) -> bool:
-    """Return whether a dimension is that of the fit; one that the grid has not, such as that of vertices, always is."""
-    if dim not in result.dims:
-        return dim not in beside.coords
-    if result.sizes[dim] != beside.sizes[dim]:
+def same_along(dim: Any, result: Any, beside: Any) -> bool:
+    """Return whether predictions have a dimension of the fit, with the same coordinates."""
+    if dim not in result.dims or result.sizes[dim] != beside.sizes[dim]:
         return False
     if dim not in result.indexes or dim not in beside.indexes:
         return dim not in result.indexes and dim not in beside.indexes
@@ -169,11 +176,6 @@ def _same_along(dim: Any, result: Any, beside: Any) -> bool:
 
 
 def _is_there(text: Any, key: str, result: Any) -> bool:
-    """Return whether all that an attribute names is there; keys of measures and terms need not be."""
-    if not isinstance(text, str):
-        return True
-    words = text.split()
-    if key in ("cell_measures", "formula_terms"):
-        words = [word for word in words if not word.endswith(":")]
-    elsewhere = _words(result.attrs.get("external_variables"))
-    return all(word.rstrip(":") in [*result.variables, *elsewhere] for word in words)
+    """Return whether all that an attribute names is there, or said to be in another file."""
+    elsewhere = str(result.attrs.get("external_variables", "")).split()
+    return all(word in [*result.variables, *elsewhere] for word in _words(text, key))

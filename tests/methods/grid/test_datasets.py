@@ -111,6 +111,8 @@ def test_bounds_of_other_cells_stay_away(dataset, model):
     assert "time_bnds" not in ahead and "bounds" not in ahead["time"].attrs and "crs" in ahead
     other = model.predict(dataset[["time"]].isel(time=slice(2, 5)))
     assert "time_bnds" not in other and "bounds" not in other["time"].attrs
+    points = {n: xr.DataArray(dataset[n].values[:3], dims="p") for n in ("time", "lat")}
+    assert "time_bnds" not in model.predict(points) and "crs" in model.predict(points)
     # nor did the Dataset of the fit lose them
     assert model.predict()["time"].attrs["bounds"] == dataset["time"].attrs["bounds"] == "time_bnds"
 
@@ -217,6 +219,28 @@ def test_known_errors_are_by_field(dataset):
     for bad, found in ((errors, "DataArray"), ({"worm": errors}, "errors of 'worm'")):
         with pytest.raises(ValueError, match=f"by name .'warm', 'deep'.; received {found}"):
             GridGP(**FIXED).fit(dataset[["warm", "deep"]], noise_std=bad)
+
+
+def test_what_others_name_is_no_field_and_what_they_only_mention_is():
+    grid, values = ("time", "lat"), np.random.default_rng(0).normal(size=(5, 4))
+    named = {"cell_measures": "area: cells", "grid_mapping": "crs: time lat"}
+    bare = xr.Dataset(  # without coordinates
+        {
+            "area": (grid, values, named),
+            "b": (grid, values + 1.0, {"cell_measures": "area: elsewhere volume: gone"}),
+            "cells": (("lat",), np.ones(4)),
+            "crs": ((), 0),
+        },
+        attrs={"external_variables": "elsewhere"},
+    )
+    model = GridGP(max_iter=2, tol=1.0, criterion="gcv").fit(bare)
+    assert list(model.outputs_) == ["area", "b"]
+    filled = model.predict()
+    assert filled["area"].attrs["cell_measures"] == "area: cells"
+    assert filled["area"].attrs["grid_mapping"] == "crs: time lat"
+    assert {"cells", "crs"} <= set(filled) and "cell_measures" not in filled["b"].attrs
+    fewer = model.predict({"lat": [0.5, 1.5]})
+    assert "cells" not in fewer and "cell_measures" not in fewer["area"].attrs
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from vastgp.data.grid_errors import (
     standardised_variances,
 )
 from vastgp.data.grid_fields import told_of
+from vastgp.data.grid_mask import make_mask
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -117,6 +118,8 @@ class GridGP(GridPredictions):
     n_iter_, converged_, stop_reason_, history_, fit_seconds_
         As of every estimator.
     posterior_ : GridPosterior
+    mask_ : xarray.DataArray or None
+        Cells that are not filled.
     outputs_ : dict of str to GridGP
         The model of every field; only of a Dataset.
 
@@ -198,7 +201,14 @@ class GridGP(GridPredictions):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, data_array: Any, y: Any = None, noise_std: Any = None, **others: Any) -> GridGP:
+    def fit(
+        self,
+        data_array: Any,
+        y: Any = None,
+        noise_std: Any = None,
+        mask: Any = None,
+        **others: Any,
+    ) -> GridGP:
         """Fit the model.
 
         Cell i is observed with noise of variance ``sigma^2 + noise_std[i]^2``, where ``sigma`` is learned
@@ -221,6 +231,10 @@ class GridGP(GridPredictions):
             these, by field. Several outputs then have one learned
             noise relative to the standard deviation of each. None: no cell has one. A noise that all cells have in
             common is set by ``hyperparameters=Fixed(noise_std=...)``.
+        mask : xarray.DataArray or array-like, optional
+            True (or 1) in cells that are not to be filled, such as land in a map of the sea; it may lack dimensions.
+            Their values are not looked at, and predictions on the grid of the fit (or another one that has the mask's
+            coordinates) are NaN there. One for all fields of a Dataset. None: every cell is filled.
 
         Returns
         -------
@@ -234,24 +248,25 @@ class GridGP(GridPredictions):
             For any other argument.
         """
         refuse_own_noise(type(self).__name__, others)
-        return self._fit_whole(lambda work: work._open(data_array, noise_std))
+        return self._fit_whole(lambda work: work._open(data_array, noise_std, mask))
 
-    def _open(self, data: Any, noise_std: Any) -> Any:
+    def _open(self, data: Any, noise_std: Any, mask: Any = None) -> Any:
         """Open one field or several."""
         if type(data).__module__.partition(".")[0] == "xarray" and hasattr(data, "data_vars"):
-            return self._open_several(data, noise_std, type(self)._open_grid)
-        return self._open_grid(data, noise_std)
+            return self._open_several(data, noise_std, mask, type(self)._open_grid)
+        return self._open_grid(data, noise_std, mask)
 
-    def _open_grid(self, array: Any, noise_std: Any) -> GridData:
+    def _open_grid(self, array: Any, noise_std: Any, mask: Any = None) -> GridData:
         """Read the values, and learn their scaling and where they are."""
         with told_of(array):
-            return self._read_grid(array, noise_std)
+            return self._read_grid(array, noise_std, mask)
 
-    def _read_grid(self, array: Any, noise_std: Any) -> GridData:
+    def _read_grid(self, array: Any, noise_std: Any, mask: Any) -> GridData:
         check_array(array)
         if noise_std is not None:
             check_known_errors(self._options().criterion)
         whole, array = array, without_single(array, self.kernels)
+        self.mask_ = None if mask is None else make_mask(mask, whole, array)
         noise_std = noise_std if noise_std is None else like_the_values(noise_std, whole, array)
         keys = group_keys(array, self.kernels)
         check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
@@ -263,7 +278,7 @@ class GridGP(GridPredictions):
         # read: the file may be closed after the fit
         self.template_ = array.coords.to_dataset().compute()
         self.name_, self.attrs_ = array.name, dict(array.attrs)
-        values = ordered_values(array, groups)
+        values = ordered_values(array if mask is None else array.where(~self.mask_), groups)
         self.gap_share_ = float(np.isnan(values).mean())
         self.value_mean_, scale = value_scaling(values, groups)
         errors = None

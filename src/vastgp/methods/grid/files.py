@@ -65,6 +65,16 @@ def decode_coords(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     return xr.Dataset(coords=coords)
 
 
+def decode_mask(dims: list[str] | None, values: np.ndarray | None, template: Any) -> Any:
+    """Return the mask that a file holds; None where it holds none, as files of earlier versions do not."""
+    import xarray as xr
+
+    if dims is None:
+        return None
+    coords = {dim: template.coords[dim] for dim in dims if dim in template.indexes}
+    return xr.DataArray(values, dims=dims, coords=coords)
+
+
 def plain_attrs(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     """Return attributes as JSON has them: numbers, strings and lists of these; others as their text."""
 

@@ -13,10 +13,12 @@ from vastgp._arguments import Positive
 from vastgp.data.archive import above, below
 from vastgp.data.cf_attributes import of_file, of_mean, of_std
 from vastgp.data.grid import Group, check_array
+from vastgp.data.grid_mask import without_masked
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import seed_from
 from vastgp.methods.grid.files import (
     decode_coords,
+    decode_mask,
     describe_group,
     encode_coords,
     plain_attrs,
@@ -42,6 +44,7 @@ class GridPredictions(SeveralFields, abc.ABC):
     template_: Any
     name_: Any
     attrs_: dict[str, Any]
+    mask_: Any
     value_mean_: np.ndarray
     value_scale_: np.ndarray
     posterior_: GridPosterior
@@ -139,6 +142,7 @@ class GridPredictions(SeveralFields, abc.ABC):
             name=self.name_,
             attrs=of_mean(self.attrs_, None),
         )
+        result = without_masked(result, self.mask_)
         return result.expand_dims(self._single()).transpose("sample", *self._order(target))
 
     @for_each_field
@@ -217,6 +221,7 @@ class GridPredictions(SeveralFields, abc.ABC):
             coords=target.coords,
             attrs=of_file(self.attrs_),
         )
+        dataset = without_masked(dataset, self.mask_)
         return dataset.expand_dims(self._single()).transpose(*self._order(target))
 
     # ------------------------------------------------------------ files
@@ -236,6 +241,7 @@ class GridPredictions(SeveralFields, abc.ABC):
             "dims": list(self.dims_),
             "name": None if self.name_ is None else str(self.name_),
             "attrs": plain_attrs(self.attrs_),
+            "mask": None if self.mask_ is None else list(self.mask_.dims),
             "coords": coords,
         }
 
@@ -243,7 +249,9 @@ class GridPredictions(SeveralFields, abc.ABC):
         _, arrays = encode_coords(self.template_)
         points = {f"points.{i}": group.points for i, group in enumerate(self.groups_)}
         scaling = {"mean": self.value_mean_, "scale": self.value_scale_}
-        return above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
+        mask = {} if self.mask_ is None else {"mask": np.asarray(self.mask_.values)}
+        found = above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
+        return found | mask
 
     def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.solver_ = header["solver"]
@@ -252,6 +260,7 @@ class GridPredictions(SeveralFields, abc.ABC):
         self.template_ = decode_coords(header["coords"], below("coords/", arrays))
         self.dims_, self.name_ = tuple(header["dims"]), header["name"]
         self.attrs_ = header["attrs"]
+        self.mask_ = decode_mask(header.get("mask"), arrays.get("mask"), self.template_)
         scaling, points = below("scaling/", arrays), below("groups/", arrays)
         self.value_mean_, self.value_scale_ = scaling["mean"], scaling["scale"]
         self.groups_ = tuple(

@@ -87,8 +87,10 @@ class SeveralFields(FittedModel, abc.ABC):
     beside_: Any
     attrs_: dict[str, Any]
 
-    def _open_several(self, dataset: Any, noise_std: Any, open_one: Callable[..., GridData]) -> Any:
-        """Open every field by ``open_one(model, array, noise_std)``, on a model of its own."""
+    def _open_several(
+        self, dataset: Any, noise_std: Any, mask: Any, open_one: Callable[..., GridData]
+    ) -> SeveralData:
+        """Open every field by ``open_one(model, array, noise_std, mask)``, on a model of its own."""
         found = fields_of(dataset)
         _std_names(list(found.arrays), found.beside, called(dataset))
         errors = _errors_of(noise_std, found.arrays)
@@ -97,7 +99,7 @@ class SeveralFields(FittedModel, abc.ABC):
         known, opened = Known(), {}
         for name, one in self.outputs_.items():
             try:
-                data = open_one(one, found.arrays[name], errors.get(name))
+                data = open_one(one, found.arrays[name], errors.get(name), mask)
             except ValueError as error:
                 text = str(error)
                 said = text if text.startswith(repr(name)) else f"variable {name!r}: {text}"
