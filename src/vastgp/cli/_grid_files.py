@@ -10,6 +10,7 @@ from typing import Any
 from vastgp.cli._errors import BadInput
 
 SUFFIXES = (".nc", ".nc4", ".zarr")
+_OF_TIMES = ("units", "calendar")
 
 
 def check_out(out: Path, force: bool) -> None:
@@ -34,7 +35,7 @@ def write_grid(filled: Any, out: Path) -> None:
     """Write beside the place, then take it."""
     from vastgp.data.whole_files import written_whole
 
-    filled = filled.drop_encoding()  # how the input was packed is no business of the output
+    filled = _encoded(filled)
     if out.suffix.lower() != ".zarr":
         with written_whole(out) as partial:
             filled.to_netcdf(partial, engine="h5netcdf")
@@ -53,3 +54,30 @@ def write_grid(filled: Any, out: Path) -> None:
     finally:
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _encoded(filled: Any) -> Any:
+    """Return a Dataset with how its variables are written, by the conventions of climate files.
+
+    How the input was packed is no business of the output; times keep their units and calendar. Coordinates and what
+    belongs to them miss nothing, and the latter have no coordinates of their own (CF 1.11, sections 2.5.1 and 7.1).
+    """
+    from vastgp.data.grid_fields import names_beside
+
+    times = {
+        name: {key: variable.encoding[key] for key in _OF_TIMES if key in variable.encoding}
+        for name, variable in filled.variables.items()
+        if "since" in str(variable.encoding.get("units", ""))
+    }
+    for name, variable in filled.variables.items():  # bounds of cells have the units of their times
+        bounds = variable.attrs.get("bounds")
+        if name in times and bounds in filled.variables:
+            times[bounds] = times[name]
+    filled, beside = filled.drop_encoding(), names_beside(filled)
+    for name, encoding in times.items():
+        filled[name].encoding.update(encoding)
+    for name in {*filled.coords, *beside}:
+        filled[name].encoding["_FillValue"] = None
+    for name in beside:
+        filled[name].encoding["coordinates"] = None
+    return filled

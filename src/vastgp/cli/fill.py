@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,17 +23,28 @@ def fill(
         Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .nc or .zarr.")
     ],
     var: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--var", metavar="NAME", help="Variable to fill; may be left out if there is one."
+            "--var",
+            metavar="NAME",
+            help="Variable to fill; may be left out if there is one, or repeated for several on one grid.",
         ),
     ] = None,
     noise_std: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--noise-std",
             metavar="NAME",
-            help="Variable with the known standard deviation of each cell's own error.",
+            help="Variable with the known standard deviation of each cell's own error; of several variables one each, "
+            "in their order.",
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            "--mask",
+            metavar="NAME",
+            help="Variable or coordinate that is 1 in cells not to be filled, such as land.",
         ),
     ] = None,
     kernel: Annotated[
@@ -75,13 +87,14 @@ def fill(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Fill the gaps of a variable on a grid.
+    """Fill the gaps of variables on a grid.
 
-    The output has variables mean and std on the same grid, with the coordinates and attributes of the input; std is
-    that of a new observation, noise included. It appears whole or not at all.
+    The output has variables mean and std on the same grid (of several variables NAME and NAME_std of each), with the
+    coordinates, their bounds and the attributes of the input; std is that of a new observation, noise included. It
+    appears whole or not at all.
     """
     with explained(debug):
-        from vastgp.cli._console import duration, facts, heading, plural
+        from vastgp.cli._console import heading
         from vastgp.cli._files import existing, require_folder, writable
 
         existing(source, "The grid")
@@ -101,26 +114,37 @@ def fill(
         }
         model = make_estimator("GridGP", options, settings or [])
         with _opened(source) as dataset:
-            errors = None if noise_std is None else _named(dataset, noise_std, source)
-            if noise_std is not None:
-                dataset = dataset.drop_vars(noise_std)
-            model.fit(_chosen(dataset, var, source), noise_std=errors)
-        filled = model.predict()
-        filled.attrs["history"] = "gaps filled by vastgp fill"
+            given = _given(dataset, source, var or [], noise_std or [], mask)
+            if model_out is None:
+                _refuse_whole(given, source)
+            model.fit(given.fields, noise_std=given.errors, mask=given.mask)
+            filled = model.predict()
+            filled = _of_file(filled, dataset, given)
         write_grid(filled, out)
         if model_out is not None:
             model.save(model_out)
-        gaps = round(model.gap_share_ * filled["mean"].size)
         heading(str(out))
-        facts(
-            [
-                ("filled", f"{plural(gaps, 'gap')} of {plural(filled['mean'].size, 'point')}"),
-                ("kernel", str(model.kernel_)),
-                ("noise", f"{_noise(model)}, in units of {model.name_ or 'the variable'}"),
-                ("log evidence", f"{model.log_evidence_:.6g}"),
-                ("ended", f"{model.stop_reason_}, {duration(model.fit_seconds_)}"),
-            ]
-        )
+        for name, one in getattr(model, "outputs_", {None: model}).items():
+            _show(one, name)
+
+
+def _show(model: Any, name: str | None) -> None:
+    from vastgp.cli._console import duration, facts, heading, plural
+
+    points = math.prod(size for group in model.groups_ for size in group.sizes)
+    masked = 0.0 if model.mask_ is None else float(model.mask_.mean())
+    gaps = round((model.gap_share_ - masked) * points)
+    if name is not None:
+        heading(name)
+    facts(
+        [
+            ("filled", f"{plural(gaps, 'gap')} of {plural(points, 'point')}"),
+            ("kernel", str(model.kernel_)),
+            ("noise", f"{_noise(model)}, in units of {model.name_ or 'the variable'}"),
+            ("log evidence", f"{model.log_evidence_:.6g}"),
+            ("ended", f"{model.stop_reason_}, {duration(model.fit_seconds_)}"),
+        ]
+    )
 
 
 def _noise(model: Any) -> str:
@@ -152,15 +176,94 @@ def _opened(source: Path) -> Any:
         raise BadInput(str(error)) from error
 
 
-def _chosen(dataset: Any, var: str | None, source: Path) -> Any:
-    names = [str(name) for name in dataset.data_vars]
-    if var is None:
-        if len(names) != 1:
+class _Given(NamedTuple):
+    """What is to be filled: a field or a Dataset of several, their names, known errors, and cells to leave out."""
+
+    fields: Any
+    names: list[str]
+    errors: Any
+    mask: Any
+
+
+def _given(
+    dataset: Any, source: Path, var: list[str], noise_std: list[str], mask: str | None
+) -> _Given:
+    """Return the variables that were asked for, or the only one."""
+    from vastgp.data.grid_fields import names_beside, names_of_fields
+
+    for name in noise_std:
+        _named(dataset, name, source)
+    cells = None if mask is None else _mask(dataset, mask, source)
+    names = var or [n for n in names_of_fields(dataset) if n not in (*noise_std, mask)]
+    if not var and len(names) != 1:
+        raise BadInput(
+            f"{str(source)!r} has {len(names)} variables ({', '.join(map(repr, names))}); choose one with --var, or "
+            "several on one grid with --var each."
+        )
+    arrays = [_named(dataset, name, source) for name in names]
+    again = [name for name in names if names.count(name) > 1]
+    if again:
+        raise BadInput(f"--var {again[0]} is given more than once.")
+    if noise_std and len(noise_std) != len(names):
+        raise BadInput(
+            f"--noise-std is given {len(noise_std)} times for {len(names)} variables ({', '.join(map(repr, names))}). "
+            "Give one for each, in their order."
+        )
+    errors = {name: dataset[own] for name, own in zip(names, noise_std, strict=False)}
+    if len(names) == 1:
+        return _Given(arrays[0], names, errors.get(names[0]), cells)
+    beside = names_beside(dataset)
+    for name in names:
+        if name in beside:
             raise BadInput(
-                f"{str(source)!r} has {len(names)} variables ({', '.join(map(repr, names))}); choose one with --var."
+                f"--var {name}: {name!r} of {str(source)!r} is no field; others name it as bounds of their cells, as "
+                "their grid mapping or measure."
             )
-        (var,) = names
-    return _named(dataset, var, source)
+    fields = dataset[[*names, *beside]]
+    for name in names:  # a field that was asked for is none that another has beside it
+        fields[name].attrs.pop("ancillary_variables", None)
+    return _Given(fields, names, errors or None, cells)
+
+
+def _mask(dataset: Any, name: str, source: Path) -> Any:
+    """Return the cells that are not to be filled."""
+    if name not in dataset.variables:
+        return _named(dataset, name, source)  # says what there is
+    mask = dataset[name].load()
+    if mask.attrs.get("standard_name") == "sea_binary_mask":  # 1 where there is sea
+        return (mask == 0).drop_attrs()
+    return mask
+
+
+def _refuse_whole(given: _Given, source: Path) -> None:
+    """Refuse fields without a gap: nothing would be filled."""
+    from vastgp.data.grid import reading, sizes_of
+    from vastgp.data.grid_fields import told_of
+
+    fields = [given.fields] if len(given.names) == 1 else [given.fields[n] for n in given.names]
+    for field in fields:
+        with told_of(field), reading(field):  # chunk by chunk
+            gaps = field.isnull() if given.mask is None else field.isnull() & (given.mask == 0)
+            if bool(gaps.any()):
+                return
+    sizes, beyond = sizes_of(fields[0]), "" if given.mask is None else " that --mask leaves"
+    raise BadInput(
+        f"{', '.join(map(repr, given.names))} of {str(source)!r} has a value in every cell ({sizes}){beyond}: there is "
+        "nothing to fill. With --save-model the model is fitted all the same, and predicts other coordinates in Python."
+    )
+
+
+def _of_file(filled: Any, dataset: Any, given: _Given) -> Any:
+    """Return predictions with what the file says of itself, and what it has beside the values."""
+    from vastgp.data.cf_attributes import of_file
+    from vastgp.data.grid_fields import beside_of, with_beside
+
+    if len(given.names) == 1:
+        filled = with_beside(filled, beside_of(dataset))
+    before = dataset.attrs.get("history")
+    said = "gaps filled by vastgp fill"
+    history = said if before is None else f"{before}\n{said}"
+    return filled.assign_attrs(of_file(dataset.attrs) | filled.attrs | {"history": history})
 
 
 def _named(dataset: Any, var: str, source: Path) -> Any:

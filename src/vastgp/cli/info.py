@@ -44,7 +44,7 @@ def info(
             _show_map(fitted, str(model), as_json)
             return
         if not hasattr(fitted, "standardizer_"):
-            _show_grid(grid_summary(fitted), str(model), as_json)
+            _show_grids(fitted, str(model), as_json)
             return
         found = _summary.summary(fitted)
         found |= {"vastgp": written_by(model), "file_bytes": model.stat().st_size}
@@ -89,6 +89,22 @@ def grid_summary(model: Any) -> dict[str, Any]:
         "steps": model.n_iter_,
         "seconds": model.fit_seconds_,
     }
+
+
+def _show_grids(fitted: Any, title: str, as_json: bool) -> None:
+    """Show the model of a grid, or that of each of several fields."""
+    from vastgp.cli._console import say
+
+    fields = getattr(fitted, "outputs_", None)
+    if fields is None:
+        _show_grid(grid_summary(fitted), title, as_json)
+        return
+    every = {name: grid_summary(one) for name, one in fields.items()}
+    if as_json:
+        say(json.dumps({"fields": every}, indent=2, allow_nan=True))
+        return
+    for name, found in every.items():
+        _show_grid(found, f"{title}: {name}", as_json)
 
 
 def _show_grid(found: dict[str, Any], title: str, as_json: bool) -> None:

@@ -8,19 +8,15 @@ from typing import Any
 
 import numpy as np
 
-# Seconds in every unit that lengthscales along times may have.
-_SECONDS = {
-    "seconds": 1.0,
-    "minutes": 60.0,
-    "hours": 3600.0,
-    "days": 86400.0,
-    "years": 365.25 * 86400.0,
-}
-TIME_UNITS = tuple(_SECONDS)
+from vastgp.data.calendars import SECONDS, length_of_count, seconds_between
+
+TIME_UNITS = tuple(SECONDS)
 # How the conventions for climate files (CF 1.11, sections 4.1 and 4.2) write degrees; units are east or north of zero.
 _EAST = {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}
 _NORTH = {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}
 _CIRCLE = 360.0
+# A pole, with what single precision adds to it.
+_POLE = 90.0 + 1e-4
 # Mean radius of the Earth, kilometres (Moritz 2000, Geodetic Reference System 1980).
 EARTH_RADIUS = 6371.0088
 # Longitudes go all around where no step is longer than this many usual ones.
@@ -66,6 +62,8 @@ class Coordinate:
     extent : float or None
         Of longitudes: degrees from the first to the last, eastwards. Others come round by a circle to where they are
         nearest. None for other coordinates.
+    step : float
+        What one of its numbers is: of a count of times (``hours since 1850-01-01``) in the unit of lengthscales.
     """
 
     name: str
@@ -74,6 +72,7 @@ class Coordinate:
     origin: Any
     unit: str | None = None
     extent: float | None = None
+    step: float = 1.0
 
     def numbers(self, values: Any) -> np.ndarray:
         """Return values of this coordinate as float64 numbers, in its own unit from its origin.
@@ -93,12 +92,12 @@ class Coordinate:
                     f"coordinate {self.name!r} holds times, received {flat.dtype} (first: {flat[:1]}). Give "
                     "datetime64 values, or dates of the calendar of the fit."
                 )
-            return _seconds_between(flat, self.origin, self.name) / _SECONDS[str(self.unit)]
+            return seconds_between(flat, self.origin, self.name) / SECONDS[str(self.unit)]
         if _kind(flat) != "number":
             raise ValueError(
                 f"coordinate {self.name!r} holds numbers, received {flat.dtype} (first: {flat[:1]})."
             )
-        numbers = flat.astype(np.float64) - float(self.origin)
+        numbers = (flat.astype(np.float64) - float(self.origin)) * self.step
         _check_finite(self.name, numbers)
         return numbers if self.extent is None else _turned(numbers, self.extent)
 
@@ -155,7 +154,12 @@ def make_coordinate(
             raise ValueError(f"coordinate {name!r} has the label {again!r} more than once.")
         return Coordinate(name, kind, values, 0)
     found = Coordinate(name, kind, values, values[0], time_unit if kind == "time" else None)
+    counted = length_of_count(name, attrs) if kind == "number" else None
+    if counted is not None:
+        found = replace(found, step=counted / SECONDS[time_unit])
     numbers = found.numbers(values)
+    if kind == "number":
+        check_latitude(name, values, attrs)
     if on_axis:
         _check_distinct(name, values, numbers)
     if absolute:
@@ -174,6 +178,24 @@ def is_longitude(name: str, attrs: Mapping[Any, Any]) -> bool:
 def is_latitude(name: str, attrs: Mapping[Any, Any]) -> bool:
     """Return whether a coordinate is latitude in degrees, as `is_longitude` does."""
     return _is_degrees(name, attrs, _NORTH, "latitude", ("lat", "latitude"))
+
+
+def check_latitude(name: str, values: np.ndarray, attrs: Mapping[Any, Any]) -> None:
+    """Refuse latitudes beyond the poles.
+
+    Raises
+    ------
+    ValueError
+        With the name of the coordinate and the first such value.
+    """
+    if not is_latitude(name, attrs):
+        return
+    beyond = np.flatnonzero(np.abs(values.ravel()) > _POLE)
+    if beyond.size:
+        raise ValueError(
+            f"coordinate {name!r} has latitude {values.ravel()[beyond[0]]} at position {beyond[0]}, beyond 90 degrees. "
+            "Expected degrees north, from -90 to 90; rename a coordinate that is no latitude, or give it its own units."
+        )
 
 
 def _is_degrees(
@@ -244,18 +266,9 @@ def _kind(values: np.ndarray) -> str:
         return "number"
     if values.dtype.kind in "mM":
         return "time"
-    if values.dtype == object and values.size and hasattr(values.flat[0], "calendar"):
+    if values.dtype == object and any(hasattr(value, "calendar") for value in values.flat):
         return "time"
     return "label"
-
-
-def _seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
-    if values.dtype.kind in "mM":
-        if np.isnat(values).any():
-            raise ValueError(f"coordinate {name!r} has missing times (NaT). Drop those positions.")
-        return (values - origin) / np.timedelta64(1, "s")
-    # cftime dates: calendars that NumPy does not have
-    return np.array([(value - origin).total_seconds() for value in values], dtype=np.float64)
 
 
 def _check_finite(name: str, numbers: np.ndarray) -> None:

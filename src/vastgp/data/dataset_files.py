@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,22 @@ def open_dataset(path: Path, **options: Any) -> Any:
     import xarray as xr
 
     try:
-        if path.is_dir():
-            return xr.open_zarr(path)
-        return xr.open_dataset(path, engine="h5netcdf", **options)
+        if not path.is_dir():
+            return xr.open_dataset(path, engine="h5netcdf", **options)
+        dataset = xr.open_zarr(path)
+        for variable in dataset.variables.values():  # as NetCDF files have it
+            variable.encoding.setdefault("source", str(path))
+        return dataset
     except (ImportError, ModuleNotFoundError) as error:
         raise ImportError(f"{error} NetCDF and Zarr need pip install 'vastgp[grid]'.") from error
     except (OSError, ValueError, KeyError) as error:
+        units = re.search(r"unable to decode time units '([^']*)'", str(error))
+        if units is not None:
+            raise ValueError(
+                f"{str(path)!r} has times in {units[1]!r}, of which no dates can be made. Months and years are not all "
+                "of one length and so no spans of time: write the coordinate in days (hours, minutes, seconds) since a "
+                "date, with the attribute 'calendar'. Months are spans in the calendar '360_day' alone."
+            ) from error
         raise ValueError(
             f"{str(path)!r} is no NetCDF 4 file and no Zarr folder that can be read: {error}"
         ) from error

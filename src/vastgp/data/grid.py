@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,16 +162,10 @@ def check_array(array: Any) -> None:
     """Refuse what is no DataArray of numbers with at least one dimension; values are not looked at yet."""
     import xarray as xr
 
-    if isinstance(array, xr.Dataset):
-        names = ", ".join(map(repr, array.data_vars))
-        raise ValueError(
-            f"data_array must be an xarray.DataArray, received a Dataset with variables {names}. Choose one "
-            "(dataset['name']), or model several together: dataset.to_dataarray('output')."
-        )
     if not isinstance(array, xr.DataArray):
         raise ValueError(
-            f"data_array must be an xarray.DataArray, received {type(array).__name__}. Name the dimensions of an array "
-            "by xarray.DataArray(values, dims=('time', 'x'), coords={'time': ..., 'x': ...})."
+            f"data_array must be an xarray.DataArray or Dataset, received {type(array).__name__}. Name the "
+            "dimensions of an array by xarray.DataArray(values, dims=('time', 'x'), coords={'time': ..., 'x': ...})."
         )
     if array.dtype.kind not in "fiu":
         raise ValueError(
@@ -189,7 +184,8 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
         For infinite values, or when fewer than two values were observed.
     """
     dims = [dim for group in groups for dim in group.dims]
-    values = np.asarray(array.transpose(*dims).values)
+    with reading(array):  # chunks of files, too, are gathered here
+        values = np.asarray(array.transpose(*dims).values)
     _check_decoded(array.attrs, values)
     if values.dtype != np.float32:
         values = values.astype(np.float64, copy=False)
@@ -204,9 +200,30 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
     count = int(np.count_nonzero(~np.isnan(values)))
     if count < 2:
         raise ValueError(
-            f"data_array has {count} observed values of {values.size}: all others are NaN. A fit needs two at least."
+            f"data_array has {count} observed value{'s' if count != 1 else ''} of {values.size} ({sizes_of(array)}): "
+            "all others are NaN. A fit needs two at least."
         )
     return values.reshape([len(group.points) for group in groups])
+
+
+def sizes_of(array: Any) -> str:
+    """Return the dimensions of an array and their sizes, for messages."""
+    return ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
+
+
+@contextmanager
+def reading(array: Any) -> Iterator[None]:
+    """Say of which array it is that its values cannot be read from a file."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # codecs and file formats raise what they like
+        chunks = "" if array.chunks is None else f", in chunks of {dict(array.chunksizes)}"
+        raise ValueError(
+            f"data_array ({sizes_of(array)}{chunks}) cannot be read: {type(error).__name__}: {error}. A chunk of its "
+            "file is cut off, or of another size than the file says; copy or write it again."
+        ) from error
 
 
 def _check_decoded(attrs: Mapping[Any, Any], values: np.ndarray) -> None:

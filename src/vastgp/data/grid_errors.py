@@ -35,7 +35,8 @@ def known_variances(
     ValueError
         For errors of other cells, and for observed cells whose error is no number or negative.
     """
-    errors = _along(noise_std, array)
+    hint = " To hold the noise that all cells have in common, set hyperparameters=Fixed(noise_std=...)."
+    errors = along_cells(noise_std, array, "noise_std", _WHAT, hint).set_dims(dict(array.sizes))
     dims = [dim for group in groups for dim in group.dims]
     flat = np.asarray(errors.transpose(*dims).values, dtype=np.float64)
     observed = ~np.isnan(values).reshape(flat.shape)
@@ -53,15 +54,15 @@ def known_variances(
     return variances.reshape(values.shape)
 
 
-def like_the_values(noise_std: Any, whole: Any, array: Any) -> Any:
-    """Return errors without the dimensions of one point that the values were given without."""
+def like_the_values(given: Any, whole: Any, array: Any, name: str = "noise_std") -> Any:
+    """Return errors, or a mask, without the dimensions of one point that the values were given without."""
     import xarray as xr
 
     single = [dim for dim in whole.dims if dim not in array.dims]
-    if not isinstance(noise_std, xr.DataArray):
-        found = validate.numeric_array(noise_std, "noise_std")
-        return found.reshape(array.shape) if found.shape == whole.shape else noise_std
-    return noise_std.squeeze([dim for dim in single if noise_std.sizes.get(dim) == 1])
+    if not isinstance(given, xr.DataArray):
+        found = validate.numeric_array(given, name)
+        return found.reshape(array.shape) if found.shape == whole.shape else given
+    return given.squeeze([dim for dim in single if given.sizes.get(dim) == 1])
 
 
 def scaling_with_errors(
@@ -102,54 +103,63 @@ def standardised_variances(variances: np.ndarray, scale: np.ndarray) -> np.ndarr
         return np.minimum(variances / scale**2, observations.MOST)
 
 
-def _along(noise_std: Any, array: Any) -> Any:
-    """Return errors as a DataArray of numbers on the cells of the values."""
+def along_cells(given: Any, array: Any, name: str, what: str, hint: str = "") -> Any:
+    """Return an argument as a Variable of numbers along dimensions of the values, at their positions.
+
+    Parameters
+    ----------
+    given : xarray.DataArray or array-like
+    array : xarray.DataArray
+    name, what : str
+        Of the argument, and what is expected of it, for messages.
+    hint : str
+        What a single value may have been meant for.
+    """
     import xarray as xr
 
-    if not isinstance(noise_std, xr.DataArray):
-        found = validate.numeric_array(noise_std, "noise_std")
+    if not isinstance(given, xr.DataArray):
+        found = validate.numeric_array(given, name)
         if found.ndim == 0:
             raise ValueError(
-                f"noise_std={noise_std!r} is a single value. Expected an array of shape {array.shape}, {_WHAT}. To "
-                "hold the noise that all cells have in common, set hyperparameters=Fixed(noise_std=...)."
+                f"{name}={given!r} is a single value. Expected an array of shape {array.shape}, {what}.{hint}"
             )
         if found.shape != array.shape:
             raise ValueError(
-                f"noise_std has shape {found.shape}. Expected {array.shape}, that of data_array: {_WHAT}. A DataArray "
+                f"{name} has shape {found.shape}. Expected {array.shape}, that of data_array: {what}. A DataArray "
                 "may have some of the dimensions."
             )
-        return xr.DataArray(found, dims=array.dims)
-    if noise_std.dtype.kind not in "fiu":
+        return xr.Variable(array.dims, found)
+    if given.dtype.kind not in "fiu":
         raise ValueError(
-            f"noise_std must hold real numbers, received dtype {noise_std.dtype}. Expected {_WHAT}."
+            f"{name} must hold real numbers, received dtype {given.dtype}. Expected {what}."
         )
-    foreign = [dim for dim in noise_std.dims if dim not in array.dims]
+    foreign = [dim for dim in given.dims if dim not in array.dims]
     if foreign:
         raise ValueError(
-            f"noise_std has the dimension {foreign[0]!r}, and data_array has {', '.join(map(repr, array.dims))}. "
-            f"Expected {_WHAT}: choose a position along it, noise_std.isel({foreign[0]}=0)."
+            f"{name} has the dimension {foreign[0]!r}, and data_array has {', '.join(map(repr, array.dims))}. "
+            f"Expected {what}: choose a position along it, {name}.isel({foreign[0]}=0)."
         )
-    for dim in noise_std.dims:
-        noise_std = _at_same(noise_std, array, dim)
-    return noise_std.variable.set_dims(dict(array.sizes))
+    for dim in given.dims:
+        given = _at_same(given, array, dim, name, what)
+    return given.variable
 
 
-def _at_same(noise_std: Any, array: Any, dim: Any) -> Any:
+def _at_same(given: Any, array: Any, dim: Any, name: str, what: str) -> Any:
     """Return errors at the positions of the values along a dimension."""
-    if dim in array.indexes and dim in noise_std.indexes:
-        ours, theirs = array.indexes[dim], noise_std.indexes[dim]
+    if dim in array.indexes and dim in given.indexes:
+        ours, theirs = array.indexes[dim], given.indexes[dim]
         if ours.equals(theirs):
-            return noise_std
+            return given
         where = theirs.get_indexer(ours) if theirs.is_unique else np.full(len(ours), -1)
         if np.all(where >= 0):
-            return noise_std.isel({dim: where})
+            return given.isel({dim: where})
         raise ValueError(
-            f"noise_std has other coordinates along {dim!r} than data_array: nothing at {ours[int(np.argmin(where))]}. "
-            f"Expected {_WHAT}. Bring both to one grid, such as noise_std.interp_like(data_array)."
+            f"{name} has other coordinates along {dim!r} than data_array: nothing at {ours[int(np.argmin(where))]}. "
+            f"Expected {what}. Bring both to one grid, such as {name}.interp_like(data_array)."
         )
-    if noise_std.sizes[dim] != array.sizes[dim]:
+    if given.sizes[dim] != array.sizes[dim]:
         raise ValueError(
-            f"noise_std has {noise_std.sizes[dim]} positions along {dim!r}, and data_array has {array.sizes[dim]}. "
-            f"Expected {_WHAT}."
+            f"{name} has {given.sizes[dim]} positions along {dim!r}, and data_array has {array.sizes[dim]}. "
+            f"Expected {what}."
         )
-    return noise_std
+    return given

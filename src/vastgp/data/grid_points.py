@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.coordinates import check_latitude
 from vastgp.data.grid import Group
 
 
@@ -60,7 +61,7 @@ def make_target(coords: Any, groups: Sequence[Group], template: Any) -> Target:
     known = [name for group in groups for name in group.names]
     given, others, needed = _as_given(coords, known, template)
     _check_sizes(given.values())
-    parts = [_points(group, given) for group in groups]
+    parts = [_points(group, given, template) for group in groups]
     changed = {dim for group in groups for dim in _changed(group, given)}
     dims = [dim for part_dims, _, _ in parts for dim in part_dims]
     shared = len(set(dims)) < len(dims)
@@ -85,7 +86,7 @@ def make_target(coords: Any, groups: Sequence[Group], template: Any) -> Target:
 _Part = tuple[tuple[str, ...], tuple[int, ...], np.ndarray]
 
 
-def _points(group: Group, given: Mapping[str, Any]) -> _Part:
+def _points(group: Group, given: Mapping[str, Any], template: Any) -> _Part:
     """Return the points of a group: those of the fit, or at all combinations of what its names were given."""
     import xarray as xr
 
@@ -107,6 +108,10 @@ def _points(group: Group, given: Mapping[str, Any]) -> _Part:
     numbers = [
         c.numbers(a.values.ravel()) for c, a in zip(group.coordinates, together, strict=True)
     ]
+    for coordinate, array in zip(group.coordinates, together, strict=True):
+        if coordinate.name in given and coordinate.kind == "number":
+            attrs = template[coordinate.name].attrs if coordinate.name in template.coords else {}
+            check_latitude(coordinate.name, array.values, attrs)
     dims = tuple(map(str, together[0].dims))
     return dims, together[0].shape, np.stack(numbers, axis=1)
 

@@ -6,6 +6,7 @@ rows of length ``M = m_1 ... m_d``, the last dimension running fastest, and seve
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -121,27 +122,75 @@ class KroneckerEigen(NamedTuple):
         return jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self))
 
 
-def kron_eigen(factors: Sequence[np.ndarray], scale: float = 1.0) -> KroneckerEigen:
+class Known:
+    """Eigendecompositions of factors that are asked for again: as those with which several fits begin.
+
+    Attributes
+    ----------
+    found : dict
+        Eigenvalues and eigenvectors, by the bytes of their matrix.
+    made : int
+        How many matrices were decomposed.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        self.made = 0
+
+    def eigen(self, factor: np.ndarray, keep: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return them, and keep them for later where that is wanted."""
+        key = hashlib.sha256(np.ascontiguousarray(factor).tobytes()).digest()
+        if key in self.found:
+            return self.found[key]
+        self.made += 1
+        pair = _eigh(factor)
+        if keep:
+            self.found[key] = pair
+        return pair
+
+
+def kron_eigen(
+    factors: Sequence[np.ndarray],
+    scale: float = 1.0,
+    known: Known | None = None,
+    *,
+    keep: bool = False,
+) -> KroneckerEigen:
     """Return the eigendecomposition of a Kronecker product of symmetric positive semi-definite matrices.
 
     LAPACK does it on the host, in float64: time ``O(m_l^3)`` for every factor, however many points the grid has.
     Eigenvalues that rounding made negative are zero.
+
+    Parameters
+    ----------
+    factors : sequence of ndarray of shape (m_l, m_l)
+    scale : float, default 1.0
+    known : Known, optional
+        What need not be done again.
+    keep : bool, default False
+        Whether that is to know these too.
 
     Raises
     ------
     FactorizationError
         When a factor holds NaN or infinity.
     """
-    vectors, values = [], []
+    vectors: list[Any] = []
+    values: list[Any] = []
     for position, factor in enumerate(factors):
         if not np.all(np.isfinite(factor)):
             raise FactorizationError(
                 f"factor {position} ({len(factor)} x {len(factor)}) of the grid's kernel matrix holds NaN or infinity. "
                 "Check the coordinates and the hyperparameters of its kernel."
             )
-        with blas_threads(len(factor)):
-            # the divide and conquer driver: a third of the time of the default at 1000 rows
-            t, Q = eigh(factor, driver="evd", check_finite=False)
+        t, Q = _eigh(factor) if known is None else known.eigen(factor, keep)
         vectors.append(Q)
-        values.append(np.maximum(t, 0.0))
+        values.append(t)
     return KroneckerEigen(tuple(vectors), tuple(values), np.float64(scale))
+
+
+def _eigh(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    with blas_threads(len(factor)):
+        # the divide and conquer driver: a third of the time of the default at 1000 rows
+        t, Q = eigh(factor, driver="evd", check_finite=False)
+    return np.maximum(t, 0.0), Q

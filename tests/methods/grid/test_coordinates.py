@@ -1,5 +1,7 @@
 """Coordinates of a grid: whichever way they run, and what else runs along them."""
 
+from datetime import timedelta
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -83,7 +85,9 @@ def test_other_coordinates_along_a_dimension_come_along(field, model):
 # ---------------------------------------------------------------- as files have them
 
 
-@pytest.mark.parametrize("calendar", ["360_day", "noleap"])
+@pytest.mark.parametrize(
+    "calendar", ["360_day", "noleap", "all_leap", "julian", "proleptic_gregorian", "standard"]
+)
 def test_calendars_of_models_go_through_a_file_and_back(field, calendar, tmp_path):
     times = xr.date_range("2000-01-16", periods=10, freq="MS", calendar=calendar, use_cftime=True)
     dated = field.drop_vars("season").assign_coords(time=times)
@@ -93,7 +97,7 @@ def test_calendars_of_models_go_through_a_file_and_back(field, calendar, tmp_pat
     coder = xr.coders.CFDatetimeCoder(use_cftime=True)
     with xr.open_dataset(tmp_path / "out.nc", engine="h5netcdf", decode_times=coder) as written:
         np.testing.assert_array_equal(written["time"], times)
-        assert written["time"].dt.calendar == calendar
+        assert written["time"].dt.calendar in (calendar, {"standard": "gregorian"}.get(calendar))
     # days are those of the calendar
     numbers = model.groups_[0].points[:, 0]
     days = [(time - times[0]).days for time in times]
@@ -104,6 +108,106 @@ def test_calendars_of_models_go_through_a_file_and_back(field, calendar, tmp_pat
     xr.testing.assert_identical(again.predict(ahead), model.predict(ahead))
     with pytest.raises(ValueError, match="'time' holds times, received float64"):
         model.predict({"time": [1.0]})
+
+
+def test_dates_of_another_calendar_are_told_from_those_of_the_fit(field):
+    def at(calendar, start="2000-01-16", use_cftime=True):
+        return xr.date_range(start, periods=10, freq="D", calendar=calendar, use_cftime=use_cftime)
+
+    def fitted(times):
+        model = GridGP(**OPTIONS).fit(field.drop_vars("season").assign_coords(time=times))
+        return lambda ask: model.predict({"time": ask}, return_std=False)["mean"].values
+
+    numpy_times = at("standard", use_cftime=False).values
+    plain = fitted(numpy_times)
+    expected = plain(numpy_times[3:5] + np.timedelta64(6, "h"))
+    # the real calendars are one another's after the reform, and what was asked for comes back
+    for real in ("standard", "proleptic_gregorian"):
+        times = at(real)
+        dated, ask = fitted(times), times[3:5] + timedelta(hours=6)
+        np.testing.assert_array_equal(dated(ask), expected)
+        np.testing.assert_array_equal(plain(ask), expected)
+        np.testing.assert_array_equal(dated(numpy_times[3:5] + np.timedelta64(6, "h")), expected)
+    for ours, asked, message in [
+        ("noleap", numpy_times, "dates of the calendar 'noleap', received dates of NumPy"),
+        ("noleap", at("360_day"), "'noleap', received dates of the calendar '360_day'.*of the fit"),
+        (
+            "standard",
+            at("proleptic_gregorian", "1500-01-01"),
+            "received dates of the calendar 'prol",
+        ),
+        ("noleap", np.array([at("noleap")[0], at("julian")[0]]), "calendars 'noleap' and 'julian'"),
+        ("noleap", np.array([None, at("noleap")[0]]), "has a missing date at position 0"),
+        ("noleap", np.array([1, 2], "timedelta64[D]"), "received spans of time"),
+    ]:
+        with pytest.raises(ValueError, match=f"coordinate 'time' .*{message}"):
+            fitted(at(ours))(asked)
+    with pytest.raises(ValueError, match=r"'time' holds dates .*received spans of time .timedelta"):
+        plain(np.array([1, 2], "timedelta64[D]"))
+
+
+def test_numbers_that_count_since_a_date_are_times(field, tmp_path):
+    def counted(units, numbers, **attrs):
+        time = ("time", numbers, {"units": units} | attrs)
+        return field.drop_vars("season").assign_coords(time=time)
+
+    days = np.array([0.0, 31, 59, 90, 120, 151, 181, 212, 243, 273])
+    noleap = xr.date_range("1850-01-01", periods=10, freq="MS", calendar="noleap", use_cftime=True)
+    model = GridGP(**OPTIONS).fit(field.drop_vars("season").assign_coords(time=noleap))
+    expected = model.predict()["mean"].values
+    for units, numbers in [
+        ("days since 1850-01-01", days),
+        ("days since 1850-01-01", days.astype(int)),
+        ("hours since 1849-12-01 12:00", 24.0 * days + 732.0),
+        ("minutes since 1850-01-01", 1440.0 * days),
+    ]:
+        data = counted(units, numbers, calendar="noleap")
+        same = GridGP(**OPTIONS).fit(data)
+        np.testing.assert_allclose(same.groups_[0].points[:, 0], days, rtol=1e-12)
+        np.testing.assert_allclose(same.predict()["mean"], expected, rtol=1e-9)
+        assert same.predict()["time"].variable.identical(data["time"].variable)
+        same.save(tmp_path / "m.vastgp")
+        ahead = {"time": numbers[:2] + numbers[1] / 2}
+        found = vastgp.load(tmp_path / "m.vastgp").predict(ahead)
+        xr.testing.assert_identical(found, same.predict(ahead))
+        assert found["time"].attrs["units"] == units
+    # months are spans in one calendar only
+    months = counted("months since 1850-01-01", np.arange(10), calendar="360_day")
+    points = GridGP(**OPTIONS).fit(months).groups_[0].points[:, 0]
+    np.testing.assert_array_equal(points, 30.0 * np.arange(10))
+    for units, attrs, message in [
+        (
+            "months since 1850-01-01",
+            {},
+            "months are not all of one length in the calendar 'standard'",
+        ),
+        (
+            "months since 1850-01-01",
+            {"calendar": "noleap"},
+            "months .*calendar 'noleap', so they",
+        ),
+        (
+            "years since 1850-01-01",
+            {},
+            "years are not all of one length.*Give dates, such as xarray",
+        ),
+        ("moons since 1850-01-01", {}, "moons are unknown in the calendar"),
+    ]:
+        with pytest.raises(ValueError, match=f"coordinate 'time' counts '{units}', and {message}"):
+            GridGP(**OPTIONS).fit(counted(units, np.arange(10.0), **attrs))
+
+
+def test_latitudes_end_at_the_poles(field, model):
+    for named in ({"lat": [40.0, 41.0, 43.0, 95.0]}, {"lat": ("lat", [-91.0, 41, 43, 95])}):
+        with pytest.raises(
+            ValueError, match=r"coordinate 'lat' has latitude \S+ at position \d, bey"
+        ):
+            GridGP(**OPTIONS).fit(field.drop_vars("zone").assign_coords(named))
+    with pytest.raises(ValueError, match=r"coordinate 'lat' has latitude 90.5 at position 1"):
+        model.predict({"lat": [90.0, 90.5]})
+    # what is not said to be latitude may be called so
+    plane = ("lat", [400.0, 410, 430, 440], {"units": "km"})
+    assert GridGP(**OPTIONS).fit(field.drop_vars("zone").assign_coords(lat=plane)).converged_
 
 
 def test_packed_values_are_read_as_xarray_decodes_them_and_refused_as_they_are(field, tmp_path):

@@ -14,7 +14,9 @@ from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like
 from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.data import files, validate
+from vastgp.data.cf_attributes import of_file, of_std
 from vastgp.data.dataset_files import open_dataset
+from vastgp.data.grid_fields import beside_of, with_beside
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
@@ -175,6 +177,8 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         name: dataset[name] for name in names
     }
 
+    beside_cells = beside_of(dataset)
+
     def made(fields: dict[str, np.ndarray]) -> Any:
         found = xr.Dataset(
             {
@@ -182,9 +186,11 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
                 for name, field in fields.items()
             },
             coords=coords,
+            attrs=of_file({}),
         )
-        found.attrs["Conventions"] = "CF-1.11"
-        return found
+        if "std" in fields:
+            found["mean"].attrs["ancillary_variables"] = "std"
+        return with_beside(found, beside_cells)
 
     return Target(values[0], values[1], when, beside, shape, made)
 
@@ -200,12 +206,10 @@ def _attrs_of_field(name: str, attrs: Mapping[str, Any], readings: Readings) -> 
     kept = {
         key: value for key, value in attrs.items() if key in ("units", "standard_name", "long_name")
     }
+    if name == "std":
+        return of_std(kept, readings.target)
     called = str(kept.get("long_name") or readings.target or "value")
-    if name == "mean":
-        return kept | {"long_name": f"predicted mean of {called}"}
-    if "standard_name" in kept:
-        kept["standard_name"] = f"{kept['standard_name']} standard_error"
-    return kept | {"long_name": f"standard deviation of a prediction of {called}"}
+    return kept | {"long_name": f"predicted mean of {called}"}
 
 
 def _coordinate(dataset: Any, number: int, readings: Readings, where: str) -> Any:

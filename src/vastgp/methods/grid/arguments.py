@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vastgp._memory import available_bytes
-from vastgp.data.grid import Group
+from vastgp.data.grid import Group, sizes_of
 from vastgp.kernels import Coregionalisation, Kernel, OnSphere, Product, Sum, from_name
 from vastgp.methods.grid.options import Criterion
 from vastgp.methods.grid.probes import probe_batch
@@ -72,9 +72,9 @@ def check_memory(array: Any, kernels: dict[Any, Any] | None, dtype: str, num_pro
     available = available_bytes()
     if available is not None and needed > available:
         raise ValueError(
-            f"data_array has {array.size:,} points, and a fit of it needs about {needed / 1e9:.1f} GB of memory; "
-            f"{available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid (array.coarsen), or parts of "
-            "it one at a time."
+            f"data_array has {array.size:,} points ({sizes_of(array)}), and a fit of it needs about "
+            f"{needed / 1e9:.1f} GB of memory; {available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid "
+            "(array.coarsen), or parts of it one at a time."
         )
 
 

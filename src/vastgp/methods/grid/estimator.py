@@ -24,6 +24,8 @@ from vastgp.data.grid_errors import (
     scaling_with_errors,
     standardised_variances,
 )
+from vastgp.data.grid_fields import told_of
+from vastgp.data.grid_mask import make_mask
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -116,6 +118,10 @@ class GridGP(GridPredictions):
     n_iter_, converged_, stop_reason_, history_, fit_seconds_
         As of every estimator.
     posterior_ : GridPosterior
+    mask_ : xarray.DataArray or None
+        Cells that are not filled.
+    outputs_ : dict of str to GridGP
+        The model of every field; only of a Dataset.
 
     References
     ----------
@@ -195,7 +201,14 @@ class GridGP(GridPredictions):
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, data_array: Any, y: Any = None, noise_std: Any = None, **others: Any) -> GridGP:
+    def fit(
+        self,
+        data_array: Any,
+        y: Any = None,
+        noise_std: Any = None,
+        mask: Any = None,
+        **others: Any,
+    ) -> GridGP:
         """Fit the model.
 
         Cell i is observed with noise of variance ``sigma^2 + noise_std[i]^2``, where ``sigma`` is learned
@@ -203,17 +216,25 @@ class GridGP(GridPredictions):
 
         Parameters
         ----------
-        data_array : xarray.DataArray
+        data_array : xarray.DataArray or Dataset
             Values with NaN in the gaps, in memory or in chunks of dask. Coordinates may be spaced unevenly and be in
-            any order; a dimension without any counts from 0.
+            any order; a dimension without any counts from 0. Of a Dataset every variable is a field of its own, with
+            its own gaps, hyperparameters and noise; all have the same dimensions. Bounds, grid mappings and cell
+            measures are known by the attributes that name them and come back with predictions; ancillary variables
+            are left out. What is known of the fit (``kernel_``, ``noise_std_``) is then a dictionary by field.
         y : None
             Ignored: the values are those of the array.
         noise_std : xarray.DataArray or array-like, optional
             Known standard deviation of each cell's own error, in units of the values, such as the error field that
             comes with a satellite product: a DataArray on the same cells (dimensions that it lacks have one error
-            along them) or an array of the same shape. Anything in the gaps. Several outputs then have one learned
+            along them) or an array of the same shape. Anything in the gaps. Of a Dataset a dictionary or a Dataset of
+            these, by field. Several outputs then have one learned
             noise relative to the standard deviation of each. None: no cell has one. A noise that all cells have in
             common is set by ``hyperparameters=Fixed(noise_std=...)``.
+        mask : xarray.DataArray or array-like, optional
+            True (or 1) in cells that are not to be filled, such as land in a map of the sea; it may lack dimensions.
+            Their values are not looked at, and predictions on the grid of the fit (or another one that has the mask's
+            coordinates) are NaN there. One for all fields of a Dataset. None: every cell is filled.
 
         Returns
         -------
@@ -227,14 +248,25 @@ class GridGP(GridPredictions):
             For any other argument.
         """
         refuse_own_noise(type(self).__name__, others)
-        return self._fit_whole(lambda work: work._open_grid(data_array, noise_std))
+        return self._fit_whole(lambda work: work._open(data_array, noise_std, mask))
 
-    def _open_grid(self, array: Any, noise_std: Any) -> GridData:
+    def _open(self, data: Any, noise_std: Any, mask: Any = None) -> Any:
+        """Open one field or several."""
+        if type(data).__module__.partition(".")[0] == "xarray" and hasattr(data, "data_vars"):
+            return self._open_several(data, noise_std, mask, type(self)._open_grid)
+        return self._open_grid(data, noise_std, mask)
+
+    def _open_grid(self, array: Any, noise_std: Any, mask: Any = None) -> GridData:
         """Read the values, and learn their scaling and where they are."""
+        with told_of(array):
+            return self._read_grid(array, noise_std, mask)
+
+    def _read_grid(self, array: Any, noise_std: Any, mask: Any) -> GridData:
         check_array(array)
         if noise_std is not None:
             check_known_errors(self._options().criterion)
         whole, array = array, without_single(array, self.kernels)
+        self.mask_ = None if mask is None else make_mask(mask, whole, array)
         noise_std = noise_std if noise_std is None else like_the_values(noise_std, whole, array)
         keys = group_keys(array, self.kernels)
         check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
@@ -243,9 +275,10 @@ class GridGP(GridPredictions):
         fixed = isinstance(self._options().search, Fixed)
         specs = factor_specs(groups, self.kernels, fixed)
         self.groups_, self.dims_ = groups, tuple(map(str, whole.dims))
-        self.template_ = array.coords.to_dataset()
+        # read: the file may be closed after the fit
+        self.template_ = array.coords.to_dataset().compute()
         self.name_, self.attrs_ = array.name, dict(array.attrs)
-        values = ordered_values(array, groups)
+        values = ordered_values(array if mask is None else array.where(~self.mask_), groups)
         self.gap_share_ = float(np.isnan(values).mean())
         self.value_mean_, scale = value_scaling(values, groups)
         errors = None

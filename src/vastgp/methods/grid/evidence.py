@@ -16,7 +16,7 @@ from jaxtyping import Array
 from vastgp._precision import precision
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_factors
-from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen, kron_product
+from vastgp.linalg.kronecker import Known, KroneckerEigen, kron_eigen, kron_product
 from vastgp.methods.grid.gaps import GapSolution
 from vastgp.methods.grid.noise import OutputNoise, common_noise
 from vastgp.methods.grid.probes import GridProbes, PairTerm
@@ -86,6 +86,8 @@ class GridObjective:
     tol : float, optional
         Relative residual of the solves behind derivatives, the solver's by default. Values of the evidence have errors
         of its square, and derivatives are those of the values.
+    known : Known, optional
+        Eigendecompositions that other fits began with; those that this one begins with are added.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class GridObjective:
         spectrum: str = "free-compression",
         outputs: int | None = None,
         tol: float | None = None,
+        known: Known | None = None,
     ) -> None:
         self.axes = tuple(np.asarray(axis, dtype=np.float64) for axis in axes)
         self.solver = solver
@@ -108,6 +111,7 @@ class GridObjective:
         self.outputs = None if outputs is None else OutputNoise.of(outputs, shape, solver.observed)
         self.num_observed = solver.num_observed
         self.tol = tol
+        self.known, self._begun = known, False
         with precision(solver.dtype):
             y = np.where(solver.observed, y, 0.0)[None, :]
             self.y = jax.device_put(y.astype(solver.dtype))
@@ -128,7 +132,9 @@ class GridObjective:
         if ratios is not None and self.outputs is not None:
             position = self.outputs.position
             factors[position] = self.outputs.factor(factors[position], ratios)
-        return kron_eigen(factors, float(kernel.variance))
+        # hyperparameters that were tried do not come again, in this fit or another
+        keep, self._begun = not self._begun, True
+        return kron_eigen(factors, float(kernel.variance), self.known, keep=keep)
 
     def solve(self, kernel: GridKernel, noise: Any, tol: float | None = None) -> GridFit:
         """Return ``alpha`` at given hyperparameters: one noise variance, or one for each output.

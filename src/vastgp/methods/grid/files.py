@@ -65,6 +65,16 @@ def decode_coords(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     return xr.Dataset(coords=coords)
 
 
+def decode_mask(dims: list[str] | None, values: np.ndarray | None, template: Any) -> Any:
+    """Return the mask that a file holds; None where it holds none, as files of earlier versions do not."""
+    import xarray as xr
+
+    if dims is None:
+        return None
+    coords = {dim: template.coords[dim] for dim in dims if dim in template.indexes}
+    return xr.DataArray(values, dims=dims, coords=coords)
+
+
 def plain_attrs(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     """Return attributes as JSON has them: numbers, strings and lists of these; others as their text."""
 
@@ -108,7 +118,11 @@ def _describe(coordinate: Coordinate) -> dict[str, Any]:
     found = {"name": coordinate.name, "kind": coordinate.kind, "unit": coordinate.unit}
     if coordinate.kind != "number":
         return found
-    return found | {"origin": float(coordinate.origin), "extent": coordinate.extent}
+    return found | {
+        "origin": float(coordinate.origin),
+        "extent": coordinate.extent,
+        "step": coordinate.step,
+    }
 
 
 def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
@@ -122,6 +136,6 @@ def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> G
         values = template.coords[name].values if name in template.coords else np.arange(size)
         # files of earlier versions have no origins
         origin = described.get("origin", origin_of(kind, values, on_axis=name in dims))
-        extent = described.get("extent")
-        coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent))
+        extent, step = described.get("extent"), described.get("step", 1.0)
+        coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent, step))
     return Group(tuple(coordinates), dims, sizes, points)

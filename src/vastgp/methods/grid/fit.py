@@ -20,6 +20,7 @@ from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.kronecker import Known
 from vastgp.methods.grid.evidence import GridFit, GridObjective, best_amplitude
 from vastgp.methods.grid.known_errors import KnownErrors
 from vastgp.methods.grid.noise import common_noise
@@ -56,6 +57,8 @@ class GridData:
         The kernel that was given for every group, or None.
     errors : ndarray of shape (m_1, ..., m_d), optional
         Known error variances in the units of the values, anything in the gaps.
+    known : Known, optional
+        Eigendecompositions that fits of other fields began with.
     """
 
     values: np.ndarray
@@ -64,6 +67,7 @@ class GridData:
     groups: tuple[Group, ...]
     specs: list[Any]
     errors: np.ndarray | None = None
+    known: Known | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what makes these data others than others, for the fingerprint of a fit."""
@@ -101,6 +105,7 @@ def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]
         criterion.spectrum if criterion.spectrum in SPECTRAL_TERMS else "free-compression",
         _outputs(data),
         max(solver.tol, _LEARNING_TOL) if second_order else None,
+        data.known,
     )
     if isinstance(options.search, Fixed):
         learned = _given(data, options.search)

@@ -11,12 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Positive
 from vastgp.data.archive import above, below
+from vastgp.data.cf_attributes import of_file, of_mean, of_std
 from vastgp.data.grid import Group, check_array
+from vastgp.data.grid_mask import without_masked
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import seed_from
-from vastgp.estimators.fitted import FittedModel
 from vastgp.methods.grid.files import (
     decode_coords,
+    decode_mask,
     describe_group,
     encode_coords,
     plain_attrs,
@@ -26,13 +28,14 @@ from vastgp.methods.grid.kilometres import lengthscales_in_km
 from vastgp.methods.grid.options import VARIANCES
 from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.samples import joint_samples
+from vastgp.methods.grid.several import SeveralFields, for_each_field
 
 _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
 )  # fmt: skip
 
 
-class GridPredictions(FittedModel, abc.ABC):
+class GridPredictions(SeveralFields, abc.ABC):
     """Predictions of `vastgp.GridGP`, which fits."""
 
     solver_: str
@@ -41,6 +44,7 @@ class GridPredictions(FittedModel, abc.ABC):
     template_: Any
     name_: Any
     attrs_: dict[str, Any]
+    mask_: Any
     value_mean_: np.ndarray
     value_scale_: np.ndarray
     posterior_: GridPosterior
@@ -58,6 +62,7 @@ class GridPredictions(FittedModel, abc.ABC):
 
     # ------------------------------------------------------------ predictions
 
+    @for_each_field
     def predict(self, coords: Any = None, return_std: Any = True, variance: Any = "auto") -> Any:
         """Predict on the grid of the fit, on a new grid or at scattered points.
 
@@ -81,7 +86,9 @@ class GridPredictions(FittedModel, abc.ABC):
         Returns
         -------
         xarray.Dataset
-            ``mean`` and ``std``, with the dimensions, coordinates and attributes of the data.
+            ``mean`` and ``std``, with the dimensions, coordinates and attributes of the data (by the conventions CF
+            1.11). Of a Dataset each field under its name, and its deviations as ``NAME_std``, or
+            ``NAME_standard_error`` where that is the name of another variable; bounds and grid mappings too.
         """
         check_is_fitted(self, "posterior_")
         if not (return_std is True or return_std is False or return_std == "latent"):
@@ -101,6 +108,7 @@ class GridPredictions(FittedModel, abc.ABC):
             fields["std"] = np.sqrt(spread) * scale
         return self._dataset(target, fields)
 
+    @for_each_field
     def sample_y(self, coords: Any = None, n_samples: Any = 1, random_state: Any = 0) -> Any:
         """Draw joint samples of the function from the posterior, by Matheron's rule: one solve a sample.
 
@@ -115,7 +123,8 @@ class GridPredictions(FittedModel, abc.ABC):
         Returns
         -------
         xarray.DataArray
-            With a first dimension ``sample``. Without the noise of observations, as elsewhere.
+            With a first dimension ``sample``. Without the noise of observations, as elsewhere. Of several
+            fields a Dataset.
         """
         check_is_fitted(self, "posterior_")
         Positive(integer=True)("n_samples", n_samples)
@@ -131,24 +140,26 @@ class GridPredictions(FittedModel, abc.ABC):
             dims=("sample", *target.dims),
             coords=target.coords,
             name=self.name_,
-            attrs=self.attrs_,
+            attrs=of_mean(self.attrs_, None),
         )
+        result = without_masked(result, self.mask_)
         return result.expand_dims(self._single()).transpose("sample", *self._order(target))
 
+    @for_each_field
     def log_predictive_density(self, data_array: Any, variance: Any = "auto") -> Any:
         """Return ``log p(y | training data)`` of every value of an array, NaN where it has none.
 
         Parameters
         ----------
         data_array : xarray.DataArray
-            Values at the points of a grid: that of the fit or another one.
+            Values at the points of a grid: that of the fit or another one. Of several fields a Dataset.
         variance
             As in `predict`.
 
         Returns
         -------
         xarray.DataArray
-            In nats; a density per unit of the values. Minus its mean is the NLPD.
+            In nats; a density per unit of the values. Minus its mean is the NLPD. Of several fields a Dataset.
         """
         check_is_fitted(self, "posterior_")
         check_array(data_array)
@@ -200,14 +211,17 @@ class GridPredictions(FittedModel, abc.ABC):
     def _dataset(self, target: Target, fields: dict[str, np.ndarray]) -> Any:
         import xarray as xr
 
+        std = "std" if "std" in fields else None
+        attrs = {"mean": of_mean(self.attrs_, std), "std": of_std(self.attrs_, self.name_)}
         dataset = xr.Dataset(
             {
-                name: (target.dims, values.reshape(target.sizes), dict(self.attrs_))
+                name: (target.dims, values.reshape(target.sizes), attrs[name])
                 for name, values in fields.items()
             },
             coords=target.coords,
-            attrs=dict(self.attrs_),
+            attrs=of_file(self.attrs_),
         )
+        dataset = without_masked(dataset, self.mask_)
         return dataset.expand_dims(self._single()).transpose(*self._order(target))
 
     # ------------------------------------------------------------ files
@@ -227,6 +241,7 @@ class GridPredictions(FittedModel, abc.ABC):
             "dims": list(self.dims_),
             "name": None if self.name_ is None else str(self.name_),
             "attrs": plain_attrs(self.attrs_),
+            "mask": None if self.mask_ is None else list(self.mask_.dims),
             "coords": coords,
         }
 
@@ -234,7 +249,9 @@ class GridPredictions(FittedModel, abc.ABC):
         _, arrays = encode_coords(self.template_)
         points = {f"points.{i}": group.points for i, group in enumerate(self.groups_)}
         scaling = {"mean": self.value_mean_, "scale": self.value_scale_}
-        return above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
+        mask = {} if self.mask_ is None else {"mask": np.asarray(self.mask_.values)}
+        found = above("scaling/", scaling) | above("coords/", arrays) | above("groups/", points)
+        return found | mask
 
     def _restore_data(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.solver_ = header["solver"]
@@ -243,6 +260,7 @@ class GridPredictions(FittedModel, abc.ABC):
         self.template_ = decode_coords(header["coords"], below("coords/", arrays))
         self.dims_, self.name_ = tuple(header["dims"]), header["name"]
         self.attrs_ = header["attrs"]
+        self.mask_ = decode_mask(header.get("mask"), arrays.get("mask"), self.template_)
         scaling, points = below("scaling/", arrays), below("groups/", arrays)
         self.value_mean_, self.value_scale_ = scaling["mean"], scaling["scale"]
         self.groups_ = tuple(

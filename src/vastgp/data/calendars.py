@@ -1,0 +1,151 @@
+"""Times of any calendar: spans between dates of NumPy and of cftime, and numbers that count spans since a date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# Seconds in every unit that lengthscales along times may have.
+SECONDS = {
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3600.0,
+    "days": 86400.0,
+    "years": 365.25 * 86400.0,
+}
+# How files write the unit of a count of time (UDUNITS, as xarray and cftime read it).
+_SPANS = {
+    1e-6: ("microsecond", "microseconds", "microsec", "microsecs"),
+    1e-3: ("millisecond", "milliseconds", "millisec", "millisecs", "msec", "msecs", "ms"),
+    1.0: ("second", "seconds", "sec", "secs", "s"),
+    60.0: ("minute", "minutes", "min", "mins"),
+    3600.0: ("hour", "hours", "hr", "hrs", "h"),
+    86400.0: ("day", "days", "d"),
+}
+_LENGTHS = {name: seconds for seconds, names in _SPANS.items() for name in names}
+_MONTHS, _COMMON_YEARS = ("month", "months"), ("common_year", "common_years")
+# Calendars in which a date after the reform of 1582 is the same day as in NumPy's.
+_REAL = ("standard", "gregorian", "proleptic_gregorian")
+_REFORM = np.datetime64("1582-10-15")
+_MEETING = (2000, 1, 1)
+
+
+def length_of_count(name: str, attrs: Mapping[Any, Any]) -> float | None:
+    """Return the seconds in one unit of a coordinate of numbers such as ``days since 1850-01-01``; None of others.
+
+    Raises
+    ------
+    ValueError
+        For units that are not of one length in the calendar: months and years.
+    """
+    units = attrs.get("units")
+    found = re.match(r"\s*(\S+)\s+since\s+\S", units) if isinstance(units, str) else None
+    if found is None:
+        return None
+    unit, calendar = found[1].lower(), str(attrs.get("calendar", "standard")).lower()
+    if unit in _LENGTHS:
+        return _LENGTHS[unit]
+    if unit in _MONTHS and calendar == "360_day":
+        return 30.0 * 86400.0
+    if unit in _COMMON_YEARS and calendar in ("noleap", "365_day"):
+        return 365.0 * 86400.0
+    long = "are not all of one length" if unit in (*_MONTHS, "year", "years") else "are unknown"
+    raise ValueError(
+        f"coordinate {name!r} counts {units!r}, and {found[1]} {long} in the calendar {calendar!r}, so they are no "
+        "spans of time. Give dates, such as xarray.date_range(start, periods=..., freq='MS', calendar=..., "
+        "use_cftime=True), or numbers in days, hours, minutes or seconds since a date."
+    )
+
+
+def calendar_of(values: np.ndarray, name: str) -> str | None:
+    """Return the calendar of dates of cftime, which all have; None for times of NumPy.
+
+    Raises
+    ------
+    ValueError
+        For missing dates and for dates of two calendars.
+    """
+    if values.dtype.kind in "mM":
+        return None
+    calendars = [getattr(value, "calendar", None) for value in values.ravel()]
+    if None in calendars:
+        raise ValueError(
+            f"coordinate {name!r} has a missing date at position {calendars.index(None)}. Drop those positions."
+        )
+    if len(set(calendars)) > 1:
+        first, other = list(dict.fromkeys(calendars))[:2]
+        raise ValueError(
+            f"coordinate {name!r} has dates of the calendars {first!r} and {other!r}, between which there is no span."
+        )
+    return calendars[0]
+
+
+def seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
+    """Return the seconds from an origin to times, in days of their calendar.
+
+    Dates of NumPy and of the calendars ``standard`` and ``proleptic_gregorian`` are one another's from 1582-10-15 on.
+
+    Raises
+    ------
+    ValueError
+        For missing times, and for times of another calendar than the origin's.
+    """
+    ours, theirs = _kind_of_origin(origin), calendar_of(values, name)
+    if theirs is None and np.isnat(values).any():
+        raise ValueError(f"coordinate {name!r} has missing times (NaT). Drop those positions.")
+    kinds = {"m": "spans of time", "M": "dates"}
+    if theirs is None and ours is None:
+        there, here = np.asarray(origin).dtype.kind, values.dtype.kind
+        if there != here:
+            raise ValueError(
+                f"coordinate {name!r} holds {kinds[there]} ({np.asarray(origin).dtype}), received {kinds[here]} "
+                f"({values.dtype})."
+            )
+        return (values - origin) / np.timedelta64(1, "s")
+    if theirs == ours:
+        return _of_cftime(values, origin)
+    if not (_is_real(values, theirs) and _is_real(np.asarray(origin), ours)):
+        raise ValueError(
+            f"coordinate {name!r} holds {_called(ours, origin)}, received {_called(theirs, values.flat[0])} (first: "
+            f"{values.flat[0]}). Give dates of the calendar of the fit."
+        )
+    return _to_meeting(values, theirs) - _to_meeting(np.asarray(origin), ours)
+
+
+def _kind_of_origin(origin: Any) -> str | None:
+    return None if isinstance(origin, (np.datetime64, np.timedelta64)) else str(origin.calendar)
+
+
+def _called(calendar: str | None, value: Any) -> str:
+    if calendar is not None:
+        return f"dates of the calendar {calendar!r}"
+    kind = np.asarray(value).dtype
+    return f"dates of NumPy ({kind})" if kind.kind == "M" else f"spans of time ({kind})"
+
+
+def _of_cftime(values: np.ndarray, origin: Any) -> np.ndarray:
+    return np.array([(value - origin).total_seconds() for value in values.ravel()], np.float64)
+
+
+def _is_real(values: np.ndarray, calendar: str | None) -> bool:
+    """Return whether dates are the same days in NumPy's calendar."""
+    if calendar is None:
+        # days: nanoseconds do not go back to the reform
+        return values.dtype.kind == "M" and bool(np.all(values.astype("datetime64[D]") >= _REFORM))
+    if calendar not in _REAL:
+        return False
+    return all((one.year, one.month, one.day) >= (1582, 10, 15) for one in values.ravel())
+
+
+def _to_meeting(values: np.ndarray, calendar: str | None) -> np.ndarray:
+    """Return the seconds from a day that the calendars have in common."""
+    if calendar is None:
+        day = np.datetime64("{:04d}-{:02d}-{:02d}".format(*_MEETING))
+        return np.asarray((values - day) / np.timedelta64(1, "s"), np.float64)
+    import cftime
+
+    found = _of_cftime(values, cftime.datetime(*_MEETING, calendar=calendar))
+    return found.reshape(values.shape)

@@ -1,0 +1,399 @@
+"""What `vastgp fill` and `vastgp map` make of climate files: by the conventions CF 1.11, and what is refused."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import cf_rules
+import vastgp
+
+pytestmark = pytest.mark.little_work
+PAGE = Path(__file__).parents[2] / "docs" / "methods" / "grid_gp.md"
+FAST = (
+    "--kernel",
+    "time=rbf",
+    "--kernel",
+    "lat=rbf",
+    "--set",
+    "criterion=gcv",
+    "--set",
+    "max_iter=3",
+    "--set",
+    "tol=1",
+)
+
+
+def climate(calendar="noleap", **changes):
+    """Two fields of a model's year as a file has them: packed, bounds, a grid mapping, cell measures, a flag."""
+    rng = np.random.default_rng(0)
+    months = xr.date_range("1850-01-01", periods=13, freq="MS", calendar=calendar, use_cftime=True)
+    lat = np.array([60.0, 50.0, 40.0, 30.0])
+    wave = 280.0 + 8.0 * np.sin(np.arange(12) / 2)[:, None] * np.cos(lat / 20)
+    tas, tos = (
+        np.where(rng.uniform(size=wave.shape) < 0.2, np.nan, wave + a) for a in (0.0, -273.0)
+    )
+    grid = ("time", "lat")
+    both = {
+        "grid_mapping": "crs",
+        "cell_measures": "area: areacella",
+        "cell_methods": "area: mean time: mean",
+    }
+    dataset = xr.Dataset(
+        {
+            "tas": (grid, tas, {"units": "K", "standard_name": "air_temperature", "actual_range": [270.0, 271.0],
+                                "ancillary_variables": "flag", "valid_range": [279.0, 281.0]} | both),
+            "tos": (grid, tos, {"units": "degC", "long_name": "temperature of the sea"} | both),
+            "flag": (grid, np.isnan(tas).astype(np.int8), {"standard_name": "air_temperature status_flag"}),
+            "time_bnds": (("time", "nv"), np.stack([months[:-1], months[1:]], axis=1)),
+            "lat_bnds": (("lat", "nv"), np.stack([lat - 5, lat + 5], axis=1)),
+            "areacella": (("lat",), np.cos(np.deg2rad(lat)), {"units": "m2", "standard_name": "cell_area"}),
+            "crs": ((), 0, {"grid_mapping_name": "latitude_longitude"}),
+        },
+        coords={
+            "time": ("time", months[:-1], {"standard_name": "time", "axis": "T", "bounds": "time_bnds"}),
+            "lat": ("lat", lat, {"units": "degrees_north", "standard_name": "latitude", "axis": "Y",
+                            "bounds": "lat_bnds"}),
+            "height": ((), 2.0, {"units": "m", "standard_name": "height", "axis": "Z", "positive": "up"}),
+            "season": ("time", ["DJF", "DJF", *(["MAM"] * 3), *(["JJA"] * 3), *(["SON"] * 3), "DJF"]),
+        },
+        attrs={"Conventions": "CF-1.6", "title": "a year", "institution": "here", "history": "1850: made"},
+    )  # fmt: skip
+    dataset["tas"].encoding = {
+        "dtype": "int16",
+        "scale_factor": 0.01,
+        "add_offset": 280.0,
+        "_FillValue": -32768,
+    }
+    dataset["time"].encoding = {"units": "days since 1849-12-01", "calendar": calendar}
+    return dataset.assign(changes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("climate")
+    climate().to_netcdf(folder / "in.nc", engine="h5netcdf")
+    climate("360_day").chunk({"time": 5}).to_zarr(folder / "in.zarr")
+    return folder
+
+
+def raw(path):
+    with xr.open_dataset(path, engine="h5netcdf", decode_cf=False) as found:
+        return found.load()
+
+
+def test_several_variables_go_into_one_file_by_the_conventions(run, folder):
+    out = folder / "both.nc"
+    said = run(
+        "fill", folder / "in.nc", "--var", "tas", "--var", "tos", "--out", out, *FAST,
+        "--save-model", folder / "both.vastgp",
+    ).out  # fmt: skip
+    assert said.count("gaps of 48 points") == 2 and "in units of tos" in said
+    assert cf_rules.violations(out) == []
+    given, found = raw(folder / "in.nc"), raw(out)
+    kept = ["time_bnds", "lat_bnds", "areacella", "crs"]
+    assert set(found.data_vars) | {"height", "season"} == {
+        "tas", "tas_std", "tos", "tos_std", *kept, "height", "season",
+    }  # fmt: skip
+    for name in ["time", "time_bnds", "lat", "lat_bnds"]:
+        np.testing.assert_array_equal(found[name], given[name])
+    assert found["time"].attrs["units"] == "days since 1849-12-01"
+    assert found["time"].attrs["calendar"] == "noleap"
+    assert found["tas"].attrs["cell_methods"] == "area: mean time: mean"
+    assert found["tas_std"].attrs["standard_name"] == "air_temperature standard_error"
+    assert found.attrs["title"] == "a year" and found.attrs["Conventions"] == "CF-1.11"
+    assert found.attrs["history"] == "1850: made\ngaps filled by vastgp fill"
+    assert not np.isnan(found["tas"]).any()
+    with xr.open_dataset(folder / "in.nc", engine="h5netcdf") as dataset:
+        model = vastgp.load(folder / "both.vastgp")
+        predicted = model.predict()
+        np.testing.assert_array_equal(predicted["tas"], found["tas"])
+        near = np.abs(predicted["tas"] - dataset["tas"]) < 5 * predicted["tas_std"]
+        assert bool(near.where(dataset["tas"].notnull(), True).all())
+    shown = run("info", folder / "both.vastgp").out
+    assert "both.vastgp: tas" in shown and "both.vastgp: tos" in shown
+    assert '"fields"' in run("info", folder / "both.vastgp", "--json").out
+
+
+@pytest.mark.parametrize("source", ["in.nc", "in.zarr"])
+def test_one_variable_keeps_its_names_by_the_conventions(run, folder, source):
+    out = folder / f"one-{source}.nc"
+    run("fill", folder / source, "--var", "tos", "--out", out, *FAST)
+    assert cf_rules.violations(out) == []
+    found = raw(out)
+    assert {"mean", "std", "time_bnds", "lat_bnds", "areacella", "crs"} <= set(found.variables)
+    assert found["mean"].attrs["units"] == "degC" and "tas" not in found
+    assert found["time"].attrs["calendar"] == {"in.nc": "noleap", "in.zarr": "360_day"}[source]
+
+
+def test_a_map_is_by_the_conventions(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lat, lon = rng.uniform(40, 60, 40), rng.uniform(-10, 10, 40)
+    readings = xr.Dataset(
+        {"temp": ("station", 15 + np.sin(lat / 4) + 0.1 * rng.normal(size=40),
+                  {"units": "degC", "standard_name": "air_temperature", "cell_methods": "time: mean"})},
+        coords={
+            "lat": ("station", lat, {"units": "degrees_north", "standard_name": "latitude"}),
+            "lon": ("station", lon, {"units": "degrees_east", "standard_name": "longitude"}),
+            "day": ("station", pd.date_range("2024-01-01", periods=40), {"standard_name": "time"}),
+        },
+    )  # fmt: skip
+    readings.to_netcdf(tmp_path / "stations.nc", engine="h5netcdf")
+    lat = xr.Dataset(
+        {"lat_bnds": (("lat", "nv"), [[55.0, 65.0], [45.0, 55.0]])},
+        coords={
+            "lat": ("lat", [60.0, 50.0], {"units": "degrees_north", "standard_name": "latitude", "bounds": "lat_bnds"}),
+            "lon": ("lon", [0.0, 5.0], {"units": "degrees_east", "standard_name": "longitude"}),
+        },
+    )  # fmt: skip
+    lat.to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
+    given = ("map", tmp_path / "stations.nc", "--target", "temp", "--kernel", "matern32", "--max-seconds", "3",
+             "--method", "exact")  # fmt: skip
+    for out, grid in (("a.nc", ("5", "--time", "day")), ("b.nc", (tmp_path / "grid.nc",))):
+        run(*given, "--grid", *grid, "--out", tmp_path / out)
+        assert cf_rules.violations(tmp_path / out) == []
+    assert raw(tmp_path / "b.nc")["std"].attrs["units_metadata"] == "temperature: difference"
+    assert raw(tmp_path / "b.nc")["mean"].attrs["ancillary_variables"] == "std"
+
+
+def changed(folder, change):
+    """The rules' answer to a file by the rules, changed."""
+    dataset = raw(folder / "in.nc").drop_vars("flag")
+    for name in ("tas", "tos"):
+        for key in ("ancillary_variables", "valid_range", "actual_range"):
+            dataset[name].attrs.pop(key, None)
+    for name in ("height", "lat", "lat_bnds", "time_bnds"):
+        dataset[name].attrs.pop("_FillValue", None)
+    for name in ("time_bnds", "lat_bnds", "crs", "areacella"):
+        dataset[name].attrs.pop("coordinates", None)
+    dataset.attrs["Conventions"] = "CF-1.11"
+    dataset["areacella"].attrs.setdefault("long_name", "area")
+    dataset = change(dataset) if change else dataset
+    for name in dataset.variables:
+        dataset[name].encoding = {} if "_FillValue" in dataset[name].attrs else {"_FillValue": None}
+    dataset.to_netcdf(folder / "changed.nc", engine="h5netcdf")
+    return cf_rules.violations(folder / "changed.nc")
+
+
+def with_attrs(name, **attrs):
+    def change(dataset):
+        owner = dataset if name is None else dataset[name]
+        owner.attrs |= attrs
+        owner.attrs = {key: value for key, value in owner.attrs.items() if value is not None}
+        return dataset
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (None, None),
+        (with_attrs(None, Conventions=None), "2.6.1"),
+        (with_attrs(None, units="K"), "appendix A: units"),
+        (lambda ds: ds.rename(tos="sea temp"), "2.3"),
+        (with_attrs("tas", units=None), "tas: 3.1: no units"),
+        (with_attrs("tas", units="hot"), "tas: 3.1"),
+        (with_attrs("time", units="months since 1850-01-01"), "time: 4.4"),
+        (with_attrs("time", calendar="lunar"), "time: 4.4.1"),
+        (with_attrs("tas", units_metadata="difference"), "3.1.2"),
+        (with_attrs("tas", standard_name="Air Temperature"), "3.3"),
+        (with_attrs("tas", standard_name="air_temperature error"), "appendix C"),
+        (with_attrs("lat", _FillValue=np.nan), "lat: 2.5.1"),
+        (with_attrs("lat_bnds", _FillValue=np.nan), "lat_bnds: 2.5.1"),
+        (lambda ds: ds.assign_coords(lat=("lat", [60.0, np.nan, 40, 30], ds.lat.attrs)), "2.5.1: a coordinate misses"),
+        (with_attrs("tos", valid_range=[0.0, 1.0]), "valid range"),
+        (with_attrs("tas", ancillary_variables="tas_std"), "3.4"),
+        (lambda ds: ds.drop_vars("time_bnds"), "7.1: bounds names"),
+        (lambda ds: ds.assign(lat_bnds=ds.lat_bnds + 10.0), "outside of its cells"),
+        (lambda ds: ds.assign(lat_bnds=ds.time_bnds), "7.1: dimensions"),
+        (with_attrs("time_bnds", units="hours since 1850-01-01"), "7.1: units"),
+        (with_attrs("lat_bnds", coordinates="height"), "5: coordinates of"),
+        (with_attrs("tas", coordinates="depth"), "5: coordinates names 'depth'"),
+        (lambda ds: ds.drop_vars("crs"), "5.6"),
+        (with_attrs("crs", grid_mapping_name=None), "5.6"),
+        (lambda ds: ds.drop_vars("areacella"), "7.2"),
+        (with_attrs("tas", cell_methods="time: average"), "7.3: method"),
+        (with_attrs("tas", cell_methods="level: mean"), "7.3: cell_methods of"),
+        (with_attrs("lat", units="degrees_east"), "4.1: latitude in"),
+        (lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)), "4.1: latitude beyond"),
+        (lambda ds: ds.isel(lat=[0, 2, 1, 3]), "1.3"),
+        (with_attrs("lat", axis="T"), "4: axis T twice"),
+        (with_attrs("tos", long_name=None), "3.2"),
+    ],
+)  # fmt: skip
+def test_every_rule_has_something_against_a_file_that_breaks_it(folder, change, rule):
+    found = changed(folder, change)
+    if rule is None:
+        assert found == []
+    else:
+        assert any(rule in text for text in found), found
+
+
+# ---------------------------------------------------------------- what cannot be filled
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        (
+            lambda ds: ds.assign(tas=ds.tas.fillna(280.0)),
+            ("--var", "tas"),
+            "'tas' of '{}' has a value in every cell (time: 12, lat: 4): there is nothing to fill",
+        ),
+        (
+            lambda ds: ds.assign(tas=ds.tas * np.nan),
+            ("--var", "tas"),
+            "'tas' of '{}': data_array has 0 observed values of 48 (time: 12, lat: 4)",
+        ),
+        (
+            lambda ds: ds.assign(tas=ds.tas.where((ds.lat == 60) & (ds.time == ds.time[0]))),
+            ("--var", "tas", "--var", "tos"),
+            "'tas' of '{}': data_array has 1 observed value of 48 (time: 12, lat: 4)",
+        ),
+        (
+            lambda ds: ds.assign_coords(lat=("lat", [60.0, 50, 50, 30], ds.lat.attrs)),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' has the value 50.0 more than once (positions 1 and 2)",
+        ),
+        (
+            lambda ds: ds.assign_coords(lat=("lat", [60.0, np.nan, 40, 30], ds.lat.attrs)),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' is not finite at position 1",
+        ),
+        (
+            lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' has latitude 95.0 at position 0, beyond 90 degrees",
+        ),
+        (
+            lambda ds: ds,
+            ("--var", "tas", "--var", "areacella"),
+            "--var areacella: 'areacella' of '{}' is no field; others name it as",
+        ),
+        (
+            lambda ds: ds.assign(orog=ds.areacella),
+            ("--var", "tas", "--var", "orog"),
+            "variable 'orog' of '{}' is not on the grid of 'tas' ('time', 'lat'): it has no dimension 'time'",
+        ),
+        (
+            lambda ds: ds.assign(ua=(("time", "plev"), np.zeros((12, 3)))),
+            ("--var", "tas", "--var", "ua"),
+            "variable 'ua' of '{}' is not on the grid of 'tas' ('time', 'lat'): it has no dimension 'lat' and has the "
+            "dimension 'plev' that the grid lacks",
+        ),
+        (
+            lambda ds: ds,
+            (),
+            "'{}' has 2 variables ('tas', 'tos'); choose one with --var, or several on one grid",
+        ),
+        (lambda ds: ds, ("--var", "tas", "--var", "tas"), "--var tas is given more than once"),
+        (
+            lambda ds: ds,
+            ("--var", "tas", "--var", "tos", "--noise-std", "flag"),
+            "--noise-std is given 1 times for 2 variables ('tas', 'tos')",
+        ),
+        (
+            lambda ds: ds.assign_coords(time=("time", np.arange(12), {"units": "months since 1850-01-01"})),
+            ("--var", "tas"),
+            "'{}' has times in 'months since 1850-01-01', of which no dates can be made. Months and years are not",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_filled_is_told_with_its_dimension_and_file(
+    run, tmp_path, change, arguments, message
+):
+    source = tmp_path / "bad.nc"
+    changed = change(climate())
+    if "months" in message:
+        changed = changed.drop_vars(["time_bnds"])
+        changed["time"].attrs.pop("bounds", None)
+    for name in changed.variables:
+        if name in ("lat", "time") and changed[name].dtype.kind == "f":
+            changed[name].encoding["_FillValue"] = None
+    changed.to_netcdf(source, engine="h5netcdf")
+    result = run("fill", source, "--out", tmp_path / "x.nc", *arguments, *FAST, code=2)
+    assert message.format(source) in " ".join(result.err.split())
+    assert not (tmp_path / "x.nc").exists()
+
+
+def test_a_whole_field_is_fitted_where_its_model_is_wanted(run, tmp_path):
+    whole = climate()[["tos"]].fillna(5.0)
+    whole.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
+    given = ("fill", tmp_path / "whole.nc", "--out", tmp_path / "x.nc", *FAST)
+    run(*given, "--save-model", tmp_path / "m.vastgp")
+    assert vastgp.load(tmp_path / "m.vastgp").predict({"lat": [45.0]}).sizes == {
+        "time": 12,
+        "lat": 1,
+    }
+
+
+def test_a_chunk_that_is_not_of_its_size_is_told_with_its_file(run, tmp_path):
+    source = tmp_path / "in.zarr"
+    climate()[["tos"]].chunk({"time": 5}).to_zarr(source)
+    chunk = source / "tos" / "c" / "1" / "0"
+    assert chunk.exists()
+    chunk.write_bytes(chunk.read_bytes()[:7])
+    result = run("fill", source, "--out", tmp_path / "x.nc", *FAST, code=2)
+    said = " ".join(result.err.split())
+    assert f"'{source}'" in said and "(time: 12, lat: 4" in said and "cannot be read" in said
+    # chunks of fields and errors need not be alike
+    both = climate().chunk({"time": 5})
+    both["tos"] = both["tos"].chunk({"time": 7, "lat": 3})
+    plain = vastgp.GridGP(max_iter=2, tol=1.0, criterion="gcv")
+    alike = plain.fit(climate()[["tas", "tos"]]).predict(return_std=False)
+    found = plain.fit(both[["tas", "tos"]]).predict(return_std=False)
+    xr.testing.assert_equal(found, alike)
+
+
+def test_land_is_not_filled(run, tmp_path):
+    land = xr.DataArray(
+        [0, 1, 0, 0], dims="lat", attrs={"standard_name": "land_binary_mask", "units": "1"}
+    )
+    sea = (1 - land).assign_attrs(standard_name="sea_binary_mask")
+    given = climate()[["tos", "tas"]]
+    gaps = int(given["tos"].isnull().sel(lat=[60, 40, 30]).sum())
+    given.assign(land=land).assign_coords(sea=sea).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    given["tos"].where(given["tos"].notnull() | (given["lat"] == 50), 1.0).to_dataset().assign(
+        land=land
+    ).to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
+    for mask in ("land", "sea"):
+        out = tmp_path / f"{mask}.nc"
+        said = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", mask, *FAST)
+        assert f"{gaps} gaps of 48 points" in said.out
+        missing = np.isnan(raw(out)["mean"]).any("time").values
+        assert missing.tolist() == [False, True, False, False]
+        assert cf_rules.violations(out) == []
+    out = tmp_path / "x.nc"
+    refused = run("fill", tmp_path / "whole.nc", "--out", out, "--mask", "land", *FAST, code=2)
+    assert "(time: 12, lat: 4) that --mask leaves: there is nothing" in " ".join(
+        refused.err.split()
+    )
+    refused = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", "lnd", code=2)
+    assert "has no variable 'lnd'. Did you mean 'land'?" in refused.err
+
+
+def test_the_blocks_of_the_page_of_grids_run(tmp_path, monkeypatch):
+    """Each as it stands, one after the other, on small files of the names that they open."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 4
+    rng = np.random.default_rng(0)
+    time, lat, lon = pd.date_range("2024-01-01", periods=6), [50.0, 45.0, 40.0], [0.0, 5.0, 10.0]
+    coords = {"time": time, "lat": lat, "lon": lon}
+    values = np.sin(np.arange(6))[:, None, None] + 0.1 * rng.normal(size=(6, 3, 3))
+    values[rng.uniform(size=values.shape) < 0.2] = np.nan
+    sst = xr.DataArray(values, dims=tuple(coords), coords=coords, attrs={"units": "degC"})
+    error = xr.full_like(sst, 0.1)
+    monkeypatch.chdir(tmp_path)
+    xr.Dataset({"sst": sst, "sst_error": error}).to_netcdf("sst.nc", engine="h5netcdf")
+    xr.Dataset({"tas": sst, "pr": 2.0 * sst}).to_netcdf("climate.nc", engine="h5netcdf")
+    names = {"next_year": pd.date_range("2024-01-07", periods=2)}
+    for block in blocks:
+        exec(block, names)
+    with xr.open_dataset("filled.nc", engine="h5netcdf") as filled:
+        assert {"tas", "tas_std", "pr", "pr_std"} == set(filled.data_vars)
+        assert filled["tas"].attrs["ancillary_variables"] == "tas_std"
+    assert names["ahead"].sizes["time"] == 2 and set(names["model"].predict()) == {"mean", "std"}
