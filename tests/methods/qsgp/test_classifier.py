@@ -11,7 +11,10 @@ from vastgp.kernels import RBF
 from vastgp.options import Block, Stochastic
 from vastgp.solvers import sites as block_sites
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.little_work,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 class TestLogit(ClassifierConformance):

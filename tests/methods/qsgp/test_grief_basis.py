@@ -10,6 +10,8 @@ from vastgp.bases import GridEigenfunctionBasis
 from vastgp.kernels import RBF
 from vastgp.options import Block, Fixed
 
+pytestmark = pytest.mark.little_work
+
 KERNEL, NOISE = RBF([0.9, 1.4], 1.3), 0.2
 
 

@@ -8,6 +8,8 @@ from estimators.regressor_conformance import RegressorConformance
 from vastgp import RBF, ExactGPRegressor, Periodic, QSGPRegressor
 from vastgp.options import Fixed, Inducing
 
+pytestmark = pytest.mark.little_work
+
 
 class TestInducing(RegressorConformance):
     units_tolerance = 1e-4  # float32

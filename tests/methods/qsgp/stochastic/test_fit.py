@@ -19,6 +19,8 @@ from vastgp.methods.qsgp.stochastic.sample import draw_samples, function_order
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
 from vastgp.methods.qsgp.stochastic.step import _precondition, _renewed, step, step_keys
 
+pytestmark = pytest.mark.little_work
+
 
 def few_rows(num_basis, noise=0.0):
     """400 rows with their scaling, and a basis."""

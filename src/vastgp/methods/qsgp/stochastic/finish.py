@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype
+from vastgp._programs import program
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.padding import repeat_last
@@ -33,6 +33,7 @@ from vastgp.methods.qsgp.stochastic.state import (
     StochasticPlan,
     StochasticProblem,
     StochasticState,
+    features_made,
 )
 from vastgp.solvers.least_squares import BlockedBasis
 
@@ -105,7 +106,7 @@ def finish(
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@program(work=features_made, static_argnums=0)
 def _closed(
     plan: StochasticPlan,
     problem: StochasticProblem,

@@ -22,6 +22,7 @@ from jaxtyping import Array
 
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
@@ -46,7 +47,12 @@ from vastgp.methods.qsgp.stochastic.setup import (
     make_problem,
     start_state,
 )
-from vastgp.methods.qsgp.stochastic.state import StochasticPlan, StochasticProblem, StochasticState
+from vastgp.methods.qsgp.stochastic.state import (
+    StochasticPlan,
+    StochasticProblem,
+    StochasticState,
+    features_made,
+)
 from vastgp.methods.qsgp.stochastic.step import OBJECTIVE_EVERY, step
 from vastgp.solvers.least_squares import BlockedBasis
 
@@ -223,7 +229,7 @@ def _hold_out(
     return without(rows, chosen), judges
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@program(work=features_made, static_argnums=0)
 def _error(
     plan: StochasticPlan, problem: StochasticProblem, state: StochasticState, X: Array, y: Array
 ) -> Array:
@@ -261,7 +267,7 @@ def _diagnostics(
     return found
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@program(static_argnums=0)
 def _report(
     plan: StochasticPlan, problem: StochasticProblem, state: StochasticState
 ) -> dict[str, Array]:

@@ -7,7 +7,6 @@ variance ``1 / b`` would give at the targets ``mean + alpha / b``: the step of t
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from vastgp._programs import program
 from vastgp.bases.draws import purpose_key
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
@@ -40,6 +40,7 @@ from vastgp.methods.qsgp.stochastic.state import (
     StochasticPlan,
     StochasticProblem,
     StochasticState,
+    features_made,
 )
 from vastgp.solvers.least_squares import BlockedBasis
 
@@ -222,7 +223,12 @@ def sampling_report(
     return sampling_gap(np.asarray(draws, np.float64), float(full))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+def _features_drawn(plan: StochasticPlan, *args: Any) -> int:
+    every = features_made(plan, *args)
+    return every + len(args[-1]) * 2 * _NUM_DRAWS * 2 * plan.pair_batch
+
+
+@program(work=_features_drawn, static_argnums=0)
 def _draws(
     plan: StochasticPlan,
     problem: StochasticProblem,

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
 from vastgp.bases import RandomFourierBasis
-from vastgp.solvers.least_squares import BlockedBasis, evaluate, evaluate_one
+from vastgp.solvers.least_squares import BlockedBasis, evaluate, evaluate_one, features_made
 from vastgp.solvers.weight_space import basis_from_state, basis_to_state
 
 
@@ -117,7 +118,7 @@ class ChevronPosterior:
         )
 
 
-@jax.jit
+@program(work=features_made)
 def _moments(
     blocks: BlockedBasis,
     X: Float[Array, "n d"],

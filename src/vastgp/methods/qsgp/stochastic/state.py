@@ -94,6 +94,11 @@ class StochasticProblem(NamedTuple):
     target_support: Float[Array, " p"] | None  # (K_pp + nugget)^-1 K_p,all y
 
 
+def features_made(plan: StochasticPlan, *args: Any) -> int:
+    """Return how many features one pass over rows makes, the last of the arguments: the work of a program."""
+    return len(args[-1]) * 2 * plan.num_pairs
+
+
 class StochasticState(NamedTuple):
     """Everything that decides the next step, but for its number."""
 
