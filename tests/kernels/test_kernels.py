@@ -22,6 +22,7 @@ EVERY = [
     RBF() * Matern12(2.0, 3.0),
     (RBF() + Matern12()) * RBF(3.0, 2.0),
 ]
+pytestmark = pytest.mark.little_work
 
 
 @pytest.fixture

@@ -198,12 +198,13 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
         for X, _ in self._tiles(rows):
             with precision(self.dtype):
                 means, variance = mixture.by_component(X)
-            before = () if labels is None else (labels[done : done + len(X)],)
+            own: list[Any] = [] if labels is None else [labels[done : done + len(X)]]
             done += len(X)
-            given = [
-                by_rows(
-                    self.likelihood_, method, *before, mean, np.broadcast_to(variance, mean.shape)
-                )
-                for mean in means
-            ]
-            yield np.stack(given)
+            # all components as rows: one call of a compiled program, (T, C, n) to (C, T n) and back
+            flat = np.moveaxis(means, 1, 0).reshape(means.shape[1], -1)
+            count = len(means)
+            *own, spread = (np.tile(part, count) for part in (*own, variance))
+            every = by_rows(
+                self.likelihood_, method, *own, flat, np.broadcast_to(spread, flat.shape)
+            )
+            yield np.moveaxis(every.reshape(*every.shape[:-1], count, len(X)), -2, 0)
