@@ -387,3 +387,22 @@ def test_the_part_of_a_row_is_worth_the_log_of_its_probability():
     y = found.rest.mean
     np.testing.assert_allclose(found.log_density(y), p[:, 1] + found.rest.log_density(y))
     np.testing.assert_allclose(logsumexp(p, axis=1), 0.0, atol=1e-12)
+
+
+def test_zero_and_a_cap_are_two_heaps(tmp_path):
+    X, y, _, _ = claims(200, 12)
+    y = np.minimum(y, np.quantile(y, 0.8))
+    model = GPRegressor(max_seconds=8).fit(X, y)  # seen without being asked for
+    assert model.heap_.values == (0.0, y.max()) and model.heap_.counts[1] == np.sum(y == y.max())
+    found = model.distribution(X)
+    assert found.probabilities.shape == (200, 3)
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0)
+    density = model.log_predictive_density(X, y)
+    for k, value in enumerate(model.heap_.values):
+        np.testing.assert_allclose(
+            np.exp(density[y == value]), found.probabilities[y == value, k], rtol=1e-9
+        )
+    assert np.isfinite(density).all() and np.isin(model.predict_quantiles(X), found.values).any()
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    np.testing.assert_array_equal(again.log_predictive_density(X, y), density)
