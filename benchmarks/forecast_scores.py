@@ -19,6 +19,7 @@ def forecast_scores(
     unit: float,
     *,
     density: np.ndarray | None = None,
+    dense: np.ndarray | None = None,
     crps: float | None = None,
 ) -> dict[str, Any]:
     """Return scores in units of the training target's standard deviation, and under ``own`` in the target's own.
@@ -32,6 +33,8 @@ def forecast_scores(
         Standard deviation of the training target.
     density : ndarray of shape (n,), optional
         Logarithms of the predictive densities; without them there is no NLPD.
+    dense : ndarray of bool, shape (n,), optional
+        Which targets these are densities at: at the others, those of a heap, they are log masses, which have no unit.
     crps : float, optional
         In closed form; otherwise it is what the quantiles say, ``CRPS = 2 int_0^1 pinball_q dq`` (Gneiting and Raftery
         2007, section 4.2).
@@ -50,5 +53,6 @@ def forecast_scores(
     standardised = {name: value / unit for name, value in own.items()}
     if density is not None:
         own["nlpd"] = -float(np.mean(density))
-        standardised["nlpd"] = own["nlpd"] - float(np.log(unit))
+        share = 1.0 if dense is None else float(np.mean(dense))
+        standardised["nlpd"] = own["nlpd"] - share * float(np.log(unit))
     return standardised | {"coverage": float(np.mean((low <= y) & (y <= high))), "own": own}

@@ -23,6 +23,7 @@ from anytime_tables import Drawn, class_scores
 from forecast_scores import LEVELS, forecast_scores
 from front_door_report import OUT, write_all
 from methods import make
+from vastgp.auto.heaps import interval_log_score
 
 _BUDGETS = [60.0]
 
@@ -62,11 +63,23 @@ def _scores(model: Any, table: Drawn) -> dict[str, Any]:
     """Return scores of what a fitted model says of the test rows."""
     if table.classes:
         return class_scores(table, model.predict_proba(table.X_test), model.classes_)
-    found = model.distribution(table.X_test)
-    return forecast_scores(
-        table.y_test, found.mean, found.quantiles(LEVELS), table.unit,
-        density=found.log_density(table.y_test),
+    found, y, heap = model.distribution(table.X_test), table.y_test, model.heap_
+    scores = forecast_scores(
+        y, found.mean, found.quantiles(LEVELS), table.unit, density=found.log_density(y),
+        dense=None if heap is None else ~heap.holds(y),
     )  # fmt: skip
+    if not model.likelihood_.counts:
+        # what continuous models and those of two parts can be compared by, see `vastgp.auto.heaps`
+        width = _rounded_to(np.concatenate([table.y, y]))
+        scores["own"]["nlpd_rounded"] = -float(np.mean(interval_log_score(found, y, width)))
+        scores["own"]["rounded_to"] = width
+    return scores
+
+
+def _rounded_to(y: np.ndarray) -> float:
+    """Return the largest power of ten that targets are multiples of."""
+    powers = 10.0 ** np.arange(9, -9, -1.0)
+    return float(next((w for w in powers if np.allclose(y / w, np.rint(y / w), 1e-12, 1e-6)), 1e-9))
 
 
 def main() -> None:

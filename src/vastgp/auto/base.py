@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,6 +93,24 @@ class FrontDoor(SavedFrontDoor):
 
     # ------------------------------------------------------------ fit
 
+    @property
+    def _work(self) -> int | None:
+        """Rows that may be handed to models; None where seconds are the budget."""
+        return self.max_work
+
+    def _taught_by(self, rows: Rows) -> Rows:
+        """Return those of training rows that models are fitted to."""
+        return rows
+
+    def _as_shown(self, ran: list[Ran], track: Track, y: np.ndarray) -> list[Ran]:
+        """Return what ran with the scores that the leaderboard shows."""
+        del track, y
+        return ran
+
+    def _judge_of_race(self, best: Ran) -> Callable[[np.ndarray, np.ndarray], Judged]:
+        """Return what judges encoded rows and their targets by the race's model of the last fold."""
+        return partial(self._judge_of, best.model, best.warp)
+
     def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
         """Look at the targets of rows, by their numbers, and at what these have of their own, before any model does."""
 
@@ -126,12 +144,27 @@ class FrontDoor(SavedFrontDoor):
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = self._folds(inputs, len(targets), seed, budget)
+        self._find(inputs, targets, held, seed, deadline)
+
+    def _find(
+        self,
+        inputs: Inputs,
+        targets: np.ndarray,
+        held: list[Fold],
+        seed: int,
+        deadline: float | None,
+    ) -> Ran | None:
+        """Find a model for opened inputs, by the rows of the folds; return what won the race, if there was one."""
 
         def encoded(number: int) -> tuple[Rows, Rows, Sequence[Sequence[int]]]:
-            return inputs.fold(number, held[number].training, held[number].held_out, targets)
+            training, held_out, tied = inputs.fold(
+                number, held[number].training, held[number].held_out, targets
+            )
+            return self._taught_by(training), held_out, tied
 
-        first, tied = encoded(0)[::2] if held else inputs.whole(targets)
         grove = Grove(inputs, int(np.max(targets)) + 1 if self._classes else 0, seed)
+        whole = Whole(inputs, targets, grove, deadline, self._taught_by)
+        first, tied = encoded(0)[::2] if held else whole.rows()
         track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:_HELD_OUT_KEPT]))
@@ -139,19 +172,21 @@ class FrontDoor(SavedFrontDoor):
         ran, winner = self._stacked(
             *self._run(track, candidates, targets, deadline), track, targets
         )
+        shown = self._as_shown(ran, track, targets)
         self.leaderboard_ = replace(
-            board_of(ran, winner, self._classes), note=self._note_of_leaderboard
+            board_of(shown, winner, self._classes), note=self._note_of_leaderboard
         )
         if held and winner is None:
             notes = "; ".join(f"{one.candidate.name}: {one.entry.note}" for one in ran)
             raise ValueError(f"No model could be fitted to these rows. {notes}")
         best = None if winner is None else ran[winner]
         again = with_names_of(best, candidates)
-        if self.max_work is not None:
+        if self._work is not None:
             spent = sum(one.entry.rows for one in ran if not one.members) * len(held)
-            most = max((self.max_work - spent) // len(again), 2)
+            most = max((self._work - spent) // len(again), 2)
             again = [one.with_at_most(most) for one in again]
-        self._settle(best, again, Whole(inputs, targets, grove, deadline), track)
+        self._settle(best, again, whole, track)
+        return best
 
     def _run(
         self, track: Track, candidates: list[Candidate], y: np.ndarray, deadline: float | None
@@ -163,8 +198,8 @@ class FrontDoor(SavedFrontDoor):
         warps = self._warps(y, track.seed)
         if left is not None and left < _SECONDS_OF_A_RACE:
             candidates, warps = candidates[:1], warps[:1]
-        if self.max_work is not None:
-            most = int(_RACE * self.max_work / (len(candidates) * len(track.folds)))
+        if self._work is not None:
+            most = int(_RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]
         share = 1.0 if len(candidates) == len(warps) == 1 else _RACE
         return run_race(
@@ -199,7 +234,7 @@ class FrontDoor(SavedFrontDoor):
         seed, order, inputs, y = track.seed, track.order, whole.inputs, whole.y
         importance: tuple[Any, ...] = ((), NO_ROWS)
         if best is not None:
-            judge = partial(self._judge_of, best.model, best.warp)
+            judge = self._judge_of_race(best)
             importance = importance_of_race(judge, inputs, whole.deadline, seed)
         self.warp_ = Own() if best is None else best.warp
         model = self._fitted_to_all(best, candidates, whole)

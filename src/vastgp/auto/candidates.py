@@ -299,6 +299,14 @@ def classifiers(n: int, d: int, inputs: int) -> list[Candidate]:
     return found
 
 
+def classifier_of(method: str) -> str:
+    """Return the method of classes that goes with one of numbers: the same where it has classes, t-SVGP otherwise."""
+    plain = method.removesuffix(_ON_TREES)
+    if method == "auto" or f"{plain}-classifier" in METHODS:
+        return method
+    return method.replace(plain, "tsvgp")
+
+
 def named(method: str, classes: bool, likelihood: Any) -> Candidate:
     """Return the candidate that a method's name stands for.
 

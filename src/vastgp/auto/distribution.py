@@ -76,15 +76,23 @@ class Distribution:
         return mean, np.sqrt(weights @ (values - mean) ** 2)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
-        """Return what observations are below with given probabilities, (k, n)."""
-        levels = np.asarray(self.calibration.levels(probabilities))
+        """Return what observations are below with given probabilities, (k, n).
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (k,), or (k, n) for each row its own
+        """
+        wanted = np.asarray(probabilities, np.float64)
+        levels = np.asarray(self.calibration.levels(wanted))
         inside = (levels > 0.0) & (levels < 1.0)
+        if wanted.ndim > 1:
+            endless = np.where(levels <= 0.0, -np.inf, np.inf)
+            wanted, levels = np.where(inside, wanted, 0.5), np.where(inside, levels, 0.5)
+            return np.where(inside, self.warp.back(self._of_model(wanted, levels)), endless)
         found = np.empty((len(levels), len(self.model.mean)))
         found[levels <= 0.0], found[levels >= 1.0] = -np.inf, np.inf
         if inside.any():
-            found[inside] = self.warp.back(
-                self._of_model(np.asarray(probabilities)[inside], levels[inside])
-            )
+            found[inside] = self.warp.back(self._of_model(wanted[inside], levels[inside]))
         return found
 
     def _of_model(self, probabilities: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -92,7 +100,8 @@ class Distribution:
         if not self.model.gaussian:
             return self.model.quantiles(levels)
         scores = np.asarray(self.calibration.base_scores(ndtri(probabilities)))
-        return self.model.mean + self.model.std * scores[:, None]
+        scores = scores[:, None] if scores.ndim == 1 else scores
+        return self.model.mean + self.model.std * scores
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""

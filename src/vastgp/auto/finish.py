@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts
-from vastgp.auto.inputs import Inputs
+from vastgp.auto.inputs import Groups, Inputs
 from vastgp.auto.race import FAILURES, Ran, fit_one, some_rows
 from vastgp.auto.stacking import Stack
 from vastgp.auto.trees import WHOLE, Grove
 from vastgp.auto.warps import Own
+from vastgp.data import Rows
 from vastgp.estimators.race import OWN
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.
@@ -36,6 +37,8 @@ class Whole:
         Trees for models that have some.
     deadline : float or None
         Time of ``time.perf_counter``.
+    taught_by : callable
+        Gives those of the rows that models are fitted to.
     firsts : Firsts
         What the members of a stack began with.
     """
@@ -44,7 +47,13 @@ class Whole:
     y: np.ndarray
     grove: Grove
     deadline: float | None
+    taught_by: Callable[[Rows], Rows] = lambda rows: rows
     firsts: Firsts = field(default_factory=Firsts)
+
+    def rows(self) -> tuple[Rows, Groups]:
+        """Return the encoded rows that models are fitted to, and which columns are one input."""
+        rows, tied = self.inputs.whole(self.y)
+        return self.taught_by(rows), tied
 
     @property
     def seconds_left(self) -> float | None:
@@ -110,7 +119,7 @@ def _fit(
     """Return a candidate fitted to all rows, or to as many as it is given."""
     seed = whole.grove.seed
     began = time.perf_counter()
-    rows, tied = whole.inputs.whole(whole.y)
+    rows, tied = whole.rows()
     rows = some_rows(rows, candidate.most_rows, seed)
     grown = whole.grove.of_whole(rows, warp) if candidate.on_trees else None
     if seconds is not None:

@@ -18,6 +18,8 @@ from vastgp.auto.values import Values
 from vastgp.data import Rows, repeated, validate
 
 Groups = Sequence[Sequence[int]]
+# Places of training and of held-out rows.
+Parts = tuple[np.ndarray, np.ndarray]
 # Rows of a block that is all there is.
 _WHOLE = 1 << 62
 
@@ -128,6 +130,25 @@ class Inputs:
             )
             self.folds = len(self._of_folds)
         return self._of_folds[number][:3]
+
+    def for_targets(self, targets: np.ndarray, parts: Sequence[Parts]) -> Inputs:
+        """Return the same encoded rows with other targets: nothing is read or encoded again.
+
+        Parameters
+        ----------
+        targets : ndarray
+            Of the rows that have one.
+        parts : sequence of (ndarray of int, ndarray of int)
+            Training and held-out rows of each fold that has been encoded.
+        """
+        other = {
+            number: (
+                Rows(training.X, targets[parts[number][0]], checked=True),
+                Rows(held_out.X, targets[parts[number][1]], checked=True), tied, encoder,
+            )
+            for number, (training, held_out, tied, encoder) in self._of_folds.items()
+        }  # fmt: skip
+        return dataclasses.replace(self, _of_folds=other)
 
     def whole(self, targets: np.ndarray) -> tuple[Rows, Groups]:
         """Return all encoded rows that have a target, and which columns are one input."""

@@ -12,7 +12,9 @@ from vastgp._arguments import Flag
 from vastgp.auto.calibration import Calibration
 from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.exposures import FittedExposure, check_takes, of_counts
-from vastgp.auto.several import SeveralTargets, averaged, for_each_target, stacked, summed
+from vastgp.auto.heaps.distribution import HeapedDistribution
+from vastgp.auto.several import averaged, for_each_target, stacked, summed
+from vastgp.auto.two_parts import TwoParts
 from vastgp.auto.warps import Own
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.exposure import exposed_rows
@@ -20,7 +22,7 @@ from vastgp.data.tables import open_frame
 from vastgp.estimators.predictive import checked_probabilities
 
 
-class Predictions(RegressorMixin, SeveralTargets):
+class Predictions(RegressorMixin, TwoParts):
     """Predictions of a fitted `GPRegressor`, in units of the target."""
 
     calibration_: Calibration
@@ -35,7 +37,7 @@ class Predictions(RegressorMixin, SeveralTargets):
         return rows if exposure is None else exposed_rows(rows, X, exposure)
 
     @for_each_target(list)
-    def distribution(self, X: Any, exposure: Any = None) -> Distribution:
+    def distribution(self, X: Any, exposure: Any = None) -> Distribution | HeapedDistribution:
         """Return the distribution of a new observation at each row.
 
         Parameters
@@ -47,16 +49,19 @@ class Predictions(RegressorMixin, SeveralTargets):
 
         Returns
         -------
-        Distribution
-            With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target.
+        Distribution or HeapedDistribution
+            With ``mean``, ``std``, ``log_density(y)`` and ``quantiles(probabilities)``, in units of the target. Of a
+            target with heaps also ``values``, those of the heaps, and ``probabilities``, (n, K + 1): of each of them,
+            and last of none.
         """
         return self._distribution(self._rows_at(X, exposure))
 
-    def _distribution(self, rows: Rows) -> Distribution:
+    def _distribution(self, rows: Rows) -> Distribution | HeapedDistribution:
         of_model = self.model_.distribution(rows.X)
         if observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        return Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
+        found = Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
+        return self._whole_of(found, rows.X)
 
     @for_each_target(stacked)
     def predict(
@@ -87,7 +92,8 @@ class Predictions(RegressorMixin, SeveralTargets):
         Flag()("return_std", return_std)
         Flag()("return_range", return_range)
         rows = self._rows_at(X, exposure)
-        if not return_std and type(self.warp_) is Own and not observations.has_exposure(rows.y):
+        plain = type(self.warp_) is Own and self.heap_ is None
+        if not return_std and plain and not observations.has_exposure(rows.y):
             found = [self.model_.predict(rows.X)]
         else:
             of_rows = self._distribution(rows)
@@ -143,6 +149,8 @@ class Predictions(RegressorMixin, SeveralTargets):
     def log_predictive_density(self, X: Any, y: Any = None, exposure: Any = None) -> np.ndarray:
         """Return ``log p(y | x, training data)`` of each row, in nats; its mean is the negative NLPD.
 
+        Of a target with heaps it is the logarithm of the probability at a heap, and of the density elsewhere.
+
         Parameters
         ----------
         X : table, path or array-like
@@ -159,6 +167,9 @@ class Predictions(RegressorMixin, SeveralTargets):
     def sample_y(self, X: Any, n_samples: Any = 1, random_state: Any = 0) -> np.ndarray:
         """Draw samples of the function, joint over the rows, without the noise of observations.
 
+        Of a target with heaps each row is at a heap with its probability, independently of others, and has elsewhere
+        the function of the rest.
+
         Parameters
         ----------
         X : table, path or array-like
@@ -171,7 +182,8 @@ class Predictions(RegressorMixin, SeveralTargets):
             In units of the target.
         """
         rows = self._encoded(X)
-        return self.warp_.back(self.model_.sample_y(rows.X, n_samples, random_state))
+        drawn = self.warp_.back(self.model_.sample_y(rows.X, n_samples, random_state))
+        return self._with_heaps_drawn(drawn, rows.X, random_state)
 
     @for_each_target(averaged, targets=True)
     def score(

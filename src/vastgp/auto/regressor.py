@@ -47,7 +47,9 @@ class GPRegressor(Predictions):
         are handed to models in all, half of them in the race. ``max_seconds`` is then not looked at.
     likelihood : str or Likelihood, default "auto"
         "auto": normal noise, and where the race finds them better, heavy tails, noise that varies, or for counts
-        Poisson likelihoods. Otherwise as in `TSVGPRegressor`.
+        Poisson likelihoods; a target with heaps, values that many rows have exactly, is modelled in two parts, see
+        `vastgp.auto.heaps`. "two-part" asks for that: the most frequent value is a heap then, if none stands out.
+        Otherwise as in `TSVGPRegressor`, and without heaps.
     calibrate : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
         How intervals are corrected by held-out rows, see `vastgp.auto.calibration`; "auto" takes what predicts them
         best.
@@ -84,6 +86,13 @@ class GPRegressor(Predictions):
         What the training rows cover, see `outside` and `drift`.
     n_rows_dropped_ : int
         Rows without a target.
+    heap_ : Heap or None
+        Values that many rows have exactly, with their numbers of rows, where the target is modelled in two parts.
+    at_heap_ : GPClassifier or None
+        What tells which rows have them; ``model_``, ``warp_`` and the rest of these attributes are then of the other
+        rows, and scores and ``calibration_record_`` of both parts together.
+    rest_calibration_ : Calibration or None
+        Of the levels of the rest; ``calibration_``, of the whole, is then none.
     exposure_ : FittedExposure or None
         What is known of the exposures of the training rows; ``exposure_name_`` is the name of their column.
     outputs_ : dict
@@ -154,29 +163,30 @@ class GPRegressor(Predictions):
 
     def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
         self.exposure_ = None
+        self.heap_ = self._heap_of(targets, _are_counts(observations.targets(targets)))
         if isinstance(own, Exposure):
             check_counts(targets, rows, self.target_name_)
             self.exposure_ = FittedExposure.of(own, targets)
 
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if observations.has_exposure(rows.y):
-            return candidates.of_exposure(
-                rows.n, rows.d, method=self.method, likelihood=self.likelihood
-            )
+            return candidates.of_exposure(rows.n, rows.d, method=self.method, likelihood=self._law)
         if self.method != "auto":
-            return [candidates.named(self.method, False, self.likelihood)]
+            return [candidates.named(self.method, False, self._law)]
         return candidates.regressors(
             rows.n,
             rows.d,
             inputs=len(tied) or rows.d,
             tied=any(len(group) > 1 for group in tied),
-            counts=_are_counts(observations.targets(rows.y)),
-            likelihood=self.likelihood,
+            counts=self.heap_ is None and _are_counts(observations.targets(rows.y)),
+            likelihood=self._law,
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, timed=self.max_work is None),
         )
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
+        if self.heap_ is not None:
+            return warps_to_try(y[~self.heap_.holds(y)], seed)
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
         plain = y.ndim > 1 or _are_counts(y)
@@ -190,20 +200,21 @@ class GPRegressor(Predictions):
             of_model = of_model.with_exposure_of(rows.y)
         found = Distribution(of_model, warp, Identity(), self.target_range_)
         y = np.asarray(observations.targets(rows.y))
-        return Judged(
+        judged = Judged(
             found.log_density(y),
             (y - found.mean) ** 2,
             found.normal_scores(y),
             found.mean,
             found.std,
         )
+        return self._of_parts(judged, rows.X, y)
 
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Calibration:
         if judged is None or self.calibrate is None:
             return Identity()
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
-        return fit_calibration(judged.scores, self.calibrate, seed)
+        return fit_calibration(self._scores_of_rest(judged, y), self.calibrate, seed)
 
     def _calibration_from(self, state: Any) -> Calibration:
         return calibration_from_state(state)
@@ -226,14 +237,20 @@ class GPRegressor(Predictions):
     @property
     def _note_of_leaderboard(self) -> str:
         given = self.exposure_
-        return "" if given is None else f"of counts with {given.called}, each at its own"
+        return (
+            self._words_of_parts
+            if given is None
+            else f"of counts with {given.called}, each at its own"
+        )
 
     def _more_header(self) -> dict[str, Any]:
-        return {"exposure": None if self.exposure_ is None else self.exposure_.to_dict()}
+        given = None if self.exposure_ is None else self.exposure_.to_dict()
+        return {"exposure": given} | self._more_of_parts()
 
     def _read_more(self, header: dict[str, Any]) -> None:
         given = header.get("exposure")
         self.exposure_ = None if given is None else FittedExposure(**given)
+        self._read_parts(header)
 
     @property
     def calibration_record_(self) -> CalibrationRecord | None:

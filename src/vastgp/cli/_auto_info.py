@@ -17,7 +17,8 @@ def summary(model: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``method``, ``target``, ``exposure`` (of counts, None without), ``classes`` (None of numbers),
+        ``method``, ``target``, ``exposure`` (of counts, None without), ``heap`` (None without: its values, rows
+        at each, in words, and the leaderboard of what tells which rows these are), ``classes`` (None of numbers),
         ``features``, ``training_rows``, ``rows_dropped``
         (without a target), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
         winner first), ``weights`` (of the models that the answer is an average of), ``calibration`` (in words),
@@ -26,7 +27,8 @@ def summary(model: Any) -> dict[str, Any]:
         the first of its columns), ``lengthscales_km`` (of places on the Earth), ``parameters``,
         ``seconds``.
     """
-    from vastgp.auto.report.next_steps import calibration_in_words
+    from vastgp.auto.report.next_steps import calibration_of
+    from vastgp.auto.report.words import heap_in_words
     from vastgp.auto.stacking import leading, parts_of
     from vastgp.auto.trees import OnTrees, process_of
     from vastgp.cli import _summary
@@ -42,6 +44,7 @@ def summary(model: Any) -> dict[str, Any]:
         "method": type(model).__name__,
         "target": target_name(model),
         "exposure": None if exposure is None else exposure.to_dict(),
+        "heap": None if not heap_in_words(model) else _heap(model),
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
         "features": feature_names(model),
         "training_rows": inner["training_rows"],
@@ -61,7 +64,7 @@ def summary(model: Any) -> dict[str, Any]:
             {key: _finite(value) for key, value in entry.items()}
             for entry in model.leaderboard_.to_dicts()
         ],
-        "calibration": calibration_in_words(model.calibration_),
+        "calibration": calibration_of(model),
         "calibration_record": None if record is None else record.to_dict(),
         "winner": inner,
         "weights": [
@@ -72,6 +75,17 @@ def summary(model: Any) -> dict[str, Any]:
         "lengthscales_km": model.lengthscales_km_,
         "parameters": _summary.given_parameters(model),
         "seconds": float(model.fit_seconds_),
+    }
+
+
+def _heap(model: Any) -> dict[str, Any]:
+    """What is known of the heaps of the target."""
+    from vastgp.auto.report.words import heap_in_words
+
+    board = model.at_heap_.leaderboard_.to_dicts()
+    return model.heap_.to_dict() | {
+        "words": heap_in_words(model)[0],
+        "leaderboard": [{key: _finite(value) for key, value in entry.items()} for entry in board],
     }
 
 
@@ -125,6 +139,14 @@ def show(found: dict[str, Any], title: str, *, after_fit: bool = False) -> None:
 
     if not after_fit:
         facts()
+    if found["heap"] is not None:
+        _show_board(
+            {
+                "leaderboard": found["heap"]["leaderboard"],
+                "classes": [],
+                "of": "Which rows are at a heap: models",
+            }
+        )
     _show_board(found)
     heading("What was done with each column")
     _show_encoding(found["encoding"])
@@ -157,6 +179,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
             f"{plural(found['training_rows'], 'row')}, {kept} of {plural(len(found['encoding']), 'column')}",
         ),
     ]
+    if found["heap"] is not None:
+        rows.append(("heap", found["heap"]["words"]))
     if found["exposure"] is not None:
         rows.append(("exposure", _exposure(found["exposure"])))
     if found["rows_dropped"]:
@@ -240,7 +264,9 @@ def _show_board(found: dict[str, Any]) -> None:
             f"{100 * entry['error']:.1f} %" if classes else number(entry["error"]),
         ]
         lines.append(line if classes else [*line, f"{100 * (entry['coverage'] or 0.0):.1f} %"])
-    heading("Models compared on rows held out (* won; a lower NLPD is better)")
+    heading(
+        f"{found.get('of', 'Models')} compared on rows held out (* won; a lower NLPD is better)"
+    )
     if len({entry["target"] for entry in scored}) <= 1:  # one scale for all is told with the target
         heads = [head for head in heads if head != "scale"]
         lines = [[*line[:1], *line[2:]] for line in lines]

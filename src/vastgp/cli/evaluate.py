@@ -199,6 +199,9 @@ def _units(model: Any) -> tuple[float, float] | None:
     """Mean and deviation of the training targets; None where they are no units, or are not known."""
     inner = getattr(model, "model_", model)
     warp = getattr(model, "warp_", None)
+    # a mass has no unit, and densities are of the rows at no heap alone
+    if getattr(model, "heap_", None) is not None:
+        return None
     if not inner.likelihood_.scales_target or (warp is not None and warp.name != "own"):
         return None
     return inner.standardizer_.y_mean, inner.standardizer_.y_scale

@@ -57,7 +57,8 @@ def predict(
 
     The columns are mean, std, lower_95 and upper_95, in the units of the target. std is that of a new observation,
     noise included; the interval is that of its own distribution, of counts for counts. Of a classifier they are
-    predicted, the likeliest class, and the probability of each class. Of a model of several targets there are such
+    predicted, the likeliest class, and the probability of each class. Of a target with heaps, values that many rows
+    have exactly, there is also the probability of each. Of a model of several targets there are such
     columns for each, with its name before them. How many rows lie outside what the model was
     trained on is told at the end, and --range marks them. Rows stream through, so NEW may be larger than
     memory; the file appears whole or not at all.
@@ -160,4 +161,8 @@ def predicted(model: Any, rows: Any) -> tuple[dict[str, Any], float]:
     found = model.distribution(rows)
     low, high = found.quantiles((0.025, 0.975))
     columns = {"mean": found.mean, "std": found.std, "lower_95": low, "upper_95": high}
+    heap = getattr(model, "heap_", None)
+    if heap is not None:
+        masses = found.probabilities.T
+        columns |= {f"probability_of_{h:g}": p for h, p in zip(heap.values, masses, strict=False)}
     return columns, float(found.std.sum())

@@ -93,7 +93,7 @@ class Predictive:
         return self._by_rows("log_density", target) - np.log(self.scaling.y_scale)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
-        """Return what observations are below with given probabilities, (k, n).
+        """Return what observations are below with given probabilities, (k,) or (k, n) for each row its own: (k, n).
 
         Of counts the least one with at least the probability at or below it.
         """

@@ -31,7 +31,7 @@ def quantiles(
     ----------
     likelihood : Likelihood
         With `Likelihood.distribution`.
-    probability : array-like of shape (k,)
+    probability : array-like of shape (k,), or (k, n) for each row its own
         Each above 0 and below 1.
     mean, latent_variance : array-like of shape (n,), or (C, n) for C latent functions
     near : (ndarray of shape (n,), ndarray of shape (n,))
@@ -43,7 +43,8 @@ def quantiles(
         For counts the least one with at least that probability at or below it.
     """
     latent = np.atleast_2d(mean).astype(np.float64), np.atleast_2d(latent_variance)
-    wanted = np.asarray(probability, dtype=np.float64)[:, None]
+    wanted = np.asarray(probability, dtype=np.float64)
+    wanted = wanted[:, None] if wanted.ndim == 1 else wanted
     count = len(latent[0])
 
     def above(y: np.ndarray, p: np.ndarray, *moments: np.ndarray) -> np.ndarray:

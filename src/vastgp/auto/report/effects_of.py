@@ -10,6 +10,7 @@ import numpy as np
 
 from vastgp.auto.columns import Column
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.heaps import HeapedDistribution
 from vastgp.auto.report.explain import effects
 from vastgp.auto.report.kept import groups_of
 from vastgp.auto.report.places import places_of
@@ -73,13 +74,17 @@ def _of_numbers(model: Any) -> tuple[str, Any]:
 
     def predict(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = model._distribution(Rows(X, checked=True))
+        # with heaps the function is that of the rest, which counts by its probability
+        heaped = isinstance(found, HeapedDistribution)
+        rest, share = (found.rest, found.probabilities[:, -1]) if heaped else (found, 1.0)
         means, stds, weights = [], [], []
-        for part, weight in mixture_parts(found.model):
-            alone = dataclasses.replace(found, model=part)
+        for part, weight in mixture_parts(rest.model):
+            alone = dataclasses.replace(rest, model=part)
             means.append(alone.mean)
             stds.append(0.5 * np.abs(_moved(alone, 1.0) - _moved(alone, -1.0)))
             weights.append(weight)
-        return found.mean, mixed_moments(np.stack(means), np.stack(stds), np.array(weights))[1]
+        std = mixed_moments(np.stack(means), np.stack(stds), np.array(weights))[1]
+        return found.mean, share * std
 
     return "" if model.exposure_ is None else "count of one unit of exposure", predict
 

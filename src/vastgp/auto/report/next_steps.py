@@ -86,6 +86,15 @@ def calibration_in_words(calibration: Any) -> str:
     return "The model's own probabilities are used: none was calibrated."
 
 
+def calibration_of(model: Any) -> str:
+    """Return what the calibration of a fitted front door does; of a target with heaps those of both parts."""
+    rest = getattr(model, "rest_calibration_", None)
+    if rest is None:
+        return calibration_in_words(model.calibration_)
+    of_which = calibration_in_words(model.at_heap_.calibration_)
+    return f"Which rows are at a heap: {of_which} The rest: {calibration_in_words(rest)}"
+
+
 def _of_shape(z: np.ndarray, positive: bool) -> list[str]:
     """What the normal scores say of the likelihood: skewness, and tails."""
     n, scale = len(z), np.median(np.abs(z)) / 0.6745

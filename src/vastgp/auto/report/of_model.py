@@ -12,15 +12,17 @@ from scipy.special import ndtr
 
 from vastgp.auto.calibration_record import calibration_record
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.heaps import Heap
+from vastgp.auto.heaps.distribution import heaped_scores
 from vastgp.auto.leaderboard import NO_TIME_LEFT
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscales
 from vastgp.auto.report.explain import surprises
 from vastgp.auto.report.html import number, percent
-from vastgp.auto.report.next_steps import advice, calibration_in_words
+from vastgp.auto.report.next_steps import advice, calibration_of
 from vastgp.auto.report.places import cell, grouped
 from vastgp.auto.report.rows import About, bounded, given_rows, held_out_rows
-from vastgp.auto.report.words import ending_in_words, model_in_words
+from vastgp.auto.report.words import ending_in_words, heap_in_words, model_in_words
 from vastgp.auto.report.write import write_report
 from vastgp.data.whole_files import place_of
 from vastgp.estimators.arguments import seed_from
@@ -63,7 +65,7 @@ def report_data(model: Any, X: Any = None, y: Any = None, exposure: Any = None) 
         columns=_columns(model),
         model=model_in_words(model, rows, kept.rows_used),
         leaderboard=_leaderboard(model),
-        calibrated=calibration_in_words(model.calibration_),
+        calibrated=calibration_of(model),
         about=about.called,
         importance=importance,
         effects=effects,
@@ -102,7 +104,8 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         return dataclasses.replace(data, advice=advice(**common))
     record = calibration_record(about.y, about.mean, std, u, *grouped(about.columns))
     common |= {"record": record, "positive": bool(np.min(about.y) > 0.0)}
-    if _noise_is_open(model):
+    heap = getattr(model, "heap_", None)
+    if _noise_is_open(model) and heap is None:
         common["u"] = np.nan_to_num(ndtr(bounded(about.scores)))
     return dataclasses.replace(
         data,
@@ -111,7 +114,7 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         mean=about.mean,
         std=std,
         u=u,
-        baselines=[_mean_alone(about.y)],
+        baselines=[_mean_alone(about.y, heap)],
         advice=_more_time(model) + advice(**common),
     )
 
@@ -124,17 +127,31 @@ def _noise_is_open(model: Any) -> bool:
     return type(model.likelihood_).__name__ == "Gaussian" and not tried
 
 
-def _mean_alone(y: np.ndarray) -> dict[str, Any]:
-    """Return the score of a normal distribution with the mean and deviation of these very rows, and no inputs."""
-    deviation = max(float(np.std(y)), 1e-300)
-    z = (y - np.mean(y)) / deviation
-    loss = 0.5 * z**2 + np.log(deviation) + 0.5 * np.log(2.0 * np.pi)
+def _mean_alone(y: np.ndarray, heap: Heap | None = None) -> dict[str, Any]:
+    """Return the score of a normal distribution with the mean and deviation of these very rows, and no inputs.
+
+    Of a target with heaps their shares among these rows, and such a distribution of the others.
+    """
+    part = np.zeros(len(y)) if heap is None else heap.classes_of(y)
+    rest = part == (0 if heap is None else len(heap.values))
+    others = y[rest] if rest.any() else y
+    deviation = max(float(np.std(others)), 1e-300)
+    z = (y - np.mean(others)) / deviation
+    density = -0.5 * z**2 - np.log(deviation) - 0.5 * np.log(2.0 * np.pi)
+    share = np.array([np.mean(part == own) for own in part])
+    loss = -np.log(share) - np.where(rest, density, 0.0)
+    scores = z
+    if heap is not None:
+        shares = np.array([[np.mean(part == k) for k in range(len(heap.values) + 1)]])
+        scores = heaped_scores(np.asarray(heap.values), np.repeat(shares, len(y), axis=0), y, z)
     return {
-        "method": "mean and deviation alone",
+        "method": "mean and deviation alone"
+        if heap is None
+        else "shares, mean and deviation alone",
         "nlpd": float(np.mean(loss)),
         "nlpd_error": float(np.std(loss) / np.sqrt(len(y))),
-        "rmse": deviation,
-        "coverage": float(np.mean(np.abs(z) < 1.959964)),
+        "rmse": float(np.std(y)),
+        "coverage": float(np.mean(np.abs(scores) < 1.959964)),
         "note": "of the same rows, without inputs",
     }
 
@@ -210,6 +227,7 @@ def _notes(model: Any, about: About) -> list[str]:
     found = [_classes_in_words(model)] if model._classes else []
     if model.n_rows_dropped_:
         found.append(f"{model.n_rows_dropped_:,} rows without a target were left out of the fit.")
+    found += heap_in_words(model)
     exposure = getattr(model, "exposure_", None)
     if exposure is not None:
         found.append(exposure.in_words())

@@ -48,12 +48,20 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
     parts = [(process_of(part), weight) for part, weight in parts_of(model.model_)]
     inner = parts[0][0]
     lines = [_what(inner)]
+    if getattr(model, "heap_", None) is not None:
+        of_which = parts_of(model.at_heap_.model_)[0][0]
+        lines = [
+            f"A model of two parts: {type(process_of(of_which)).__name__} says which rows are at a heap. What follows "
+            "is of the other rows' values.",
+            *lines,
+        ]
     if len(parts) > 1:
         shares = ", ".join(f"{type(part).__name__} {weight:.0%}" for part, weight in parts)
         lines = [
+            *lines[:-1],
             f"Several models, whose distributions are averaged: {shares}. With these weights rows that none of them "
             "had seen were likelier than by any model alone. What follows is of the first.",
-            *lines,
+            lines[-1],
         ]
     if getattr(inner, "answer_", "own") == "linear":
         lines.append("Within it a linear model predicted spare rows best, and is the answer.")
@@ -63,6 +71,12 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
     lines += [_noise(model), *_scale(model.warp_, model.target_name_ or "the target")]
     lines.append(_ended(model))
     return [line for line in lines if line]
+
+
+def heap_in_words(model: Any) -> list[str]:
+    """Return what is known of the heaps of a target, a sentence; nothing of a target without."""
+    heap = getattr(model, "heap_", None)
+    return [] if heap is None else [heap.in_words(model.target_name_ or "the target")]
 
 
 def _what(model: Any) -> str:

@@ -86,15 +86,16 @@ class Mixture:
         return mixed_scores(np.stack([p.normal_scores(y, seed) for p in self.parts]), self.weights)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
-        """Return what observations are below with given probabilities, (k, n)."""
+        """Return what observations are below with given probabilities, (k,) or (k, n) for each row its own: (k, n)."""
         wanted = ndtri(np.asarray(probabilities, np.float64))
+        wanted = wanted[:, None] if wanted.ndim == 1 else wanted
         of_parts = np.stack([part.quantiles(probabilities) for part in self.parts])
         # a mixture's quantile lies between those of its parts: below the least one all have less probability
         low, high = of_parts.min(axis=0), of_parts.max(axis=0)
         unit = np.median(np.concatenate([part.std for part in self.parts]))
         unit = unit if np.isfinite(unit) and unit > 0.0 else 1.0
         rows = np.broadcast_to(np.arange(low.shape[1]), low.shape)
-        scores = np.broadcast_to(wanted[:, None], low.shape)
+        scores = np.broadcast_to(wanted, low.shape)
 
         def above(y: np.ndarray, row: np.ndarray, score: np.ndarray) -> np.ndarray:
             reached = [_scores_of_rows(part, y * unit, row) for part in self.parts]

@@ -1,0 +1,159 @@
+"""Distributions that have mass at heaps and a density elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from vastgp.auto.distribution import Distribution
+
+# Of a probability: what a classifier calls impossible costs 28 nats where it happens, as of classes.
+_LEAST = 1e-12
+# A normal score beyond has no probability in 64 bits; levels of the rest keep as far from 0 and 1 as they can.
+_FARTHEST, _LEAST_LEVEL = 38.0, 1e-16
+
+
+@dataclass(frozen=True)
+class HeapedDistribution:
+    """The distribution of a new observation at each of n rows: mass at heaps, a density elsewhere.
+
+    Attributes
+    ----------
+    rest : Distribution
+        Of observations that are at no heap, calibrated.
+    values : ndarray of shape (K,)
+        Of the heaps.
+    probabilities : ndarray of shape (n, K + 1)
+        Of each heap, and last of none.
+    """
+
+    rest: Distribution
+    values: np.ndarray
+    probabilities: np.ndarray
+    gaussian: ClassVar[bool] = False
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return heaped_moments(self.values, self.probabilities, self.rest.mean, self.rest.std)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Means, (n,): of heaps and rest together."""
+        return self._moments[0]
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviations, (n,), of heaps and rest together."""
+        return self._moments[1]
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """Return at heaps the logarithms of their masses, elsewhere those of the densities, (n,), in nats."""
+        y = np.asarray(y, np.float64)
+        return heaped_log_density(self.values, self.probabilities, y, self.rest.log_density(y))
+
+    def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
+        """Return targets as standard normal variables, which they are if the distributions are right, (n,).
+
+        At a heap the distribution function jumps, and each row takes a place in the jump at random, as counts do.
+        """
+        y = np.asarray(y, np.float64)
+        scores = self.rest.normal_scores(y, seed)
+        return heaped_scores(self.values, self.probabilities, y, scores, seed)
+
+    def quantiles(self, probabilities: Any) -> np.ndarray:
+        """Return the least value that observations are at or below with given probabilities, (k, n).
+
+        Where a level falls into the mass of a heap, the quantile is exactly the heap.
+        """
+        n, none = len(self.probabilities), self.probabilities[:, -1]
+        levels = np.broadcast_to(
+            np.asarray(probabilities, np.float64)[:, None], (len(probabilities), n)
+        )
+        passed, low = np.zeros(levels.shape), np.full(levels.shape, -np.inf)
+        high, at_heap = np.full(levels.shape, np.inf), np.zeros(levels.shape, bool)
+        before = np.zeros(n)
+        for k in np.argsort(self.values):
+            value, mass = self.values[k], self.probabilities[:, k]
+            # F(h-) = sum of the masses below + p_0 F_0(h),  F(h) = F(h-) + p_h
+            reached = before + none * ndtr(self.rest.normal_scores(np.full(n, value)))
+            beyond, below = levels > reached + mass, levels <= reached
+            passed += np.where(beyond, mass, 0.0)
+            low[beyond] = value
+            high = np.where(below | ~beyond, np.minimum(high, value), high)
+            here = ~beyond & ~below
+            low[here], at_heap = value, at_heap | here
+            before = before + mass
+        # between heaps F(y) = passed masses + p_0 F_0(y), so that the level of the rest is
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.clip((levels - passed) / none, _LEAST_LEVEL, 1.0 - _LEAST_LEVEL)
+        own = np.where(at_heap | ~np.isfinite(own), 0.5, own)
+        return np.clip(self.rest.quantiles(own), low, high)
+
+
+def interval_log_score(found: Any, y: np.ndarray, width: float) -> np.ndarray:
+    """Return log probabilities of the intervals that targets were rounded to, (n,), in nats.
+
+    ``log P(|Y - y| <= w/2) = log (F(y + w/2) - F(y - w/2))`` is a proper score of the rounded target by any
+    distribution, with mass or without. Where the density is even over the interval it is ``log p(y) + log w``, and at a
+    heap the log mass, as long as the density adds little to it.
+
+    Parameters
+    ----------
+    found : object
+        With ``normal_scores(y)``, such as what `GPRegressor.distribution` returns; of counts there is none.
+    y : ndarray of shape (n,)
+    width : float
+        To which targets were rounded, such as 1 of whole numbers.
+    """
+    low, high = (found.normal_scores(y + side * width / 2.0) for side in (-1.0, 1.0))
+    # Phi(b) - Phi(a) = Phi(-a) - Phi(-b), by the side where both are small
+    turned = low > 0.0
+    low, high = np.where(turned, -high, low), np.where(turned, -low, high)
+    return np.log(np.maximum(ndtr(high) - ndtr(low), _LEAST))
+
+
+# ---------------------------------------------------------------- of what the parts say of each row
+
+
+def heaped_moments(
+    values: np.ndarray, probabilities: np.ndarray, mean: np.ndarray, std: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of heaps and rest together, (n,) each, of those of the rest."""
+    at, none = probabilities[:, :-1], probabilities[:, -1]
+    whole = at @ values + none * mean
+    # Var = sum_k p_k (h_k - m)^2 + p_0 (s_0^2 + (m_0 - m)^2)
+    apart = np.sum(at * (values - whole[:, None]) ** 2, axis=1)
+    return whole, np.sqrt(apart + none * (std**2 + (mean - whole) ** 2))
+
+
+def heaped_log_density(
+    values: np.ndarray, probabilities: np.ndarray, y: np.ndarray, log_density: np.ndarray
+) -> np.ndarray:
+    """Return log masses at heaps and log densities elsewhere, (n,), of the log densities of the rest."""
+    at = y[:, None] == values
+    mass = np.sum(probabilities[:, :-1] * at, axis=1)
+    heaped = at.any(axis=1)
+    part = np.log(np.maximum(np.where(heaped, mass, probabilities[:, -1]), _LEAST))
+    # log p = log p_{part of y} + [at no heap] log f(y)
+    return part + np.where(heaped, 0.0, log_density)
+
+
+def heaped_scores(
+    values: np.ndarray, probabilities: np.ndarray, y: np.ndarray, scores: np.ndarray, seed: int = 0
+) -> np.ndarray:
+    """Return randomised normal scores by the whole, (n,), of those by the rest."""
+    at, none = probabilities[:, :-1], probabilities[:, -1]
+    y = y[:, None]
+    # P(Y < y), P(Y > y), P(Y = y); a row at a heap takes the place P(Y < y) + U P(Y = y)
+    below = np.sum(at * (values < y), axis=1) + none * ndtr(scores)
+    above = np.sum(at * (values > y), axis=1) + none * ndtr(-scores)
+    mass = np.sum(at * (values == y), axis=1)
+    place = np.random.default_rng(seed).uniform(size=len(mass))
+    low, high = below + place * mass, above + (1.0 - place) * mass
+    # by the smaller of both, or scores beyond 8 would be one
+    found = np.where(low < high, ndtri(np.minimum(low, 1.0)), -ndtri(np.minimum(high, 1.0)))
+    return np.clip(found, -_FARTHEST, _FARTHEST)

@@ -1,0 +1,143 @@
+"""Which values of a target are heaps."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# What asks for two parts where the rule sees none.
+TWO_PART = "two-part"
+# A heap has this share of the rows, and so many at least: fewer tell nothing of when it happens.
+_LEAST_SHARE, _LEAST_ROWS = 0.05, 10
+# Rounding to a width w puts about n w f(v) rows on v, and about as many on the values beside it: no value has several
+# times what any other has, unless w is so wide that few values are left.
+_ABOVE = 5.0
+# Those of the rest are many, and none is frequent: the rest is continuous but for rounding.
+_REST_ROWS, _REST_VALUES, _MOST_OF_REST = 20, 20, 0.1
+_MOST_HEAPS = 3
+
+
+@dataclass(frozen=True)
+class Heap:
+    """The heaps of a target.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Where they are, in the order of ``labels``.
+    counts : tuple of int
+        Rows at each.
+    rows : int
+        Rows with a target.
+    """
+
+    values: tuple[float, ...]
+    counts: tuple[int, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, y: np.ndarray, counts: bool = False) -> Heap | None:
+        """Return the heaps of a target; None of one without.
+
+        A value is a heap if 5 % of the rows or more, and at least ten, have exactly it, and if they are five times as
+        many as have any value that is no heap, of which there are at least twenty, none with more than a tenth of the
+        rest. At most three heaps are looked for, and whole numbers that look like counts have none: a law of counts
+        has many zeros by itself.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+        counts : bool, default False
+            Whether the target looks like counts.
+        """
+        if counts:
+            return None
+        values, rows = _most_frequent(y)
+        for k in range(min(_MOST_HEAPS, len(values) - 1), 0, -1):
+            rest = len(y) - int(rows[:k].sum())
+            least = max(_LEAST_SHARE * len(y), _LEAST_ROWS, _ABOVE * rows[k])
+            continuous = len(values) - k >= _REST_VALUES and rows[k] <= _MOST_OF_REST * rest
+            if rows[k - 1] >= least and rest >= _REST_ROWS and continuous:
+                return cls._at(values[:k], rows[:k], len(y))
+        return None
+
+    @classmethod
+    def asked(cls, y: np.ndarray, called: str) -> Heap:
+        """Return the heaps of a target that the user says has some: by the rule, or its most frequent value.
+
+        Raises
+        ------
+        ValueError
+            Where no value has ten rows, or not twenty rows have another.
+        """
+        found = cls.of(y)
+        if found is not None:
+            return found
+        values, rows = _most_frequent(y)
+        if rows[0] < _LEAST_ROWS or len(y) - rows[0] < _REST_ROWS:
+            raise ValueError(
+                f"likelihood={TWO_PART!r} is for a target of which many rows have exactly one value, such as 0, and "
+                f"others another: at least {_LEAST_ROWS} and {_REST_ROWS} rows. Of {called} the most frequent value, "
+                f"{values[0]:g}, is in {rows[0]} of {len(y)} rows. Leave likelihood out."
+            )
+        return cls._at(values[:1], rows[:1], len(y))
+
+    @classmethod
+    def _at(cls, values: np.ndarray, rows: np.ndarray, n: int) -> Heap:
+        order = sorted(range(len(values)), key=lambda k: _label(float(values[k])))
+        return cls(tuple(float(values[k]) for k in order), tuple(int(rows[k]) for k in order), n)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Names of the classes, sorted: the heaps, and last what is at none."""
+        return np.array([*map(_label, self.values), "elsewhere"])
+
+    @property
+    def rest(self) -> int:
+        """Rows at no heap."""
+        return self.rows - sum(self.counts)
+
+    def classes_of(self, y: np.ndarray) -> np.ndarray:
+        """Return the number of each row's class, (n,): that of its heap, or the last one."""
+        found = np.full(len(y), float(len(self.values)))
+        for k, value in enumerate(self.values):
+            found[y == value] = k
+        return found
+
+    def holds(self, y: np.ndarray) -> np.ndarray:
+        """Return which targets are at a heap, (n,)."""
+        return np.isin(y, self.values)
+
+    def in_words(self, called: str = "the target") -> str:
+        """Return a sentence for people."""
+        shares = [
+            f"{count / self.rows:.0%} of the {self.rows:,} rows have exactly {value:g}"
+            for value, count in zip(self.values, self.counts, strict=True)
+        ]
+        return (
+            f"Of {called} {', and '.join(shares)}: a model of two parts says how likely that is, and what the "
+            f"other {self.rest:,} rows' distribution is."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Heap:
+        """Return what `to_dict` described."""
+        return cls(tuple(plain["values"]), tuple(plain["counts"]), plain["rows"])
+
+
+def _label(value: float) -> str:
+    return f"at {value!r}".removesuffix(".0")
+
+
+def _most_frequent(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values and how many rows have each, the most frequent first."""
+    values, rows = np.unique(y, return_counts=True)
+    order = np.argsort(-rows, kind="stable")
+    return values[order], rows[order]
