@@ -5,6 +5,7 @@
 --estimator NAME ...                      all that suit a table, where none is named
 --budget 5 15 60 300                      seconds
 --missing                                 only what has no line
+--together                                one after the other in this process, compiled programs kept: hundreds of fits
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from anytime_tables import Drawn, draw, linear, names_of
 from table import RESULTS, matmul_gflops, peak_mb, put, rows
@@ -97,6 +100,7 @@ def command_line(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=float, nargs="+", default=[15.0], help="seconds")
     parser.add_argument("--set", default="{}", help="arguments of the estimator, as JSON")
     parser.add_argument("--missing", action="store_true", help="only what has no line")
+    parser.add_argument("--together", action="store_true", help="all fits in this process")
     parser.add_argument("--out", type=Path, default=OUT)
     return parser
 
@@ -111,8 +115,8 @@ def run(
     ``suited`` names the estimators for a table; ``prepare`` makes what fits one, from its name, the budget, arguments.
     """
     words = (names_of(asked.table), asked.estimator or [], asked.budget)
-    if all(len(word) == 1 for word in words):
-        name, estimator, budget = (word[0] for word in words)
+
+    def here(name: str, estimator: str, budget: float) -> None:
         table = draw(name)
         if estimator not in suited(table):
             sys.exit(f"{estimator} is not for {name}; these are: {', '.join(suited(table))}")
@@ -122,13 +126,40 @@ def run(
         put(asked.out, found, KEYS)
         short = {key: found[key] for key in _SHOWN if key in found}
         print(json.dumps(short | {"faults": ", ".join(faults(found))}, default=float), flush=True)
+
+    if all(len(word) == 1 for word in words):
+        name, estimator, budget = (word[0] for word in words)
+        here(name, estimator, budget)
         return
     there = {tuple(row[key] for key in KEYS) for row in rows(asked.out)} if asked.missing else set()
     for name in words[0]:
         estimators = [each for each in suited(draw(name)) if each in (asked.estimator or [each])]
         for fit in itertools.product([name], estimators, asked.budget):
-            if fit not in there:
+            if fit in there:
+                continue
+            if asked.together:
+                here(*fit)
+            else:
                 _in_a_process(fit, asked)
+    _say_faults(asked)
+
+
+def _say_faults(asked: argparse.Namespace) -> None:
+    """Print which of the fits that were asked for have faults, those that lack most beside a line first."""
+    names = set(names_of(asked.table))
+    chosen = [
+        row
+        for row in rows(asked.out)
+        if row["table"] in names
+        and row["budget"] in asked.budget
+        and row["estimator"] in (asked.estimator or [row["estimator"]])
+    ]
+    wrong = [row for row in chosen if faults(row)]
+    print(f"{len(chosen)} fits, {len(wrong)} with a fault")
+    lacking = {id(row): np.inf if "error" in row else _behind_linear(row) for row in wrong}
+    for row in sorted(wrong, key=lambda row: -lacking[id(row)]):
+        told = f"{row['n']} x {row['d']}: {', '.join(faults(row))} ({lacking[id(row)]:.3f} nats)"
+        print(f"  {row['table']} {row['estimator']} {row['budget']:g} s, {told}")
 
 
 def _in_a_process(fit: tuple[str, str, float], asked: argparse.Namespace) -> None:

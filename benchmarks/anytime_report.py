@@ -16,10 +16,11 @@ from report_rows import Row, as_cell, by, lowest, value
 from table import rows, table_lines, write_page
 
 _MADE = (
-    "Made by `python benchmarks/anytime.py --write` from `anytime.jsonl`, whose lines `benchmarks/anytime.py` and, in "
+    "Made by `python benchmarks/anytime.py --write` from `{}`, whose lines `benchmarks/anytime.py` and, in "
     "environments of their own, `benchmarks/peers/anytime_*.py` make. Each fit has its own process, with nothing "
-    "compiled before; NLPD in standardised units. Worse than linear: than Bayesian linear regression (logistic "
-    "regression for classes) by more than 0.02; coverage: under 90 %; late: after 110 % of the budget and two seconds."
+    "compiled before (unless it was asked for with `--together`); NLPD in standardised units. Worse than linear: than "
+    "Bayesian linear regression (logistic regression for classes) by more than 0.02; coverage: under 90 %; late: after "
+    "110 % of the budget and two seconds."
 )
 _HEADER = (
     "| table | rows x inputs | estimator | budget, s | seconds | NLPD | of a line | coverage "
@@ -29,8 +30,8 @@ _CAPTION = (
     "NLPD by the seconds that fits used, one panel a table with its training rows and inputs. Each curve goes from one "
     "budget to the next. What lies above a panel is drawn at its upper edge; what took less than 0.02 s, at its left."
 )
-# Panels in a row of the plot.
-_COLUMNS = 5
+# Panels in a row of the plot, and of more tables than this there is none.
+_COLUMNS, _MOST_PANELS = 5, 40
 # Range of seconds; less is drawn at its beginning.
 _SECONDS = (0.02, 1000)
 # Those of Okabe and Ito, told apart by all kinds of eyes; a mark for each as well.
@@ -41,20 +42,15 @@ _MARKS = "s^vDPX"
 def write_all(path: Path, ours: set[str]) -> None:
     """Write page and plot of all results; ``ours`` are the names of vastgp's estimators, all others are peers."""
     found = rows(path)
-    page = [
-        _MADE,
-        "",
-        f"![NLPD by seconds]({path.stem}.png)",
-        "",
-        _CAPTION,
-        "",
-        "## Wins",
-        "",
-        *_wins(found, ours),
-    ]
+    shown = len({row["table"] for row in found}) <= _MOST_PANELS
+    page = [_MADE.format(path.name), ""]
+    if shown:
+        page += [f"![NLPD by seconds]({path.stem}.png)", "", _CAPTION, ""]
+    page += ["## Wins", "", *_wins(found, ours)]
     page += ["", "## Faults", "", *_counted(found, ours), "", *_listed(found)]
     page += ["", "## All fits", "", *table_lines(_HEADER, [_line(row) for row in found])]
-    plot(path.with_suffix(".png"), found, ours)
+    if shown:
+        plot(path.with_suffix(".png"), found, ours)
     write_page(path.with_suffix(".md"), "Accuracy at a budget", page)
 
 

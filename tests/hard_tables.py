@@ -179,14 +179,14 @@ NAMED: dict[str, Table] = {
 }  # fmt: skip
 
 
-def random_table(seed: int) -> Table:
+def random_table(seed: int, most_rows: int = _MOST_ROWS) -> Table:
     """Return a table drawn at random; its rows follow a law that is even in their logarithm, from two on."""
     generator = np.random.default_rng([seed, 77])
 
     def one(names: object) -> str:
         return str(generator.choice(sorted(names)))  # type: ignore[call-overload]
 
-    rows = round(float(np.exp(generator.uniform(np.log(2), np.log(_MOST_ROWS)))))
+    rows = round(float(np.exp(generator.uniform(np.log(2), np.log(most_rows)))))
     return Table(
         rows=rows,
         useful=int(generator.integers(1, 9)),

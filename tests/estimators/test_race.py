@@ -250,14 +250,13 @@ def test_without_any_answer_the_methods_error_is_raised(table, monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [12, 120])
-def test_an_answer_that_contradicts_the_exact_posterior_of_few_rows_gives_way(rows):
+def test_few_rows_are_answered_by_what_they_leave_open(rows):
     """Of 12 rows the relevance vectors follow all and are sure of what is between them; of 120 they are as good."""
     X, y, X_test, y_test = dataclasses.replace(NAMED["few"], rows=rows).draw(0)
     model, exact = RelevanceVectorRegressor().fit(X, y), ExactGPRegressor().fit(X, y)
-    assert exact.answer_ == "own"
-    assert model.answer_ == ("subset" if rows == 12 else "own")
-    assert ("contradicts the exact posterior" in model.stop_reason_) == (rows == 12)
+    assert exact.answer_ == model.answer_ == ("average" if rows == 12 else "own")
+    assert ("leave open" in model.stop_reason_) == (rows == 12)
     density, best = (each.log_predictive_density(X_test, y_test).mean() for each in (model, exact))
     assert density > best - 0.25
     if rows == 12:
-        np.testing.assert_allclose(model.predict(X_test), exact.predict(X_test), atol=0.02)
+        np.testing.assert_allclose(model.predict(X_test), exact.predict(X_test), atol=0.05)

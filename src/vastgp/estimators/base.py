@@ -71,10 +71,11 @@ class BaseGP(FittedModel, abc.ABC):
         Name of the target, when it came with one.
     fit_seconds_ : float
         Wall-clock seconds of ``fit``.
-    answer_ : {"own", "linear", "subset"}
+    answer_ : {"own", "linear", "subset", "average"}
         Whose answer the fit ended with: the method's own, or where that was worse, that of linear functions of the
-        inputs or the exact posterior of some rows (see `vastgp.estimators.race`). Attributes of the method itself then
-        tell of its unfinished answer.
+        inputs or the exact posterior of some rows (see `vastgp.estimators.race`); of up to 500 rows that leave open
+        whether their function is linear, or what its hyperparameters are, an average over that
+        (`vastgp.estimators.few_rows`). Attributes of the method itself then tell of its own answer.
     scores_ : dict of str to float
         Mean log density of the answers that were compared, at standardised rows that were kept out of the fit: 5 % of
         the rows, at most 500, from 2000 rows on, rows in memory together with those that repeat them; with fewer rows,

@@ -23,7 +23,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 # 76 % and 30 %.
 _LENGTHSCALE = (1.2, 1.0)
 _AMPLITUDE = (0.5, 1.0)
-_NOISE = (-1.5, 2.0)
+NOISE = (-1.5, 2.0)
 # Scale of the Cauchy density of each logarithm of a lengthscale around their mean: most inputs matter alike unless the
 # rows say otherwise, and one that does not matter costs few nats, where a normal density would forbid it.
 _SPREAD = 0.3
@@ -76,10 +76,32 @@ class HyperparameterPrior:
                 for i in amplitudes:
                     slopes[i] += slope
         if isinstance(likelihood, Gaussian):
-            density, slopes[-1] = _normal(logs[-1], *_NOISE)
+            density, slopes[-1] = _normal(logs[-1], *NOISE)
             value += float(density)
         gradient = [slope / np.exp(log) for slope, log in zip(slopes, logs, strict=True)]
         return value, jax.tree.unflatten(structure, gradient)
+
+    def log_of_shifts(self, params: Params) -> dict[str, float]:
+        """Return log integrals of the density over common shifts of logarithms, where its largest value is one.
+
+        The shifts are of all lengthscales, of all amplitudes and of the noise, as far as they have a density. Of ``m``
+        summands that move together it is ``exp(-m z^2 / (2 b^2))``, with the integral ``(2 pi b^2 / m)^1/2``.
+        """
+        kernel, likelihood = params
+        named = jax.tree_util.tree_leaves_with_path(kernel)
+        summands = _summand_of_leaves(kernel)
+        found = {}
+        for name, deviation in (("lengthscales", _LENGTHSCALE[1]), ("variance", _AMPLITUDE[1])):
+            moving = {
+                s for s, (path, _) in zip(summands, named, strict=True) if path[-1].name == name
+            }
+            if moving:
+                found[name] = 0.5 * math.log(2.0 * math.pi * deviation**2 / len(moving))
+        if isinstance(likelihood, Gaussian):
+            found["noise_variance"] = 0.5 * math.log(2.0 * math.pi * NOISE[1] ** 2)
+        else:
+            found.pop("variance", None)
+        return found
 
     def _lengthscales(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log density of logarithms of lengthscales, and its slope."""

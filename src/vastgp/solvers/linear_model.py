@@ -15,6 +15,7 @@ from vastgp.fitting.dual_evidence import local_sites, most_rate
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.solvers.averaged_lines import AveragedLines, average_lines
 
 # Least noise variance, relative to that of the target, and where its search starts.
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
@@ -93,6 +94,19 @@ def fit_linear(
         fit = _fit_own_noise if observations.has_own_noise(y) else _fit_gaussian
         return fit(_features(X), y)
     return _fit_sites(likelihood, _features(X), y), likelihood
+
+
+def line_of_few(X: np.ndarray, y: np.ndarray) -> AveragedLines:
+    """Return `average_lines` of standardised inputs."""
+    return average_lines(_features(X), y)
+
+
+def of_average(found: AveragedLines) -> tuple[LinearPosterior, Gaussian]:
+    """Return averaged lines as a posterior with their moments, and the noise that belongs to it."""
+    eigenvalues, vectors = np.linalg.eigh(found.covariance)
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    posterior = LinearPosterior(found.weights[None], root[None], found.variance)
+    return posterior, Gaussian(found.noise_variance)
 
 
 def _features(X: Any) -> np.ndarray:

@@ -277,8 +277,8 @@ def test_steps_that_inducing_inputs_close_together_hold_back_are_warned_of():
     with pytest.warns(ConvergenceWarning, match=r"below that of noise alone.*solver='sparse'"):
         model = SWSGPRegressor("rbf", **dense).fit(X, y)
     assert not model.converged_
-    # what they ended in contradicts the exact posterior of these rows, which is the answer
-    assert model.answer_ == "subset" and model.score(X, y) > 0.95
+    # what they ended in contradicts the exact posterior of these rows, averaged over its hyperparameters: the answer
+    assert model.answer_ == "average" and model.score(X, y) > 0.95
     # with room between them the same steps arrive
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

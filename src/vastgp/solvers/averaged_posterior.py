@@ -1,0 +1,188 @@
+"""An average of posteriors, of linear functions and of a process at several hyperparameters: right in its moments."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vastgp.data.archive import above, below
+from vastgp.fitting.candidates import MOST_NOISE
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
+from vastgp.kernels import Kernel
+from vastgp.kernels.metric import number_of_inputs
+from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.linear_model import LinearPosterior
+
+# Points along each direction, and up to how many rows: those of more say so much of a common lengthscale, amplitude and
+# noise that the curvature at the optimum tells the rest.
+_POINTS, _AVERAGED_ROWS = 3, 200
+# Steps of second differences of logarithms, and the largest deviation that a logarithm is taken to have.
+_STEP, _MOST_DEVIATION = 0.1, 2.0
+# Least noise variance that is averaged over.
+_LEAST_NOISE = 1e-6
+# What is averaged with less weight than this is left out: each part costs a factor in memory and file.
+LEAST_WEIGHT = 0.01
+
+_PARTS = {each.__name__: each for each in (LinearPosterior, ExactPosterior)}
+
+
+class Hyperparameters(NamedTuple):
+    """Kernels and noise variances to average over, with weights that sum to one; ``log p(y)`` of all together."""
+
+    kernels: tuple[Kernel, ...]
+    noise_variances: np.ndarray
+    weights: np.ndarray
+    log_evidence: float
+
+
+@dataclass(frozen=True)
+class AveragedPosterior:
+    """The mixture ``sum_k w_k p_k(f)`` of posteriors; means and covariances are its own.
+
+    Attributes
+    ----------
+    parts : tuple of LinearPosterior or ExactPosterior
+    weights : ndarray of shape (K,)
+        They sum to one.
+    """
+
+    parts: tuple[Any, ...]
+    weights: np.ndarray
+
+    def mean(self, X: Any) -> np.ndarray:
+        """Return the posterior mean at each row of ``X``."""
+        return self.weights @ np.stack([part.mean(X) for part in self.parts])
+
+    def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the function: ``sum_k w_k (v_k + (m_k - m)^2)``, where parts differ it grows."""
+        moments = np.stack([part.mean_and_latent_variance(X) for part in self.parts])
+        mean = self.weights @ moments[:, 0]
+        return mean, self.weights @ (moments[:, 1] + (moments[:, 0] - mean) ** 2)
+
+    def covariance(self, X: Any) -> np.ndarray:
+        """Return the covariance of the function between the rows of ``X``."""
+        mean, total = self.mean(X), np.zeros((len(X), len(X)))
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            away = part.mean(X) - mean
+            total += weight * (part.covariance(X) + np.outer(away, away))
+        return total
+
+    def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function, each of a part that is drawn by weight: (n, num_samples)."""
+        generator = np.random.default_rng(seed)
+        of_part = generator.choice(len(self.parts), num_samples, p=self.weights)
+        seeds = np.random.SeedSequence(seed).generate_state(len(self.parts))
+        drawn = np.empty((len(X), num_samples))
+        for number, part in enumerate(self.parts):
+            here = of_part == number
+            if np.any(here):
+                drawn[:, here] = part.samples(X, int(np.sum(here)), int(seeds[number]))
+        return drawn
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        state: dict[str, Any] = {"parts": []}
+        arrays = {"mixture": self.weights}
+        for number, part in enumerate(self.parts):
+            described, own = part.to_state()
+            state["parts"].append({"kind": type(part).__name__, "state": described})
+            arrays |= above(f"{number}/", own)
+        return state, arrays
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> AveragedPosterior:
+        """Return the posterior that `to_state` described."""
+        parts = [
+            _PARTS[part["kind"]].from_state(part["state"], below(f"{number}/", arrays))
+            for number, part in enumerate(state["parts"])
+        ]
+        return cls(tuple(parts), arrays["mixture"])
+
+
+def around_optimum(
+    kernel: Kernel, noise_variance: float, X: np.ndarray, y: np.ndarray
+) -> Hyperparameters:
+    """Return hyperparameters to average over in the place of those of highest evidence, for few rows.
+
+    Lengthscales together, amplitudes together and the noise are averaged over, relative lengthscales stay. With the log
+    density ``L`` of rows and hyperparameters, its optimum ``t`` and ``R R^T = (-L'')^-1`` the integral of ``exp(L)`` is
+    ``|R| sum_i w_i exp(L(t + R z_i) + z_i^2 / 2)`` by points and weights of Gauss and Hermite (Naylor and Smith 1982);
+    its terms are the weights of the points. With one point it is Laplace's approximation.
+
+    Parameters
+    ----------
+    kernel, noise_variance
+        Where evidence times `HyperparameterPrior` is largest.
+    X, y : ndarray
+        Standardised rows.
+
+    Raises
+    ------
+    FactorizationError
+        When the covariance matrix at the optimum cannot be factorised.
+    """
+    evidence = ExactEvidence(X, y)
+    prior = HyperparameterPrior(number_of_inputs(kernel, X.shape[1]))
+    volumes = prior.log_of_shifts((kernel, Gaussian(noise_variance)))
+    names = list(volumes)
+
+    def moved(shift: np.ndarray) -> tuple[Kernel, float]:
+        by = dict(zip(names, np.exp(shift), strict=True))
+        root = by.get("variance", 1.0) ** 0.5
+        return kernel.in_units(by.get("lengthscales", 1.0), root), noise_variance * by[
+            "noise_variance"
+        ]
+
+    def log_density(shift: np.ndarray) -> float:
+        found, noise = moved(shift)
+        return evidence(found, noise) + prior((found, Gaussian(noise)))[0]
+
+    size = len(names)
+    curvature = -_second_differences(log_density, size)
+    eigenvalues, vectors = np.linalg.eigh(curvature)
+    root = vectors / np.sqrt(np.maximum(eigenvalues, _MOST_DEVIATION**-2))
+    nodes, node_weights = np.polynomial.hermite_e.hermegauss(
+        _POINTS if len(y) <= _AVERAGED_ROWS else 1
+    )
+    points = np.array(list(itertools.product(nodes, repeat=size)))
+    logs = [float(np.sum(each)) for each in itertools.product(np.log(node_weights), repeat=size)]
+    terms = np.full(len(points), -np.inf)
+    for i, z in enumerate(points):
+        noise = moved(root @ z)[1]
+        if not np.any(z) or _LEAST_NOISE <= noise <= MOST_NOISE:
+            try:
+                terms[i] = log_density(root @ z) + logs[i] + 0.5 * float(z @ z)
+            except FactorizationError:
+                if not np.any(z):
+                    raise
+    largest = float(np.max(terms))
+    weights = np.exp(terms - largest)
+    log_evidence = largest + float(np.log(np.sum(weights))) + float(np.linalg.slogdet(root)[1])
+    kept = np.flatnonzero(weights >= LEAST_WEIGHT * np.sum(weights))
+    found = [moved(root @ points[i]) for i in kept]
+    return Hyperparameters(
+        tuple(each for each, _ in found),
+        np.array([noise for _, noise in found]),
+        weights[kept] / np.sum(weights[kept]),
+        log_evidence - sum(volumes.values()),
+    )
+
+
+def _second_differences(function: Any, size: int) -> np.ndarray:
+    """Return the matrix of second derivatives at zero."""
+    steps = _STEP * np.eye(size)
+    centre = function(np.zeros(size))
+    found = np.empty((size, size))
+    for i in range(size):
+        found[i, i] = function(steps[i]) + function(-steps[i]) - 2.0 * centre
+        for j in range(i):
+            both, apart = steps[i] + steps[j], steps[i] - steps[j]
+            mixed = function(both) - function(apart) - function(-apart) + function(-both)
+            found[i, j] = found[j, i] = 0.25 * mixed
+    return found / _STEP**2
