@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import vastgp
-from odd_fields import Axis, OddField
+from odd_fields import Axis, OddField, odd_fields
 from odd_tables import LABELS, Column, OddTable, odd_tables
 from promises import Refused, check_classifier, check_field, check_regressor, no_strange_warnings
 from vastgp.kernels import RBF, Constant, Linear, Periodic
@@ -54,6 +54,12 @@ def test_classes(table, kind, count):
     held(check_classifier, "TSVGPClassifier", table, table.labels(kind, count))
 
 
+@settings(FEW, max_examples=12)
+@given(odd_fields(sizes=(2, 6), dimensions=2))
+def test_fields(field):
+    held(check_field, field)
+
+
 @pytest.mark.parametrize(
     ("field", "named"),
     [
@@ -66,6 +72,10 @@ def test_classes(table, kind, count):
         (
             OddField((Axis(2, "labels"), Axis(2)), gaps="a half"),
             "no observed value with a='output 0'",
+        ),
+        (
+            OddField((Axis(6, "objects"), Axis(2, "labels"))),
+            "dimension 'a' and dimension 'b' of data_array",
         ),
         (OddField(gaps="all but one"), "data_array has 1 observed values of 6"),
         (OddField(values="an infinity"), "data_array has 1 infinite values, the first at a=1"),
