@@ -33,8 +33,9 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import vastgp
 from damaged_files import damaged
 from fault_child import answers, small_table
+from odd_fields import OddField, odd_fields
 from odd_tables import LABELS, Column, OddTable, odd_tables
-from promises import QUICK, Refused, check_classifier, check_regressor, quick
+from promises import QUICK, Refused, check_classifier, check_field, check_regressor, quick
 from vastgp.metrics import coverage
 
 _RESULTS = Path(__file__).parent / "results" / "faults.json"
@@ -44,6 +45,8 @@ _CLEAR_AFTER = 50
 _SIGNALS = {"SIGKILL": 9, "SIGTERM": 15, "SIGINT": 2}
 # Loading takes longer, or more memory, only where a file makes it work.
 _SLOW_SECONDS, _MUCH_KB = 5.0, 200_000
+# Takes fields on grids where the others take tables.
+GRID = "GridGP"
 # Nats a row that an answer may lack beside a line.
 _WORSE = 0.05
 
@@ -54,13 +57,15 @@ def main() -> None:
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--cases", type=int, default=100, help="tables, files, or predictions")
     parser.add_argument("--rows", type=int, nargs="+", default=[2, 3, 12, 40, 120])
-    parser.add_argument("--only", nargs="+", default=list(QUICK), help="names of estimators")
+    parser.add_argument("--only", nargs="+", default=[*QUICK, GRID], help="names of estimators")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=np.inf, help="processor time of one row")
     given_ = parser.parse_args()
     known = json.loads(_RESULTS.read_text()) if _RESULTS.exists() else {}
     for name in given_.only:
-        row = PARTS[given_.part](name, given_)
+        row = None
+        if name != GRID or given_.part == "tables":
+            row = PARTS[given_.part](name, given_)
         if row is None:
             continue
         row |= {"failures": row.get("failures", []), "seed": given_.seed}
@@ -85,15 +90,17 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(
-        odd_tables(tuple(args.rows), 3),
+        odd_fields() if name == GRID else odd_tables(tuple(args.rows), 3),
         st.sampled_from(sorted(LABELS)),
         st.sampled_from([2, 2, 3, 5, 1]),
     )
-    def run(table: OddTable, kind: str, count: int) -> None:
+    def run(table: Any, kind: str, count: int) -> None:
         if time.process_time() - began > args.seconds:
             return
         try:
-            if name.endswith("Classifier"):
+            if isinstance(table, OddField):
+                check_field(table)
+            elif name.endswith("Classifier"):
                 check_classifier(name, table, table.labels(kind, count))
             else:
                 check_regressor(name, table)

@@ -88,12 +88,15 @@ def main(plan: dict[str, Any]) -> None:
     name = plan["estimator"]
     X, y, new = small_table(name.endswith("Classifier"))
     model = quick(name, X).set_params(checkpoint=plan["checkpoint"])
+    if "max_seconds" in plan:
+        model.set_params(max_seconds=plan["max_seconds"])
     seen = watched(plan)
     if plan.get("clock"):  # somebody sets it, all the time
         times = iter(np.random.default_rng(0).uniform(0.0, 1e10, 10**6).tolist())
         time.time = lambda: next(times)  # type: ignore[assignment]
     model.fit(X, y)
-    sys.stdout.write(json.dumps({"digest": digest_of(model, new), "seen": seen}) + "\n")
+    told = {"digest": digest_of(model, new), "seen": seen, "ended": model.stop_reason_}
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 def limit(plan: dict[str, Any]) -> None:

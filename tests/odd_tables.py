@@ -190,13 +190,13 @@ _ROWS = (2, 3, 5, 12, 40, 120, 300)
 _MORE_ROWS = (*_ROWS, 1000, 3000)
 
 
-def _mostly(usual: object, rare: st.SearchStrategy) -> st.SearchStrategy:
+def mostly(usual: object, rare: st.SearchStrategy) -> st.SearchStrategy:
     """The usual value in about half of the cases."""
     return st.one_of(st.just(usual), rare)
 
 
-_SHIFTS = _mostly(0.0, st.sampled_from([1.0, -3.0, 1e3, -1e6, 1e9]))
-_EXPONENTS = _mostly(0, st.integers(-150, 150))
+_SHIFTS = mostly(0.0, st.sampled_from([1.0, -3.0, 1e3, -1e6, 1e9]))
+_EXPONENTS = mostly(0, st.integers(-150, 150))
 
 
 @st.composite
@@ -216,6 +216,6 @@ def odd_tables(draw: st.DrawFn, rows: tuple[int, ...] = _ROWS, columns: int = 4)
         exponent=draw(_EXPONENTS),
         shift=draw(_SHIFTS),
         repeated=draw(st.sampled_from([0.0, 0.0, 0.5, 0.95])),
-        dtype=draw(_mostly("float64", st.sampled_from(_DTYPES))),
+        dtype=draw(mostly("float64", st.sampled_from(_DTYPES))),
         seed=draw(st.integers(0, 10**6)),
     )

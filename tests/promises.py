@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 import vastgp
+from odd_fields import OddField
 from odd_tables import OddTable
 from vastgp.likelihoods import Gaussian
 from vastgp.options import (
     MALA,
     Block,
+    Evidence,
     Learn,
     MeanField,
     Natural,
@@ -64,6 +66,9 @@ def quick(name: str, X: np.ndarray) -> Any:
 _OF_THE_KERNEL = ("ExactGPRegressor", "SVGPRegressor", "TSVGPRegressor")
 # An error that helps names what it is about.
 _NAMES = re.compile(r"\b(X|y|column|target|kernel|hyperparameters|num_\w+|noise_std)\b")
+_NAMES_OF_FIELDS = re.compile(
+    r"\bdata_array\b|\b(coordinate|dimension|with|kernels has) '?[abcd]\b"
+)
 _NOT_OURS = re.compile(r"/(jax|jaxlib|numpy|scipy|sklearn|equinox|optax)/")
 
 
@@ -84,7 +89,9 @@ def no_strange_warnings() -> Iterator[None]:
         )
 
 
-def asked(what: str, call: Callable[[], Any], may_refuse: bool = False) -> Any:
+def asked(
+    what: str, call: Callable[[], Any], may_refuse: bool = False, names: re.Pattern[str] = _NAMES
+) -> Any:
     """Return what a call returns; AssertionError for any error but a refusal that names an argument."""
     try:
         with no_strange_warnings():
@@ -93,7 +100,7 @@ def asked(what: str, call: Callable[[], Any], may_refuse: bool = False) -> Any:
         raise
     except ValueError as error:
         plain = type(error) is ValueError
-        if may_refuse and plain and _NAMES.search(str(error)):
+        if may_refuse and plain and names.search(str(error)):
             raise Refused(str(error)) from None
         raise AssertionError(f"{what}: {_brief(error)}") from error
     except Exception as error:
@@ -156,6 +163,58 @@ def check_classifier(name: str, table: OddTable, labels: np.ndarray) -> Any:
     check_parts(model.predict_proba, new, 1.0)
     check_file(model, lambda one: (one.predict_proba(new),))
     return model
+
+
+def check_field(field: OddField) -> Any:
+    """The same of `vastgp.GridGP`, on a grid with gaps."""
+    array = field.draw()
+
+    def fit(values: Any) -> Any:
+        # short; predictions of learned hyperparameters are looked at, not these
+        return vastgp.GridGP(max_iter=10, criterion=Evidence(num_probes=2)).fit(values)
+
+    model = asked("fit", lambda: fit(array), may_refuse=True, names=_NAMES_OF_FIELDS)
+    found = asked("predict", model.predict)
+    latent = asked("latent", lambda: model.predict(return_std="latent"))["std"]
+    assert found["mean"].dims == array.dims and found["mean"].shape == array.shape
+    finite("mean", found["mean"])
+    finite("std", found["std"], latent)
+    assert np.all(found["std"] > 0), f"std: {float(found['std'].min()):.3g}"
+    assert np.all(latent <= found["std"] * (1 + 1e-6)), (
+        "the function is less certain than an observation"
+    )
+    density = asked("log density", lambda: model.log_predictive_density(array))
+    assert np.array_equal(np.isnan(density), np.isnan(array)), "densities are not of the values"
+    finite("log density", density.values[~np.isnan(density.values)])
+    finite("samples", asked("samples", lambda: model.sample_y(n_samples=2)))
+    unit = float(np.max(found["std"]))
+    # a dimension of one point is none of the model's
+    kept = [dim for dim in array.dims if dim in array.coords and array.sizes[dim] > 1]
+    first = {dim: found[dim].values[:2] for dim in kept}
+    _same_field(
+        "a part is predicted otherwise", unit, found.isel({dim: slice(0, 2) for dim in first}),
+        asked("predict a part", lambda: model.predict(first, variance="exact")) if first else found,
+    )  # fmt: skip
+    check_file(model, lambda one: one.predict().to_array().values[None])
+    # learning of few steps ends elsewhere with outputs in another order
+    outputs = [dim for dim in kept if array[dim].dtype.kind in "UO"]
+    turned = array.isel({dim: slice(None, None, -1) for dim in kept if dim not in outputs})
+    again = asked("fit, turned", lambda: fit(turned)).predict()
+    _same_field("turned, the answer is another", unit, found, again.reindex_like(found))
+    # what is constant has no scale: a field, or an output of it
+    spread = array.std([dim for dim in array.dims if dim not in outputs]).values
+    varies = np.all(spread > 1e-12 * float(np.abs(array).max()))
+    if array.dtype == np.float64 and abs(field.exponent) <= 100 and varies:
+        again = asked("fit in other units", lambda: fit(array * 0.125)).predict() * 8.0
+        _same_field("in other units the answer is another", unit, found, again)
+    return model
+
+
+def _same_field(what: str, unit: float, one: Any, other: Any) -> None:
+    for name in ("mean", "std"):
+        mine, theirs = one[name].values, other[name].transpose(*one[name].dims).values
+        gap = np.max(np.abs(mine - theirs) / (np.abs(mine) + unit))
+        assert gap < 1e-4, f"{what}, by {gap:.2g} in {name}"
 
 
 def _unit(y: np.ndarray) -> float:

@@ -41,3 +41,15 @@ def test_killed_twice_in_a_row_it_is_the_fit_that_was_left_alone(tmp_path):
     done = child(path)
     assert json.loads(done.stdout)["digest"] == alone
     assert os.listdir(tmp_path) == []  # no temporary file, no lock
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_clock_that_is_set_changes_no_budget_and_no_answer(tmp_path):
+    """Somebody sets it, to any time of three centuries at each look; a budget that it counted would be used up."""
+    X, y, new = small_table(classes=False)
+    done = child(tmp_path / "fit", clock=True, max_seconds=1000.0)
+    assert done.returncode == 0, done.stderr
+    alone = quick("SVGPRegressor", X).set_params(max_seconds=1000.0).fit(X, y)
+    assert json.loads(done.stdout)["digest"] == digest_of(alone, new)
+    assert "max_seconds" not in json.loads(done.stdout)["ended"]
+    assert os.listdir(tmp_path) == []

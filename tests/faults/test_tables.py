@@ -1,5 +1,7 @@
 """Whatever the table, a fit ends in an answer that keeps its promises, or in a refusal that names what is wrong."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import vastgp
+from odd_fields import Axis, OddField, odd_fields
 from odd_tables import LABELS, Column, OddTable, odd_tables
-from promises import Refused, check_classifier, check_regressor, no_strange_warnings
+from promises import Refused, check_classifier, check_field, check_regressor, no_strange_warnings
 from vastgp.kernels import RBF, Constant, Linear, Periodic
 from vastgp.kernels.metric import metric_lengthscales
 
@@ -49,6 +52,39 @@ def test_discrete_weights(table):
 @given(TABLES, st.sampled_from(sorted(LABELS)), st.sampled_from([1, 2, 2]))
 def test_classes(table, kind, count):
     held(check_classifier, "TSVGPClassifier", table, table.labels(kind, count))
+
+
+@settings(FEW, max_examples=12)
+@given(odd_fields(sizes=(2, 6), dimensions=2))
+def test_fields(field):
+    held(check_field, field)
+
+
+@pytest.mark.parametrize(
+    ("field", "named"),
+    [
+        (OddField((Axis(6, "a NaN"),)), "coordinate 'a' is not finite at position 3"),
+        (
+            OddField((Axis(2), Axis(6, "repeated"))),
+            "coordinate 'b' has the value 0.0 more than once",
+        ),
+        (OddField((Axis(1),)), "dimension 'a' has 1 point"),
+        (
+            OddField((Axis(2, "labels"), Axis(2)), gaps="a half"),
+            "no observed value with a='output 0'",
+        ),
+        (
+            OddField((Axis(6, "objects"), Axis(2, "labels"))),
+            "dimension 'a' and dimension 'b' of data_array",
+        ),
+        (OddField(gaps="all but one"), "data_array has 1 observed values of 6"),
+        (OddField(values="an infinity"), "data_array has 1 infinite values, the first at a=1"),
+        (OddField(dtype="complex128"), "data_array must hold real numbers"),
+    ],
+)
+def test_a_field_that_cannot_be_fitted_is_refused_by_dimension_or_argument(field, named):
+    with pytest.raises(Refused, match=re.escape(named)):
+        check_field(field)
 
 
 # Tables that an estimator once fell over.

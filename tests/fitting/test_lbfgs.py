@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vastgp.fitting.lbfgs import best_of, maximise
+from vastgp.fitting.lbfgs import best_of, maximise, maximise_real
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 
@@ -57,6 +57,42 @@ def test_the_scale_is_that_of_the_tolerance():
 
     same = climb(larger, scale=1e6)
     assert same.num_iter == climb().num_iter and same.converged
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-5])
+@pytest.mark.parametrize("distance", [1e-3, 1e-4, 3e-5, 1e-5])
+def test_near_the_maximum_converged_means_that_no_slope_is_larger_than_tol(distance, tol):
+    """Where the first iteration gains next to nothing, slopes of up to 28 ``tol`` were taken for none."""
+    near = {name: target * np.exp(distance) for name, target in TARGET.items()}
+    found = maximise(bowl, near, lower=WIDE[0], upper=WIDE[1], max_iter=100, tol=tol)
+    slopes = [slope * found.params[name] for name, slope in bowl(found.params)[1].items()]
+    assert found.converged
+    assert max(np.max(np.abs(slope)) for slope in slopes) <= tol
+
+
+def plateau(point):
+    """A curved valley (Rosenbrock's): the maximum of 0 is at ones, and some iterations on the way gain little."""
+    x, y = point
+    value = -((1.0 - x) ** 2) - 100.0 * (y - x**2) ** 2
+    slope = np.array([2.0 * (1.0 - x) + 400.0 * x * (y - x**2), -200.0 * (y - x**2)])
+    return 0.1 * float(value), 0.1 * slope
+
+
+def test_an_iteration_that_gains_little_is_no_end_where_slopes_are_not_looked_at():
+    start, tol = np.array([-1.2, 1.0]), 3e-3
+    found = maximise_real(plateau, start, max_iter=200, tol=tol)
+    gains = np.diff(found.history.objective)
+    assert np.min(gains[:-20]) < tol
+    assert found.converged and found.value == pytest.approx(0.0, abs=1e-6)
+    assert found.num_iter == len(found.history) > 21
+
+
+def test_without_slopes_a_limit_is_no_convergence():
+    start = np.array([-1.2, 1.0])
+    few = maximise_real(plateau, start, max_iter=5, tol=1e-3)
+    assert not few.converged and few.num_iter == 5
+    whole = maximise_real(plateau, start, max_iter=200, tol=1e-9)
+    np.testing.assert_allclose(whole.params, 1.0, atol=1e-5)
 
 
 def test_limits_are_told():

@@ -17,10 +17,15 @@ from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Evaluations
 from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
 
-# Relative change of the objective per iteration under which L-BFGS stops, as a multiple of ``tol``: with a quadratic
-# optimum of unit curvature a gradient of size g leaves g^2 / 2 to gain.
-_VALUE_TOLERANCE = 1e-3
+# Gain of an iteration under which L-BFGS stops whatever the slope, as a multiple of ``tol^2``: a slope of ``tol``
+# leaves ``tol^2 / (2 c)`` to gain where the curvature is ``c``, here up to 50. A thousandth of ``tol`` in its place
+# ended 11 of 14 exact fits with slopes of 1.3 to 8 ``tol``; the difference is 4 % more evaluations.
+_VALUE_TOLERANCE = 0.01
 _NO_SLOPE = 1e-14
+# Iterations that have to gain little where slopes are not looked at: a single one of a bound with plateaus may gain
+# nothing a thousand iterations before the end.
+_PATIENCE = 20
+_SETTLED = f"converged: {_PATIENCE} iterations gained less than tol"
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,9 @@ def maximise(
         Same structure and shapes; the start is moved inside the bounds.
     max_iter : int
     tol : float
-        Converged when no derivative by a logarithm exceeds ``tol * scale``, bounds aside.
+        Converged when no derivative by a logarithm exceeds ``tol * scale``, bounds aside; or when an iteration gains
+        less than ``tol^2 / 100`` of ``max(|objective|, scale)``, which only very flat or badly rounded objectives do
+        before.
     scale : float, default 1.0
         Natural size of the objective; the number of rows for a log evidence, so that ``tol`` is per row.
     max_seconds : float, optional
@@ -89,7 +96,7 @@ def maximise(
         lambda point: rebuild(np.exp(point)),
         lambda gradient, point: ravel(gradient)[0] * np.exp(point),
         np.log(bounds),
-        {"maxiter": max_iter, "gtol": tol, "ftol": tol * _VALUE_TOLERANCE},
+        {"maxiter": max_iter, "gtol": tol, "ftol": _VALUE_TOLERANCE * tol**2},
         (scale, max_seconds),
         record,
     )
@@ -114,8 +121,8 @@ def maximise_real(
     max_iter, scale, record
         As in `maximise`.
     tol : float
-        Converged when an iteration gains less than ``tol`` of ``max(|objective|, scale)``. Single derivatives say
-        little where there are very many parameters, and are not looked at.
+        Converged when twenty iterations in a row gain less than ``tol`` of ``max(|objective|, scale)`` each, on
+        average. Single derivatives say little where there are very many parameters, and are not looked at.
     """
     flat, rebuild = ravel(start)
     found = _climb(
@@ -124,9 +131,10 @@ def maximise_real(
         rebuild,
         lambda gradient, point: ravel(gradient)[0],
         None,
-        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": tol},
+        {"maxiter": max_iter, "gtol": _NO_SLOPE, "ftol": 0.0},
         (scale, None),
         record,
+        _PATIENCE * tol,
     )
     if not len(found.history):  # the start was the maximum
         found.history.append(1, 0.0, {"objective": found.value})
@@ -142,14 +150,25 @@ def _climb(
     stops: dict[str, Any],
     limits: tuple[float, float | None],
     record: Evaluations | None,
+    least_gain: float | None = None,
 ) -> LbfgsResult:
-    """Run L-BFGS-B over a vector that stands for parameters."""
+    """Run L-BFGS-B over a vector that stands for parameters.
+
+    ``least_gain`` is of `_PATIENCE` iterations, relative to ``max(|objective|, scale)``: with less it has converged.
+    """
     scale, max_seconds = limits
     if record is not None and max_seconds is None:
         max_seconds = record.max_seconds
     began = now()
     history = History()
     seen = _Seen()
+    settled = False
+
+    def gains_little() -> bool:
+        if least_gain is None or len(history) <= _PATIENCE:
+            return False
+        last, before = history.objective[-1], history.objective[-1 - _PATIENCE]
+        return last - before < least_gain * max(abs(last), scale)
 
     def negated(point: np.ndarray) -> tuple[float, np.ndarray]:
         error: ArithmeticError | ValueError | None = None
@@ -171,11 +190,13 @@ def _climb(
         return seen.note(-value / scale, -slope / scale)
 
     def after(intermediate_result: Any) -> None:
+        nonlocal settled
         value = -float(intermediate_result.fun) * scale
         seconds = now() - began if record is None else record.seconds
         history.append(len(history) + 1, seconds, {"objective": value})
         shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
-        if max_seconds is not None and seconds > max_seconds:
+        settled = gains_little()
+        if settled or (max_seconds is not None and seconds > max_seconds):
             raise StopIteration
 
     progress = Progress("", False) if record is None else record.progress()
@@ -193,13 +214,13 @@ def _climb(
         record.end(history)
     message = str(found.message)
     if not found.success and found.status == 99:
-        message = OUT_OF_TIME
+        message = _SETTLED if settled else OUT_OF_TIME
     return LbfgsResult(
         params_at(found.x),
         -float(found.fun) * scale,
         found.nit,
         found.nfev,
-        found.success,
+        bool(found.success) or settled,
         message,
         history,
     )

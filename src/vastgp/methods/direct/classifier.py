@@ -71,7 +71,8 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
     hyperparameters : {"subset", "fixed"} or Subset or Fixed, default "subset"
         ``"subset"``: kernel of highest evidence bound on 1000 rows (``Subset(rows=...)``). ``"fixed"``: the one given.
     tol : float, default 1e-4
-        Converged when a pass, and then an iteration, raises the bound by less than so many nats per row.
+        Converged when a pass raises the bound by less than so many nats per row, and then twenty iterations by less
+        than twice as many.
     max_seconds, checkpoint, random_state, dtype, verbose
         As in `DirectRegressor`.
 

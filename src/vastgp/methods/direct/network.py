@@ -59,7 +59,7 @@ class DirectNetworkRegressor(BaseGPRegressor):
     max_iter : int, default 500
         Most iterations of each start.
     tol : float, default 1e-6
-        Converged when an iteration raises the bound by less than so many nats per row.
+        Converged when twenty iterations raise the bound by less than so many nats per row each.
     max_seconds : float, optional
         Wall-clock budget of ``fit``.
     checkpoint : path or SaveTo, optional

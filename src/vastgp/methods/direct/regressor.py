@@ -86,7 +86,9 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
         highest evidence of normal weights on all rows, at least 1e-4 of the target's variance
         (``Subset(noise_floor=...)``). ``Fixed(noise_std=...)``: as given, in the units of inputs and target.
     tol : float, default 1e-5
-        Converged when an iteration raises the bound by less than so many nats per row (or that share of it).
+        Converged when twenty iterations raise the bound by less than twice so many nats per row (or that share of it):
+        the bound has plateaus, on which a single one gains nothing. What is left to gain at the end of a plateau can be
+        many times that, see `docs/reliability.md`.
     max_seconds : float, optional
         Wall-clock budget of ``fit``. Where it ends within the pass over the rows, the model is of those that were read.
     checkpoint : path or SaveTo, optional

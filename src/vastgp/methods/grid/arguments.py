@@ -78,6 +78,17 @@ def check_memory(array: Any, kernels: dict[Any, Any] | None, dtype: str, num_pro
         )
 
 
+def check_outputs(groups: Sequence[Group]) -> None:
+    """Refuse labels along more than one dimension: outputs have units and noise of their own, and are one dimension."""
+    labels = [group.names[0] for group in groups if group.is_labels]
+    if len(labels) > 1:
+        both = " and ".join(f"dimension {name!r}" for name in labels)
+        raise ValueError(
+            f"{both} of data_array hold labels, and only one may name outputs. Give the others numbers as coordinates, "
+            "or make one dimension of them, whose labels name the combinations."
+        )
+
+
 def factor_specs(groups: Sequence[Group], kernels: dict[Any, Any] | None, fixed: bool) -> list[Any]:
     """Return the kernel given for every group, None where there is none, checked against its coordinates."""
     given = {(key,) if isinstance(key, str) else key: spec for key, spec in (kernels or {}).items()}

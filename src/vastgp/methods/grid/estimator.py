@@ -43,6 +43,7 @@ from vastgp.methods.grid.arguments import (
     check_kernels,
     check_known_errors,
     check_memory,
+    check_outputs,
     factor_specs,
     groups_on_sphere,
 )
@@ -272,6 +273,7 @@ class GridGP(GridPredictions):
         check_memory(array, self.kernels, self.dtype, self._options().criterion.num_probes)
         spherical = groups_on_sphere(self.kernels)
         groups = tuple(make_group(array, key, self.time_unit, key in spherical) for key in keys)
+        check_outputs(groups)
         fixed = isinstance(self._options().search, Fixed)
         specs = factor_specs(groups, self.kernels, fixed)
         self.groups_, self.dims_ = groups, tuple(map(str, whole.dims))
