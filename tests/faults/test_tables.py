@@ -77,7 +77,7 @@ def test_fields(field):
             OddField((Axis(6, "objects"), Axis(2, "labels"))),
             "dimension 'a' and dimension 'b' of data_array",
         ),
-        (OddField(gaps="all but one"), "data_array has 1 observed values of 6"),
+        (OddField(gaps="all but one"), "data_array has 1 observed value of 6"),
         (OddField(values="an infinity"), "data_array has 1 infinite values, the first at a=1"),
         (OddField(dtype="complex128"), "data_array must hold real numbers"),
     ],
