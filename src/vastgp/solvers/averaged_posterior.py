@@ -62,8 +62,7 @@ class AveragedPosterior:
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function: ``sum_k w_k (v_k + (m_k - m)^2)``, where parts differ it grows."""
         moments = np.stack([part.mean_and_latent_variance(X) for part in self.parts])
-        mean = self.weights @ moments[:, 0]
-        return mean, self.weights @ (moments[:, 1] + (moments[:, 0] - mean) ** 2)
+        return mixture_moments(moments[:, 0], moments[:, 1], self.weights)
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the covariance of the function between the rows of ``X``."""
@@ -103,6 +102,23 @@ class AveragedPosterior:
             for number, part in enumerate(state["parts"])
         ]
         return cls(tuple(parts), arrays["mixture"])
+
+
+def mixture_moments(
+    means: np.ndarray, variances: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of mixtures, (n,) each.
+
+    Parameters
+    ----------
+    means, variances : ndarray of shape (K, n)
+        Of the parts.
+    weights : ndarray of shape (K,), or (K, n) for each mixture its own
+    """
+    by_part = weights.reshape(len(means), -1)
+    mean = np.sum(by_part * means, axis=0)
+    # Var = sum_k w_k (v_k + (m_k - m)^2)
+    return mean, np.sum(by_part * (variances + (means - mean) ** 2), axis=0)
 
 
 def around_optimum(

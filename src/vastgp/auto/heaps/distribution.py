@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from vastgp.auto.distribution import Distribution
+from vastgp.auto.stacking.mixture import mixed_moments
 
 # Of a probability: what a classifier calls impossible costs 28 nats where it happens, as of classes.
 _LEAST = 1e-12
@@ -123,11 +124,11 @@ def heaped_moments(
     values: np.ndarray, probabilities: np.ndarray, mean: np.ndarray, std: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and deviation of heaps and rest together, (n,) each, of those of the rest."""
-    at, none = probabilities[:, :-1], probabilities[:, -1]
-    whole = at @ values + none * mean
-    # Var = sum_k p_k (h_k - m)^2 + p_0 (s_0^2 + (m_0 - m)^2)
-    apart = np.sum(at * (values - whole[:, None]) ** 2, axis=1)
-    return whole, np.sqrt(apart + none * (std**2 + (mean - whole) ** 2))
+    heaps = np.broadcast_to(values[:, None], (len(values), len(mean)))
+    # a mixture, of which a heap is a part without deviation
+    return mixed_moments(
+        np.vstack([heaps, mean]), np.vstack([np.zeros(heaps.shape), std]), probabilities.T
+    )
 
 
 def heaped_log_density(

@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
 from vastgp.estimators.predictive import Predictive
 from vastgp.likelihoods.quantiles import rising_roots
+from vastgp.solvers.averaged_posterior import mixture_moments
 
 # Of a quantile, in deviations of the mixture.
 _ERROR = 1e-7
@@ -36,9 +37,8 @@ def mixed_moments(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and deviation of a mixture, (n,) each, of those of its parts, (K, n)."""
-    mean = weights @ means
-    # Var = sum_k w_k (s_k^2 + (m_k - m)^2)
-    return mean, np.sqrt(weights @ (stds**2 + (means - mean) ** 2))
+    mean, variance = mixture_moments(means, stds**2, weights)
+    return mean, np.sqrt(variance)
 
 
 @dataclass(frozen=True)
