@@ -140,7 +140,9 @@ def test_the_leaderboard_has_the_winner_first_then_by_score():
     board = Leaderboard(entries).sorted_with(0)
     assert [entry.method for entry in board] == ["a", "b", "c"]
     assert [entry.kept for entry in board] == [True, False, False]
-    assert Leaderboard.from_dicts(board.to_dicts(), False).entries[:2] == board.entries[:2]
+    # what is not a number is not equal to itself
+    again = Leaderboard.from_dicts(board.to_dicts(), False)
+    assert repr(again.entries[:2]) == repr(board.entries[:2])
     assert "failed: x" in str(board)
 
 

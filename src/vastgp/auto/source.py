@@ -181,17 +181,21 @@ def _from_vector(vector: np.ndarray, form: str) -> Values:
     return Values("booleans" if kind == "b" else "numbers", vector.astype(np.float64))
 
 
+# Microseconds since 1970 in 64 bits reach some 292,000 years to either side.
+_MOST_YEARS = 290_000
+
+
 def _check_dates(vector: np.ndarray, name: str, where: str) -> None:
     """Refuse dates that microseconds since 1970 cannot count, which would come out as other ones."""
     if vector.dtype.kind != "M":
         return
-    back = vector.astype("datetime64[us]").astype(vector.dtype)
-    # nanoseconds are cut off, on purpose
-    odd = np.flatnonzero((back.astype("M8[D]") != vector.astype("M8[D]")) & ~np.isnat(vector))
+    # whole years, which no unit overflows: casting such dates to microseconds gives others, or an error of NumPy's
+    years = vector.astype("M8[Y]").astype(np.int64) + 1970
+    odd = np.flatnonzero((np.abs(years) > _MOST_YEARS) & ~np.isnat(vector))
     if len(odd):
         raise ValueError(
-            f"Column {name!r} of {where} holds dates out of range, such as {vector[odd[0]]}: years from -290000 to "
-            "290000 can be read. Correct them, or leave them empty, which is read as missing."
+            f"Column {name!r} of {where} holds dates out of range, such as {vector[odd[0]]}: years from "
+            f"{-_MOST_YEARS} to {_MOST_YEARS} can be read. Correct them, or leave them empty, which is read as missing."
         )
 
 
