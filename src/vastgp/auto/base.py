@@ -55,7 +55,7 @@ _RACE = 0.5
 _SECONDS_OF_A_RACE = 12.0
 # Kept for what comes after the last fit.
 _FOR_THE_END = 0.5
-_HELD_OUT_KEPT = 2000
+HELD_OUT_KEPT = 2000
 
 
 class FrontDoor(SavedFrontDoor):
@@ -167,7 +167,7 @@ class FrontDoor(SavedFrontDoor):
         first, tied = encoded(0)[::2] if held else whole.rows()
         track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)
         # before the race, as it may be another pass over a file
-        self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:_HELD_OUT_KEPT]))
+        self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:HELD_OUT_KEPT]))
         candidates = self._candidates(first, tied)
         ran, winner = self._stacked(
             *self._run(track, candidates, targets, deadline), track, targets
@@ -256,7 +256,7 @@ class FrontDoor(SavedFrontDoor):
         self.calibration_ = self._calibration(telling, held_out, seed)
         self.held_out_ = {}
         if judged is not None:
-            self.held_out_ = judged.to_arrays(held_out, inputs.present[order], _HELD_OUT_KEPT)
+            self.held_out_ = judged.to_arrays(held_out, inputs.present[order], HELD_OUT_KEPT)
         self.kept_ = replace(
             self.kept_, encoded=some_encoded(as_new(self.encoder_, shown), seed),
             importance=importance[0], without=importance[1],

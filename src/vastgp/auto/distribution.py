@@ -17,6 +17,8 @@ from vastgp.estimators.predictive import Predictive
 
 # Levels that mean and deviation are summed over where they have no closed form.
 _NODES = 33
+# A normal score beyond has no probability in 64 bits.
+FARTHEST = 38.0
 
 
 @dataclass(frozen=True)

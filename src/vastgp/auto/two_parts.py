@@ -11,10 +11,11 @@ import numpy as np
 
 from vastgp._warn import warn
 from vastgp.auto import candidates
+from vastgp.auto.base import HELD_OUT_KEPT
 from vastgp.auto.calibration import Calibration, Identity
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.classifier import GPClassifier
-from vastgp.auto.distribution import Distribution
+from vastgp.auto.distribution import FARTHEST, Distribution
 from vastgp.auto.finish import Whole
 from vastgp.auto.heaps.distribution import (
     HeapedDistribution,
@@ -33,7 +34,6 @@ from vastgp.estimators.arguments import seed_from
 
 # Share of the budget for which part a row is of: the rest has scales of the target and more candidates to compare.
 _SHARE = 1.0 / 3.0
-_HELD_OUT_KEPT = 2000
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class TwoParts(SeveralTargets):
             )
         self.rest_calibration_, self.calibration_ = self.calibration_, Identity()
         judged = self._together(best.judged, racing.proba, y)
-        self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], _HELD_OUT_KEPT)
+        self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], HELD_OUT_KEPT)
 
     # ------------------------------------------------------------ what both parts say
 
@@ -214,7 +214,7 @@ class TwoParts(SeveralTargets):
         assert self.heap_ is not None
         values = np.asarray(self.heap_.values)
         calibration = Identity() if self.rest_calibration_ is None else self.rest_calibration_
-        finite = np.clip(judged.scores, -38.0, 38.0)
+        finite = np.clip(judged.scores, -FARTHEST, FARTHEST)
         density = judged.log_density + calibration.log_density_change(finite)
         mean, std = heaped_moments(values, proba, judged.mean, judged.std * calibration.std_factor)
         return Judged(

@@ -180,7 +180,6 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
         held = not varies and (not grows or judge.training.n < _FEWER_ROWS)
-        few = None
         with run.timed("comparison"):
             few = average_of_few(model, judge.training, run) if held else None
         if few is not None:

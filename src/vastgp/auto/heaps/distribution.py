@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from vastgp.auto.distribution import Distribution
+from vastgp.auto.distribution import FARTHEST, Distribution
 from vastgp.auto.stacking.mixture import mixed_moments
 
 # Of a probability: what a classifier calls impossible costs 28 nats where it happens, as of classes.
 _LEAST = 1e-12
-# A normal score beyond has no probability in 64 bits; levels of the rest keep as far from 0 and 1 as they can.
-_FARTHEST, _LEAST_LEVEL = 38.0, 1e-16
+# Levels of the rest keep as far from 0 and 1 as they can.
+_LEAST_LEVEL = 1e-16
 
 
 @dataclass(frozen=True)
@@ -157,4 +157,4 @@ def heaped_scores(
     low, high = below + place * mass, above + (1.0 - place) * mass
     # by the smaller of both, or scores beyond 8 would be one
     found = np.where(low < high, ndtri(np.minimum(low, 1.0)), -ndtri(np.minimum(high, 1.0)))
-    return np.clip(found, -_FARTHEST, _FARTHEST)
+    return np.clip(found, -FARTHEST, FARTHEST)

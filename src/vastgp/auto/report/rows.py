@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.auto.distribution import FARTHEST
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.reading import names_in
 from vastgp.auto.report.kept import NO_ROWS, importance_of_rows, some_encoded, values_of
@@ -25,7 +26,6 @@ _MOST_GIVEN = 20_000
 _GIVEN = 221
 # Of fewer rows nothing is said that needs many.
 LEAST_ROWS = 20
-_FARTHEST = 38.0  # normal scores beyond have no probability in 64 bits
 
 
 @dataclass(frozen=True)
@@ -164,4 +164,4 @@ def _columns_of(model: Any, X: Any, rows: np.ndarray) -> dict[str, Values]:
 
 def bounded(scores: np.ndarray) -> np.ndarray:
     """Return normal scores without infinities; what lies beyond the end of the target's scale is below all."""
-    return np.clip(np.nan_to_num(scores, nan=-_FARTHEST), -_FARTHEST, _FARTHEST)
+    return np.clip(np.nan_to_num(scores, nan=-FARTHEST), -FARTHEST, FARTHEST)
