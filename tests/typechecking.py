@@ -12,7 +12,7 @@ _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 # How many calls of a function are checked in a test, and how many of the functions that a call defines inside itself.
 # What a loop calls a thousand times has the same annotations each time: checking all of them was half of the time of
 # what is computed by NumPy, and a function defined inside another one is a program for beartype to write each time.
-CALLS, DEFINITIONS = 20, 2
+CALLS, DEFINITIONS = 5, 1
 
 _whole = jaxtyping.jaxtyped
 _spent: list["_Left"] = []

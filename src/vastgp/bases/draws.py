@@ -42,7 +42,7 @@ def purpose_key(data: Any, purpose: str) -> Array:
     return jax.random.fold_in(typed_key(data), np.uint32(zlib.crc32(purpose.encode())))
 
 
-def index_keys(key: Array, indices: Int[Array, " b"]) -> Array:
+def index_keys(key: Array, indices: Int[Any, " b"]) -> Array:
     """Return one key for each index."""
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(indices)
 

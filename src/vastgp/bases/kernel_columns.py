@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.linalg import solve_triangular
 
-from vastgp._precision import precision
 from vastgp.kernels import Kernel
+from vastgp.kernels.matrices import covariance
 from vastgp.linalg.cholesky import factorize
 
 
@@ -40,7 +40,7 @@ class KernelColumnBasis(eqx.Module):
 
         The prior variance ``scale^2 sum_j k(x, z_j)^2``, averaged over the inputs themselves, is ``k(x, x)``.
         """
-        matrix = _matrix(kernel, inputs)
+        matrix = covariance(kernel, inputs, inputs)
         variance = float(np.mean(np.diagonal(matrix)))
         scale = (variance / float(np.mean(np.sum(matrix**2, axis=1)))) ** 0.5
         return cls(kernel, inputs, np.float64(scale))
@@ -56,7 +56,7 @@ class KernelColumnBasis(eqx.Module):
         """
         lower = np.tril(
             factorize(
-                _matrix(kernel, inputs),
+                covariance(kernel, inputs, inputs),
                 what="the kernel matrix of the interpolation points",
                 advice="Remove points that are almost the same, or take fewer.",
             ).lower
@@ -76,9 +76,3 @@ class KernelColumnBasis(eqx.Module):
         if transform.ndim == 0:
             return transform * self.kernel(X, inputs[indices])
         return jnp.matmul(self.kernel(X, inputs), transform[:, indices], precision="highest")
-
-
-def _matrix(kernel: Kernel, inputs: np.ndarray) -> np.ndarray:
-    with precision("float64"):
-        Z = jnp.asarray(inputs)
-        return np.asarray(kernel(Z, Z))

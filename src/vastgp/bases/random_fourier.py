@@ -132,7 +132,7 @@ class RandomFourierBasis(_Waves):
         size = self.num_pairs * (num_features + 1) * np.dtype(dtype).itemsize
         if size > most_bytes:
             return self
-        return StoredFourierBasis(self, *_whole_spectrum(self, num_features, np.dtype(dtype)))
+        return StoredFourierBasis(self, *whole_spectrum(self, num_features, np.dtype(dtype)))
 
     def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
         """Return the frequency (radians per unit of input) and the scale of each pair."""
@@ -229,7 +229,7 @@ def _numbers_drawn(basis: RandomFourierBasis, num_features: int, dtype: Any) -> 
 
 
 @program(work=_numbers_drawn, static_argnames=("num_features", "dtype"))
-def _whole_spectrum(basis: RandomFourierBasis, num_features: int, dtype: Any) -> Spectrum:
+def whole_spectrum(basis: RandomFourierBasis, num_features: int, dtype: Any) -> Spectrum:
     """Return the spectrum of all pairs, some at a time: what draws need beside them is many times as large."""
     count = -(-basis.num_pairs // _AT_A_TIME)
     pairs = jnp.arange(count * _AT_A_TIME).reshape(count, _AT_A_TIME)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vastgp._programs import program
 from vastgp.fitting.loop import Stop
 
 # Steps shorter than this are not tried: as the direction is one of ascent, what remains is rounding. A Fisher step of a
@@ -26,6 +27,15 @@ GOES_ON, SETTLED, STUCK = 0, 1, 2
 def toward(sites: Any, better: Any, rate: Any) -> Any:
     """Return ``(1 - rate) sites + rate better`` of every array."""
     return jax.tree.map(lambda a, b: (1.0 - rate) * a + rate * b, sites, better)
+
+
+_compiled_toward = program(toward)
+
+
+def _moved(sites: Any, better: Any, rate: float) -> Any:
+    """Do `toward` in one program, or in NumPy where the arrays are."""
+    plain = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((sites, better)))
+    return (toward if plain else _compiled_toward)(sites, better, rate)
 
 
 def next_rate(
@@ -104,7 +114,7 @@ class DampedUpdates:
     def step(self, state: Ascent) -> Ascent:
         """Try one step: take it, or make the next one shorter."""
         here, rate = state.found, float(state.rate)
-        trial = self._evaluate(toward(here.sites, here.better, rate))
+        trial = self._evaluate(_moved(here.sites, here.better, rate))
         before, after = float(here.bound), float(trial.bound)
         gain = after - before if np.isfinite(before) else np.inf
         # NaN is no gain

@@ -292,7 +292,7 @@ def block_rows_of(num_basis: int) -> int:
 
 
 @eqx.filter_jit
-def feature_matrix(basis: Any, X: Float[Array, "n d"]) -> Float[Array, "n m"]:
+def feature_matrix(basis: Any, X: Float[Any, "n d"]) -> Float[Array, "n m"]:
     """Return all features of some rows: random Fourier features pair by pair (cosine, sine), others in their order."""
     if isinstance(basis, RandomFourierBasis):
         features = basis.features(X, jnp.arange(basis.num_pairs))

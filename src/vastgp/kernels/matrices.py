@@ -32,13 +32,18 @@ def grid_cross_factors(kernel: Any, points: Any, axes: Any) -> tuple[Array, ...]
     return kernel.factors(points, axes)
 
 
+def entries(kernel: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return ``k(x_i, z_j)`` in the precision of the rows, compiled for padded sizes: for numbers of rows that vary."""
+    return np.asarray(kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]
+
+
 def covariance(kernel: Any, X: Any, Z: Any) -> np.ndarray:
     """Return ``k(x_i, z_j)`` in float64: in NumPy where the kernel can, compiled for a padded size otherwise."""
     X, Z = np.asarray(X, np.float64), np.asarray(Z, np.float64)
     if has_closed_form(kernel):
         return dense_matrix(kernel, X, Z)
     with precision("float64"):
-        return np.asarray(kernel_matrix(kernel, pad_rows(X), pad_rows(Z)))[: len(X), : len(Z)]
+        return entries(kernel, X, Z)
 
 
 def covariance_slope(kernel: Any, X: Any, G: np.ndarray, w: np.ndarray) -> Any:

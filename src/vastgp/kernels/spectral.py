@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vastgp.kernels.base import Kernel
 from vastgp.kernels.stationary import RBF, Matern12, Matern32, Matern52
 
 _TWICE_ORDER: dict[type, int] = {Matern12: 1, Matern32: 3, Matern52: 5}
 
 
-def log_spectral_density(kernel: Kernel, frequencies: Float[Array, "b d"]) -> Float[Array, " b"]:
+def check_spectral_density(kernel: Any) -> None:
+    """Raise ``ValueError`` for a kernel whose density has no closed form here."""
+    if not isinstance(kernel, (RBF, *_TWICE_ORDER)):
+        raise ValueError(
+            f"kernel={kernel!r} has no spectral density in closed form. Use RBF, Matern12, Matern32 or Matern52, "
+            "or another prior than 'kernel'."
+        )
+
+
+def log_spectral_density(kernel: Any, frequencies: Float[Array, "b d"]) -> Float[Array, " b"]:
     """Return ``log s(omega)`` with ``k(x, z) = (2 pi)^-d int s(omega) cos(omega^T (x - z)) d omega``.
 
     RBF: ``s = v (2 pi)^(d/2) prod_i l_i exp(-q / 2)``; Matern of order ``nu``:
@@ -25,11 +34,7 @@ def log_spectral_density(kernel: Kernel, frequencies: Float[Array, "b d"]) -> Fl
     ValueError
         For a kernel whose density has no closed form here.
     """
-    if not isinstance(kernel, (RBF, Matern12, Matern32, Matern52)):
-        raise ValueError(
-            f"kernel={kernel!r} has no spectral density in closed form. Use RBF, Matern12, Matern32 or Matern52, "
-            "or another prior than 'kernel'."
-        )
+    check_spectral_density(kernel)
     d = frequencies.shape[1]
     scales = jnp.broadcast_to(jnp.asarray(kernel.scales, frequencies.dtype), (d,))
     q = jnp.sum((frequencies * scales) ** 2, axis=1)

@@ -18,7 +18,7 @@ from vastgp.methods.direct.model import (
     DiscreteModel,
     QuadraticLikelihood,
     discrete_model,
-    learned_values,
+    values_now,
     weights_moments,
 )
 from vastgp.methods.direct.options import MeanField, Mixture, Support
@@ -193,7 +193,7 @@ def as_fitted(
     """Return a fit in plain numbers; ``residual`` is that of normal weights."""
     with precision("float64"):
         logits = fit.logits
-        values = np.asarray(learned_values(logits, model.values))
+        values = values_now(logits, model.values)
         q, alpha, noise = (softmax(part) for part in (logits.weights, logits.mixture, logits.noise))
         rounding = 0.0
         if residual is not None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
 from vastgp.methods.direct.model import DiscreteLogits, DiscreteModel, values_and_prior
 
 # Numbers of a block of rows, weights and values in the exponential bound.
@@ -94,3 +95,9 @@ def quadratic_sites(labels: Any, contact: Any) -> QuadraticSites:
 def best_contact(mean: Any, variance: Any) -> Any:
     """Return the points of contact that maximise the average of the bound: ``xi^2 = E[f^2]``."""
     return jnp.sqrt(jnp.asarray(mean) ** 2 + variance)
+
+
+@program
+def best_sites(labels: Any, mean: Any, variance: Any) -> QuadraticSites:
+    """Return the bound of each row that is best where its function has some mean and variance."""
+    return quadratic_sites(labels, best_contact(mean, variance))

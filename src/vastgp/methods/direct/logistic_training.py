@@ -28,9 +28,8 @@ from vastgp.methods.direct.fit import (
     last_in_time,
 )
 from vastgp.methods.direct.logistic_bound import (
-    best_contact,
+    best_sites,
     exponential_value_and_slope,
-    quadratic_sites,
 )
 from vastgp.methods.direct.model import (
     DiscreteLogits,
@@ -77,7 +76,7 @@ class LabelledFeatures:
         size = min(block_rows_of(self.num_basis), self.num_rows)
         for tile in row_tiles(self._rows, self._standardizer, size, self._dtype):
             with precision(self._dtype):
-                made = np.asarray(feature_matrix(self._basis, jnp.asarray(tile.X)), np.float64)
+                made = np.asarray(feature_matrix(self._basis, tile.X), np.float64)
             block = (made[: tile.num_rows], tile.y[: tile.num_rows])
             if keep:
                 kept.append(block)
@@ -98,8 +97,8 @@ def quadratic_likelihood(
     sums, constant = Moments(features.num_basis), 0.0
     for phi, y in features.blocks():
         # E[f^2] = (phi^T s)^2 + sum_j phi_j^2 Var[w_j]
-        contact = best_contact(phi @ weights.mean, phi**2 @ weights.variance)
-        linear, bend, constants = map(np.asarray, quadratic_sites(labels_of(y, which), contact))
+        moments = phi @ weights.mean, phi**2 @ weights.variance
+        linear, bend, constants = map(np.asarray, best_sites(labels_of(y, which), *moments))
         sums.add(phi, linear / bend, bend)
         constant += float(np.sum(constants))
     return QuadraticLikelihood(0.0, 0.0, sums.target, sums.gram), constant

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._programs import program
+
 # Learned spacings: the least value that is not zero comes to at most so many standard deviations of the prior, whose
 # mass beyond is 1e-8 then; logarithms of factors may always rise by a little, and fall by so much.
 _FARTHEST, _LEAST_ROOM, _MOST_FALL = 6.0, 0.7, 12.0
@@ -77,13 +79,13 @@ def discrete_model(
         QuadraticLikelihood(
             float(likelihood.count),
             float(likelihood.square),
-            jnp.asarray(likelihood.target),
-            jnp.asarray(likelihood.gram),
+            _on_device(likelihood.target),
+            _on_device(likelihood.gram),
         ),
-        jnp.asarray(values),
-        DiscretePrior(*(jnp.asarray(part) for part in prior)),
-        jnp.asarray(noise),
-        jnp.full(len(noise), -np.log(len(noise))),
+        _on_device(values),
+        DiscretePrior(*map(_on_device, prior)),
+        _on_device(noise),
+        _on_device(np.full(len(noise), -np.log(len(noise)))),
     )
 
 
@@ -155,6 +157,18 @@ class Weights(NamedTuple):
 
     mean: Float[np.ndarray, " b"]
     variance: Float[np.ndarray, " b"]
+
+
+def _on_device(part: Any) -> Array:
+    return jax.device_put(np.asarray(part))
+
+
+def values_now(logits: DiscreteLogits, values: Float[Any, "b k"]) -> Float[np.ndarray, "b k"]:
+    """Return `learned_values` in plain numbers."""
+    return np.asarray(values if logits.spacing is None else _learned_values(logits, values))
+
+
+_learned_values = program(learned_values)
 
 
 def weights_moments(logits: DiscreteLogits, values: Float[Any, "b k"]) -> Weights:

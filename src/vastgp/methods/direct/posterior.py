@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import comb
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -130,7 +129,7 @@ class DiscretePosterior:
 
     def features(self, X: np.ndarray) -> Float[np.ndarray, "n b"]:
         """Return the features of standardised inputs, in float64."""
-        return np.asarray(feature_matrix(self.basis, jnp.asarray(X)), np.float64)
+        return np.asarray(feature_matrix(self.basis, X), np.float64)
 
     # ------------------------------------------------------------ files
 

@@ -75,7 +75,7 @@ class DiscreteFit:
     def of_lbfgs(cls, found: LbfgsResult, logits: DiscreteLogits) -> DiscreteFit:
         """Return where L-BFGS ended, with the logits among its parameters."""
         return cls(
-            jax.tree.map(jnp.asarray, logits), found.value, max(found.num_iter, 1), found.message,
+            jax.device_put(logits), found.value, max(found.num_iter, 1), found.message,
             found.converged, found.history,
         )  # fmt: skip
 
@@ -172,19 +172,19 @@ def start_mean_field(
     one of `start_logits`, after coordinate sweeps.
     """
     size, num_values = model.values.shape
-    spacing = jnp.zeros(size) if learn_spacing else None
-    prior = jnp.broadcast_to(model.prior.log_mass[0], (size, num_values))
+    spacing = np.zeros(size) if learn_spacing else None
+    prior = np.broadcast_to(np.asarray(model.prior.log_mass)[0], (size, num_values))
     # zero mass is minus infinity, which has no slope
     flat = DiscreteLogits(
-        jnp.maximum(prior, _LEAST_LOGIT)[None], jnp.zeros(1), jnp.asarray(model.log_noise_prior), spacing
+        np.maximum(prior, _LEAST_LOGIT)[None], np.zeros(1), model.log_noise_prior, spacing
     )  # fmt: skip
     if normal is None:
         return flat, float(value_and_slope(flat, model)[0]), 0
     best, best_bound, sweeps = flat, -np.inf, 0
     for weights in start_logits(normal, np.asarray(model.values)):
         logits = flat._replace(
-            weights=jnp.maximum(jnp.asarray(weights), _LEAST_LOGIT)[None],
-            noise=-jnp.abs(jnp.log(model.noise / normal.noise_variance)),
+            weights=np.maximum(weights, _LEAST_LOGIT)[None],
+            noise=-np.abs(np.log(np.asarray(model.noise) / normal.noise_variance)),
         )
         logits, bound, done = sweep_to_rest(logits, model, tol, deadline, _SWEEP_CHUNK)
         sweeps += done
@@ -206,7 +206,7 @@ def fit_mean_field(
     """Maximise Theorem 7.1 by L-BFGS on the logits, ``tol`` in nats per row."""
 
     def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
-        value, slope = value_and_slope(jax.tree.map(jnp.asarray, point), model)
+        value, slope = value_and_slope(point, model)
         return float(value), slope
 
     found = maximise_real(

@@ -17,7 +17,7 @@ from vastgp.bases.grid_eigenfunctions import axis_kernels
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix, prior_variances
+from vastgp.kernels.matrices import entries, kernel_matrix, prior_variances
 from vastgp.methods.iterative.pivots import pivot_rows
 from vastgp.solvers.preconditioners import landmark_factor
 
@@ -72,11 +72,10 @@ def _pivots(kernel: Kernel, X: np.ndarray, rank: int, seed: int) -> np.ndarray:
     count = min(len(X), max(_CANDIDATES, 2 * rank))
     candidates = np.sort(generator.choice(len(X), count, replace=False))
 
-    def between(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        return np.asarray(kernel_matrix(kernel, A, B))
-
     variances = prior_variances(kernel, X[candidates])
-    return X[candidates[pivot_rows(between, X[candidates], variances, rank, generator)]]
+    return X[
+        candidates[pivot_rows(partial(entries, kernel), X[candidates], variances, rank, generator)]
+    ]
 
 
 def _pivot_factor(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:

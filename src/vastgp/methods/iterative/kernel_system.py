@@ -56,13 +56,13 @@ def kernel_operator(
     narrow = np.asarray(observed.X).dtype
     with precision(entries or str(narrow)):
         kernel = as_dtype(as_dtype(kernel, narrow), entries or narrow)
-        X = jnp.asarray(observed.X, entries or narrow)
-        weights = jnp.asarray(observed.weights, X.dtype)
-        noise = jnp.asarray(noise_variance, X.dtype)
+        X = np.asarray(observed.X, entries or narrow)
+        roots = np.sqrt(np.asarray(observed.weights, X.dtype))
         shares = observed.noise_shares
         if shares is not None:
-            shares = jnp.asarray(shares, X.dtype)
-        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights), shares)
+            shares = np.asarray(shares, X.dtype)
+        parts = np.asarray(noise_variance, X.dtype), X, roots, shares
+        return KernelMatrix(kernel, *jax.device_put(parts))
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:

@@ -144,10 +144,10 @@ def slopes_of_parts(
             weight = noise_variance / observations.noise_variances(y, noise_variance)
             mask = mask * weight.astype(X.dtype)
             own = observations.inverse_weights(y).astype(X.dtype)
-        narrow = [jnp.asarray(array, X.dtype) for array in (inverse, weights, np.asarray(signs))]
+        narrow = [np.asarray(array).astype(X.dtype) for array in (inverse, weights, signs)]
         slope, of_tile, trace = _slope(
             blocks, X, observations.targets(y), mask, *narrow,
-            jnp.asarray(noise_variance, X.dtype), own,
+            np.asarray(noise_variance, X.dtype), own,
         )  # fmt: skip
         by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
         squares += np.asarray(of_tile, np.float64)

@@ -7,6 +7,7 @@ state and of its number, so that a fit that was killed goes on to the same draws
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
+from vastgp.bases.draws import index_keys
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, ShouldStop, Stop
 from vastgp.fitting.run import Run
 from vastgp.methods.reweighted.chain_steps import (
@@ -142,22 +144,20 @@ class ChainSteps:
 
     def __init__(self, target: HyperPosterior, plan: MarkovChains, seed: int) -> None:
         import_blackjax()
-        self.target, self.plan = jax.tree.map(jnp.asarray, target), plan
+        self.target, self.plan = jax.device_put(jax.tree.map(np.asarray, target)), plan
         self.windows = windows_of(plan.num_warmup)
         of_steps = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _STEPS)
-        chains = jnp.arange(plan.num_chains)
-        self.keys = jax.vmap(lambda chain: jax.random.fold_in(of_steps, chain))(chains)
+        self.keys = index_keys(of_steps, np.arange(plan.num_chains))
         work = _GRADIENTS[plan.name] * plan.num_chains * target.prior.work(target.data)
         self.chunk = int(np.clip(_MOST_WORK / work, 1, CHUNK))
 
     def start(self, theta: np.ndarray, scale: np.ndarray) -> ChainState:
         """Return the state of chains at some hyperparameters, with a first guess of their standard deviations."""
-        init, _, _ = step_size_adaptation(self.plan.name)
         first = 0.5 * len(scale) ** (-1 / 3 if self.plan.name == "mala" else -1 / 4)
-        sizes = _strong(jnp.full(len(theta), first))
+        sizes = jax.device_put(np.full(len(theta), first))
         return ChainState(
-            jnp.asarray(theta), _strong(jax.vmap(init)(sizes)), sizes, np.asarray(scale, np.float64),
-            Window.empty(theta.shape),
+            jax.device_put(theta), _adaptation_from(self.plan.name, sizes), sizes,
+            np.asarray(scale, np.float64), Window.empty(theta.shape),
         )  # fmt: skip
 
     def no_draws(self, state: ChainState) -> Draws:
@@ -206,16 +206,14 @@ class ChainSteps:
         """Return the state with the averaged step sizes, where there is an average."""
         if int(np.max(state.adaptation.step)) == 1:
             return state
-        _, _, final = step_size_adaptation(self.plan.name)
-        return state._replace(step_size=_strong(jax.vmap(final)(state.adaptation)))
+        return state._replace(step_size=_average_size(self.plan.name, state.adaptation))
 
     def _rescaled(self, state: ChainState) -> ChainState:
         """Return the state with the standard deviations of the window as the scale."""
         state = self.settled(state)
-        init, _, _ = step_size_adaptation(self.plan.name)
         return state._replace(
             scale=state.window.scale(state.scale),
-            adaptation=_strong(jax.vmap(init)(state.step_size)),
+            adaptation=_adaptation_from(self.plan.name, state.step_size),
             window=Window.empty(state.theta.shape),
         )
 
@@ -223,8 +221,8 @@ class ChainSteps:
         self, state: ChainState, first: int, count: int, *, adapt: bool
     ) -> tuple[ChainState, Draws]:
         """Do at most `CHUNK` steps of all chains."""
-        numbers = jnp.asarray(first), jnp.asarray(count)
-        shared = self.target, self.plan.name, jnp.asarray(adapt), jnp.asarray(state.scale), numbers
+        numbers = np.asarray(first), np.asarray(count)
+        shared = self.target, self.plan.name, np.asarray(adapt), state.scale, numbers
         own = self.keys, state.theta, state.adaptation, state.step_size
         theta, adaptation, *found = on_all_chains(
             _advance_chain, shared, own, one_by_one=self.target.prior.factorises
@@ -315,6 +313,19 @@ def _means(seen: list[Draws]) -> dict[str, float]:
         name: float(np.mean(np.concatenate([getattr(made, field) for made in seen], axis=1)))
         for name, field in names.items()
     }
+
+
+@partial(jax.jit, static_argnums=0)
+def _adaptation_from(name: str, sizes: Float[Array, " c"]) -> Any:
+    """Return the state of the adaptation of each chain's step size, which it begins with."""
+    init, _, _ = step_size_adaptation(name)
+    return _strong(jax.vmap(init)(sizes))
+
+
+@partial(jax.jit, static_argnums=0)
+def _average_size(name: str, adaptation: Any) -> Float[Array, " c"]:
+    _, _, final = step_size_adaptation(name)
+    return _strong(jax.vmap(final)(adaptation))
 
 
 def _strong(tree: Any) -> Any:

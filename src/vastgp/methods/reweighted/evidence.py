@@ -88,6 +88,11 @@ class EvidenceData(eqx.Module):
         return jnp.asarray(self.vectors)[:, : self.rank] * jnp.asarray(self.values)
 
 
+def factor_of(data: EvidenceData) -> Float[np.ndarray, "m k"]:
+    """Return `EvidenceData.factor` in NumPy."""
+    return np.asarray(data.vectors)[:, : data.rank] * np.asarray(data.values)
+
+
 def prepare(statistics: SufficientStatistics, prior_mean: np.ndarray | None = None) -> EvidenceData:
     """Return what evaluations need of the statistics, in O(m^3) time.
 
@@ -120,7 +125,7 @@ def prepare(statistics: SufficientStatistics, prior_mean: np.ndarray | None = No
     projected = (vectors[:, :rank].T @ target) / roots
     residual = max(square - float(projected @ projected), 0.0)
     parts = (float(statistics.num_rows), gram, target, square, vectors, roots, projected, residual)
-    return EvidenceData(*(jnp.asarray(part, jnp.float64) for part in parts))
+    return EvidenceData(*(jax.device_put(np.asarray(part, np.float64)) for part in parts))
 
 
 # ---------------------------------------------------------------- O(m^3)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.bases.laplace_eigenfunctions import LaplaceEigenfunctionBasis
+from vastgp.bases.random_fourier import whole_spectrum
 from vastgp.data import Rows, Standardizer
 from vastgp.estimators.grid_basis import check_kernel_of, grid_eigenfunctions
 from vastgp.kernels import Kernel, from_name
-from vastgp.kernels.spectral import log_spectral_density
+from vastgp.kernels.spectral import check_spectral_density
 from vastgp.methods.reweighted.evidence import EvidenceData
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
 from vastgp.methods.reweighted.model import Features
@@ -80,8 +80,7 @@ class FixedBasis(NamedTuple):
         """Return the functions for a kernel, in standardised units."""
         waves = self.basis == "random-fourier" and isinstance(self.prior, KernelWeights)
         if self.name == "laplace" or waves:
-            with precision("float64"):  # refuses kernels without a density
-                log_spectral_density(kernel, jnp.zeros((1, rows.d)))
+            check_spectral_density(kernel)
         count = int(self.num_basis or DEFAULT_FUNCTIONS)
         basis: Any
         if self.basis == "random-fourier":
@@ -146,8 +145,7 @@ def _kernel_prior(features: Features, num_inputs: int, dtype: str) -> WeightPrio
         return KernelPrior.make(kernel, noise, basis.frequencies)
     # features are made in `dtype`, and their frequencies are drawn in it
     with precision(dtype):
-        pairs = jnp.arange(basis.num_pairs)
-        frequencies, _ = basis.spectrum(pairs, num_inputs, np.dtype(dtype))
+        frequencies, _ = whole_spectrum(basis, num_inputs, np.dtype(dtype))
     waves = np.repeat(np.asarray(frequencies, dtype=np.float64), 2, axis=0)
     return KernelPrior.make(kernel, noise, waves)
 

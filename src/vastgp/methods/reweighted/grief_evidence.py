@@ -128,8 +128,8 @@ class GriefEvidence:
         fixed = GridEigenfunctionBasis(
             basis.kernel, basis.grid, selection, basis.transforms, logs, basis.sizes
         )
-        active = jnp.asarray((np.arange(self._num_basis) < basis.num_basis).astype(float))
-        return jax.tree.map(jnp.asarray, kernel), fixed, active
+        active = jax.device_put((np.arange(self._num_basis) < basis.num_basis).astype(float))
+        return jax.device_put(jax.tree.map(np.asarray, kernel)), fixed, active
 
     def _sums(self, kernel: Kernel, fixed: GridEigenfunctionBasis, active: Array) -> Moments:
         return accumulate(partial(_features, kernel, fixed, active), self._tiles, self._num_basis)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -219,11 +218,11 @@ def maximise_hyperparameters(
     """
     lower, upper = target.prior.bounds(noise_floor)
     with precision("float64"):
-        own = jax.tree.map(jnp.asarray, target)
+        own = jax.device_put(jax.tree.map(np.asarray, target))
 
     def objective(positive: np.ndarray) -> tuple[float, np.ndarray]:
         with precision("float64"):
-            value, slope = _value_and_slope(own, jnp.log(jnp.asarray(positive)), with_prior)
+            value, slope = _value_and_slope(own, np.log(positive), with_prior)
         if not np.isfinite(float(value)):
             raise FactorizationError("the evidence is not finite at these hyperparameters")
         return float(value), np.asarray(slope) / positive

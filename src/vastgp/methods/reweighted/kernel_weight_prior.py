@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.kernels import Kernel
-from vastgp.kernels.spectral import log_spectral_density
+from vastgp.kernels.spectral import check_spectral_density, log_spectral_density
 from vastgp.methods.reweighted.evidence import (
     EvidenceData,
     covariance_evidence,
@@ -63,9 +64,8 @@ class KernelPrior(WeightPrior):
         _, spread = log_normal(1.0, _KERNEL_VARIANCE)
         centre = np.concatenate([[noise_centre], leaves + spread**2])
         spreads = np.concatenate([[noise_spread], np.full(len(leaves), spread)])
-        if whitening is None:  # refuses kernels without a density
-            with precision("float64"):
-                log_spectral_density(kernel, jnp.asarray(places[:1]))
+        if whitening is None:
+            check_spectral_density(kernel)
         kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
         return cls(centre, spreads, kernel, places, whitening)
 
@@ -99,11 +99,11 @@ class KernelPrior(WeightPrior):
 
     def weights(self, data: EvidenceData, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with precision("float64"):
-            given = jnp.asarray(theta)
+            given = np.asarray(theta)
             if self.whitening is None:
-                log_variances = np.asarray(self._log_variances(given))
+                log_variances = np.asarray(_log_variances(self, given))
                 return diagonal_weights(data, log_variances, theta[0])
-            return covariance_weights(data, np.asarray(self._covariance(given)), theta[0])
+            return covariance_weights(data, np.asarray(_covariance(self, given)), theta[0])
 
     def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         names = _leaf_names(self.kernel)
@@ -127,7 +127,13 @@ class KernelPrior(WeightPrior):
 
     def kernel_at(self, theta: np.ndarray) -> Kernel:
         with precision("float64"):
-            return jax.tree.map(np.asarray, self._kernel(jnp.asarray(theta)))
+            return jax.tree.map(np.asarray, _kernel(self, np.asarray(theta)))
+
+
+# What is asked for after a fit, in one program each.
+_log_variances = program(KernelPrior._log_variances, filtered=True)
+_covariance = program(KernelPrior._covariance, filtered=True)
+_kernel = program(KernelPrior._kernel, filtered=True)
 
 
 def _flat_logs(kernel: Kernel) -> np.ndarray:

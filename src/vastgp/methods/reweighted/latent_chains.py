@@ -113,7 +113,7 @@ class LatentRows:
         self.rows, self.standardizer, self.dtype = rows, standardizer, dtype
         self.y = np.asarray(rows.take(np.arange(rows.n))[1], np.float64)
         with precision(dtype):
-            self.basis = jax.tree.map(jnp.asarray, basis)
+            self.basis = jax.device_put(jax.tree.map(np.asarray, basis))
         self.into = np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
         self.kept: np.ndarray | None = None
         if rows.n * data.rank <= _MOST_KEPT:
@@ -166,14 +166,14 @@ class LatentSteps(ChainSteps):
         self.rows, self.seed = rows, seed
         self.rows_per_step = min(plan.rows_per_step or ROWS_PER_STEP, rows.n)
         # an array is no constant of the compiled program
-        self.latent = jax.tree.map(jnp.asarray, latent)
+        self.latent = jax.device_put(jax.tree.map(np.asarray, latent))
         self._sweep: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
 
     def start(self, theta: np.ndarray, scale: np.ndarray) -> ChainState:
         z = self.latent.first(self.rows.y)
         first = z, self.rows.projected(z), np.sum(z**2, axis=1)
         z, *sums = (np.repeat(part[None], len(theta), axis=0) for part in first)
-        return super().start(theta, scale)._replace(latent=(z, *map(jnp.asarray, sums)))
+        return super().start(theta, scale)._replace(latent=(z, *map(jax.device_put, sums)))
 
     def no_draws(self, state: ChainState) -> Draws:
         draws = super().no_draws(state)
@@ -199,15 +199,15 @@ class LatentSteps(ChainSteps):
         # the program is that of a whole call of as many different rows as there can be
         missing = min(self.rows.n, CHUNK * self.rows_per_step) - len(index)
         block = (
-            jnp.asarray(np.pad(self.rows.vectors(index), ((0, missing), (0, 0)))),
-            jnp.asarray(np.pad(self.rows.y[index], (0, missing))),
-            jnp.asarray(where),
+            np.pad(self.rows.vectors(index), ((0, missing), (0, 0))),
+            np.pad(self.rows.y[index], (0, missing)),
+            where,
         )
         values, *sums = state.latent
-        z = jnp.asarray(np.pad(values[:, :, index], ((0, 0), (0, 0), (0, missing))))
-        numbers = jnp.asarray(first), jnp.asarray(count)
+        z = np.pad(values[:, :, index], ((0, 0), (0, 0), (0, missing)))
+        numbers = np.asarray(first), np.asarray(count)
         shared = (
-            self.target, self.plan.name, jnp.asarray(adapt), jnp.asarray(state.scale), numbers, self.latent, block,
+            self.target, self.plan.name, np.asarray(adapt), state.scale, numbers, self.latent, block,
         )  # fmt: skip
         own = self.keys, state.theta, state.adaptation, state.step_size, (*sums, z)
         theta, adaptation, *found, (q, square, z) = on_all_chains(

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.sufficient_statistics import feature_matrix
-from vastgp.methods.reweighted.evidence import EvidenceData
+from vastgp.methods.reweighted.evidence import EvidenceData, factor_of
 from vastgp.methods.reweighted.weight_priors import WeightPrior
 
 # Rows whose features are made at a time.
@@ -256,7 +256,7 @@ class LatentMixture(ComponentMixture):
     def _made(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         q = self.coordinates[number]
         # weights do not depend on what no weights explain
-        data = replace(self.data, projected=q, target=q @ np.asarray(self.data.factor).T)
+        data = replace(self.data, projected=q, target=q @ factor_of(self.data).T)
         return self.prior.weights(data, self.theta[number])
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from vastgp._precision import precision
 from vastgp.linalg.cholesky import factorize
-from vastgp.methods.reweighted.evidence import EvidenceData, reflect
+from vastgp.methods.reweighted.evidence import EvidenceData, factor_of, reflect
 
 
 def diagonal_weights(
@@ -32,7 +32,7 @@ def covariance_weights(
     data: EvidenceData, covariance: np.ndarray, log_noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance of the weights with any ``C``: ``C - C F M^-1 F^T C``."""
-    F = np.asarray(data.factor)
+    F = factor_of(data)
     cross = covariance @ F
     M = F.T @ cross
     factor = factorize(0.5 * (M + M.T), float(np.exp(log_noise)), what="the covariance of the data")

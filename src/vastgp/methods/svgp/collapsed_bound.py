@@ -9,12 +9,16 @@ which is a `ScaledEvidence`.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+from typing import Any
+
 import numpy as np
+from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.data import observations
+from vastgp.data.padding import pad_rows
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Kernel
 from vastgp.methods.svgp.bound import coordinates, whitened_features
@@ -50,9 +54,8 @@ def best_scales(
         Least noise variance.
     """
     with precision("float64"):
-        here = coordinates(kernel, jnp.asarray(Z, jnp.float64), jitter)
-        psi = np.asarray(whitened_features(kernel, jnp.asarray(Z), here.inverse, jnp.asarray(X)))
-        prior = np.asarray(kernel.diag(jnp.asarray(X)))
+        found = _features(kernel, np.asarray(Z, np.float64), pad_rows(X), jitter)
+        psi, prior = (np.asarray(part)[..., : len(X)] for part in found)
     if observations.has_own_noise(y):
         of_rows = np.maximum(prior - np.sum(psi**2, axis=0), 0.0)
         s, noise, _ = best_beside_own_noise(psi, y, of_rows, noise_variance, noise_floor)
@@ -63,3 +66,11 @@ def best_scales(
     bound = ScaledEvidence(eigenvalues, E.T @ (psi @ y), float(y @ y), len(y), left)
     s, noise, _ = bound.best(noise_variance, noise_floor)
     return kernel.in_units(1.0, s**0.5), noise
+
+
+@program
+def _features(
+    kernel: Kernel, Z: Float[Array, "m d"], X: Float[Array, "n d"], jitter: Any
+) -> tuple[Float[Array, "m n"], Float[Array, " n"]]:
+    """Return whitened features and prior variances of rows."""
+    return whitened_features(kernel, Z, coordinates(kernel, Z, jitter).inverse, X), kernel.diag(X)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
@@ -91,7 +92,7 @@ class _Passes:
     ) -> None:
         self.rows, self.standardizer, self.params = rows, standardizer, params
         self.size = tile_size(rows.n, _TILE)
-        self.likelihood = params.positive()[1]
+        self.likelihood = _likelihood(params)
         self.here = coordinates_of(params, options.jitter)
         self.updates = DampedUpdates(
             self._evaluate, most=most_rate(self.likelihood), least_gain=least
@@ -102,17 +103,17 @@ class _Passes:
         state = self.updates.start(sums)
         if np.isfinite(state.found.bound):
             return state
-        nothing = jax.tree.map(jnp.zeros_like, sums)
+        nothing = jax.tree.map(np.zeros_like, sums)
         return self.updates.start(nothing)._replace(shortened=np.int64(1))
 
     def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
-        found = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sums)
+        found: Any = np.zeros(()), jax.tree.map(np.zeros_like, sums)
         for tile in tiles(self.rows.local, self.standardizer, self.size):
             found = tile_sums(self.params, self.here, q, tile, *found)
         found = processes.summed(found)
         # read once: the rows of a tile are prepared while those before are at work
-        return Found(sums, np.float64(found[0] - q.divergence()), found[1])
+        return Found(sums, np.float64(found[0]) - np.float64(_divergence(q)), found[1])
 
     def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
         """Do one pass."""
@@ -131,7 +132,7 @@ class _Passes:
 def _exact(state: Ascent) -> Ascent:
     """Return the optimum under Gaussian noise: where the sites do not depend on the posterior, a step finds it."""
     sums, bound, better = state.found
-    after = np.float64(bound + _gain_of_exact_step(sums, better))
+    after = np.float64(bound) + np.float64(_gain_of_exact_step(sums, better))
     end = np.int64(SETTLED if np.isfinite(after) else STUCK)
     return state._replace(found=Found(better, after, better), end=end)
 
@@ -146,7 +147,7 @@ def _sound(sums: SiteSums) -> SiteSums:
     """Return sums that have a posterior: those of single precision may have none, see `mended`."""
     with precision("float64"):
         wide = as_dtype(sums, np.float64)
-        if bool(jnp.all(jnp.isfinite(posterior_of(wide).root))):
+        if bool(_has_posterior(wide)):
             return sums
         return mended(wide, float(np.finfo(sums.precision.dtype).eps))
 
@@ -165,6 +166,21 @@ def seconds_of_a_pass(
         began = now()
         jax.block_until_ready(tile_sums(*given))
     return (now() - began) * -(-rows.n // len(tile.y))
+
+
+@program
+def _likelihood(params: Params) -> Likelihood:
+    return params.positive()[1]
+
+
+@program
+def _has_posterior(sums: SiteSums) -> Array:
+    return jnp.all(jnp.isfinite(posterior_of(sums).root))
+
+
+@program
+def _divergence(q: Whitened) -> Array:
+    return q.divergence()
 
 
 @program

@@ -146,10 +146,10 @@ class SwsgpPosterior:
 
     def _weights(self, X: np.ndarray, near: np.ndarray, edge: np.ndarray) -> Any:
         """Return the weights of each row's neighbours and the prior's variance given them."""
-        present = jnp.ones(near.shape, bool)
-        border = jnp.asarray(edge) if self._fades else None
-        Z = jnp.asarray(self.Z[near])
-        return local_weights(self.kernel, jnp.asarray(X), Z, present, border, self.jitter)
+        border = edge if self._fades else None
+        return local_weights(
+            self.kernel, X, self.Z[near], np.ones(near.shape, bool), border, self.jitter
+        )
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a = np.empty((len(X), self.num_neighbors))

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, cg
@@ -192,10 +191,9 @@ def _weights(
         for start in range(0, len(X), tile):
             some = np.minimum(np.arange(start, start + tile), len(X) - 1)
             numbers = near[some]
-            edge = None if border is None else jnp.asarray(border[some])
+            edge = None if border is None else border[some]
             a, conditional = local_weights(
-                kernel, jnp.asarray(X[some]), jnp.asarray(Z[np.maximum(numbers, 0)]),
-                jnp.asarray(numbers >= 0), edge, jitter,
+                kernel, X[some], Z[np.maximum(numbers, 0)], numbers >= 0, edge, jitter
             )  # fmt: skip
             stop = min(start + tile, len(X))
             weights[start:stop] = np.asarray(a)[: stop - start]

@@ -79,7 +79,9 @@ class InducingPosterior:
 
     def _moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return mean, variance without augmentation, and what augmentation adds."""
-        mean, variance, squares = self._sums(X, self._blocks, self.mean_weights, self.diagonal**2)
+        mean, variance, squares = self._sums(
+            X, self._blocks, self.mean_weights, np.square(self.diagonal)
+        )
         if not self.augment:
             return mean, variance, np.zeros(len(X))
         seen = self.basis.num_basis

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from vastgp._precision import as_dtype, precision
+from vastgp._precision import as_dtype
 from vastgp.bases import InducingBasis, seed_key
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import fixed_indices
-from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import kernel_matrix
+from vastgp.kernels.matrices import covariance
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.rows import sampling_damping
@@ -83,7 +82,7 @@ def rows_problem(
     p = plan.support
     probe = X[p : p + _PROBE_ROWS]
     K, cross, own = (
-        _matrix(kernel, *of) for of in ((X[:p], X[:p]), (probe, X[:p]), (probe, probe))
+        covariance(kernel, *of) for of in ((X[:p], X[:p]), (probe, X[:p]), (probe, probe))
     )
     solver = _inverse(K, noise_variance)
     deflated = own - cross @ (solver @ cross.T)
@@ -118,7 +117,7 @@ def weights_problem(
     p = plan.support
     support, probe = X[:p], X[-_PROBE_ROWS:]
     seen = fixed_indices(seed, SEEN, len(inputs), _SEEN_FUNCTIONS)
-    of_support, of_probe = (_matrix(kernel, part, inputs[seen]) for part in (support, probe))
+    of_support, of_probe = (covariance(kernel, part, inputs[seen]) for part in (support, probe))
     scale = len(inputs) / len(seen)
     # features of the rows make Phi Phi^T, which stands where the whitened basis has the kernel
     operators = support_operators(
@@ -135,7 +134,7 @@ def weights_problem(
         noise_variance=max(noise_variance, 0.25 * noise_variance**2),
         rounding=float(np.finfo(dtype).eps),
     )
-    K = _matrix(kernel, support, support)
+    K = covariance(kernel, support, support)
     cast = functools.partial(as_dtype, dtype=dtype)
     return InducingProblem(
         basis=InducingBasis(cast(kernel), cast(inputs)),
@@ -148,17 +147,6 @@ def weights_problem(
         damping=cast(np.float64(operators.damping)),
         **cast(_numbers(plan, options, rows.n)),
     )
-
-
-def _matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Return ``K(X, Z)`` in float64, by a program that similar numbers of rows share."""
-    n, m = len(X), len(Z)
-    padded = (
-        repeat_last(np.asarray(part, np.float64), 1 << (len(part) - 1).bit_length())
-        for part in (X, Z)
-    )
-    with precision("float64"):
-        return np.asarray(kernel_matrix(kernel, *padded))[:n, :m]
 
 
 def _inverse(K: np.ndarray, added: float) -> np.ndarray:

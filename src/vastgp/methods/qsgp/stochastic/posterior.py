@@ -44,7 +44,11 @@ class ChevronPosterior:
     ) -> None:
         self.basis = basis
         self.mean_weights = mean
-        self.columns = jnp.zeros((0, *diagonal.shape), mean.dtype) if columns is None else columns
+        self.columns = (
+            jax.device_put(np.zeros((0, *diagonal.shape), mean.dtype))
+            if columns is None
+            else columns
+        )
         self.diagonal = diagonal
 
     @property
