@@ -15,7 +15,7 @@ if count > 1:
 import vastgp  # noqa: E402
 from vastgp.data import Standardizer, processes, without  # noqa: E402
 from vastgp.data.shared_rows import as_shared_rows  # noqa: E402
-from vastgp.options import Block, Fixed, Natural, Subset  # noqa: E402
+from vastgp.options import Block, Fixed, Learn, Natural, RouletteCG, Subset  # noqa: E402
 
 found: dict[str, np.ndarray] = {}
 
@@ -58,6 +58,14 @@ new = np.random.default_rng(1).uniform(size=(20, 2))
 for name, model in models.items():
     model.fit(folder, "y")
     found[name] = np.stack(model.predict(new, return_std=True))
+
+# products of tiles, in learning and in the solution; to a residual far below what is compared
+few_rows = folder + ".npz"
+iterative = vastgp.IterativeGPRegressor(
+    "rbf", hyperparameters=Learn(100, steps=2), solver=RouletteCG(10), rank=20, num_samples=8,
+    tol=1e-11, dtype="float64",
+)  # fmt: skip
+found["iterative"] = np.stack(iterative.fit(few_rows).predict(new, return_std=True))
 
 # each process gives its own part
 generator = np.random.default_rng(2)

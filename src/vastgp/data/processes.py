@@ -94,6 +94,11 @@ def from_first(array: Any) -> np.ndarray:
     return gathered(array)[0]
 
 
+def agreed(decision: Any) -> bool:
+    """Return what process 0 decides, where rounding may make the others see it otherwise."""
+    return bool(decision) if count() == 1 else bool(from_first(np.bool_(decision)))
+
+
 def summed(arrays: T) -> T:
     """Return sums over processes of arrays of the same shapes, added in the order of their numbers.
 

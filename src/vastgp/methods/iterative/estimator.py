@@ -61,7 +61,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
     with the rows and time with their square. Kernel and noise climb the evidence of all rows by Adam; the posterior's
-    mean and samples come from one solution at the end.
+    mean and samples come from one solution at the end. Several processes (see the page on scaling) make a share of the tiles
+    each; rows, vectors and the preconditioner are whole in all of them.
 
     Parameters
     ----------
@@ -193,6 +194,10 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     def _tile_rows(self) -> int:
         return _TILE_ROWS
+
+    @property
+    def _shares_rows(self) -> bool:  # type: ignore[override]
+        return not self._is_varying
 
     # ------------------------------------------------------------ fit
 

@@ -11,9 +11,10 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data import processes
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
-from vastgp.kernels.products import KernelMatrix
+from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
 from vastgp.solvers.distinct_rows import ObservedRows
@@ -51,7 +52,7 @@ def kernel_operator(
 ) -> KernelMatrix:
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
-    ``entries`` is the precision of the kernel's entries, by default that of the rows.
+    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes share its tiles.
     """
     narrow = np.asarray(observed.X).dtype
     with precision(entries or str(narrow)):
@@ -62,7 +63,8 @@ def kernel_operator(
         shares = observed.noise_shares
         if shares is not None:
             shares = jnp.asarray(shares, X.dtype)
-        return KernelMatrix(kernel, noise, X, jnp.sqrt(weights), shares)
+        matrix = KernelMatrix if processes.count() == 1 else SharedKernelMatrix
+        return matrix(kernel, noise, X, jnp.sqrt(weights), shares)
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:
