@@ -76,7 +76,9 @@ def folder(tmp_path_factory):
         y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=n)
         table = pa.table({"a": X[:, 0], "y": y, "b": X[:, 1]})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=7000)
-    np.savez(folder.with_suffix(".npz"), X=X[:300], y=y[:300])  # one block: process 0 has none of it
+    np.savez(
+        folder.with_suffix(".npz"), X=X[:300], y=y[:300]
+    )  # one block: process 0 has none of it
     return folder
 
 

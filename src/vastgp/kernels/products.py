@@ -234,9 +234,7 @@ def _summed_slopes(
         return jax.tree.map(jnp.add, total, pull(cotangent(i, j))[0])
 
     first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
-    return jax.lax.fori_loop(
-        *_ends(share, len(first)), add, jax.tree.map(jnp.zeros_like, kernel)
-    )
+    return jax.lax.fori_loop(*_ends(share, len(first)), add, jax.tree.map(jnp.zeros_like, kernel))
 
 
 def _tile(

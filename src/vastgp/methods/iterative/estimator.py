@@ -33,6 +33,7 @@ from vastgp.estimators.evidence_fits import (
     unfinished_learning,
 )
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
@@ -131,6 +132,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     _posterior_class = PathwisePosterior
     _learns_from_known = True
+    _shared_rows = SharedRows("with likelihood='gaussian'", lambda model: not model._is_varying)
     _beside_posterior = ("diagnosis",)
     _compiling_seconds: ClassVar[float] = 4.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
@@ -194,10 +196,6 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     def _tile_rows(self) -> int:
         return _TILE_ROWS
-
-    @property
-    def _shares_rows(self) -> bool:  # type: ignore[override]
-        return not self._is_varying
 
     # ------------------------------------------------------------ fit
 
