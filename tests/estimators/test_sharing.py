@@ -7,7 +7,7 @@ import pytest
 import vastgp
 from vastgp import options
 from vastgp.data import processes
-from vastgp.estimators.registry import ESTIMATORS, estimator_class
+from vastgp.estimators.registry import ESTIMATORS
 from vastgp.estimators.sharing import check_processes, sharing
 
 
@@ -77,5 +77,7 @@ def test_rows_with_noise_of_their_own_are_of_one_process(two):
             likelihood="poisson" if name == "exposure" else "gaussian",
             hyperparameters=options.Subset(rows=10),
         )
-        with pytest.raises(ValueError, match="sample_weight and exposure are taken by a fit in one"):
+        with pytest.raises(
+            ValueError, match="sample_weight and exposure are taken by a fit in one"
+        ):
             model.fit([[0.0], [1.0], [2.0]], [1.0, 0.0, 2.0], **{name: [1.0, 2.0, 1.0]})

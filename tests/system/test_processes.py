@@ -2,10 +2,8 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,55 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from several_processes import at_once, free_port
 from vastgp.cli._errors import BadInput
 from vastgp.cli._processes import _meet
 
 PROGRAM = Path(__file__).parent / "shared_program.py"
 COUNT = 2
-
-# Two processes of JAX alone
-MEETING = """
-import sys
-import jax
-from jax.experimental import multihost_utils
-jax.distributed.initialize(
-    f"127.0.0.1:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[1]), initialization_timeout=60
-)
-assert multihost_utils.process_allgather(jax.process_index()).tolist() == [0, 1]
-"""
-
-
-def at_once(*commands, seconds=400) -> list[tuple[int, str]]:
-    """Run commands at the same time, and end those that do not end; return their statuses and what they said."""
-    children = [
-        subprocess.Popen(
-            [sys.executable, *map(str, command)],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for command in commands
-    ]
-    watch = threading.Timer(seconds, lambda: [child.kill() for child in children])
-    watch.start()
-    said = [child.communicate()[0].decode() for child in children]
-    watch.cancel()
-    return [(child.returncode, words) for child, words in zip(children, said, strict=True)]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def met():
-    """Skip where processes of JAX cannot reach each other, which is no matter of vastgp's."""
-    port = free_port()
-    done = at_once(*(("-c", MEETING, number, port) for number in range(2)), seconds=90)
-    if any(code for code, _ in done):
-        pytest.skip(f"processes of JAX do not reach each other here: {done[0][1][-300:]}")
 
 
 @pytest.fixture(scope="module")

@@ -8,23 +8,32 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
 from vastgp.cli._errors import BadInput
 from vastgp.data import processes
+from vastgp.estimators.registry import METHODS
+from vastgp.estimators.sharing import listed, sharing
 
 # What tells a process that it is one of several: their number, its own, and where they meet.
 _VARIABLE = "VASTGP_PROCESS"
 _LOOK_SECONDS = 0.1
-# The others notice by themselves that one is gone, but not before a minute.
+# The others notice by themselves that one is gone, say so, and end within some ten seconds.
 _GRACE_SECONDS = 5.0
 # Until all have met. Starting Python and JAX takes seconds, on busy cores some ten.
 _MEETING_SECONDS = 120.0
 
 
-def run_in_processes(count: int) -> None:
+def run_in_processes(count: int, saved: str = "nothing was saved") -> None:
     """Run this command in so many processes, and end as they do.
+
+    Parameters
+    ----------
+    count : int
+    saved : str
+        What is left where one fails, in words.
 
     Raises
     ------
@@ -41,10 +50,14 @@ def run_in_processes(count: int) -> None:
             failed = [k for k, code in enumerate(codes) if code]
             if failed:
                 _wait(children, _GRACE_SECONDS)
-                raise SystemExit(_told(children, failed[0], count))
+                raise SystemExit(_told(children, failed[0], count, saved))
             if None not in codes:
                 return
             time.sleep(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        # the terminal told them, too: they may save what they have
+        _wait(children, _GRACE_SECONDS)
+        raise
     finally:
         for child in children:
             if child.poll() is None:
@@ -67,6 +80,13 @@ def joined() -> bool:
             os.sched_setaffinity(0, cores[number::count])
     _meet(port, count, number)
     return number > 0
+
+
+def what_is_saved(checkpoint: Path | None) -> str:
+    """Return what a failed fit leaves, in words."""
+    if checkpoint is None:
+        return "nothing was saved"
+    return f"what is in {checkpoint} is gone on from"
 
 
 def _meet(port: int, count: int, number: int) -> None:
@@ -110,11 +130,15 @@ def _give_up() -> None:
 
 def check_processes(count: int, method: str, auto: str) -> None:
     """Refuse numbers and methods that several processes cannot have."""
-    if method == auto:
-        raise BadInput(
-            f"--processes {count} is for a named method whose work can be shared: --method grief, reweighted-basis, "
-            "direct, qsgp or tsvgp."
-        )
+    shared = sharing(METHODS.values())
+    if METHODS.get(method) in shared:
+        return
+    names = listed({name: shared[full] for name, full in METHODS.items() if full in shared})
+    raise BadInput(
+        f"--processes {count} is for a method whose work can be shared: --method {names}."
+        if method == auto
+        else f"--method {method} is fitted by one process. --processes {count} is for --method {names}."
+    )
 
 
 def _start(number: int, count: int, port: int) -> subprocess.Popen[bytes]:
@@ -138,14 +162,14 @@ def _wait(children: list[subprocess.Popen[bytes]], seconds: float) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _told(children: list[subprocess.Popen[bytes]], first: int, count: int) -> int:
+def _told(children: list[subprocess.Popen[bytes]], first: int, count: int, saved: str) -> int:
     """Say what happened, unless process 0 has; return the exit status."""
-    if (children[0].returncode or 0) > 0:
-        return children[0].returncode
     code = children[first].returncode
+    if code > 0 and (children[0].returncode or 0) > 0:
+        return children[0].returncode
     how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
     sys.stderr.write(
-        f"Process {first} of {count} {how}; the others were ended, and nothing was saved. Run the command again, with "
+        f"Process {first} of {count} {how}; the others were ended, and {saved}. Run the command again, with "
         "fewer --processes if memory was short.\n"
     )
     return code if code > 0 else 1

@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from vastgp._arguments import Moved, Options, check_arguments
 from vastgp._precision import precision
 from vastgp._warn import warn
+from vastgp.data import processes
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import SavedModel
-from vastgp.estimators.searches import Fixed, Subset, save_to
+from vastgp.estimators.searches import Fixed, SaveTo, Subset, save_to
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.estimators.sharing import SharedRows, check_processes
 from vastgp.fitting.checkpoint import Checkpoint
@@ -185,7 +186,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         place = save_to(self.checkpoint)
         if place is None:
             return None
-        held.enter_context(alone_with(place.path))
+        processes.together(lambda: _hold(place, held))
         params = {
             name: value.without_limits() if isinstance(value, Options) else value
             for name, value in self.get_params(deep=False).items()
@@ -227,6 +228,12 @@ def _last_of(answers: Iterator[Answer], run: Run) -> Answer:
             break
     assert best is not None, "no answer was given"
     return best
+
+
+def _hold(place: SaveTo, held: ExitStack) -> None:
+    """Hold the right to write the file, in the process that does."""
+    if processes.number() == 0:
+        held.enter_context(alone_with(place.path))
 
 
 def _finish(file: Checkpoint, answer: Answer) -> None:

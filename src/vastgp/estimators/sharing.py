@@ -57,8 +57,8 @@ def check_own_of_rows() -> None:
     """Refuse noise, weights and exposures that rows have of their own where several processes have the rows."""
     if processes.count() > 1:
         raise ValueError(
-            f"noise_std, sample_weight and exposure are taken by a fit in one process, and {processes.count()} run here "
-            "(jax.distributed.initialize was called). Leave them out, or fit in one process."
+            f"noise_std, sample_weight and exposure are taken by a fit in one process, and {processes.count()} run "
+            "here (jax.distributed.initialize was called). Leave them out, or fit in one process."
         )
 
 

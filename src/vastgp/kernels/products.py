@@ -162,7 +162,7 @@ def bilinear_slope(
     signs: Float[Array, " C"],
     share: Share | None = None,
 ) -> Any:
-    """Return the gradient by the kernel of ``sum_c signs_c u_c^T K(X, X) v_c``, vectors held, or some tiles' part in it.
+    """Return the gradient by the kernel of ``sum_c signs_c u_c^T K(X, X) v_c``, vectors held; or a share's part in it.
 
     Each tile is made again, and its entries' cotangent ``sum_c signs_c u_c v_c^T`` is pulled back to the few
     hyperparameters: nothing is kept between tiles. As ``K`` is symmetric, a tile above the diagonal takes the

@@ -114,11 +114,14 @@ def evidence_slope_of_run(
 _compiled_slope = eqx.filter_jit(evidence_slope_of_run)
 
 
-def evidence_slope_by_cg(system: KernelMatrix, *others: Any) -> Slope:
+def evidence_slope_by_cg(
+    system: KernelMatrix, y: Array, probes: Array, precondition: Any, weights: Array, tol: Any
+) -> Slope:
     """Return `evidence_slope_of_run`, compiled; its parts are where several processes share the system's tiles."""
+    given = system, y, probes, precondition, weights, tol
     if isinstance(system, SharedKernelMatrix):
-        return evidence_slope_of_run(system, *others, loop=loop_together)
-    return _compiled_slope(system, *others)
+        return evidence_slope_of_run(*given, loop=loop_together)
+    return _compiled_slope(*given)
 
 
 def quadratic_term(run: WeightedRun, weights: Float[np.ndarray, " J"]) -> float:

@@ -52,7 +52,8 @@ def kernel_operator(
 ) -> KernelMatrix:
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
-    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes share its tiles.
+    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes share the
+    tiles.
     """
     narrow = np.asarray(observed.X).dtype
     with precision(entries or str(narrow)):
