@@ -6,6 +6,10 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
+
+from vastgp.data import processes
+
 
 def at_once(*commands, seconds=400) -> list[tuple[int, str]]:
     """Run commands at the same time, and end those that do not end; return their statuses and what they said."""
@@ -29,3 +33,37 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+def in_threads(monkeypatch, count, work) -> list:
+    """Do ``work(number)`` in threads that stand for processes; return what each returned, or its exception.
+
+    What one tells alone, and the others never, breaks the barrier.
+    """
+    here, barrier = threading.local(), threading.Barrier(count, timeout=60)
+    told, found = [None] * count, [None] * count
+
+    def exchange(message):
+        told[here.number] = message
+        barrier.wait()
+        everything = np.stack(told)
+        barrier.wait()
+        return everything
+
+    def run(number):
+        here.number = number
+        try:
+            found[number] = work(number)
+        except BaseException as error:
+            found[number] = error
+
+    monkeypatch.setattr(processes, "count", lambda: count)
+    monkeypatch.setattr(processes, "number", lambda: here.number)
+    monkeypatch.setattr(processes, "_told", exchange)
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    monkeypatch.undo()
+    return found

@@ -32,7 +32,7 @@ def test_a_killed_process_ends_the_others_and_any_number_goes_on(met, data, tmp_
     whole, checkpoint = tmp_path / "whole.npz", tmp_path / "fit"
     assert fit(data, tmp_path / "other", whole, 1)[0][0] == 0
     whole = np.load(whole)
-    assert whole['products'] > KILLED_BEFORE + 5
+    assert whole["products"] > KILLED_BEFORE + 5
 
     (code, said), (killed, _) = fit(data, checkpoint, tmp_path / "none", 2, KILLED_BEFORE)
     # JAX's own end comes a hundred seconds after, by an abort
