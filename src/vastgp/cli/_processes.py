@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,9 @@ _GRACE_SECONDS = 5.0
 _MEETING_SECONDS = 120.0
 
 
-def run_in_processes(count: int, saved: str = "nothing was saved") -> None:
+def run_in_processes(
+    count: int, saved: str = "nothing was saved", environment: Mapping[str, str] | None = None
+) -> None:
     """Run this command in so many processes, and end as they do.
 
     Parameters
@@ -34,6 +37,8 @@ def run_in_processes(count: int, saved: str = "nothing was saved") -> None:
     count : int
     saved : str
         What is left where one fails, in words.
+    environment : mapping, optional
+        Variables that they are given.
 
     Raises
     ------
@@ -43,7 +48,7 @@ def run_in_processes(count: int, saved: str = "nothing was saved") -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    children = [_start(number, count, port) for number in range(count)]
+    children = [_start(number, count, port, environment or {}) for number in range(count)]
     try:
         while True:
             codes = [child.poll() for child in children]
@@ -70,16 +75,30 @@ def joined() -> bool:
 
     Cores are shared out, where there are enough: threads that wait for each other's cores cost many times what they do.
     """
+    which = which_of()
+    if which is None:
+        return False
+    number, count, port = which
+    share_cores(number, count)
+    _meet(port, count, number)
+    return number > 0
+
+
+def which_of() -> tuple[int, int, int] | None:
+    """Return the number of this process, how many there are, and where they meet; None where it is alone."""
     given = os.environ.get(_VARIABLE)
     if given is None:
-        return False
+        return None
     number, count, port = (int(part) for part in given.split("/"))
+    return number, count, port
+
+
+def share_cores(number: int, count: int) -> None:
+    """Keep to the cores that are this process's, where there are enough."""
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) >= count:
             os.sched_setaffinity(0, cores[number::count])
-    _meet(port, count, number)
-    return number > 0
 
 
 def what_is_saved(checkpoint: Path | None) -> str:
@@ -141,11 +160,11 @@ def check_processes(count: int, method: str, auto: str) -> None:
     )
 
 
-def _start(number: int, count: int, port: int) -> subprocess.Popen[bytes]:
+def _start(number: int, count: int, port: int, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
     own = sys.argv[1:]
     at = next(i for i, word in enumerate(own) if word.partition("=")[0] == "--processes")
     del own[at : at + (1 if "=" in own[at] else 2)]
-    environment = os.environ | {_VARIABLE: f"{number}/{count}/{port}"}
+    environment = os.environ | {_VARIABLE: f"{number}/{count}/{port}", **more}
     return subprocess.Popen(
         [sys.executable, "-m", "vastgp", *own],
         env=environment,
