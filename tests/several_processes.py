@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 
 import numpy as np
 
@@ -38,14 +39,16 @@ def free_port() -> int:
 def in_threads(monkeypatch, count, work) -> list:
     """Do ``work(number)`` in threads that stand for processes; return what each returned, or its exception.
 
-    What one tells alone, and the others never, breaks the barrier.
+    What one tells alone, and the others never, breaks the barrier; what they tell at different places of the program
+    raises.
     """
-    here, barrier = threading.local(), threading.Barrier(count, timeout=60)
-    told, found = [None] * count, [None] * count
+    here, barrier = threading.local(), threading.Barrier(count, timeout=200)
+    told, places, found = [None] * count, [None] * count, [None] * count
 
     def exchange(message):
-        told[here.number] = message
+        told[here.number], places[here.number] = message, _place()
         barrier.wait()
+        assert len(set(places)) == 1, places
         everything = np.stack(told)
         barrier.wait()
         return everything
@@ -67,3 +70,9 @@ def in_threads(monkeypatch, count, work) -> list:
         thread.join()
     monkeypatch.undo()
     return found
+
+
+def _place() -> tuple[tuple[str, int], ...]:
+    """Where the program is, as far as vastgp goes."""
+    frames = traceback.extract_stack()
+    return tuple((each.filename, each.lineno) for each in frames if "/vastgp/" in each.filename)

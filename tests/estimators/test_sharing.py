@@ -21,7 +21,9 @@ SHARED = [
     vastgp.DirectRegressor(),
     vastgp.TSVGPRegressor(likelihood="poisson"),
     vastgp.ReweightedBasisRegressor(),
-    vastgp.QSGPRegressor(),
+    vastgp.QSGPRegressor(likelihood="poisson"),
+    vastgp.QSGPClassifier(),
+    vastgp.TSVGPClassifier(),
     vastgp.IterativeGPRegressor(solver="cg"),
 ]
 APART = [
@@ -36,9 +38,11 @@ APART = [
         vastgp.IterativeGPRegressor(likelihood="heteroskedastic"),
         "IterativeGPRegressor is fitted by several processes with likelihood='gaussian' alone",
     ),
-    (vastgp.QSGPRegressor(solver="stochastic"), "with Gaussian noise, Fourier features and solver"),
-    (vastgp.QSGPRegressor(basis="inducing"), "with Gaussian noise, Fourier features and solver"),
-    (vastgp.QSGPRegressor(likelihood="poisson"), "with Gaussian noise, Fourier features and"),
+    (vastgp.QSGPRegressor(solver="stochastic"), "with Fourier features, solver='block' and noise"),
+    (vastgp.QSGPRegressor(basis="inducing"), "with Fourier features, solver='block' and noise"),
+    (vastgp.QSGPRegressor(likelihood="heteroskedastic"), "with Fourier features, solver='block'"),
+    (vastgp.QSGPClassifier(solver="stochastic"), "is fitted by several processes with solver='bl"),
+    (vastgp.SVGPClassifier(), "SVGPClassifier is fitted by one process"),
 ]
 
 

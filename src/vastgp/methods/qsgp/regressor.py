@@ -29,8 +29,7 @@ from vastgp.methods.qsgp.stochastic.options import Stochastic
 def _is_shared(model: QSGPRegressor) -> bool:
     chosen = model._chosen()
     apart = isinstance(chosen.solver, Stochastic) or isinstance(chosen.basis, Inducing)
-    plain = not model._is_varying and isinstance(model._chosen_likelihood(), Gaussian)
-    return plain and not apart
+    return not (apart or model._is_varying)
 
 
 class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
@@ -128,7 +127,7 @@ Likelihood, default "gaussian"
     _bases = BASES
     _learns_from_known = True
     _shared_rows = SharedRows(
-        "with Gaussian noise, Fourier features and solver='block'", _is_shared
+        "with Fourier features, solver='block' and noise that does not vary", _is_shared
     )
 
     def __init__(

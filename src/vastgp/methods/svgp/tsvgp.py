@@ -113,3 +113,4 @@ verbose
     """
 
     _dual = True
+    _shared_rows = SharedRows()
