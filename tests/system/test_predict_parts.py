@@ -79,7 +79,7 @@ def test_a_file_that_has_no_parts_is_refused(as_part, files, model, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_write_a_folder_whole_or_not_at_all(run, files, model, tmp_path):
+def test_processes_write_a_folder_of_one_file_each(run, files, model, tmp_path):
     out = tmp_path / "p.parquet"
     given = [model, files / "new.parquet", "--out", out, "--processes", "2"]
     done = subprocess.run([*COMMAND, *map(str, given)], capture_output=True, text=True, check=False)
@@ -92,19 +92,20 @@ def test_processes_write_a_folder_whole_or_not_at_all(run, files, model, tmp_pat
     np.testing.assert_allclose(
         pq.read_table(out)["mean"], pq.read_table(tmp_path / "whole.parquet")["mean"], rtol=1e-6
     )
-    # what cannot be read leaves what was there
-    bad = [model, files / "parts" / "no.parquet", *given[2:], "--force"]
-    done = subprocess.run([*COMMAND, *map(str, bad)], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "does not exist" in done.stderr
-    assert len(list(out.iterdir())) == 2
     assert {entry.name for entry in tmp_path.iterdir()} == {"p.parquet", "whole.parquet"}
+
+
+def test_what_is_there_is_not_replaced_by_chance(run, files, model, tmp_path):
+    out = tmp_path / "p.parquet"
+    out.mkdir()
+    (out / "part-00000.parquet").write_text("old")
+    given = ["predict", model, files / "new.parquet", "--out", out, "--processes", 2]
+    assert "exists; choose another name" in " ".join(run(*given, code=2).err.split())
+    missing = run(*given[:2], files / "parts" / "no.parquet", *given[3:], "--force", code=2)
+    assert "does not exist" in " ".join(missing.err.split())
     # a folder of other files is never replaced
-    other = tmp_path / "other.parquet"
-    other.mkdir()
-    (other / "letter.txt").write_text("dear")
-    given[3] = other
-    done = subprocess.run(
-        [*COMMAND, *map(str, given), "--force"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2 and "choose another name" in " ".join(done.stderr.split())
-    assert (other / "letter.txt").read_text() == "dear"
+    (out / "letter.txt").write_text("dear")
+    found = run(*given, "--force", code=2)
+    assert "what is there is none" in " ".join(found.err.split())
+    assert {entry.name for entry in out.iterdir()} == {"part-00000.parquet", "letter.txt"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.parquet"]

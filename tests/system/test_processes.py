@@ -71,7 +71,7 @@ def test_rows_scaling_and_fits_are_those_of_one_process(answers):
 def test_what_one_process_refuses_all_refuse(answers):
     for number, found in enumerate(answers[1]):
         assert "ExactGPRegressor is fitted by one process, and 2 run here" in str(found["exact"])
-        assert "is written by one process, and 2 run here: leave it out" in str(found["checkpoint"])
+        assert "exposure are taken by a fit in one process, and 2 run" in str(found["noise"])
         assert "NaN" in str(found["nan"])
         assert number == 1 or "process 1 of 2: ValueError" in str(found["nan"])
         assert "the rows of process 1 have other columns than those of process 0" in str(

@@ -154,7 +154,7 @@ def check_processes(count: int, method: str, auto: str) -> None:
         return
     names = listed({name: shared[full] for name, full in METHODS.items() if full in shared})
     raise BadInput(
-        f"--processes {count} is for a method whose work can be shared: --method {names}."
+        f"--processes {count} is for a named method whose work can be shared: --method {names}."
         if method == auto
         else f"--method {method} is fitted by one process. --processes {count} is for --method {names}."
     )

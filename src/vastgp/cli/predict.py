@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vastgp.cli._errors import BadInput, explained
-from vastgp.cli._files import check_suffix
+from vastgp.cli._files import check_suffix, existing
 from vastgp.cli._options import BatchRows, Debug, Force
 
 
@@ -91,7 +91,8 @@ def predict(
             writable(out, "--out", force=force, suffixes=SUFFIXES)
         else:
             check_suffix(out, "--out", SUFFIXES)
-            load_model_of_rows(model)  # what cannot be read is said once
+            load_model_of_rows(model)  # what cannot be read is said before any process is started
+            existing(new, "The data")
             told = predict_in_parts(processes, out, force)
             _report(out, [Told(**each) for each in told], f"{processes} files")
             return

@@ -185,8 +185,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if few is not None:
             answer = _simple(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        line = few is not None and few.is_linear and not grows
-        is_open = few is not None and few.is_open and not grows
+        line = processes.agreed(few is not None and few.is_linear and not grows)
+        is_open = processes.agreed(few is not None and few.is_open and not grows)
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
             return _keep(model, found[0], found)

@@ -245,7 +245,8 @@ def solve_system(
             should_stop=partial(_decide, tol=tol),
             label=label,
         )
-        if not loop.converged and not np.array_equal(state.value, state.measures.value):
+        last = np.array_equal(state.value, state.measures.value)
+        if not loop.converged and not processes.agreed(last):
             state = begin(system, state.best)
         return state.solution, system.errors(state.measures), loop
 
