@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 
@@ -49,6 +51,8 @@ def run_in_processes(
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     children = [_start(number, count, port, environment or {}) for number in range(count)]
+    # a scheduler that ends this one ends them
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         while True:
             codes = [child.poll() for child in children]
@@ -68,6 +72,12 @@ def run_in_processes(
             if child.poll() is None:
                 child.kill()
                 child.wait()
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as the system would, but after the ``finally`` of whatever is at work."""
+    raise SystemExit(128 + number)
 
 
 def joined() -> bool:
