@@ -28,6 +28,8 @@ SHARED = [
 ]
 APART = [
     (vastgp.ExactGPRegressor(), "ExactGPRegressor is fitted by one process, and 2 run here"),
+    (vastgp.GPRegressor(), "GPRegressor is fitted by one process"),
+    (vastgp.GPClassifier(), "GPClassifier is fitted by one process"),
     (vastgp.SWSGPRegressor(), "SWSGPRegressor is fitted by one process"),
     (vastgp.GridGP(), "GridGP is fitted by one process"),
     (
@@ -62,6 +64,11 @@ def test_all_others_are_refused_by_name_with_what_can(two, model, said):
     assert said in str(caught.value)
     for name, only in sharing(ESTIMATORS).items():
         assert (f"{name} ({only})" if only else name) in str(caught.value)
+
+
+def test_the_front_door_refuses_before_it_reads(two):
+    with pytest.raises(ValueError, match="GPRegressor is fitted by one process, and 2 run here"):
+        vastgp.GPRegressor().fit("no such table", "y")
 
 
 def test_one_process_fits_all():

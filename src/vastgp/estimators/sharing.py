@@ -40,7 +40,8 @@ def check_processes(model: Any) -> None:
     """
     if processes.count() == 1:
         return
-    declared = model._shared_rows
+    # the front door chooses among estimators, and declares nothing
+    declared = getattr(model, "_shared_rows", None)
     if declared is not None and declared.holds(model):
         return
     name = type(model).__name__
