@@ -2,11 +2,14 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from several_processes import in_threads
 from vastgp.data import as_rows, processes
 from vastgp.data.files import open_table_file
+from vastgp.data.shared_rows import as_shared_labelled
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +46,53 @@ def test_shares_are_whole_blocks_and_make_the_whole(monkeypatch, n, count):
         assert some.start == end and (some.stop == n or some.stop % processes.BLOCK_ROWS == 0)
         end = some.stop
     assert end == n
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labelled")
+    n = processes.BLOCK_ROWS + 5
+    colours = np.array(["red", "green", "blue"])[np.arange(n) % 3]
+    colours[: processes.BLOCK_ROWS] = np.where(colours[:-5] == "blue", "red", colours[:-5])
+    table = pa.table({"a": np.arange(n, dtype=float), "colour": colours})
+    pq.write_table(table, folder / "rows.parquet")
+    pa.csv.write_csv(table, folder / "rows.csv")
+    return folder, colours
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_classes_are_those_of_all_processes(monkeypatch, labelled, name):
+    folder, colours = labelled
+    # the third class is in the last rows alone
+    assert set(colours[: processes.BLOCK_ROWS]) < set(colours)
+    found = in_threads(
+        monkeypatch, 2, lambda number: as_shared_labelled(folder / name, "colour", min_rows=2)
+    )
+    for number, (rows, classes) in enumerate(found):
+        assert classes.tolist() == ["blue", "green", "red"] and rows.n == len(colours)
+        assert rows.local.n == (processes.BLOCK_ROWS, 5)[number] and rows.target_name == "colour"
+        some = slice(rows.first, rows.first + rows.local.n)
+        numbers = np.asarray(rows.local.y, np.int64)
+        np.testing.assert_array_equal(classes[numbers], colours[some])
+        np.testing.assert_array_equal(np.ravel(rows.local.X), np.arange(len(colours))[some])
+
+
+def test_labels_of_several_types_or_of_one_class_are_refused_by_all(monkeypatch):
+    X = np.zeros((4, 1))
+
+    def mixed(number):
+        return as_shared_labelled(X, np.array([0, 1, 0, 1]) if number else ["a", "b", "a", "b"])
+
+    for error in in_threads(monkeypatch, 2, mixed):
+        assert "text for labels in one process and numbers in another" in str(error)
+
+    def alike(number):
+        return as_shared_labelled(X, np.full(4, 3))
+
+    for error in in_threads(monkeypatch, 2, alike):
+        assert "one class only (3 in all 8 rows)" in str(error)
+    # each has one class, and together they have two
+    for rows, classes in in_threads(
+        monkeypatch, 2, lambda number: as_shared_labelled(X, np.full(4, 3 + number))
+    ):
+        assert classes.tolist() == [3, 4] and rows.n == 8

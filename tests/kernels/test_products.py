@@ -23,6 +23,33 @@ def problem(n, columns=3, dtype="float64"):
     return as_dtype(KERNEL, dtype), *(jnp.asarray(part, dtype) for part in (X, U, V))
 
 
+@pytest.mark.parametrize(("n", "of"), [(1, 2), (700, 2), (700, 5), (700, 9)])
+def test_shares_of_the_tiles_add_up_to_products_and_slopes(n, of):
+    with precision("float64"):
+        kernel, X, U, V = problem(n)
+        signs = jnp.asarray([1.0, -0.5, 2.0])
+        shares = [(np.int32(number), np.int32(of)) for number in range(of)]
+        products = [kernel_product(kernel, X, V, share) for share in shares]
+        slopes = [bilinear_slope(kernel, X, U, V, signs, share) for share in shares]
+        np.testing.assert_allclose(sum(products), kernel_product(kernel, X, V), atol=1e-11)
+        whole = jax.tree.leaves(bilinear_slope(kernel, X, U, V, signs))
+        for found, expected in zip(jax.tree.leaves(_sum(slopes)), whole, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_each_of_the_shares_has_some_of_the_work():
+    with precision("float64"):
+        kernel, X, _, _ = problem(700)  # six tiles
+        ones = jnp.ones((1, 700))
+        parts = [kernel_product(kernel, X, ones, (np.int32(k), np.int32(2))) for k in range(2)]
+    first, second = (float(np.sum(part)) for part in parts)
+    assert 0.3 < first / (first + second) < 0.7
+
+
+def _sum(trees):
+    return jax.tree.map(lambda *leaves: sum(leaves), *trees)
+
+
 @pytest.mark.parametrize("n", [1, 700])  # one tile, several, both with padding
 def test_tiles_make_the_product_and_its_slope(n):
     with precision("float64"):

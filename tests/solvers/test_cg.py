@@ -7,7 +7,7 @@ import pytest
 from vastgp._precision import precision
 from vastgp.kernels import RBF
 from vastgp.kernels.products import KernelMatrix
-from vastgp.solvers.cg import cg_start, lanczos_matrix, run_cg, run_weighted
+from vastgp.solvers.cg import cg_start, lanczos_matrix, loop_together, run_cg, run_weighted
 from vastgp.solvers.preconditioners import (
     NoPreconditioner,
     dense_preconditioner,
@@ -83,6 +83,19 @@ def test_weighted_sums_are_those_of_the_terms():
         # the first term is the step of steepest descent
         r = np.asarray(right[1])
         np.testing.assert_allclose(sums[0], (r @ r) / (r @ A @ r) * r, atol=1e-12)
+
+
+def test_the_loop_of_several_processes_takes_the_same_steps():
+    with precision("float64"):
+        operator, right, A = system()
+        P, ones = low_rank(A, 0.01), jnp.ones((200, 1))
+        one, other = (
+            run_weighted(operator, right, P, ones, (0,), 1e-8, **given)
+            for given in ({}, {"loop": loop_together})
+        )
+    assert 0 < int(one.iterations) == int(other.iterations) < 200
+    np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9)
+    np.testing.assert_allclose(one.ratios, other.ratios, rtol=1e-6)
 
 
 def test_lanczos_matrix_is_that_of_the_preconditioned_system():

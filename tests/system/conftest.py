@@ -12,8 +12,20 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
+from several_processes import at_once, free_port
 from vastgp.cli import app
 from wave_table import as_table, fit_exact
+
+# Two processes of JAX alone
+MEETING = """
+import sys
+import jax
+from jax.experimental import multihost_utils
+jax.distributed.initialize(
+    f"127.0.0.1:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[1]), initialization_timeout=60
+)
+assert multihost_utils.process_allgather(jax.process_index()).tolist() == [0, 1]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +82,12 @@ def qsgp_model(run, files) -> Path:
         "--num-basis", 256, "--seed", 3, "--out", files / "qsgp.vastgp",
     )  # fmt: skip
     return files / "qsgp.vastgp"
+
+
+@pytest.fixture(scope="session")
+def met():
+    """Skip where processes of JAX cannot reach each other, which is no matter of vastgp's."""
+    port = free_port()
+    done = at_once(*(("-c", MEETING, number, port) for number in range(2)), seconds=90)
+    if any(code for code, _ in done):
+        pytest.skip(f"processes of JAX do not reach each other here: {done[0][1][-300:]}")

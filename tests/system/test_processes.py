@@ -2,10 +2,8 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,55 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from several_processes import at_once, free_port
 from vastgp.cli._errors import BadInput
 from vastgp.cli._processes import _meet
 
 PROGRAM = Path(__file__).parent / "shared_program.py"
 COUNT = 2
-
-# Two processes of JAX alone
-MEETING = """
-import sys
-import jax
-from jax.experimental import multihost_utils
-jax.distributed.initialize(
-    f"127.0.0.1:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[1]), initialization_timeout=60
-)
-assert multihost_utils.process_allgather(jax.process_index()).tolist() == [0, 1]
-"""
-
-
-def at_once(*commands, seconds=400) -> list[tuple[int, str]]:
-    """Run commands at the same time, and end those that do not end; return their statuses and what they said."""
-    children = [
-        subprocess.Popen(
-            [sys.executable, *map(str, command)],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for command in commands
-    ]
-    watch = threading.Timer(seconds, lambda: [child.kill() for child in children])
-    watch.start()
-    said = [child.communicate()[0].decode() for child in children]
-    watch.cancel()
-    return [(child.returncode, words) for child, words in zip(children, said, strict=True)]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def met():
-    """Skip where processes of JAX cannot reach each other, which is no matter of vastgp's."""
-    port = free_port()
-    done = at_once(*(("-c", MEETING, number, port) for number in range(2)), seconds=90)
-    if any(code for code, _ in done):
-        pytest.skip(f"processes of JAX do not reach each other here: {done[0][1][-300:]}")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +31,9 @@ def folder(tmp_path_factory):
         y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=n)
         table = pa.table({"a": X[:, 0], "y": y, "b": X[:, 1]})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=7000)
+    np.savez(
+        folder.with_suffix(".npz"), X=X[:300], y=y[:300]
+    )  # one block: process 0 has none of it
     return folder
 
 
@@ -105,7 +63,7 @@ def test_rows_scaling_and_fits_are_those_of_one_process(answers):
         # sums of whole blocks are merged in one order
         for name in ("grief", "direct"):
             np.testing.assert_array_equal(found[name], one[name], err_msg=name)
-        for name in ("functions", "rows", "tsvgp"):
+        for name in ("functions", "rows", "iterative", "tsvgp"):
             np.testing.assert_allclose(found[name], one[name], rtol=1e-9, err_msg=name)
 
 
@@ -113,7 +71,7 @@ def test_rows_scaling_and_fits_are_those_of_one_process(answers):
 def test_what_one_process_refuses_all_refuse(answers):
     for number, found in enumerate(answers[1]):
         assert "ExactGPRegressor is fitted by one process, and 2 run here" in str(found["exact"])
-        assert "is written by one process, and 2 run here: leave it out" in str(found["checkpoint"])
+        assert "exposure are taken by a fit in one process, and 2 run" in str(found["noise"])
         assert "NaN" in str(found["nan"])
         assert number == 1 or "process 1 of 2: ValueError" in str(found["nan"])
         assert "the rows of process 1 have other columns than those of process 0" in str(

@@ -46,6 +46,7 @@ from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.sharing import check_processes
 
 # Fewer rows than this are fitted once, without a race: there is nothing to judge by.
 _LEAST_ROWS = 20
@@ -122,6 +123,7 @@ class FrontDoor(SavedFrontDoor):
             name: value for name, value in self.__dict__.items() if name.startswith("_")
         }
         check_arguments(work)
+        check_processes(work)
         work._fit(X, y, began, own_noise)
         work.fit_seconds_ = time.perf_counter() - began
         self.__dict__ = work.__dict__

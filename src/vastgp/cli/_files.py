@@ -45,11 +45,7 @@ def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = 
     suffixes : sequence of str, optional
         The endings that name a format that can be written.
     """
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise BadInput(
-            f"{option} {str(path)!r}: the ending names the format, one of {', '.join(suffixes)}; "
-            f"got {path.suffix or 'none'!r}."
-        )
+    check_suffix(path, option, suffixes)
     if path.is_dir():
         raise BadInput(f"{option} {str(path)!r} is a folder; give the name of a file in it.")
     if path.exists() and not force:
@@ -58,6 +54,15 @@ def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = 
         )
     require_folder(path.parent, f"{option} {str(path)!r} cannot be written")
     return path
+
+
+def check_suffix(path: Path, option: str, suffixes: Sequence[str]) -> None:
+    """Refuse an output whose ending names no format that can be written."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise BadInput(
+            f"{option} {str(path)!r}: the ending names the format, one of {', '.join(suffixes)}; "
+            f"got {path.suffix or 'none'!r}."
+        )
 
 
 def require_folder(folder: Path, why: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from vastgp.cli._errors import BadInput, close_match
 from vastgp.cli._files import existing
+from vastgp.cli._parts import Part
 from vastgp.cli._tables import RawRows, inputs_of, is_front_door, is_missing
 
 
@@ -109,7 +110,7 @@ def require_columns(wanted: list[str], path: Path, why: str) -> None:
     )
 
 
-def rows_for(model: Any, path: Path, exposure: str | None = None) -> Any:
+def rows_for(model: Any, path: Path, exposure: str | None = None, part: Part | None = None) -> Any:
     """Open a file with the columns that a model takes.
 
     Parameters
@@ -120,12 +121,36 @@ def rows_for(model: Any, path: Path, exposure: str | None = None) -> Any:
         Parquet, CSV, .npz or .npy.
     exposure : str, optional
         Column of the rows' exposures, or a number for all.
+    part : Part, optional
+        Which of the rows: those of one of several processes.
     """
     _refuse_exposure(model, exposure)
     if not is_front_door(model):
-        return _opened(model, path, None)
+        return _opened(model, path, None, part)
     rows = _raw(model, path)
-    return rows if exposure is None else replace(rows, exposure=_exposures(path, exposure))
+    given = None if exposure is None else _exposures(path, exposure)
+    if part is not None:
+        rows = replace(rows, source=_part_of(path, part, empty_as_text=True))
+        if isinstance(given, np.ndarray):
+            given = given[part.rows(len(given))]
+    return replace(rows, exposure=given)
+
+
+def _part_of(path: Path, part: Part, **options: Any) -> Any:
+    """What a process has of a file: of a table, or of an array."""
+    from vastgp.data import files
+
+    if not files.is_table_file(path):
+        npz = files.suffix_of(path) == ".npz"
+        whole = files.open_npz(path, ["X"])["X"] if npz else files.open_npy(path, "X")
+        return whole[part.rows(len(whole))]
+    table = files.open_table_file(path, **options)
+    if table.part is None or table.num_rows is None:
+        raise BadInput(
+            f"--processes: {str(path)!r} is no Parquet file or folder, of which each process can read its part alone. "
+            "Convert it, or leave --processes out."
+        )
+    return table.part(part.rows(table.num_rows))
 
 
 def _refuse_exposure(model: Any, exposure: str | None) -> None:
@@ -226,7 +251,7 @@ def rows_and_targets(
     return _opened(model, path, numbers.astype(np.float64)), labels
 
 
-def _opened(model: Any, path: Path, y: Any) -> Any:
+def _opened(model: Any, path: Path, y: Any, part: Part | None = None) -> Any:
     from vastgp.data import as_rows
 
     existing(path, "The data")
@@ -234,7 +259,7 @@ def _opened(model: Any, path: Path, y: Any) -> Any:
     if named:
         require_columns(feature_names(model), path, "which the model was fitted with")
     return as_rows(
-        path,
+        path if part is None else _part_of(path, part),
         y,
         feature_names=feature_names(model) if named else None,
         n_features=int(model.n_features_in_),

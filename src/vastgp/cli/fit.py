@@ -14,7 +14,7 @@ from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
-from vastgp.cli._processes import check_processes, joined, run_in_processes
+from vastgp.cli._processes import check_processes, joined, run_in_processes, what_is_saved
 from vastgp.cli._selection import chosen_inputs, pair_of
 from vastgp.estimators.registry import METHODS
 
@@ -232,7 +232,7 @@ def fit(
         out = writable(out or Path(f"{_stem(data)}.vastgp"), "--out", force=force)
         if processes > 1:
             check_processes(processes, method, AUTO)
-            run_in_processes(processes)
+            run_in_processes(processes, what_is_saved(checkpoint))
             return
         silent = joined()
         options: dict[str, Any] = {
@@ -336,32 +336,37 @@ def _data(
 
     from vastgp.cli._files import existing
     from vastgp.data import held_out_indices, without
-    from vastgp.data.labels import open_labelled
-    from vastgp.data.shared_rows import as_shared_rows
+    from vastgp.data.shared_rows import as_shared_labelled, as_shared_rows
 
     existing(data, "The data")
     names = chosen_inputs(data, [] if target is None else [target], features, exclude)
     if names is not None:
         _require_numbers(names, data)
-    labels = None
+    classes = None
     if is_classifier(model):
-        rows, classes = open_labelled(data, target, feature_names=names, min_rows=2)
-        labels = classes[np.asarray(rows.y, dtype=np.int64)]
-        rows = dataclasses.replace(rows, y=None)
+        rows, classes = as_shared_labelled(data, target, feature_names=names, min_rows=2)
     else:
         rows = as_shared_rows(data, target, feature_names=names, min_rows=2)
-    if rows.y is None and labels is None:
+    if rows.y is None:
         raise BadInput(
             f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
         )
+
+    def labelled(rows: Any) -> tuple[Any, Any]:
+        """Rows as an estimator takes them: numbers with the inputs, labels of what this process has beside these."""
+        if classes is None:
+            return rows, None
+        own = rows.local
+        numbers = np.asarray(own.y[:], dtype=np.int64)
+        return dataclasses.replace(own, y=None), classes[numbers]
+
     if not test_fraction:
-        return (rows, labels), None
+        return labelled(rows), None
     kept_out = held_out_indices(rows.n, test_fraction, seed, max_rows=None)
     X, y = rows.take(kept_out)
-    test, train = dataclasses.replace(rows, X=X, y=None, checked=True), without(rows, kept_out)
-    if labels is None:
-        return (train, None), (test, y)
-    return (train, np.delete(labels, kept_out)), (test, labels[kept_out])
+    test = dataclasses.replace(rows, X=X, y=None, checked=True)
+    of_test = y if classes is None else classes[np.asarray(y, dtype=np.int64)]
+    return labelled(without(rows, kept_out)), (test, of_test)
 
 
 def _require_numbers(names: list[str], data: Path) -> None:

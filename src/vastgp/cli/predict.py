@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vastgp.cli._errors import BadInput, explained
+from vastgp.cli._files import check_suffix, existing
 from vastgp.cli._options import BatchRows, Debug, Force
 
 
@@ -50,6 +53,16 @@ def predict(
         ),
     ] = None,
     batch_rows: BatchRows = 65_536,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            metavar="COUNT",
+            min=1,
+            help="Share the rows of a Parquet file or folder, .npy or .npz among so many processes of this machine; "
+            "FILE is then a folder of one file for each, in the order of the rows.",
+        ),
+    ] = 1,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
@@ -64,55 +77,130 @@ def predict(
     memory; the file appears whole or not at all.
     """
     with explained(debug):
-        from vastgp.cli._console import facts, heading, plural
         from vastgp.cli._files import writable
-        from vastgp.cli._model import load_model_of_rows, of_targets, rows_for, together
-        from vastgp.cli._tables import Watch, is_front_door
-        from vastgp.cli._write import SUFFIXES, predictions_file
+        from vastgp.cli._model import load_model_of_rows
+        from vastgp.cli._parts import Part, predict_in_parts
+        from vastgp.cli._processes import share_cores
+        from vastgp.cli._tables import is_front_door
+        from vastgp.cli._write import SUFFIXES
 
-        writable(out, "--out", force=force, suffixes=SUFFIXES)
+        part = Part.own()
+        if part is not None:
+            share_cores(part.number, part.count)
+        elif processes == 1:
+            writable(out, "--out", force=force, suffixes=SUFFIXES)
+        else:
+            check_suffix(out, "--out", SUFFIXES)
+            load_model_of_rows(model)  # what cannot be read is said before any process is started
+            existing(new, "The data")
+            told = predict_in_parts(processes, out, force)
+            _report(out, [Told(**each) for each in told], f"{processes} files")
+            return
         fitted = load_model_of_rows(model)
-        models = of_targets(fitted)
-        watches = (
-            {name: Watch(one) for name, one in models.items()} if is_front_door(fitted) else {}
-        )
-        if mark_range and not watches:
+        if mark_range and not is_front_door(fitted):
             raise BadInput(
                 f"--range is for models of the default method, which know what they were trained on; {str(model)!r} "
                 f"holds a {type(fitted).__name__}. Leave it out, or fit without --method."
             )
-        rows = [rows_for(one, new, exposure) for one in models.values()]
-        total, count = dict.fromkeys(models, 0.0), 0
-        with predictions_file(out) as file:
-            for parts in together(rows, batch_rows, label="predict"):
-                columns: dict[str, Any] = {}
-                for (name, one), some in zip(models.items(), parts, strict=True):
-                    found, spread = predicted(one, some)
-                    total[name] += spread
-                    if name in watches:
-                        outside = watches[name].look(some)
-                        found |= {"outside": outside} if mark_range else {}
-                    columns |= {_column(name, key): values for key, values in found.items()}
-                file.write(columns)
-                count += parts[0].n
-        heading(str(out))
-        told = (
-            "mean probability of the likeliest class" if "predicted" in columns else "typical std"
-        )
-        unit = "" if "predicted" in columns else ", in target units"
-        facts(
-            [
-                ("predicted", plural(count, "row")),
-                ("columns", ", ".join(columns)),
-                *(
-                    (told if name is None else f"{told} of {name}", f"{sum_ / count:.4g}{unit}")
-                    for name, sum_ in total.items()
-                ),
-                *_of_exposure(fitted, exposure),
-            ]
-        )
-        for name, watch in watches.items():
-            _tell_outside(watch, mark_range, name)
+        file = out if part is None else part.file(out.suffix)
+        found = _predict_to(file, fitted, new, exposure, mark_range, batch_rows, part)
+        if part is None:
+            _report(out, [found])
+        else:
+            part.tell(dataclasses.asdict(found))
+
+
+@dataclass
+class Told:
+    """What is said of predictions when they are written.
+
+    Attributes
+    ----------
+    rows : int
+    columns : list of str
+    spread : list of (target, float)
+        The sum over the rows of what says how sure they are, of each target (None: the only one).
+    notes : list of (str, str)
+        More that is known of them, by name.
+    outside : list of (target, str, bool)
+        Of each target in words how many rows lie outside what the model was trained on, and whether some do.
+    """
+
+    rows: int
+    columns: list[str]
+    spread: list[Any]
+    notes: list[Any]
+    outside: list[Any]
+
+
+def _predict_to(
+    file: Path,
+    fitted: Any,
+    new: Path,
+    exposure: str | None,
+    mark_range: bool,
+    batch_rows: int,
+    part: Any,
+) -> Told:
+    """Predict rows to a file."""
+    from vastgp.cli._model import of_targets, rows_for, together
+    from vastgp.cli._tables import Watch, is_front_door
+    from vastgp.cli._write import predictions_file
+
+    models = of_targets(fitted)
+    watches = {name: Watch(one) for name, one in models.items()} if is_front_door(fitted) else {}
+    rows = [rows_for(one, new, exposure, part) for one in models.values()]
+    total, count = dict.fromkeys(models, 0.0), 0
+    with predictions_file(file) as sink:
+        for parts in together(rows, batch_rows, label="predict"):
+            columns: dict[str, Any] = {}
+            for (name, one), some in zip(models.items(), parts, strict=True):
+                found, spread = predicted(one, some)
+                total[name] += spread
+                if name in watches:
+                    outside = watches[name].look(some)
+                    found |= {"outside": outside} if mark_range else {}
+                columns |= {_column(name, key): values for key, values in found.items()}
+            sink.write(columns)
+            count += parts[0].n
+    of_watches = [
+        (name, _words_of_outside(watch, mark_range, name), bool(watch.outside))
+        for name, watch in watches.items()
+    ]
+    spreads = list(total.items())
+    return Told(count, list(columns), spreads, _of_exposure(fitted, exposure), of_watches)
+
+
+def _report(out: Path, parts: list[Told], files: str | None = None) -> None:
+    """Say what was predicted, by one process or by several."""
+    from vastgp.cli._console import facts, heading, plural, say
+
+    heading(str(out))
+    first, count = parts[0], sum(each.rows for each in parts)
+    told = "typical std"
+    unit = ", in target units"
+    if "predicted" in first.columns:
+        told, unit = "mean probability of the likeliest class", ""
+    spreads = [
+        (name, sum(each.spread[k][1] for each in parts)) for k, (name, _) in enumerate(first.spread)
+    ]
+    facts(
+        [
+            ("predicted", plural(count, "row")),
+            *([] if files is None else [("in", files)]),
+            ("columns", ", ".join(first.columns)),
+            *(
+                (told if name is None else f"{told} of {name}", f"{sum_ / count:.4g}{unit}")
+                for name, sum_ in spreads
+            ),
+            *((name, text) for name, text in first.notes),
+        ]
+    )
+    for number, each in enumerate(parts):
+        of_part = "" if len(parts) == 1 else f"Part {number}: "
+        for _, words, some in each.outside:
+            text = of_part + words if of_part else words[0].upper() + words[1:]
+            say(text, style="yellow" if some else "dim", wrap=True)
 
 
 def _column(target: Any, name: str) -> str:
@@ -134,17 +222,13 @@ def _of_exposure(model: Any, exposure: str | None) -> list[tuple[str, str]]:
     return [("counts of", f"one unit of exposure{own}")]
 
 
-def _tell_outside(watch: Any, marked: bool, target: Any) -> None:
-    from vastgp.cli._console import say
-
+def _words_of_outside(watch: Any, marked: bool, target: Any) -> str:
     text = watch.in_words() if target is None else f"{target}: {watch.in_words()}"
     if watch.outside:
         column = _column(target, "outside")
         where = f"the column {column} marks them" if marked else "--range marks them in a column"
-        text += f": the model guesses there; {where}."
-    else:
-        text += "."
-    say(text[0].upper() + text[1:], style="yellow" if watch.outside else "dim", wrap=True)
+        return f"{text}: the model guesses there; {where}."
+    return f"{text}."
 
 
 def predicted(model: Any, rows: Any) -> tuple[dict[str, Any], float]:

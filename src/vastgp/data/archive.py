@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data import processes
 from vastgp.data.whole_files import written_whole
 
 FORMAT_NAME = "vastgp"
@@ -110,6 +111,33 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     if str(_checksum(text, arrays)) != metadata.get("crc32"):
         raise ValueError(_damaged(path, "its checksum does not match"))
     return header, arrays
+
+
+def read_archive_together(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """Return what `read_archive` reads, told by process 0 to all where there are several; None where there is no file.
+
+    Raises
+    ------
+    ValueError
+        As `read_archive`, in every process.
+    """
+
+    def read() -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        place = Path(path).expanduser()
+        return read_archive(place) if processes.number() == 0 and place.exists() else None
+
+    found = processes.together(read)
+    if processes.count() == 1:
+        return found
+    header, arrays = found or ({}, {})
+    text = processes.texts("" if found is None else json.dumps([header, list(arrays)]))[0]
+    if not text:
+        return None
+    header, names = json.loads(text)
+    nothing = np.zeros(0, np.uint8)
+    return header, {name: processes.from_first(arrays.get(name, nothing)) for name in names}
 
 
 # ---------------------------------------------------------------- reading

@@ -46,7 +46,7 @@ def open_labelled(
         For fewer than two classes, for targets that are not classes (fractions), and as `as_rows`.
     """
     X = open_frame(X)
-    labels, name, others = _labels(X, y, estimator)
+    labels, name, others = labels_of(X, y, estimator)
     others = others if feature_names is None else feature_names
     if not len(labels):  # as for any data without rows
         as_rows(
@@ -68,7 +68,7 @@ def read_labels(X: Any, y: Any, *, estimator: str = "model") -> np.ndarray:
 
 def column_of(X: Any, y: Any, *, estimator: str = "model") -> tuple[np.ndarray, str | None]:
     """Return a target of any type as it is, missing values as None or NaN, and the name of its column."""
-    return _labels(open_frame(X), y, estimator)[:2]
+    return labels_of(X, y, estimator)[:2]
 
 
 def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -125,8 +125,9 @@ def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def _labels(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, list[str] | None]:
+def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, list[str] | None]:
     """Return labels, the name of their column, and the names of the other columns where it is one of a table's."""
+    X = open_frame(X)
     table = table_of(X)
     if isinstance(y, str | os.PathLike) and table is not None:
         name = os.fspath(y)

@@ -7,11 +7,14 @@ travel as bytes, so that they arrive as they were in whatever precision JAX comp
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+
+from vastgp.data.lost_processes import Others, ProcessLostError, described
 
 # Rows in whose multiples a table is shared.
 BLOCK_ROWS = 1 << 14
@@ -83,7 +86,30 @@ def _bytes_of(own: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
 
 
 def _told(message: np.ndarray) -> np.ndarray:
-    """Return a message of one length of every process, shape (processes, length)."""
+    """Return a message of one length of every process, shape (processes, length).
+
+    Raises
+    ------
+    ProcessLostError
+        Where one of them has ended.
+    """
+    others = _others()
+    try:
+        return _exchanged(message)
+    except (ValueError, RuntimeError) as error:
+        raise others.lost(error) from error
+
+
+@functools.cache
+def _others() -> Others:
+    """Meet the other processes, once."""
+    own = np.zeros(_LEAST_BYTES, np.uint8)
+    said = described().encode()[:_LEAST_BYTES]
+    own[: len(said)] = np.frombuffer(said, np.uint8)
+    return Others([row.tobytes().rstrip(b"\0").decode() for row in _exchanged(own)])
+
+
+def _exchanged(message: np.ndarray) -> np.ndarray:
     from jax.experimental import multihost_utils
 
     return np.asarray(multihost_utils.process_allgather(message))
@@ -92,6 +118,11 @@ def _told(message: np.ndarray) -> np.ndarray:
 def from_first(array: Any) -> np.ndarray:
     """Return the array of process 0, for what was measured or read by a clock, and must be the same for all."""
     return gathered(array)[0]
+
+
+def agreed(decision: Any) -> bool:
+    """Return what process 0 decides, where rounding may make the others see it otherwise."""
+    return bool(decision) if count() == 1 else bool(from_first(np.bool_(decision)))
 
 
 def summed(arrays: T) -> T:
@@ -131,6 +162,8 @@ def together(work: Callable[[], T]) -> T:
     found = None
     try:
         found = work()
+    except ProcessLostError:
+        raise
     except Exception as caught:
         error = caught
     said = "" if error is None else f"{type(error).__name__}: {error}"

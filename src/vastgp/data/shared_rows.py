@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vastgp.data import files, processes
+from vastgp.data.labels import check_several_classes, encode, labels_of, open_labelled
 from vastgp.data.open import as_rows
 from vastgp.data.rows import Rows
+from vastgp.data.tables import Table
 from vastgp.data.validate import check_num_rows
 
 
@@ -30,11 +34,15 @@ class SharedArray:
     """
 
     def __init__(self, local: Any, counts: list[int]) -> None:
-        self.local = local
+        self.local, self._counts = local, counts
         self._ends = np.cumsum(counts)
         self.first = int(self._ends[processes.number()]) - len(local)
         self.shape = (int(self._ends[-1]), *local.shape[1:])
         self.dtype, self.ndim = local.dtype, local.ndim
+
+    def of_each(self, function: Callable[[Any], Any]) -> SharedArray:
+        """Return a function of the rows, each by itself."""
+        return SharedArray(function(self.local), self._counts)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -90,18 +98,89 @@ def as_shared_rows(X: Any, y: Any, *, min_rows: int, **options: Any) -> Rows:
     return dataclasses.replace(rows, X=X, y=y, checked=True)
 
 
+def as_shared_labelled(
+    X: Any,
+    y: Any,
+    *,
+    feature_names: list[str] | None = None,
+    min_rows: int = 1,
+    estimator: str = "model",
+) -> tuple[Rows, np.ndarray]:
+    """Open rows whose target is a class, of which every process has a part where there are several.
+
+    Parameters and what is returned as in `open_labelled`; classes are those of all processes, and parts as in
+    `as_shared_rows`.
+    """
+    options: dict[str, Any] = {"feature_names": feature_names, "estimator": estimator}
+    if processes.count() == 1:
+        return open_labelled(X, y, min_rows=min_rows, **options)
+    part = processes.together(lambda: _labelled_part(X, y, options))
+    told = processes.texts(json.dumps([part.classes.dtype.str, part.classes.tolist()]))
+    parts = [np.array(found, kind) for kind, found in map(json.loads, told) if found]
+    if len({each.dtype.kind == "U" for each in parts}) > 1:
+        raise ValueError(
+            "y has text for labels in one process and numbers in another. Give every process a part of one table."
+        )
+    classes = np.unique(np.concatenate(parts)) if parts else part.classes
+    count = sum(int(n) for n in processes.gathered(np.int64(len(part.labels))))
+    check_num_rows((count, 1), max(1, min_rows))
+    check_several_classes(classes, count, estimator)
+    numbers = np.searchsorted(classes, part.labels).astype(np.float64)
+    rows = as_shared_rows(
+        part.X, numbers, min_rows=min_rows, feature_names=part.names, estimator=estimator
+    )
+    return dataclasses.replace(rows, target_name=part.target or rows.target_name), classes
+
+
+class _Labelled(NamedTuple):
+    """Rows of a process: inputs, the names of those that are used, labels, the different ones, the target's name."""
+
+    X: Any
+    names: list[str] | None
+    labels: np.ndarray
+    classes: np.ndarray
+    target: str | None
+
+
+def _labelled_part(X: Any, y: Any, options: dict[str, Any]) -> _Labelled:
+    """Open the rows that are this process's, with their labels."""
+    if isinstance(X, str | os.PathLike):
+        table = _part_of_table(X, y)
+        if table is None:
+            # each reads all, and keeps its share
+            rows, classes = open_labelled(X, y, **options)
+            assert rows.y is not None
+            some = processes.part_of(rows.n)
+            labels = classes[np.asarray(rows.y[some], np.int64)]
+            part = dataclasses.replace(rows, X=rows.X[some], y=None)
+            return _Labelled(part, None, labels, np.unique(labels), rows.target_name)
+        X = table
+    labels, name, others = labels_of(X, y, options["estimator"])
+    given = options["feature_names"]
+    classes = encode(labels)[0] if len(labels) else labels[:0]
+    return _Labelled(X, others if given is None else given, labels, classes, name)
+
+
+def _part_of_table(X: Any, y: Any) -> Table | None:
+    """Return what this process has of a file of which parts can be read, with the target among its columns."""
+    path = Path(X).expanduser()
+    files.check_exists(path, "X")
+    if not files.is_table_file(path):
+        return None
+    table = files.open_table_file(path)
+    if table.part is None or not isinstance(y, str) or y not in table.names:
+        return None
+    assert table.num_rows is not None
+    return table.part(processes.part_of(table.num_rows))
+
+
 def _own_part(X: Any, y: Any, options: dict[str, Any]) -> Rows:
     """Open the rows that are this process's."""
     if not isinstance(X, str | os.PathLike):
         return as_rows(X, y, min_rows=0, **options)
-    path = Path(X).expanduser()
-    files.check_exists(path, "X")
-    if files.is_table_file(path):
-        table = files.open_table_file(path)
-        if table.part is not None and isinstance(y, str) and y in table.names:
-            assert table.num_rows is not None
-            some = processes.part_of(table.num_rows)
-            return as_rows(table.part(some), y, min_rows=0, **options)
+    table = _part_of_table(X, y)
+    if table is not None:
+        return as_rows(table, y, min_rows=0, **options)
     rows = as_rows(X, y, **options)
     some = processes.part_of(rows.n)
     return dataclasses.replace(rows, X=rows.X[some], y=None if rows.y is None else rows.y[some])

@@ -23,6 +23,7 @@ from vastgp.estimators.race import (
     posterior_to_state,
     race,
 )
+from vastgp.estimators.sharing import check_own_of_rows
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -175,6 +176,7 @@ class BaseGP(FittedModel, abc.ABC):
         if own_noise is None:
             rows = self._open_training(X, y)
         else:
+            check_own_of_rows()
             X, own_noise = own_noise.read_columns(X)
             rows = own_noise.attach(self._open_training(X, y))
             check_num_rows(rows.X.shape, self._least_rows())

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._precision import precision
 from vastgp.data import Rows
-from vastgp.data.labels import encode_as, open_labelled, read_labels
+from vastgp.data.labels import encode_as, read_labels
+from vastgp.data.shared_rows import SharedArray, as_shared_labelled
 from vastgp.data.tables import open_frame
 from vastgp.estimators.base import BaseGP
 from vastgp.likelihoods import Bernoulli, Likelihood, Softmax
@@ -34,11 +35,12 @@ class BaseGPClassifier(ClassifierMixin, BaseGP, abc.ABC):
         return False
 
     def _open_training(self, X: Any, y: Any) -> Rows:
-        rows, classes = open_labelled(
+        rows, classes = as_shared_labelled(
             X, y, min_rows=self._least_rows(), estimator=type(self).__name__
         )
         self.classes_ = classes
-        rows.y = self._coded(rows.y)
+        shared = isinstance(rows.y, SharedArray)
+        rows.y = rows.y.of_each(self._coded) if shared else self._coded(rows.y)
         return rows
 
     def _coded(self, numbers: Any) -> np.ndarray:

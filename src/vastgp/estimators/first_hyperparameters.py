@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer, observations
+from vastgp.data import Rows, Standardizer, observations, processes
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.arguments import (
     check_fixed_model,
@@ -198,6 +198,10 @@ def check_given_model(search: Any, kernel: Any, argument: Any, likelihood: Likel
 def check_all_targets(rows: Rows, likelihood: Likelihood) -> Rows:
     """Return rows whose targets the likelihood can produce; raise ValueError for others."""
     if not likelihood.scales_target:
-        for _, targets in rows.batches(_CHECKED_ROWS):
-            likelihood.check_targets(targets)
+        processes.together(lambda: _check_own_targets(rows.local, likelihood))
     return rows
+
+
+def _check_own_targets(rows: Rows, likelihood: Likelihood) -> None:
+    for _, targets in rows.batches(_CHECKED_ROWS):
+        likelihood.check_targets(targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -15,8 +15,9 @@ from vastgp._warn import warn
 from vastgp.data import processes
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import SavedModel
-from vastgp.estimators.searches import Fixed, Subset, save_to
+from vastgp.estimators.searches import Fixed, SaveTo, Subset, save_to
 from vastgp.estimators.serialise import fit_fingerprint
+from vastgp.estimators.sharing import SharedRows, check_processes
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.checkpoint_lock import alone_with
 from vastgp.fitting.clock import now
@@ -46,28 +47,11 @@ class FittedModel(Moved, SavedModel, abc.ABC):
     max_seconds: Any
     random_state: Any
     checkpoint: Any = None
-    # whether several processes, each with a part of the rows, come to one answer
-    _shares_rows: bool = False
+    # where several processes, each with a part of the rows, come to one answer; None: nowhere
+    _shared_rows: ClassVar[SharedRows | None] = None
 
     def _check_params(self) -> None:
         """Refuse arguments that do not go together."""
-
-    def _check_processes(self) -> None:
-        """Refuse to fit in several processes what is not made for it: they would not come to one answer."""
-        if processes.count() == 1:
-            return
-        if not self._shares_rows:
-            raise ValueError(
-                f"{type(self).__name__} is fitted by one process, and {processes.count()} run here "
-                "(jax.distributed.initialize was called), or is with these arguments. Processes share the rows of "
-                "GriefRegressor, DirectRegressor, TSVGPRegressor, and with Gaussian noise ReweightedBasisRegressor and "
-                "QSGPRegressor(solver='block')."
-            )
-        if self.checkpoint is not None:
-            raise ValueError(
-                f"checkpoint={self.checkpoint!r} is written by one process, and {processes.count()} run here: leave it "
-                "out. What these fits take longest for is one pass over the rows, which a larger number shortens."
-            )
 
     @abc.abstractmethod
     def _answers(self, data: Any, run: Run) -> Iterator[Answer]:
@@ -143,7 +127,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         work = self._copy(keep)
         with Interrupts.watch() as interrupts, compile_seconds() as compiling, ExitStack() as held:
             check_arguments(work)
-            work._check_processes()
+            check_processes(work)
             with precision(work._arithmetic):
                 pass
             work._check_params()
@@ -202,7 +186,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
         place = save_to(self.checkpoint)
         if place is None:
             return None
-        held.enter_context(alone_with(place.path))
+        processes.together(lambda: _hold(place, held))
         params = {
             name: value.without_limits() if isinstance(value, Options) else value
             for name, value in self.get_params(deep=False).items()
@@ -244,6 +228,12 @@ def _last_of(answers: Iterator[Answer], run: Run) -> Answer:
             break
     assert best is not None, "no answer was given"
     return best
+
+
+def _hold(place: SaveTo, held: ExitStack) -> None:
+    """Hold the right to write the file, in the process that does."""
+    if processes.number() == 0:
+        held.enter_context(alone_with(place.path))
 
 
 def _finish(file: Checkpoint, answer: Answer) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, held_out_indices, observations, repeated, without
+from vastgp.data import Rows, held_out_indices, observations, processes, repeated, without
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
 from vastgp.fitting.dual_evidence import DualEvidence
@@ -185,8 +185,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if few is not None:
             answer = _simple(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        line = few is not None and few.is_linear and not grows
-        is_open = few is not None and few.is_open and not grows
+        line = processes.agreed(few is not None and few.is_linear and not grows)
+        is_open = processes.agreed(few is not None and few.is_open and not grows)
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
             return _keep(model, found[0], found)
@@ -211,9 +211,9 @@ def _repetitions(rows: Rows) -> np.ndarray | None:
 
 
 def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:
-    """Return what a fitted model says of rows, its time counted as comparison."""
+    """Return what a fitted model says of rows (of several processes, the first), its time counted as comparison."""
     with run.timed("comparison"), np.errstate(all="ignore"):
-        return model._log_densities(rows)
+        return processes.from_first(model._log_densities(rows))
 
 
 def _best(found: list[Judged], apart: bool) -> Judged:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,7 +14,7 @@ import numpy as np
 import vastgp
 from vastgp import kernels, likelihoods
 from vastgp._parameters import Parameters
-from vastgp.data import Rows
+from vastgp.data import Rows, processes
 from vastgp.data.archive import below
 from vastgp.estimators.registry import OPTIONS, option_class
 from vastgp.kernels import Kernel
@@ -148,8 +150,36 @@ def _of_rows(rows: Rows) -> dict[str, Any]:
 
 
 def _digest(rows: Rows) -> str:
-    of_X = of_y = 0
-    for X, y in rows.batches(max(1, _TILE_BYTES // (8 * rows.d))):
-        of_X = zlib.crc32(X, of_X)  # type: ignore[arg-type]
-        of_y = of_y if y is None else zlib.crc32(y, of_y)  # type: ignore[arg-type]
-    return f"{of_X:08x}{of_y:08x}"
+    """Return checksums of inputs and targets: the same whether one process has the rows, or several have parts."""
+    of_X = of_y = 0, 0  # checksum and bytes
+    for X, y in rows.local.batches(max(1, _TILE_BYTES // (8 * rows.d))):
+        of_X = zlib.crc32(X, of_X[0]), of_X[1] + X.nbytes  # type: ignore[arg-type]
+        if y is not None:
+            of_y = zlib.crc32(y, of_y[0]), of_y[1] + y.nbytes  # type: ignore[arg-type]
+    parts = [part.tolist() for part in processes.gathered(np.array([of_X, of_y], np.int64))]
+    found = [functools.reduce(_joined, (part[k] for part in parts)) for k in range(2)]
+    return "".join(f"{checksum:08x}" for checksum, _ in found)
+
+
+def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
+    """Return checksum and length of bytes that follow each other, from those of both.
+
+    A CRC is linear: of ``before`` it is shifted by the length of ``after``, a product with ``x^(8 n)`` modulo the
+    polynomial (zlib's ``crc32_combine``).
+    """
+    power, base, n = 1 << 31, 1 << 23, after[1]  # 1 and x^8, the bits reversed
+    while n:
+        if n & 1:
+            power = _polynomial_product(base, power)
+        base, n = _polynomial_product(base, base), n >> 1
+    return _polynomial_product(power, before[0]) ^ after[0], before[1] + after[1]
+
+
+def _polynomial_product(a: int, b: int) -> int:
+    """Return the product modulo the polynomial of CRC-32, the bits reversed."""
+    found = 0
+    for place in range(31, -1, -1):
+        if a >> place & 1:
+            found ^= b
+        b = b >> 1 ^ (0xEDB88320 if b & 1 else 0)
+    return found

@@ -19,13 +19,18 @@ from vastgp.fitting.sufficient_statistics import (
     merged_everywhere,
 )
 
+# The phase that holds the sums of all processes.
+_OF_ALL = "sums of all processes"
+
 
 def gather(
     rows: Rows, scaling: Standardizer, basis: Any, dtype: str, run: Run, *, share: float = 1.0
 ) -> SufficientStatistics:
     """Return the sums over standardised rows in one pass, a phase of a fit; where time ends, those of the rows so far.
 
-    Where several processes share the rows, each sums over its own, a block at the same time as the others.
+    Where several processes share the rows, each sums over its own, a block at the same time as the others. The file of
+    the fit then holds the sums of all when all are read, and nothing of the pass before: any number of processes goes
+    on from that.
 
     Parameters
     ----------
@@ -38,6 +43,28 @@ def gather(
     share : float, default 1.0
         Of what is left of the budget.
     """
+    several = processes.count() > 1
+    if not (several or run.has(_OF_ALL)):
+        return _summed(rows, scaling, basis, dtype, run, share)
+    state, arrays = run.once(
+        _OF_ALL,
+        lambda: _summed(rows, scaling, basis, dtype, run, share, saved=False).to_state(),
+        lambda found: found[0]["num_rows"] == rows.n,
+    )
+    return SufficientStatistics.from_state(state, arrays)
+
+
+def _summed(
+    rows: Rows,
+    scaling: Standardizer,
+    basis: Any,
+    dtype: str,
+    run: Run,
+    share: float,
+    *,
+    saved: bool = True,
+) -> SufficientStatistics:
+    """Return the sums over the rows of all processes, as many as there was time for."""
     size, local = block_rows_of(basis.num_basis), rows.local
     blocks = -(-max(int(n) for n in processes.gathered(np.int64(local.n))) // size)
 
@@ -63,6 +90,7 @@ def gather(
         chunk=1,
         should_stop=lambda seen, _: Stop("all rows were read", True) if seen["blocks"] == blocks else None,
         share=share,
+        saved=saved,
     )  # fmt: skip
     seen = min((loop.num_iter + 1) * size, local.n)
     return merged_everywhere(replace(total, num_rows=seen, moments=moments, rest=rest))

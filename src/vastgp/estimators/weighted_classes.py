@@ -64,7 +64,7 @@ class WeightedClassifier(BaseGPClassifier):
                 "generalisation is the softmax."
             )
         assert rows.y is not None
-        self._class_weights = weights_by_class(classes.class_weight, self.classes_, rows.y)
+        self._class_weights = weights_by_class(classes.class_weight, self.classes_, rows.y[:])
         try:
             return super()._settle(rows, run)
         finally:

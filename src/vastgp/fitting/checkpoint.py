@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vastgp.data.archive import above, below, read_archive, write_archive
+from vastgp.data import processes
+from vastgp.data.archive import above, below, read_archive_together, write_archive
 from vastgp.fitting.history import History
 
 _KIND = "checkpoint"
@@ -82,10 +83,14 @@ class Checkpoint:
     resumed : bool
         Whether the file was there.
 
+    writes : bool
+        Whether this process writes: process 0 does, of several.
+
     Notes
     -----
     Everything that decides the next step must be in the state (counters and PRNG keys too): that is what makes a
-    resumed run equal an uninterrupted one bit for bit.
+    resumed run equal an uninterrupted one bit for bit. Of several processes that fit one model each has the same state:
+    process 0 writes it, and reads it and tells the others, so that as many of them, fewer or more go on from it.
     """
 
     def __init__(
@@ -98,16 +103,16 @@ class Checkpoint:
         self.path = Path(path).expanduser()
         self.every_seconds = float(every_seconds)
         self.fingerprint = dict(fingerprint)
-        if not self.path.parent.is_dir():
-            raise ValueError(
-                f"checkpoint: the folder of {str(self.path)!r} does not exist. Make the folder, or choose another path."
-            )
+        # what is saved is the same in all of several processes
+        self.writes = processes.number() == 0
+        processes.together(self._check_folder)
         self.phases: dict[str, Saved] = {}
         self.seconds, self.resumed = 0.0, False
         self._began = self._last_write = time.perf_counter()
         self._write_seconds = 0.0
-        if self.path.exists():
-            self._read()
+        found = read_archive_together(self.path)
+        if found is not None:
+            self._read(*found)
 
     def phase(self, name: str) -> Phase:
         """Return one phase of the fit, which `vastgp.fitting.loop.run_chunks` saves to and resumes from."""
@@ -129,9 +134,18 @@ class Checkpoint:
         wait = max(self.every_seconds, self._write_seconds / _MOST_SHARE_OF_TIME)
         return time.perf_counter() - self._last_write >= wait
 
+    def _check_folder(self) -> None:
+        if self.writes and not self.path.parent.is_dir():
+            raise ValueError(
+                f"checkpoint: the folder of {str(self.path)!r} does not exist. Make the folder, or choose another path."
+            )
+
     def write(self) -> None:
         """Write all phases in place of what the file held; a disk that cannot take them is warned of, once."""
         started = time.perf_counter()
+        if not self.writes:
+            self._last_write = started
+            return
         arrays: dict[str, np.ndarray] = {}
         listed = []
         for number, (name, saved) in enumerate(self.phases.items()):
@@ -161,6 +175,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the file, if there is one; where it cannot be deleted, say so: the fit is complete all the same."""
+        if not self.writes:
+            return
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -187,8 +203,7 @@ class Checkpoint:
                 "another program? Delete it to start afresh."
             ) from error
 
-    def _read(self) -> None:
-        header, arrays = read_archive(self.path)
+    def _read(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         if header.get("kind") != _KIND:
             raise ValueError(
                 f"checkpoint: {str(self.path)!r} is a vastgp file but not a checkpoint. Choose another path."

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from vastgp.data.processes import from_first
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
@@ -183,7 +184,13 @@ def _climb(
                 return np.nan, np.zeros_like(point)
             return float(value), slope_at(gradient, point)
 
-        value, slope = compute() if record is None else record(point, compute)
+        def told() -> tuple[float, np.ndarray]:
+            """Return what process 0 computed: where several fit one model, all go its way."""
+            value, slope = compute()
+            both = from_first(np.append(slope, value))
+            return float(both[-1]), both[:-1]
+
+        value, slope = told() if record is None else record(point, told)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             error = error or FloatingPointError(f"objective {value}, gradient {slope}")
             return seen.instead_of(error)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
+from vastgp.data.processes import gathered
 from vastgp.fitting.checkpoint import Phase
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
@@ -165,7 +167,11 @@ def run_chunks(
                     checkpoint.save(state, done, spent, history)
                 raise
             # reading the diagnostics waits for the chunk, so that the seconds are those of work done
-            diagnostics = {name: float(value) for name, value in raw.items()}
+            # decisions follow from them: several processes decide by those of process 0, whatever rounding made of
+            # theirs, and end together where one was interrupted
+            told = gathered(np.array([*map(float, raw.values()), interrupts.seen]))
+            diagnostics = dict(zip(raw, told[0].tolist(), strict=False))
+            interrupts.seen = any(part[-1] for part in told)
             done, spent = done + steps, now() - began
             history.append(done, spent, diagnostics)
             progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))

@@ -216,6 +216,7 @@ class Run:
         should_stop: ShouldStop | None = None,
         share: float = 1.0,
         label: str | None = None,
+        saved: bool = True,
     ) -> tuple[Any, LoopResult]:
         """Run a phase of steps with what is left of the budget, see `run_chunks`.
 
@@ -227,9 +228,12 @@ class Run:
             Of what is left of the budget when the phase begins.
         label : str, optional
             What the progress line calls it; None: its name.
+        saved : bool, default True
+            Whether the file holds its state: one that is another in every process is not for it.
         """
         label, name = label or name, self._prefix + name
-        phase = None if self.checkpoint is None else self.checkpoint.phase(name)
+        file = self.checkpoint if saved else None
+        phase = None if file is None else file.phase(name)
         before = self.elapsed() if phase is None or phase.saved is None else phase.saved.began
         limit = None if self.max_seconds is None else share * max(self.max_seconds - before, 0.0)
         with self.timed(name):
@@ -247,11 +251,17 @@ class Run:
         self.histories[name] = loop.history
         return state, loop
 
-    def once(self, name: str, compute: Callable[[], Any]) -> Any:
+    def has(self, name: str) -> bool:
+        """Return whether the file holds a phase."""
+        return self.checkpoint is not None and self._prefix + name in self.checkpoint.phases
+
+    def once(
+        self, name: str, compute: Callable[[], Any], is_whole: Callable[[Any], bool] | None = None
+    ) -> Any:
         """Return what a phase without steps computes: from the file, where it had ended before.
 
         What it returns is made of kernels, likelihoods, NumPy arrays, numbers, strings, None, and lists, tuples and
-        dictionaries (by strings) of these.
+        dictionaries (by strings) of these. ``is_whole`` says of it whether it is to be kept; None: it always is.
         """
         name = self._prefix + name
         file = self.checkpoint
@@ -263,7 +273,7 @@ class Run:
         with self.timed(name):
             found = compute()
         found = jax.tree.map(lambda leaf: np.array(leaf) if is_array(leaf) else leaf, found)
-        if file is None:
+        if file is None or not (is_whole is None or is_whole(found)):
             return found
         arrays: dict[str, np.ndarray] = {}
         value = encode(found, arrays)

@@ -15,12 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp.data import processes
+
 # Rows of a square tile: a quarter of a megabyte in float32, which stays in a core's cache (one core, n = 6000, d = 8, 8
 # right-hand sides: a product 26 ms and a slope 80 ms, 29 and 108 with tiles of 512, 26 and 71 with 384; in float64
 # 71 and 134, 75 and 150, 73 and 144).
 _TILE = 256
 # Tiles have a multiple of this many rows, so that data of similar sizes share compiled code.
 _STEP = 32
+
+# The number of a part of the tiles, from 0, and how many parts there are: their products and slopes add up.
+Share = tuple[Any, Any]
 
 
 class KernelMatrix(eqx.Module):
@@ -51,7 +56,17 @@ class KernelMatrix(eqx.Module):
         """Return ``A v`` of each row of ``V``."""
         scale = self.scale.astype(V.dtype)
         noise = jnp.asarray(self.noise_variance, V.dtype)
-        return kernel_product(self.kernel, self.X, V * scale) * scale + noise * V
+        return self._of_kernel(V * scale) * scale + noise * V
+
+    def _of_kernel(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        """Return ``K v`` of each row of ``V``."""
+        return kernel_product(self.kernel, self.X, V)
+
+    def _slope_of_kernel(
+        self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
+    ) -> Any:
+        """Return the gradient by the kernel of ``sum_c signs_c u_c^T K v_c``."""
+        return bilinear_slope(self.kernel, self.X, U, V, signs)
 
     def slope(
         self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
@@ -59,14 +74,33 @@ class KernelMatrix(eqx.Module):
         """Return the gradient of ``sum_c signs_c u_c^T A v_c`` by the kernel and by the noise variance."""
         inner = U * V if self.shares is None else self.shares * (U * V)
         by_noise = jnp.sum(signs * jnp.sum(inner, axis=1))
-        return bilinear_slope(self.kernel, self.X, U * self.scale, V * self.scale, signs), by_noise
+        return self._slope_of_kernel(U * self.scale, V * self.scale, signs), by_noise
+
+
+class SharedKernelMatrix(KernelMatrix):
+    """The same by several processes, each of which makes its share of the tiles; vectors are whole in all of them.
+
+    What each adds to a product is told to the others, so that it is no part of a compiled program.
+    """
+
+    def _of_kernel(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        return processes.summed(kernel_product(self.kernel, self.X, V, _own_share()))
+
+    def _slope_of_kernel(
+        self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
+    ) -> Any:
+        return processes.summed(bilinear_slope(self.kernel, self.X, U, V, signs, _own_share()))
+
+
+def _own_share() -> Share:
+    return np.int32(processes.number()), np.int32(processes.count())
 
 
 @jax.jit
 def kernel_product(
-    kernel: Any, X: Float[Array, "n d"], V: Float[Array, "C n"]
+    kernel: Any, X: Float[Array, "n d"], V: Float[Array, "C n"], share: Share | None = None
 ) -> Float[Array, "C n"]:
-    """Return ``K(X, X) v`` of each row of ``V``.
+    """Return ``K(X, X) v`` of each row of ``V``, or with a ``share`` the part of some tiles in it.
 
     Every tile off the diagonal serves twice, as ``K_ij v_j`` and as ``K_ij^T v_i``. So the operator is symmetric to the
     last bit whatever the rounding of its entries, which conjugate gradients rely on.
@@ -96,9 +130,9 @@ def kernel_product(
         return add(total, part(V, i) @ K, j)
 
     first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 1))
-    total = jax.lax.fori_loop(0, count, diagonal, jnp.zeros_like(V))
+    total = jax.lax.fori_loop(*_ends(share, count), diagonal, jnp.zeros_like(V))
     if count > 1:
-        total = jax.lax.fori_loop(0, len(first), off_diagonal, total)
+        total = jax.lax.fori_loop(*_ends(share, len(first)), off_diagonal, total)
     return total[:, :n]
 
 
@@ -126,8 +160,9 @@ def bilinear_slope(
     U: Float[Array, "C n"],
     V: Float[Array, "C n"],
     signs: Float[Array, " C"],
+    share: Share | None = None,
 ) -> Any:
-    """Return the gradient by the kernel of ``sum_c signs_c u_c^T K(X, X) v_c``, vectors held.
+    """Return the gradient by the kernel of ``sum_c signs_c u_c^T K(X, X) v_c``, vectors held; or a share's part in it.
 
     Each tile is made again, and its entries' cotangent ``sum_c signs_c u_c v_c^T`` is pulled back to the few
     hyperparameters: nothing is kept between tiles. As ``K`` is symmetric, a tile above the diagonal takes the
@@ -144,7 +179,7 @@ def bilinear_slope(
         both = part(U, i).T @ part(V, j) + part(V, i).T @ part(U, j)
         return jnp.where(i == j, 0.5, 1.0).astype(X.dtype) * both
 
-    return _summed_slopes(kernel, X, tile, count, cotangent)
+    return _summed_slopes(kernel, X, tile, count, cotangent, share)
 
 
 @jax.jit
@@ -178,6 +213,7 @@ def _summed_slopes(
     tile: int,
     count: int,
     cotangent: Callable[[Any, Any], Array],
+    share: Share | None = None,
 ) -> Any:
     """Return the gradient by the kernel of the sum of all entries times a cotangent each.
 
@@ -198,7 +234,7 @@ def _summed_slopes(
         return jax.tree.map(jnp.add, total, pull(cotangent(i, j))[0])
 
     first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
-    return jax.lax.fori_loop(0, len(first), add, jax.tree.map(jnp.zeros_like, kernel))
+    return jax.lax.fori_loop(*_ends(share, len(first)), add, jax.tree.map(jnp.zeros_like, kernel))
 
 
 def _tile(
@@ -223,6 +259,14 @@ def _pairs(count: int, above: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the tiles on the diagonal and above it, or (1) of those above it alone."""
     first, second = np.triu_indices(count, k=above)
     return first.astype(np.int32), second.astype(np.int32)
+
+
+def _ends(share: Share | None, pieces: int) -> tuple[Any, Any]:
+    """Return from which piece of work to which: all, or those of a share."""
+    if share is None:
+        return 0, pieces
+    number, of = share
+    return number * pieces // of, (number + 1) * pieces // of
 
 
 def _pad(array: Array, size: int, axis: int) -> Array:

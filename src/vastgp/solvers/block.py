@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
 from vastgp.bases import PairedBasis
+from vastgp.data import processes
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.fitting.history import History
@@ -222,7 +223,7 @@ def solve_system(
         for number in range(start, start + count):
             state = advance(system, state)
             checked = (number + 1) % _REPLACE_EVERY == 0
-            if checked or worst_error(system, state) <= tol:
+            if checked or processes.agreed(worst_error(system, state) <= tol):
                 state = replace_residual(system, state)
                 checked = True
         mean, samples = _both_errors(system, state)
@@ -244,7 +245,8 @@ def solve_system(
             should_stop=partial(_decide, tol=tol),
             label=label,
         )
-        if not loop.converged and not np.array_equal(state.value, state.measures.value):
+        last = np.array_equal(state.value, state.measures.value)
+        if not loop.converged and not processes.agreed(last):
             state = begin(system, state.best)
         return state.solution, system.errors(state.measures), loop
 

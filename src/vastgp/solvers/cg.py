@@ -17,6 +17,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.linalg import eigh_tridiagonal
 
+from vastgp.data import processes
+
+# ``(going, step, carry) -> carry``, as `jax.lax.while_loop`.
+Loop = Callable[[Callable[[Any], Any], Callable[[Any], Any], Any], Any]
 Operator = Callable[[Array], Array]
 # ``(notes, j, terms, lengths, ratios) -> notes`` of step j: what it added to the solutions, and its numbers.
 Note = Callable[[Any, Array, Array, Array, Array], Any]
@@ -93,10 +97,13 @@ def iterate(
     most: Any,
     note: Note | None = None,
     notes: Any = None,
+    *,
+    loop: Loop = jax.lax.while_loop,
 ) -> tuple[CGState, Any, Array]:
     """Take steps until no residual of the recurrence is longer than its goal, or ``most`` of them are done.
 
-    A column that has reached its goal is left alone. It is a pure function, to be compiled with what uses it.
+    A column that has reached its goal is left alone. It is a pure function, to be compiled with what uses it; but with
+    `loop_together`, which compiles its parts.
 
     Parameters
     ----------
@@ -110,6 +117,8 @@ def iterate(
     most : int or Array of shape ()
     note, notes : callable and pytree, optional
         What is kept of every step, see `Note`.
+    loop : callable
+        `jax.lax.while_loop`, or `loop_together` where several processes make the products.
 
     Returns
     -------
@@ -128,12 +137,23 @@ def iterate(
     def step(carry: Any) -> Any:
         state, notes, j = carry
         direction = state.direction
-        state, lengths, ratios = cg_step(state, product(direction), precondition, unsolved(state))
+        state, lengths, ratios = take(state, product(direction), precondition, unsolved(state))
         if note is not None:
             notes = note(notes, j, lengths[:, None] * direction, lengths, ratios)
         return state, notes, j + 1
 
-    return jax.lax.while_loop(going, step, (state, notes, jnp.zeros((), jnp.int32)))
+    take = _cg_step_alone if loop is loop_together else cg_step
+    return loop(going, step, (state, notes, jnp.zeros((), jnp.int32)))
+
+
+_cg_step_alone = eqx.filter_jit(cg_step)
+
+
+def loop_together(going: Callable[[Any], Any], step: Callable[[Any], Any], carry: Any) -> Any:
+    """Do as `jax.lax.while_loop`, in Python: processes talk between programs, and go on as process 0 does."""
+    while processes.agreed(going(carry)):
+        carry = step(carry)
+    return carry
 
 
 @eqx.filter_jit
@@ -179,6 +199,8 @@ def run_weighted(
     weights: Float[Array, "J R"],
     columns: tuple[int, ...],
     tol: float,
+    *,
+    loop: Loop = jax.lax.while_loop,
 ) -> WeightedRun:
     """Return ``sum_j weights_jr gamma_j d_j`` of right-hand side ``columns[r]``, for every sum ``r``.
 
@@ -187,7 +209,7 @@ def run_weighted(
     sums of one right-hand side cost no more products. The run ends with the last weight that is not zero, or when all
     residuals of the recurrence are at most ``tol``; a column that has converged before is left alone.
 
-    It is a pure function, to be compiled with what uses it.
+    It is a pure function, to be compiled with what uses it; for ``loop`` see `iterate`.
     """
     most, count = weights.shape[0], right.shape[0]
     weights = weights.astype(right.dtype)
@@ -204,8 +226,9 @@ def run_weighted(
     sums = jnp.zeros((len(source), right.shape[1]), right.dtype)
     zeros = jnp.zeros((most, count), right.dtype)
     state, notes, steps = iterate(
-        system.product, precondition, start, tol * norms, length, note, (sums, zeros, zeros)
-    )
+        system.product, precondition, start, tol * norms, length, note, (sums, zeros, zeros),
+        loop=loop,
+    )  # fmt: skip
     residuals = jnp.linalg.norm(state.residual, axis=1) / jnp.where(norms > 0, norms, 1.0)
     sums, lengths, ratios = notes
     return WeightedRun(sums, residuals, start.energy, lengths, ratios, steps)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp.solvers.preconditioners import JointPreconditioner
-from vastgp.solvers.row_system import RowSystem, row_product
+from vastgp.solvers.row_system import RowSystem, shared_row_product
 from vastgp.solvers.systems import Measures, Solution, System
 
 
@@ -41,7 +41,7 @@ class JointSystem(System):
     def product(self, V: Array) -> Array:
         """Return every system's product with its columns, in one pass over the basis functions."""
         first = self.systems[0]
-        return row_product(self.blocks, first.X, self.scale, first.noise, V)
+        return shared_row_product(self.blocks, first.X, self.scale, first.noise, V)
 
     def errors(self, measures: Measures) -> np.ndarray:
         """Return the errors of `RowSystem`: first that of the mean that is worst, then those of all samples."""

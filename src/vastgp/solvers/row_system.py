@@ -123,12 +123,8 @@ class RowSystem(System):
         return self._gram(self.noise, V)
 
     def _gram(self, noise: Any, V: Array) -> Array:
-        """Return ``S Phi Phi^T S v + noise v``; several processes take some of the basis functions each."""
-        if processes.count() == 1:
-            return row_product(self.blocks, self.X, self.scale, noise, V)
-        some = tuple(np.int32(end) for end in processes.share_of(self.blocks.num_blocks))
-        own_noise = noise if processes.number() == 0 else np.zeros_like(noise)
-        return processes.summed(row_product(self.blocks, self.X, self.scale, own_noise, V, some))
+        """Return ``S Phi Phi^T S v + noise v``."""
+        return shared_row_product(self.blocks, self.X, self.scale, noise, V)
 
     def prior(self) -> Array:
         """Return the weights of the prior draws behind the samples."""
@@ -195,6 +191,15 @@ def row_product(
     With ``some`` blocks of functions alone, see `gram_product`.
     """
     return gram_product(blocks, X, V * scale, some) * scale + noise * V
+
+
+def shared_row_product(blocks: BlockedBasis, X: Array, scale: Array, noise: Any, V: Array) -> Array:
+    """Return `row_product`; several processes take some of the basis functions each."""
+    if processes.count() == 1:
+        return row_product(blocks, X, scale, noise, V)
+    some = tuple(np.int32(end) for end in processes.share_of(blocks.num_blocks))
+    own_noise = noise if processes.number() == 0 else np.zeros_like(noise)
+    return processes.summed(row_product(blocks, X, scale, own_noise, V, some))
 
 
 @program(work=features_made)

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
+from vastgp.data import processes
 from vastgp.fitting.damped_updates import next_rate, toward
 from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
 from vastgp.fitting.history import History
@@ -28,8 +29,7 @@ from vastgp.likelihoods import Likelihood
 from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
-from vastgp.solvers.least_squares import gram_product
-from vastgp.solvers.row_system import RowSystem, prior_draws
+from vastgp.solvers.row_system import RowSystem, prior_draws, shared_row_product
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
 MOST_EXACT = 3000
@@ -328,11 +328,13 @@ class _Search:
         solved = begin(system, solution, system.scale * state.image + solution)
         products = 0
         while products == 0 or (
-            products < _MOST_PRODUCTS and worst_error(system, solved) > 0.5 * self._tol
+            products < _MOST_PRODUCTS
+            and processes.agreed(worst_error(system, solved) > 0.5 * self._tol)
         ):
             solved, products = advance(system, solved), products + 1
         dual = solved.solution * system.scale
-        image = gram_product(system.blocks, self.X, dual)
+        ones, nothing = jnp.ones_like(self._y), np.zeros((), self.X.dtype)
+        image = shared_row_product(system.blocks, self.X, ones, nothing, dual)
         if self._functions > 1:
             sites, dual, image = self._centred(sites, dual, image)
         self.system = system

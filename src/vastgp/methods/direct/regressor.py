@@ -28,6 +28,7 @@ from vastgp.estimators.bases import Fourier
 from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.regressor import BaseGPRegressor
 from vastgp.estimators.searches import Fixed, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.statistics import TakesSums, gather
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
@@ -127,7 +128,7 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
     """
 
     _learns = True
-    _shares_rows = True
+    _shared_rows = SharedRows()
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ from vastgp.estimators.evidence_fits import (
     unfinished_learning,
 )
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.loop import LoopResult
 from vastgp.fitting.run import Answer, Run
@@ -61,7 +62,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
     with the rows and time with their square. Kernel and noise climb the evidence of all rows by Adam; the posterior's
-    mean and samples come from one solution at the end.
+    mean and samples come from one solution at the end. Several processes (see the page on scaling) make a share of the
+    tiles each; rows, vectors and the preconditioner are whole in all of them.
 
     Parameters
     ----------
@@ -130,6 +132,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
 
     _posterior_class = PathwisePosterior
     _learns_from_known = True
+    _shared_rows = SharedRows("with likelihood='gaussian'", lambda model: not model._is_varying)
     _beside_posterior = ("diagnosis",)
     _compiling_seconds: ClassVar[float] = 4.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {

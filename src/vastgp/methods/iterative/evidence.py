@@ -17,13 +17,21 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.fitting.truncation import Roulette
-from vastgp.kernels.products import KernelMatrix
-from vastgp.solvers.cg import WeightedRun, lanczos_matrix, lanczos_quadrature, run_weighted
+from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
+from vastgp.solvers.cg import (
+    Loop,
+    WeightedRun,
+    lanczos_matrix,
+    lanczos_quadrature,
+    loop_together,
+    run_weighted,
+)
 
 
 class Weights(NamedTuple):
@@ -71,10 +79,11 @@ def evidence_slope_of_run(
     precondition: Any,
     weights: Float[Array, "J 3"],
     tol: Any,
+    loop: Loop = jax.lax.while_loop,
 ) -> Slope:
     """Return the estimate of the log evidence's gradient by kernel and noise variance.
 
-    A pure function, compiled by `evidence_slope_by_cg`.
+    A pure function, compiled by `evidence_slope_by_cg`; for ``loop`` see `vastgp.solvers.cg.iterate`.
 
     Parameters
     ----------
@@ -94,7 +103,7 @@ def evidence_slope_of_run(
     columns = (0, 0, *range(1, S + 1))
     per_sum = jnp.concatenate([weights[:, :2], jnp.repeat(weights[:, 2:], S, axis=1)], axis=1)
     right = jnp.concatenate([y[None], probes])
-    run = run_weighted(system, right, precondition, per_sum, columns, tol)
+    run = run_weighted(system, right, precondition, per_sum, columns, tol, loop=loop)
     first, second, solved = run.sums[0], run.sums[1], run.sums[2:]
     U = jnp.concatenate([first[None], solved])
     V = jnp.concatenate([second[None], precondition(probes)])
@@ -102,7 +111,17 @@ def evidence_slope_of_run(
     return Slope(*system.slope(U, V, 0.5 * signs), run)
 
 
-evidence_slope_by_cg = eqx.filter_jit(evidence_slope_of_run)
+_compiled_slope = eqx.filter_jit(evidence_slope_of_run)
+
+
+def evidence_slope_by_cg(
+    system: KernelMatrix, y: Array, probes: Array, precondition: Any, weights: Array, tol: Any
+) -> Slope:
+    """Return `evidence_slope_of_run`, compiled; its parts are where several processes share the system's tiles."""
+    given = system, y, probes, precondition, weights, tol
+    if isinstance(system, SharedKernelMatrix):
+        return evidence_slope_of_run(*given, loop=loop_together)
+    return _compiled_slope(*given)
 
 
 def quadratic_term(run: WeightedRun, weights: Float[np.ndarray, " J"]) -> float:

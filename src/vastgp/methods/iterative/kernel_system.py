@@ -11,9 +11,10 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
+from vastgp.data import processes
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
-from vastgp.kernels.products import KernelMatrix
+from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
 from vastgp.solvers.distinct_rows import ObservedRows
@@ -51,7 +52,8 @@ def kernel_operator(
 ) -> KernelMatrix:
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
-    ``entries`` is the precision of the kernel's entries, by default that of the rows.
+    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes share the
+    tiles.
     """
     narrow = np.asarray(observed.X).dtype
     with precision(entries or str(narrow)):
@@ -62,7 +64,8 @@ def kernel_operator(
         if shares is not None:
             shares = np.asarray(shares, X.dtype)
         parts = np.asarray(noise_variance, X.dtype), X, roots, shares
-        return KernelMatrix(kernel, *jax.device_put(parts))
+        matrix = KernelMatrix if processes.count() == 1 else SharedKernelMatrix
+        return matrix(kernel, *jax.device_put(parts))
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:

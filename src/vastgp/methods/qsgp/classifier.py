@@ -17,6 +17,7 @@ from vastgp.estimators.arguments import (
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.likelihoods import Bernoulli, Likelihood
 from vastgp.methods.qsgp.estimator import QSGPFits
@@ -96,6 +97,9 @@ class QSGPClassifier(WeightedClassifier, QSGPFits):
     _moved: ClassVar[Mapping[str, str]] = MOVED | MOVED_TO_CLASSES
     _start_rows = 1000
     _bases = CLASS_BASES
+    _shared_rows = SharedRows(
+        "with solver='block'", lambda model: not isinstance(model._chosen().solver, Stochastic)
+    )
 
     def __init__(
         self,

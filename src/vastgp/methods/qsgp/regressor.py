@@ -17,12 +17,19 @@ from vastgp.estimators.arguments import (
 from vastgp.estimators.bases import Fourier
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.estimator import QSGPFits
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.options import BASES, MOVED, SOLVERS, Block, NumBasis
 from vastgp.methods.qsgp.stochastic.options import Stochastic
+
+
+def _is_shared(model: QSGPRegressor) -> bool:
+    chosen = model._chosen()
+    apart = isinstance(chosen.solver, Stochastic) or isinstance(chosen.basis, Inducing)
+    return not (apart or model._is_varying)
 
 
 class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
@@ -119,6 +126,9 @@ Likelihood, default "gaussian"
     _start_rows = 2000
     _bases = BASES
     _learns_from_known = True
+    _shared_rows = SharedRows(
+        "with Fourier features, solver='block' and noise that does not vary", _is_shared
+    )
 
     def __init__(
         self,
@@ -148,13 +158,6 @@ Likelihood, default "gaussian"
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
-
-    @property
-    def _shares_rows(self) -> bool:  # type: ignore[override]
-        chosen = self._chosen()
-        apart = isinstance(chosen.solver, Stochastic) or isinstance(chosen.basis, Inducing)
-        plain = not self._is_varying and isinstance(self._chosen_likelihood(), Gaussian)
-        return plain and not apart
 
     def _declared_likelihood(self) -> Likelihood:
         return Gaussian(1.0) if self._is_varying else self._chosen_likelihood()

@@ -17,6 +17,7 @@ from vastgp.estimators.base import BaseGP
 from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.statistics import TakesSums, gather
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
@@ -185,7 +186,7 @@ class ChosenBasis(FixedBasisEstimator):
 class FixedBasisRegressor(TakesSums, BaseGPRegressor, FixedBasisEstimator):
     """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
 
-    _shares_rows = True
+    _shared_rows = SharedRows()
 
     def _can_spare(self, left: int) -> bool:
         # sums over parts are those over all rows

@@ -113,7 +113,8 @@ class _Passes:
             found = tile_sums(self.params, self.here, q, tile, *found)
         found = processes.summed(found)
         # read once: the rows of a tile are prepared while those before are at work
-        return Found(sums, np.float64(found[0]) - np.float64(_divergence(q)), found[1])
+        bound = processes.from_first(np.float64(found[0]) - np.float64(_divergence(q)))
+        return Found(sums, np.float64(bound), found[1])
 
     def chunk(self, state: Ascent, first: int, count: int) -> tuple[Ascent, Mapping[str, Any]]:
         """Do one pass."""

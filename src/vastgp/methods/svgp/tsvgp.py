@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vastgp.estimators.sharing import SharedRows
 from vastgp.methods.svgp.estimator import SparseClassifier, SparseRegressor
 
 
@@ -72,7 +73,7 @@ class TSVGPRegressor(SparseRegressor):
     """
 
     _dual = True
-    _shares_rows = True
+    _shared_rows = SharedRows()
 
 
 class TSVGPClassifier(SparseClassifier):
@@ -112,3 +113,4 @@ verbose
     """
 
     _dual = True
+    _shared_rows = SharedRows()
