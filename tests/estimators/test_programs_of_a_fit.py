@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from compiled_programs import count_programs
 
 import vastgp
+from compiled_programs import count_programs
 
 
 @pytest.mark.little_work
