@@ -5,7 +5,7 @@ from vastgp.data.exposure import Exposure
 from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.repetitions import repeated
+from vastgp.data.repetitions import nearly_repeated, repeated
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.split import held_out_indices, without
@@ -19,6 +19,7 @@ __all__ = [
     "chunk_of_minibatches",
     "held_out_indices",
     "minibatch_indices",
+    "nearly_repeated",
     "read_archive",
     "repeated",
     "without",

@@ -22,12 +22,17 @@ def repeated(matrix: np.ndarray) -> np.ndarray | None:
     varies = np.any(matrix != np.round(matrix), axis=0)
     if not varies.any():
         return None
+    groups = nearly_repeated(matrix)
+    return groups if _FEWEST_GROUPS <= np.max(groups) + 1 < len(groups) else None
+
+
+def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
+    """Return for every row the number of its group, of itself alone where no other repeats it; see `repeated`."""
     scale = np.std(matrix, axis=0)
     cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
     # a random number for each input makes one of each row, which are equal where the rows are
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-    found, groups = np.unique(cells @ mixing, return_inverse=True)
-    return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
+    return np.unique(cells @ mixing, return_inverse=True)[1]
 
 
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows
+from vastgp.data import Rows, nearly_repeated
 from vastgp.data.minibatch import standardised_rows
+from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
@@ -77,8 +78,10 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     assert isinstance(likelihood, Gaussian)
     X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
     lines = line_of_few(X, y)
+    num_distinct = int(np.max(nearly_repeated(X))) + 1
+    scale = Scale.of_rows(num_distinct)
     try:
-        found = around_optimum(kernel, float(likelihood.noise_variance), X, y)
+        found = around_optimum(kernel, float(likelihood.noise_variance), X, y, scale)
     except FactorizationError:
         return None
     # p(process | y) of two that are equally likely before
@@ -103,5 +106,4 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
         prior += kernel.in_units(1.0, float(np.sum(weights[1:])) ** 0.5)
     noise_variance = float(weights @ [part[3] for part in parts])
     average = AveragedPosterior(tuple(part[1] for part in parts), weights)
-    num_distinct = len(np.unique(X, axis=0))
     return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)

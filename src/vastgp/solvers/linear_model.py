@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from vastgp._precision import precision
-from vastgp.data import observations
+from vastgp.data import nearly_repeated, observations
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import DampedUpdates, Found
 from vastgp.fitting.dual_evidence import local_sites, most_rate
+from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -97,8 +98,10 @@ def fit_linear(
 
 
 def line_of_few(X: np.ndarray, y: np.ndarray) -> AveragedLines:
-    """Return `average_lines` of standardised inputs."""
-    return average_lines(_features(X), y)
+    """Return `average_lines` of standardised rows."""
+    groups = nearly_repeated(X)
+    scale = Scale.of_rows(int(np.max(groups)) + 1)
+    return average_lines(_features(X), y, None if observations.has_own_noise(y) else groups, scale)
 
 
 def of_average(found: AveragedLines) -> tuple[LinearPosterior, Gaussian]:
