@@ -35,6 +35,16 @@ def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
     return np.unique(cells @ mixing, return_inverse=True)[1]
 
 
+def has_few_places(matrix: np.ndarray) -> bool:
+    """Return whether rows are of few places and repeat each other nearly: none of them will come again.
+
+    Rows that repeat each other exactly are those of a design, and new ones may be of the same places.
+    """
+    places = np.max(nearly_repeated(matrix)) + 1
+    few = places < min(_FEWEST_GROUPS, len(matrix))
+    return bool(few and len(np.unique(matrix, axis=0)) > places)
+
+
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:
     """Return the rows of the first groups that together have no more rows than asked for, ascending.
 
