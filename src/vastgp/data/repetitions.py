@@ -19,15 +19,15 @@ def repeated(matrix: np.ndarray) -> np.ndarray | None:
     matrix : ndarray of shape (n, d)
         Inputs; encoded ones of a table as those of new rows.
     """
-    varies = np.any(matrix != np.round(matrix), axis=0)
-    if not varies.any():
-        return None
     groups = nearly_repeated(matrix)
     return groups if _FEWEST_GROUPS <= np.max(groups) + 1 < len(groups) else None
 
 
 def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
-    """Return for every row the number of its group, of itself alone where no other repeats it; see `repeated`."""
+    """Return for every row the number of its group, see `repeated`: its own where there is none that repeats it."""
+    varies = np.any(matrix != np.round(matrix), axis=0)
+    if not varies.any():
+        return np.arange(len(matrix))
     scale = np.std(matrix, axis=0)
     cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
     # a random number for each input makes one of each row, which are equal where the rows are

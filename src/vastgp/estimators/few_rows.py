@@ -77,9 +77,9 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     kernel, likelihood = run.first
     assert isinstance(likelihood, Gaussian)
     X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
-    lines = line_of_few(X, y)
-    num_distinct = int(np.max(nearly_repeated(X))) + 1
-    scale = Scale.of_rows(num_distinct)
+    groups = nearly_repeated(rows.take(np.arange(rows.n))[0])
+    lines = line_of_few(X, y, groups)
+    scale = Scale.of_rows(int(np.max(groups)) + 1)
     try:
         found = around_optimum(kernel, float(likelihood.noise_variance), X, y, scale)
     except FactorizationError:
@@ -105,5 +105,6 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
         # the prior covariance of a mixture; of the process at its optimum
         prior += kernel.in_units(1.0, float(np.sum(weights[1:])) ** 0.5)
     noise_variance = float(weights @ [part[3] for part in parts])
+    num_distinct = min(int(np.max(groups)) + 1, len(np.unique(X, axis=0)))
     average = AveragedPosterior(tuple(part[1] for part in parts), weights)
     return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)

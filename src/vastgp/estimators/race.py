@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, held_out_indices, observations, repeated, without
+from vastgp.data import (
+    Rows,
+    held_out_indices,
+    nearly_repeated,
+    observations,
+    repeated,
+    without,
+)
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
 from vastgp.fitting.dual_evidence import DualEvidence
@@ -284,15 +291,17 @@ def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
     # rows with noise of their own are decomposed some twenty times
     entries = _LINEAR_ENTRIES // (10 if observations.has_own_noise(rows.y) else 1)
     many = max(1, min(_LINEAR_ROWS, entries // rows.d))
-    X, y = standardised_rows(
-        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many)
-    )
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
     likelihood = model._simple_likelihood(y)
     if not isinstance(likelihood, Gaussian):
         step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
         X, y = X[::step], y[::step]
-    few = isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS
-    posterior, likelihood = of_average(line_of_few(X, y)) if few else fit_linear(likelihood, X, y)
+    if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
+        groups = nearly_repeated(rows.take(chosen)[0])
+        posterior, likelihood = of_average(line_of_few(X, y, groups))
+    else:
+        posterior, likelihood = fit_linear(likelihood, X, y)
     return _simple(posterior.kernel, likelihood, posterior)
 
 

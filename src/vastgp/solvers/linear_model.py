@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vastgp._precision import precision
-from vastgp.data import nearly_repeated, observations
+from vastgp.data import observations
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import DampedUpdates, Found
 from vastgp.fitting.dual_evidence import local_sites, most_rate
@@ -97,11 +97,11 @@ def fit_linear(
     return _fit_sites(likelihood, _features(X), y), likelihood
 
 
-def line_of_few(X: np.ndarray, y: np.ndarray) -> AveragedLines:
-    """Return `average_lines` of standardised rows."""
-    groups = nearly_repeated(X)
+def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLines:
+    """Return `average_lines` of standardised rows; ``groups`` are those of `nearly_repeated`."""
     scale = Scale.of_rows(int(np.max(groups)) + 1)
-    return average_lines(_features(X), y, None if observations.has_own_noise(y) else groups, scale)
+    beside = None if observations.has_own_noise(y) else groups
+    return average_lines(_features(X), y, beside, scale)
 
 
 def of_average(found: AveragedLines) -> tuple[LinearPosterior, Gaussian]:
