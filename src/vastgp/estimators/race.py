@@ -22,6 +22,7 @@ from vastgp.data import (
     without,
 )
 from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.history import History
@@ -68,9 +69,10 @@ _FOR_AVERAGE = "These few rows leave open whether their function is linear, or h
 _FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them, over its hyperparameters"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
 _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
-# Seconds that a method takes at least where its programs are compiled, and for which they are in this process.
+# Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
+# process: those for other numbers of rows or inputs are others.
 _WARM = 0.3
-_compiled: set[type] = set()
+_compiled: set[tuple[type, int, int]] = set()
 # Uses of the seed, see `fixed_indices`.
 _ROWS_OF = {LINEAR: 110, SUBSET: 111, OWN: 112}
 _IMAGINING = 113
@@ -172,12 +174,13 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     found, exact = simple(LINEAR, True) if judge.spared else [], []
     failure, own = None, None
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
-    run.needs = _WARM if type(model) in _compiled else model._compiling_seconds
+    program = type(model), padded_size(judge.training.n), judge.training.d
+    run.needs = _WARM if program in _compiled else model._compiling_seconds
     try:
         last = model._last_answer(judge.training, run)
         found.append(judge(OWN, last, model, run))
         own = last
-        _compiled.add(type(model))
+        _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
     finished = own is not None and own.converged
