@@ -185,8 +185,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         failure = error
     finished = own is not None and own.converged
     if not judge.spared:
-        # a method that takes more rows later may have some of them now
-        grows = hasattr(model, "partial_fit")
+        # a method that takes more rows later may have some of them now, unless it has no answer to add them to
+        grows = own is not None and hasattr(model, "partial_fit")
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
         held = not varies and (not grows or judge.training.n < _FEWER_ROWS)
