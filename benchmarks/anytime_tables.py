@@ -2,7 +2,8 @@
 
 A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed), of a shared set
 (``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``named``, ``regression``, ``classes``,
-``shared``, ``raw`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows.
+``shared``, ``raw`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows,
+``hundred-classes:7`` the same with the sign of its noisy function for a target.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ KINDS = {
     "shared": (*REGRESSION, *CLASSES),
     "raw": tuple(RAW),
     "hundred": tuple(f"hundred:{number}" for number in range(100)),
+    "hundred-classes": tuple(f"hundred-classes:{number}" for number in range(100)),
 }
 # Those hundred: their seeds begin where no other use of random tables draws, and so do their rows end.
 _HUNDRED_SEED, _HUNDRED_ROWS = 5000, 3000
@@ -81,9 +83,11 @@ def draw(name: str) -> Drawn:
         X_test, y_test = X_test[::every].astype(np.float64), y_test[::every].astype(kind)
         origin = {"shared": dataset, "split": int(split or 0)}
         return Drawn(X.astype(np.float64), y.astype(kind), X_test, y_test, origin)
-    if dataset == "hundred":
+    if dataset in ("hundred", "hundred-classes"):
         seed = _HUNDRED_SEED + int(split)
         table = random_table(seed, _HUNDRED_ROWS)
+        if dataset == "hundred-classes":
+            table = dataclasses.replace(table, target="classes")
         return Drawn(*table.draw(seed), dataclasses.asdict(table))
     table, seed = (NAMED[name], 0) if name in NAMED else (random_table(int(name)), int(name))
     return Drawn(*table.draw(seed), dataclasses.asdict(table))

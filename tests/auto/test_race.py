@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vastgp import GPRegressor
 from vastgp.auto import candidates, race
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.inputs import Inputs
@@ -68,6 +69,24 @@ def test_which_rows_repeat_each_other():
     np.testing.assert_array_equal(groups[60:80], groups[:20])
     assert repetitions(X[:60]) is None
     assert repetitions(np.round(X)) is None  # whole numbers
+
+
+def test_rows_of_a_few_places_are_not_judged_by_their_repetitions():
+    """Of twelve places there is nothing to judge by, whatever the rows; one of forty is held out with all its rows."""
+    rng = np.random.default_rng(0)
+
+    def folds(places, nearly):
+        X = rng.normal(size=(places, 3))[np.arange(100) % places]
+        X = X + nearly * rng.normal(size=X.shape)
+        inputs = Inputs.of(X, None, None, np.arange(100), None, 100)
+        return X, GPRegressor()._folds(inputs, 100, 0, 5.0)
+
+    X, (fold,) = folds(40, 1e-7)
+    away = np.abs(X[fold.held_out][:, None] - X[fold.training]).max(axis=2)
+    assert np.min(away) > 0.01
+    assert folds(12, 1e-7)[1] == []
+    # the same exactly: a design, whose places come again
+    assert len(folds(12, 0.0)[1]) == 1
 
 
 def test_a_later_one_must_be_clearly_better():

@@ -15,6 +15,7 @@ from vastgp import (
     QSGPClassifier,
     QSGPRegressor,
     RelevanceVectorRegressor,
+    SVGPRegressor,
     TSVGPClassifier,
     TSVGPRegressor,
 )
@@ -76,6 +77,24 @@ def test_a_budget_too_short_for_the_method_gives_an_answer_as_good_as_linear_reg
     found = -np.mean(model.log_predictive_density(new, target))
     assert found < linear_nlpd(*table) + 0.02
     assert not model.converged_ or model.answer_ == "own"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_programs_of_other_sizes_are_not_there_yet(table):
+    """A method that compiles longer than there is time begins on rows and inputs of the sizes that it has seen."""
+
+    class Slow(SVGPRegressor):
+        _compiling_seconds = 1000.0
+
+    X, y, _, _ = table
+    quick = {"num_inducing": 10, "hyperparameters": QUICK}
+    Slow("rbf", **quick).fit(X[:600], y[:600])
+    again = Slow("rbf", max_seconds=100.0, **quick).fit(X[600:1200], y[600:1200])
+    assert "too little of max_seconds" not in again.stop_reason_
+    for rows, columns in ((600, 2), (1200, 3)):
+        other = Slow("rbf", max_seconds=100.0, **quick).fit(X[:rows, :columns], y[:rows])
+        assert "too little of max_seconds" in other.stop_reason_
+        assert other.answer_ != "own"
 
 
 @pytest.mark.parametrize("value", [3.0, np.nan])

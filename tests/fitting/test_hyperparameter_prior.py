@@ -8,7 +8,7 @@ import pytest
 
 from vastgp.fitting.candidates import bounds_of, candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
-from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
+from vastgp.fitting.hyperparameter_prior import HyperparameterPrior, Scale
 from vastgp.fitting.lbfgs import maximise
 from vastgp.fitting.start import start_from_exact_gp
 from vastgp.kernels import RBF, Constant, Linear, Matern32, RationalQuadratic
@@ -48,10 +48,41 @@ def test_its_density_is_the_formula():
     assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-12)
 
 
+def test_an_open_scale_is_common_to_amplitudes_and_noise():
+    """As the joint normal density of the logarithms says it, and its integral over common shifts."""
+    kernel, scale = RBF([0.7, 2.0], 1.7) + Matern32([3.0, 0.2], 0.1), Scale(0.3, 1.2)
+    known, open_ = HyperparameterPrior(2), HyperparameterPrior(2, scale)
+    logs = np.log([1.7, 0.1, 0.02])
+    mean, variances = np.array([0.5, 0.5, -1.5]), np.array([1.0, 1.0, 4.0])
+    covariance = np.diag(variances) + 1.2
+
+    def difference(kernel, noise):
+        return open_((kernel, noise))[0] - known((kernel, noise))[0]
+
+    away, moved = logs - mean, logs - mean - 0.3
+    wanted = -0.5 * (moved @ np.linalg.solve(covariance, moved) - np.sum(away**2 / variances))
+    assert difference(kernel, Gaussian(0.02)) == pytest.approx(wanted, rel=1e-9)
+    # amplitudes move together, the noise by itself
+    along = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    curvature = along @ np.linalg.solve(covariance, along.T)
+    volumes = open_.log_of_shifts((kernel, Gaussian(0.02)))
+    volume = np.log(2.0 * np.pi) - 0.5 * np.linalg.slogdet(curvature)[1]
+    assert volumes["variance"] + volumes["noise_variance"] == pytest.approx(volume, rel=1e-9)
+
+
+def test_what_rows_leave_open_of_their_deviation():
+    """Of 20,000 draws of five normal rows; the error of a variance is a hundredth of it."""
+    drawn = np.random.default_rng(0).normal(size=(20_000, 5))
+    logs, scale = -np.log(drawn.var(axis=1)), Scale.of_rows(5)
+    assert scale.mean == pytest.approx(np.mean(logs), abs=0.03)
+    assert scale.variance == pytest.approx(np.var(logs), rel=0.05)
+
+
 @pytest.mark.parametrize("likelihood", [Gaussian(0.02), StudentT(0.3, 4.0)], ids=["normal", "t"])
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_its_slope_is_that_of_finite_differences(kernel, likelihood):
-    prior, params = HyperparameterPrior(3), (kernel, likelihood)
+@pytest.mark.parametrize("scale", [Scale(), Scale(0.4, 1.5)], ids=["known", "open"])
+def test_its_slope_is_that_of_finite_differences(kernel, likelihood, scale):
+    prior, params = HyperparameterPrior(3, scale), (kernel, likelihood)
     leaves, structure = jax.tree.flatten(params)
     leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
     slopes = jax.tree.leaves(prior(params)[1])

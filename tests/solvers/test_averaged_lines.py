@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.linalg import cho_factor, cho_solve
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
-from vastgp.fitting.hyperparameter_prior import NOISE
+from vastgp.fitting.hyperparameter_prior import NOISE, Scale
 from vastgp.solvers.averaged_lines import average_lines
 
 pytestmark = pytest.mark.little_work
@@ -70,3 +70,72 @@ def test_intervals_hold_what_they_say_where_the_prior_is_right():
         variance = found.noise_variance + np.sum((phi[4:] @ found.covariance) * phi[4:], axis=1)
         inside.append(np.mean(np.abs(y[4:] - mean) < 1.96 * variance**0.5))
     assert np.mean(inside) > 0.93 - 4.0 * np.std(inside) / 300**0.5
+
+
+def test_what_repeated_rows_share_and_an_open_scale_are_averaged_over():
+    """Seven rows at four places: brute force over three variances, with the covariance of all rows."""
+    rng = np.random.default_rng(4)
+    groups = np.array([0, 1, 1, 2, 3, 3, 3])
+    phi, d, scale = features(rng, 4, 1)[groups], 1, Scale(0.4, 0.9)
+    y = phi[:, 1] + 0.5 * rng.normal(size=4)[groups] + 0.1 * rng.normal(size=7)
+    found = average_lines(phi, y, groups, scale)
+
+    log_s, log_noise = np.linspace(-7.5, 8.5, 25), np.linspace(-10.0, 8.0, 28)
+    odds, widths = np.linspace(-9.0, 9.0, 19), [2.0 / 3.0, 2.0 / 3.0, 1.0]
+    prior = multivariate_normal(
+        np.array([-np.log(d), NOISE[0]]) + 0.4, np.diag([1.5**2, NOISE[1] ** 2]) + 0.9
+    )
+    together = (groups[:, None] == groups).astype(float)
+    logs, means, noises = [], [], []
+    for c in odds:
+        share = 1.0 / (1.0 + np.exp(-c))
+        R = (1.0 - share) * np.eye(7) + share * together
+        for b in log_noise:
+            for a in log_s:
+                A = np.exp(a) * phi @ phi.T + np.exp(b) * R
+                solved = np.linalg.solve(A, np.column_stack([y, phi]))
+                misfit = y @ solved[:, 0] + np.linalg.slogdet(A)[1] + 7 * np.log(2.0 * np.pi)
+                of_odds = norm.logpdf(c, 0.0, 2.0**0.5 * NOISE[1])
+                logs.append(prior.logpdf([a, b]) + of_odds - 0.5 * misfit)
+                means.append(np.exp(a) * phi.T @ solved[:, 0])
+                noises.append(np.exp(b))
+    share = np.exp(np.array(logs) - max(logs))
+    wanted = max(logs) + np.log(share.sum() * np.prod(widths))
+    share /= share.sum()
+    assert found.log_evidence == pytest.approx(wanted, abs=0.03)
+    np.testing.assert_allclose(found.weights, share @ np.array(means), atol=0.02)
+    assert found.noise_variance == pytest.approx(share @ np.array(noises), rel=0.1)
+
+
+def test_repeated_rows_do_not_make_a_line_sure_of_new_ones():
+    """Twelve places of a curve, each seen five times: five rows that agree say how far none of the others is."""
+    rng = np.random.default_rng(1)
+    groups = np.arange(60) % 12
+    x = rng.uniform(-1.7, 1.7, 12)[groups]
+    y = x + np.sin(4.0 * x) + 0.02 * rng.normal(size=60)
+    found = average_lines(np.column_stack([np.ones(60), x]), y, groups)
+    new = np.linspace(-1.7, 1.7, 200)
+    phi = np.column_stack([np.ones(200), new])
+    variance = found.noise_variance + np.sum((phi @ found.covariance) * phi, axis=1)
+    away = np.abs(new + np.sin(4.0 * new) - phi @ found.weights)
+    assert np.mean(away < 1.96 * variance**0.5) > 0.95
+    # of a constant beside a slope: twelve places tell the variance of a mean to a twelfth, sixty rows to a sixtieth
+    assert found.covariance[0, 0] > found.noise_variance / 20.0
+
+
+def test_the_unit_that_few_rows_have_is_open():
+    """Rows in units of their own deviation, as they are fitted: three of them hold too few of the new ones."""
+    rng = np.random.default_rng(0)
+    inside = {True: [], False: []}
+    for _ in range(100):
+        noise = np.exp(np.clip(rng.normal(*NOISE), np.log(1e-6), 0.0))
+        phi = features(rng, 43, 1)
+        y = phi @ rng.normal(size=2) + noise**0.5 * rng.normal(size=43)
+        y = (y - y[:3].mean()) / y[:3].std()
+        for known, held in inside.items():
+            found = average_lines(phi[:3], y[:3], None, *([] if known else [Scale.of_rows(3)]))
+            variance = np.sum((phi[3:] @ found.covariance) * phi[3:], axis=1)
+            variance += found.noise_variance
+            held.append(np.mean(np.abs(y[3:] - phi[3:] @ found.weights) < 1.96 * variance**0.5))
+    assert np.mean(inside[False]) > np.mean(inside[True]) + 0.03
+    assert np.mean(inside[False]) > 0.85

@@ -90,7 +90,9 @@ class FrontDoor(SavedFrontDoor):
 
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
         """Return which rows are held out; none of few."""
-        return folds_of(n, seed, budget, inputs.repetitions()) if n >= _LEAST_ROWS else []
+        if n < _LEAST_ROWS or inputs.has_few_places():
+            return []
+        return folds_of(n, seed, budget, inputs.repetitions())
 
     # ------------------------------------------------------------ fit
 

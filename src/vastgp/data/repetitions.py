@@ -19,15 +19,30 @@ def repeated(matrix: np.ndarray) -> np.ndarray | None:
     matrix : ndarray of shape (n, d)
         Inputs; encoded ones of a table as those of new rows.
     """
+    groups = nearly_repeated(matrix)
+    return groups if _FEWEST_GROUPS <= np.max(groups) + 1 < len(groups) else None
+
+
+def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
+    """Return for every row the number of its group, see `repeated`: its own where there is none that repeats it."""
     varies = np.any(matrix != np.round(matrix), axis=0)
     if not varies.any():
-        return None
+        return np.arange(len(matrix))
     scale = np.std(matrix, axis=0)
     cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
     # a random number for each input makes one of each row, which are equal where the rows are
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-    found, groups = np.unique(cells @ mixing, return_inverse=True)
-    return groups if _FEWEST_GROUPS <= len(found) < len(groups) else None
+    return np.unique(cells @ mixing, return_inverse=True)[1]
+
+
+def has_few_places(matrix: np.ndarray) -> bool:
+    """Return whether rows are of few places and repeat each other nearly: none of them will come again.
+
+    Rows that repeat each other exactly are those of a design, and new ones may be of the same places.
+    """
+    places = np.max(nearly_repeated(matrix)) + 1
+    few = places < min(_FEWEST_GROUPS, len(matrix))
+    return bool(few and len(np.unique(matrix, axis=0)) > places)
 
 
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:

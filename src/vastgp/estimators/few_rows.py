@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows
+from vastgp.data import Rows, nearly_repeated
 from vastgp.data.minibatch import standardised_rows
+from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
@@ -76,9 +77,11 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     kernel, likelihood = run.first
     assert isinstance(likelihood, Gaussian)
     X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
-    lines = line_of_few(X, y)
+    groups = nearly_repeated(rows.take(np.arange(rows.n))[0])
+    lines = line_of_few(X, y, groups)
+    scale = Scale.of_rows(int(np.max(groups)) + 1)
     try:
-        found = around_optimum(kernel, float(likelihood.noise_variance), X, y)
+        found = around_optimum(kernel, float(likelihood.noise_variance), X, y, scale)
     except FactorizationError:
         return None
     # p(process | y) of two that are equally likely before
@@ -102,6 +105,6 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
         # the prior covariance of a mixture; of the process at its optimum
         prior += kernel.in_units(1.0, float(np.sum(weights[1:])) ** 0.5)
     noise_variance = float(weights @ [part[3] for part in parts])
+    num_distinct = min(int(np.max(groups)) + 1, len(np.unique(X, axis=0)))
     average = AveragedPosterior(tuple(part[1] for part in parts), weights)
-    num_distinct = len(np.unique(X, axis=0))
     return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)

@@ -13,8 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, held_out_indices, observations, processes, repeated, without
+from vastgp.data import (
+    Rows,
+    held_out_indices,
+    nearly_repeated,
+    observations,
+    processes,
+    repeated,
+    without,
+)
 from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.history import History
@@ -61,9 +70,10 @@ _FOR_AVERAGE = "These few rows leave open whether their function is linear, or h
 _FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them, over its hyperparameters"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
 _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
-# Seconds that a method takes at least where its programs are compiled, and for which they are in this process.
+# Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
+# process: those for other numbers of rows or inputs are others.
 _WARM = 0.3
-_compiled: set[type] = set()
+_compiled: set[tuple[type, int, int]] = set()
 # Uses of the seed, see `fixed_indices`.
 _ROWS_OF = {LINEAR: 110, SUBSET: 111, OWN: 112}
 _IMAGINING = 113
@@ -165,18 +175,19 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     found, exact = simple(LINEAR, True) if judge.spared else [], []
     failure, own = None, None
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
-    run.needs = _WARM if type(model) in _compiled else model._compiling_seconds
+    program = type(model), padded_size(judge.training.n), judge.training.d
+    run.needs = _WARM if program in _compiled else model._compiling_seconds
     try:
         last = model._last_answer(judge.training, run)
         found.append(judge(OWN, last, model, run))
         own = last
-        _compiled.add(type(model))
+        _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
     finished = own is not None and own.converged
     if not judge.spared:
-        # a method that takes more rows later may have some of them now
-        grows = hasattr(model, "partial_fit")
+        # a method that takes more rows later may have some of them now, unless it has no answer to add them to
+        grows = own is not None and hasattr(model, "partial_fit")
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
         held = not varies and (not grows or judge.training.n < _FEWER_ROWS)
@@ -284,15 +295,17 @@ def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
     # rows with noise of their own are decomposed some twenty times
     entries = _LINEAR_ENTRIES // (10 if observations.has_own_noise(rows.y) else 1)
     many = max(1, min(_LINEAR_ROWS, entries // rows.d))
-    X, y = standardised_rows(
-        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many)
-    )
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
     likelihood = model._simple_likelihood(y)
     if not isinstance(likelihood, Gaussian):
         step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
         X, y = X[::step], y[::step]
-    few = isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS
-    posterior, likelihood = of_average(line_of_few(X, y)) if few else fit_linear(likelihood, X, y)
+    if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
+        groups = nearly_repeated(rows.take(chosen)[0])
+        posterior, likelihood = of_average(line_of_few(X, y, groups))
+    else:
+        posterior, likelihood = fit_linear(likelihood, X, y)
     return _simple(posterior.kernel, likelihood, posterior)
 
 

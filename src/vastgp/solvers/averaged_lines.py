@@ -1,4 +1,9 @@
-"""Linear functions of few rows, averaged over the variances of weights and noise that the rows leave open."""
+"""Linear functions of few rows, averaged over the variances of weights and noise that the rows leave open.
+
+What a line does not say of a row is partly of its inputs, and the same for all rows that repeat them, and partly the
+row's own. Rows that repeat each other tell the latter, and by itself it would pass for how far a new row is from the
+line (the lack of fit of Box and Draper 1987, section 3.9): the share of the former is averaged over as well.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vastgp.data import observations
-from vastgp.fitting.hyperparameter_prior import NOISE
+from vastgp.fitting.hyperparameter_prior import KNOWN, NOISE, Scale, log_density_of_scales
 
 # Prior of the logarithm of what all slopes explain together, in squared deviations of the target: mean and deviation.
 _EXPLAINED = (0.0, 1.5)
@@ -16,6 +21,9 @@ _EXPLAINED = (0.0, 1.5)
 _NOISES, _DEVIATIONS = (1e-6, 10.0), 4.0
 # Points along each logarithm: first over all of it, then over where the density is more than this below its largest.
 _COARSE, _FINE, _NOTHING = 30, 24, 14.0
+# Log odds of what rows that repeat each other share, of two lognormal variances with the deviation of the noise's:
+# deviation, points, the largest that is looked at, and below its largest by how much the density is next to nothing.
+_ODDS, _SHARES, _MOST_ODDS, _NO_SHARE = 2.0**0.5 * NOISE[1], 11, 9.0, 7.0
 
 
 class AveragedLines(NamedTuple):
@@ -47,32 +55,104 @@ class _Along(NamedTuple):
     log_noise: float
 
 
-def average_lines(features: np.ndarray, y: np.ndarray) -> AveragedLines:
-    """Average the posterior of ``w ~ N(0, s I)`` over ``s`` and the noise variance, both lognormal.
+def average_lines(
+    features: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray | None = None,
+    scale: Scale = KNOWN,
+) -> AveragedLines:
+    """Average the posterior of ``w ~ N(0, s I)`` over ``s`` and the noise variance ``v``, both lognormal.
 
     ``log p(y | s, V) = -1/2 (n log 2 pi + log|V| + sum log(1 + s lambda) + y^T V^-1 y - sum c^2 s / (1 + s lambda))``
     and ``w | y, s, V ~ N(E c t, E diag(t) E^T)``, ``t = s / (1 + s lambda)``. By the laws of total expectation and
     variance the moments of every linear function are those of the average, and so are those of an observation with the
     mean noise variance. At the one largest value a few rows that a line passes through would have no noise at all.
 
+    Rows that repeat each other share ``r`` of the noise: ``V = v ((1 - r) I + r G)``, ``G_ij = 1`` within a group. The
+    log odds of ``r`` are normal. A new row repeats none and has the noise ``v``.
+
     Parameters
     ----------
     features : ndarray of shape (n, p)
         ``Phi``, with a column of ones.
     y : ndarray of shape (n,), or (n, 3) with noise of the rows' own
+    groups : ndarray of int, shape (n,), optional
+        The group of each row. Not beside noise of the rows' own.
+    scale : Scale
+        What ``s`` and ``v`` have in common: how well the unit of the target is known.
     """
+    if groups is None or np.max(groups) + 1 == len(groups):
+        return _average(features, y, scale)
+
+    def at(odds: float) -> tuple[float, AveragedLines]:
+        share = 1.0 / (1.0 + np.exp(-odds))
+        whitened, log_det = _without_shared(np.column_stack([features, y]), groups, share)
+        found = _average(whitened[:, :-1], whitened[:, -1], scale)
+        prior = -0.5 * (odds / _ODDS) ** 2 - float(np.log(_ODDS * (2.0 * np.pi) ** 0.5))
+        return found.log_evidence - 0.5 * log_det + prior, found
+
+    ends = (-_MOST_ODDS, _MOST_ODDS)
+    for _ in range(2):
+        axis = np.linspace(*ends, _SHARES)
+        density, found = zip(*[at(float(odds)) for odds in axis], strict=True)
+        ends = _around(axis, np.array(density) > max(density) - _NO_SHARE)
+    largest = max(density)
+    weights = np.exp(np.array(density) - largest)
+    log_evidence = largest + float(np.log(np.sum(weights) * (axis[1] - axis[0])))
+    return _mixed(found, weights / np.sum(weights), log_evidence)
+
+
+def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple[np.ndarray, float]:
+    """Return ``R^-1/2 rows`` and ``log|R|``, ``R = (1 - r) I + r G``.
+
+    In a group of ``m`` rows ``R`` has the eigenvalue ``1 - r + r m`` for their mean, and ``1 - r`` for all else.
+    """
+    counts = np.bincount(groups)
+    of_mean = 1.0 - share + share * counts
+    mean = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(mean, groups, rows)
+    mean = (mean / counts[:, None])[groups]
+    rest = (rows - mean) / (1.0 - share) ** 0.5
+    log_det = np.sum(np.log(of_mean)) + (len(groups) - len(counts)) * np.log(1.0 - share)
+    return rest + mean / of_mean[groups, None] ** 0.5, float(log_det)
+
+
+def _mixed(
+    found: tuple[AveragedLines, ...], weights: np.ndarray, log_evidence: float
+) -> AveragedLines:
+    """Return averages averaged again."""
+    means = np.stack([each.weights for each in found])
+    mean = weights @ means
+    away = means - mean
+    # Cov[w] = E[Cov[w | r]] + Cov[E[w | r]]
+    covariance = np.tensordot(weights, np.stack([each.covariance for each in found]), 1)
+    covariance += (away * weights[:, None]).T @ away
+    variance, noise = weights @ np.array([(each.variance, each.noise_variance) for each in found])
+    return AveragedLines(mean, covariance, float(variance), float(noise), log_evidence)
+
+
+def _average(features: np.ndarray, y: np.ndarray, scale: Scale) -> AveragedLines:
+    """Return `average_lines` of rows that do not repeat each other."""
     slopes = max(features.shape[1] - 1, 1)
-    centre, deviation = _EXPLAINED[0] - np.log(slopes), _EXPLAINED[1]
+    explained = _EXPLAINED[0] - float(np.log(slopes)), _EXPLAINED[1]
     along = _decomposed(features, y)
+    # the logarithms at both ends of where each is looked for
+    open_by = _DEVIATIONS * scale.variance**0.5
+    wide = _DEVIATIONS * explained[1]
+    centre = explained[0] + scale.mean
     box = [
-        (centre - _DEVIATIONS * deviation, centre + _DEVIATIONS * deviation),
-        (float(np.log(_NOISES[0])), float(np.log(_NOISES[1]))),
+        (centre - wide - open_by, centre + wide + open_by),
+        (float(np.log(_NOISES[0])), float(np.log(_NOISES[1])) + scale.mean + open_by),
     ]
+    # the density of both integrates to one
+    volume = 2.0 * np.pi * explained[1] * NOISE[1]
+    volume *= (1.0 + scale.variance * (explained[1] ** -2.0 + NOISE[1] ** -2.0)) ** 0.5
     for count in (_COARSE, _COARSE, _FINE):
         axes = [np.linspace(*each, count) for each in box]
         at = [along(float(noise)) for noise in np.exp(axes[1])]
         density = np.stack([_log_evidence(np.exp(axes[0]), each, len(y)) for each in at], axis=1)
-        density += _log_normal(axes[0], centre, deviation)[:, None] + _log_normal(axes[1], *NOISE)
+        logs = axes[0][:, None], axes[1][None, :]
+        density += log_density_of_scales(logs, (explained, NOISE), scale)[0] - np.log(volume)
         seen = density > np.max(density) - _NOTHING
         box = [_around(axis, np.any(seen, axis=1 - i)) for i, axis in enumerate(axes)]
     largest = float(np.max(density))
@@ -126,10 +206,6 @@ def _log_evidence(s: np.ndarray, along: _Along, num_rows: int) -> np.ndarray:
     explained = np.sum(along.projected**2 * s[:, None] / b, axis=1)
     log_det = along.log_noise + np.sum(np.log(b), axis=1) + num_rows * np.log(2.0 * np.pi)
     return -0.5 * (log_det + along.square - explained)
-
-
-def _log_normal(log: np.ndarray, mean: float, deviation: float) -> np.ndarray:
-    return -0.5 * ((log - mean) / deviation) ** 2 - np.log(deviation * np.sqrt(2.0 * np.pi))
 
 
 def _around(axis: np.ndarray, seen: np.ndarray) -> tuple[float, float]:

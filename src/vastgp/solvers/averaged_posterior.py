@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from vastgp.data.archive import above, below
 from vastgp.fitting.candidates import MOST_NOISE
 from vastgp.fitting.exact_evidence import ExactEvidence
-from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
+from vastgp.fitting.hyperparameter_prior import KNOWN, HyperparameterPrior, Scale
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian
@@ -24,6 +25,8 @@ from vastgp.solvers.linear_model import LinearPosterior
 _POINTS, _AVERAGED_ROWS = 3, 200
 # Steps of second differences of logarithms, and the largest deviation that a logarithm is taken to have.
 _STEP, _MOST_DEVIATION = 0.1, 2.0
+# Newton's steps to an optimum, how often each is halved, and what gains less, in nats, ends them.
+_NEWTON_STEPS, _HALVED, _SETTLED = 3, 4, 1e-3
 # Least noise variance that is averaged over.
 _LEAST_NOISE = 1e-6
 # What is averaged with less weight than this is left out: each part costs a factor in memory and file.
@@ -122,7 +125,11 @@ def mixture_moments(
 
 
 def around_optimum(
-    kernel: Kernel, noise_variance: float, X: np.ndarray, y: np.ndarray
+    kernel: Kernel,
+    noise_variance: float,
+    X: np.ndarray,
+    y: np.ndarray,
+    scale: Scale = KNOWN,
 ) -> Hyperparameters:
     """Return hyperparameters to average over in the place of those of highest evidence, for few rows.
 
@@ -137,6 +144,9 @@ def around_optimum(
         Where evidence times `HyperparameterPrior` is largest.
     X, y : ndarray
         Standardised rows.
+    scale : Scale
+        How well the unit of the target is known. Where it is open the density has another optimum than the one that is
+        given, and Newton's steps lead there.
 
     Raises
     ------
@@ -144,7 +154,7 @@ def around_optimum(
         When the covariance matrix at the optimum cannot be factorised.
     """
     evidence = ExactEvidence(X, y)
-    prior = HyperparameterPrior(number_of_inputs(kernel, X.shape[1]))
+    prior = HyperparameterPrior(number_of_inputs(kernel, X.shape[1]), scale)
     volumes = prior.log_of_shifts((kernel, Gaussian(noise_variance)))
     names = list(volumes)
 
@@ -160,20 +170,20 @@ def around_optimum(
         return evidence(found, noise) + prior((found, Gaussian(noise)))[0]
 
     size = len(names)
-    curvature = -_second_differences(log_density, size)
-    eigenvalues, vectors = np.linalg.eigh(curvature)
-    root = vectors / np.sqrt(np.maximum(eigenvalues, _MOST_DEVIATION**-2))
+    steps = 0 if scale.variance == 0.0 else _NEWTON_STEPS
+    centre, root = _optimum_and_root(log_density, size, steps)
     nodes, node_weights = np.polynomial.hermite_e.hermegauss(
         _POINTS if len(y) <= _AVERAGED_ROWS else 1
     )
     points = np.array(list(itertools.product(nodes, repeat=size)))
     logs = [float(np.sum(each)) for each in itertools.product(np.log(node_weights), repeat=size)]
     terms = np.full(len(points), -np.inf)
-    for i, z in enumerate(points):
-        noise = moved(root @ z)[1]
-        if not np.any(z) or _LEAST_NOISE <= noise <= MOST_NOISE:
+    shifts = centre + points @ root.T
+    most_noise = MOST_NOISE * math.exp(scale.mean + 2.0 * scale.variance**0.5)
+    for i, (z, shift) in enumerate(zip(points, shifts, strict=True)):
+        if not np.any(z) or _LEAST_NOISE <= moved(shift)[1] <= most_noise:
             try:
-                terms[i] = log_density(root @ z) + logs[i] + 0.5 * float(z @ z)
+                terms[i] = log_density(shift) + logs[i] + 0.5 * float(z @ z)
             except FactorizationError:
                 if not np.any(z):
                     raise
@@ -181,7 +191,7 @@ def around_optimum(
     weights = np.exp(terms - largest)
     log_evidence = largest + float(np.log(np.sum(weights))) + float(np.linalg.slogdet(root)[1])
     kept = np.flatnonzero(weights >= LEAST_WEIGHT * np.sum(weights))
-    found = [moved(root @ points[i]) for i in kept]
+    found = [moved(shifts[i]) for i in kept]
     return Hyperparameters(
         tuple(each for each, _ in found),
         np.array([noise for _, noise in found]),
@@ -190,15 +200,45 @@ def around_optimum(
     )
 
 
-def _second_differences(function: Any, size: int) -> np.ndarray:
-    """Return the matrix of second derivatives at zero."""
+def _optimum_and_root(function: Any, size: int, most_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a function is largest, by so many of Newton's steps from zero, and ``R`` there.
+
+    A step that does not gain is halved; directions in which it does not curve have a largest deviation.
+    """
+
+    def gains(shift: np.ndarray, beside: float) -> bool:
+        try:
+            return bool(function(shift) > beside + _SETTLED)
+        except FactorizationError:
+            return False
+
+    centre = np.zeros(size)
+    for left in range(most_steps, -1, -1):
+        value, slope, curvature = _differences(function, centre)
+        eigenvalues, vectors = np.linalg.eigh(-curvature)
+        root = vectors / np.sqrt(np.maximum(eigenvalues, _MOST_DEVIATION**-2))
+        step = root @ (root.T @ slope)
+        step *= min(1.0, _MOST_DEVIATION / max(float(np.linalg.norm(step)), 1e-12))
+        tried = [centre + step * 0.5**halved for halved in range(_HALVED)] if left else []
+        better = next((each for each in tried if gains(each, value)), None)
+        if better is None:
+            break
+        centre = better
+    return centre, root
+
+
+def _differences(function: Any, centre: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return a function, its slopes and the matrix of its second derivatives."""
+    size = len(centre)
     steps = _STEP * np.eye(size)
-    centre = function(np.zeros(size))
-    found = np.empty((size, size))
+    value = function(centre)
+    slope, found = np.empty(size), np.empty((size, size))
     for i in range(size):
-        found[i, i] = function(steps[i]) + function(-steps[i]) - 2.0 * centre
+        up, down = function(centre + steps[i]), function(centre - steps[i])
+        slope[i], found[i, i] = 0.5 * (up - down), up + down - 2.0 * value
         for j in range(i):
             both, apart = steps[i] + steps[j], steps[i] - steps[j]
-            mixed = function(both) - function(apart) - function(-apart) + function(-both)
+            mixed = function(centre + both) - function(centre + apart)
+            mixed += function(centre - both) - function(centre - apart)
             found[i, j] = found[j, i] = 0.25 * mixed
-    return found / _STEP**2
+    return value, slope / _STEP, found / _STEP**2

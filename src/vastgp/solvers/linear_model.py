@@ -12,6 +12,7 @@ from vastgp.data import observations
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import DampedUpdates, Found
 from vastgp.fitting.dual_evidence import local_sites, most_rate
+from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -96,9 +97,11 @@ def fit_linear(
     return _fit_sites(likelihood, _features(X), y), likelihood
 
 
-def line_of_few(X: np.ndarray, y: np.ndarray) -> AveragedLines:
-    """Return `average_lines` of standardised inputs."""
-    return average_lines(_features(X), y)
+def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLines:
+    """Return `average_lines` of standardised rows; ``groups`` are those of `nearly_repeated`."""
+    scale = Scale.of_rows(int(np.max(groups)) + 1)
+    beside = None if observations.has_own_noise(y) else groups
+    return average_lines(_features(X), y, beside, scale)
 
 
 def of_average(found: AveragedLines) -> tuple[LinearPosterior, Gaussian]:

@@ -55,6 +55,7 @@ class DirectBase(BaseGP):
     _learns = False
     _posterior_class = DiscretePosterior
     _beside_posterior = ("elbo",)
+    _compiling_seconds: ClassVar[float] = 6.0
     _moved: ClassVar[Mapping[str, str]] = {
         "learn_support": "support=Support(learn=...)",
         "prior": "support=Support(prior=...)",

@@ -110,6 +110,7 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
 
     _posterior_class = FeaturePosterior
     _beside_posterior = ("log_evidence",)
+    _compiling_seconds: ClassVar[float] = 6.0
     _moved: ClassVar[Mapping[str, str]] = LEARN_ARGUMENTS | {
         "max_iter": "hyperparameters=Learn(steps=...)",
         "first_basis": "debias=SingleSample(first_basis=...)",

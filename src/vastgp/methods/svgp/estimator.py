@@ -124,7 +124,9 @@ class SVGPFits(BaseGP):
         share = _FOR_START if options.learn else _FOR_START_ALONE
         beginning = Beginning(search, self.kernel, rows, scaling, run, share)
         first = find_first(beginning, self._first_likelihood)
-        if given is None and rows.n <= min(inputs.size, rows_of_start(search, first[1])):
+        # of so few rows the start has the evidence itself, of which the bound with most of them is a little less
+        enough = rows.n <= inputs.size or self.num_inducing is None
+        if given is None and enough and rows.n <= rows_of_start(search, first[1]):
             options = without_steps(options, solver)
         fit = fit_svgp(rows, scaling, first, inputs, options, run, self.dtype)
         yield answer_of(fit, scaling, options, self.dtype)

@@ -180,7 +180,8 @@ def without_steps(options: SVGPOptions, solver: Any) -> SVGPOptions:
     """Return the options of a fit whose first hyperparameters leave nothing to learn.
 
     With inducing inputs at all rows the bound is the evidence that the first hyperparameters maximise, where that was
-    of all rows as well. Steps that a user has asked for are taken.
+    of all rows as well; with half as many it is a little less, and its maximum no better. Steps that a user has asked
+    for are taken.
     """
     if not options.learn or replace(solver, jitter=_JITTER) != Natural():
         return options

@@ -30,7 +30,8 @@ class TSVGPRegressor(SparseRegressor):
     hyperparameters : {"learn", "subset", "fixed"} or Learn, Subset or Fixed, default "learn"
         ``"subset"``: those of highest evidence on 1000 rows. ``"learn"`` goes on from there on all rows, by steps of
         Adam (``rate``, 0.02 at first) on the bound, with noise of at least ``noise_floor`` (1e-3) of the target's
-        variance. ``"fixed"``: those given, in the units of inputs and target. Objects of `vastgp.options`.
+        variance; not of up to 1000 rows where ``num_inducing`` and ``solver`` are left out, as those of the subset are
+        of all rows then. ``"fixed"``: those given, in the units of inputs and target. Objects of `vastgp.options`.
     solver : {"natural"} or Natural, default "natural"
         Steps, their lengths and rows, whether inducing inputs move; see `vastgp.options.Natural`.
     tol : float, default 1e-4
