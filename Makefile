@@ -52,11 +52,13 @@ docs: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-# One file for every supported Python: what differs between them carries a marker. No address of an index is written.
+# One file for every supported Python: what differs between them carries a marker. No address of an index is written,
+# and the hashes are those of all files of a version, so that any index will do that has not changed them.
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile pyproject.toml --extra test --extra docs --extra dev --upgrade \
 	    --universal --python-version 3.11 --fork-strategy requires-python \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
+	    --generate-hashes \
 	    --output-file requirements.lock
 
 clean:
@@ -72,6 +74,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@if [ -x $(BIN)/python ] && [ "$$($(BIN)/python --version 2>&1)" = "$$($(PYTHON) --version 2>&1)" ]; \
 	    then rm -f $(VENV)/.installed-*; \
 	    else echo "making the environment $(VENV)"; $(PYTHON) -m venv --clear $(VENV); fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
