@@ -4,8 +4,8 @@
     VASTGP_DATA=... python benchmarks/maps.py --set orca2 --method StationGP
     python benchmarks/maps.py --write                              # results/maps.md from the lines
 
-`--peers` is the folder of their environments (`peers/README.md`). Every program is a process of its own, of one thread a
-core; its seconds are those of fit and prediction, its memory the most that the process had.
+`--peers` is the folder of their environments (`peers/README.md`). Every program is a process of its own; its seconds are
+those of fit and prediction, its memory the most that the process had.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def with_stations(held: Set, seconds: float) -> dict[str, Any]:
     import vastgp
 
     names = list(held["names"])
-    given, new = (
-        dict(zip(names, held[key].T.copy(), strict=True)) for key in ("inputs", "new")
-    )
+    given, new = (dict(zip(names, held[key].T.copy(), strict=True)) for key in ("inputs", "new"))
     options: dict[str, Any] = {"covariates": ["height"]} if "height" in names else {}
     if "time" in names:
         options["time"] = "time"
@@ -140,22 +138,28 @@ def page() -> None:
         if "failed" in row:
             lines.append(f"{start}| {row['failed']} | | | | | |")
             continue
-        density = "| | " if "nlpd" not in row else f"| {row['nlpd']:.3f} | {100 * row['coverage']:.1f} % "
+        density = (
+            "| | " if "nlpd" not in row else f"| {row['nlpd']:.3f} | {100 * row['coverage']:.1f} % "
+        )
         lines.append(
             f"{start}| {row['rmse']:.4g} {density}| {row['processor_seconds']:.0f} | {row['seconds']:.0f} | "
             f"{row['peak_mb'] / 1024:.1f} |"
         )
     header = "| set | readings | program | RMSE | NLPD | in 95 % | processor s | wall s | GB |"
     words = [
-        "`python benchmarks/maps.py --peers /tmp/maps`, then `--write`: the same withheld places for all, RMSE and NLPD in",
-        "units of the values, seconds of fit and prediction. `peers/README.md` says how peers are set up and what is chosen",
-        "for them; their settings are in `maps.jsonl`. verde has no density and no time, PyKrige no sphere in time. Of gap",
-        "fields peers fill every slice by itself, as none of them takes all cells; GridGP has kernels of its own choice.",
-        f"A program had {LONGEST} s and {MEMORY_GB} GB. On {found[-1]['cores']} cores with other work beside: compare "
-        "processor seconds.",
+        "`python benchmarks/maps.py --peers /tmp/maps`, then `--write`: the same withheld places for all, RMSE and NLPD",
+        "in units of the values, seconds of fit and prediction. `peers/README.md` says how peers are set up and what is",
+        "chosen for them; their settings are in `maps.jsonl`. verde has no density and no time, PyKrige no sphere in time.",
+        "Of gap fields peers fill every slice by itself, as none of them takes all cells; GridGP has kernels of its own",
+        f"choice. A program had {LONGEST} s and {MEMORY_GB} GB. On {found[-1]['cores']} cores with other work beside, so",
+        "that wall seconds are two to four times those of an idle machine: compare processor seconds.",
         "",
     ]
-    write_page(RESULTS / "maps.md", "Maps beside PyKrige, GSTools and verde", [*words, *table_lines(header, lines)])
+    write_page(
+        RESULTS / "maps.md",
+        "Maps beside PyKrige, GSTools and verde",
+        [*words, *table_lines(header, lines)],
+    )
 
 
 def main() -> None:
@@ -164,7 +168,9 @@ def main() -> None:
     parser.add_argument("--set", choices=SETS, nargs="+", default=list(SETS))
     parser.add_argument("--method", choices=[*PEERS, *OURS.values()], nargs="+")
     parser.add_argument("--peers", type=Path)
-    parser.add_argument("--seconds", type=float, default=60.0, help="budget of StationGP and GridGP")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="budget of StationGP and GridGP"
+    )
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     args = parser.parse_args()

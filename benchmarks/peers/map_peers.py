@@ -3,8 +3,8 @@
     /tmp/maps/pykrige/bin/python benchmarks/peers/map_peers.py pykrige set.npz --out found.npz
 
 What their pages leave to the user (form of the variogram, damping, how far a day is from a degree) is chosen by a tenth
-of the readings, at most 300, predicted from up to 1500 others; the form of GSTools by the variogram's R2. A trend in height is removed by least
-squares first where they have none of their own.
+of the readings, at most 300, predicted from up to 1500 others; the form of GSTools by the variogram's R2. A trend in
+height is removed by least squares first.
 """
 
 from __future__ import annotations
@@ -194,7 +194,9 @@ def plane(X: np.ndarray, sphere: bool) -> tuple[np.ndarray, np.ndarray]:
 # ---------------------------------------------------------------- run
 
 
-def of_slice(peer: Any, held: dict[str, Any], given: np.ndarray, new: np.ndarray, option: Any) -> Any:
+def of_slice(
+    peer: Any, held: dict[str, Any], given: np.ndarray, new: np.ndarray, option: Any
+) -> Any:
     """Return what a peer says of the withheld places of one slice, and the option it took."""
     X, y, at = held["inputs"][given], held["y"][given], held["new"][new]
     names = list(held["names"])

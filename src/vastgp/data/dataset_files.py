@@ -11,7 +11,7 @@ GRIB = (".grib", ".grib1", ".grib2", ".grb", ".grb2")
 
 
 def open_dataset(path: Path, **options: Any) -> Any:
-    """Open a NetCDF file, a Zarr folder or a GRIB file (of these by its name); the caller closes what is returned, by ``with``.
+    """Open a NetCDF file, a Zarr folder or a GRIB file (by its name); the caller closes it, by ``with``.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
-from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp import patches, sparse
+from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
 from vastgp.methods.swsgp.state import Variables, start_state
 from vastgp.methods.swsgp.step import bound

@@ -23,8 +23,8 @@ from vastgp.data.own_noise import OwnNoise
 from vastgp.estimators.arguments import seed_from
 from vastgp.fitting.progress import Progress
 
-# Of the budget, for hyperparameters; what is left conditions process and trend on all readings. Where that takes longer,
-# they have less, and no less than the second share.
+# Of the budget, for hyperparameters; what is left conditions process and trend on all readings. Where that takes
+# longer, they have less, and no less than the second share.
 _RACE, _LEAST_RACE = 0.6, 0.25
 _LEAST_SECONDS = 1.0
 # Standard errors by which a correction of deviations must differ from none.

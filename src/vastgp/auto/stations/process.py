@@ -103,7 +103,7 @@ class PlaceProcess(GPRegressor):
 
 
 def inducing_of(n: int, noise: float) -> int:
-    """Return how many inducing inputs the local method has for n different rows, by the noise of a standardised target."""
+    """Return how many inducing inputs the local method has, by different rows and noise of a standardised target."""
     share = n if n <= _ALL or noise < _NO_NOISE else n // 2
     return max(min(share, _MOST_INDUCING), 2)
 
