@@ -4,8 +4,8 @@
     VASTGP_DATA=... python benchmarks/maps.py --set orca2 --method StationGP
     python benchmarks/maps.py --write                              # results/maps.md from the lines
 
-`--peers` is the folder of their environments (`peers/README.md`). Every program is a process of its own; its seconds are
-those of fit and prediction, its memory the most that the process had.
+`--peers` is the folder of their environments (`peers/README.md`). Every program is a process of its own; its seconds
+are those of fit and prediction, its memory the most that the process had.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def run(name: str, method: str, peers: Path | None, seconds: float) -> None:
             python = str(Path(peers or "/tmp/maps") / method / "bin" / "python")
             command = [python, str(here), method, str(file), "--out", str(out)]
         else:
-            command = [sys.executable, __file__, "--set", name, "--seconds", str(seconds), "--only", str(out)]  # fmt: skip
+            command = [sys.executable, __file__, "--set", name, "--seconds", str(seconds)]
+            command += ["--only", str(out)]
         line = line_of(name, method, held, of_process(command, out))
     put(OUT, line, ("set", "method"))
     print(json.dumps(line), flush=True)
@@ -147,12 +148,13 @@ def page() -> None:
         )
     header = "| set | readings | program | RMSE | NLPD | in 95 % | processor s | wall s | GB |"
     words = [
-        "`python benchmarks/maps.py --peers /tmp/maps`, then `--write`: the same withheld places for all, RMSE and NLPD",
-        "in units of the values, seconds of fit and prediction. `peers/README.md` says how peers are set up and what is",
-        "chosen for them; their settings are in `maps.jsonl`. verde has no density and no time, PyKrige no sphere in time.",
-        "Of gap fields peers fill every slice by itself, as none of them takes all cells; GridGP has kernels of its own",
-        f"choice. A program had {LONGEST} s and {MEMORY_GB} GB. On {found[-1]['cores']} cores with other work beside, so",
-        "that wall seconds are two to four times those of an idle machine: compare processor seconds.",
+        "`python benchmarks/maps.py --peers /tmp/maps`, then `--write`: the same withheld places for all, RMSE and",
+        "NLPD in units of the values, seconds of fit and prediction. `peers/README.md` says how peers are set up and",
+        "what is chosen for them; their settings are in `maps.jsonl`. verde has no density and no time, PyKrige no",
+        "sphere in time. Of gap fields peers fill every slice by itself, as none of them takes all cells; GridGP has",
+        f"kernels of its own choice. A program had {LONGEST} s and {MEMORY_GB} GB. On {found[-1]['cores']} cores with",
+        "other work beside, so that wall seconds are two to four times those of an idle machine: compare processor",
+        "seconds.",
         "",
     ]
     write_page(
