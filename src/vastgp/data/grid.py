@@ -184,26 +184,38 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
         For infinite values, or when fewer than two values were observed.
     """
     dims = [dim for group in groups for dim in group.dims]
-    with reading(array):  # chunks of files, too, are gathered here
-        values = np.asarray(array.transpose(*dims).values)
+    with reading(array):
+        values = _read(array.transpose(*dims))
     _check_decoded(array.attrs, values)
     if values.dtype != np.float32:
         values = values.astype(np.float64, copy=False)
-    infinite = np.isinf(values)
-    if infinite.any():
+    if np.isinf(values).any():
+        infinite = np.isinf(values)
         where = np.unravel_index(int(np.argmax(infinite)), values.shape)
         place = ", ".join(f"{dim}={int(i)}" for dim, i in zip(dims, where, strict=True))
         raise ValueError(
             f"data_array has {int(infinite.sum())} infinite values, the first at {place}. Mark what was not observed "
             "by NaN: array.where(numpy.isfinite(array))."
         )
-    count = int(np.count_nonzero(~np.isnan(values)))
+    count = values.size - int(np.count_nonzero(np.isnan(values)))
     if count < 2:
         raise ValueError(
             f"data_array has {count} observed value{'s' if count != 1 else ''} of {values.size} ({sizes_of(array)}): "
             "all others are NaN. A fit needs two at least."
         )
     return values.reshape([len(group.points) for group in groups])
+
+
+def _read(array: Any) -> np.ndarray:
+    """Return the values of an array; those in chunks are read one by one into their place.
+
+    Gathered by dask they would be held twice: all chunks, and what they are joined to.
+    """
+    if array.chunks is None or not hasattr(array.data, "store"):
+        return np.asarray(array.values)
+    values = np.empty(array.shape, array.dtype)
+    array.data.store(values)
+    return values
 
 
 def sizes_of(array: Any) -> str:

@@ -11,6 +11,7 @@ import vastgp
 from grid_cases import CASES, NOISE
 from vastgp import RBF, GridGP, Matern32, Matern52, Periodic
 from vastgp._precision import precision
+from vastgp.data.grid import make_group, ordered_values
 from vastgp.kernels import Coregionalisation
 from vastgp.options import (
     CrossValidation,
@@ -552,6 +553,28 @@ def test_what_memory_cannot_hold_is_refused_before_anything_is_read():
         match=r"18,000,000,000 points .t: 200000, y: 300, x: 300.*needs about \d{4}\.\d GB of memory; .* are free",
     ):
         GridGP().fit(huge)
+
+
+def test_chunks_are_read_into_their_place_and_not_held_twice():
+    """Gathered by dask they would take twice the memory: all chunks, and what they are joined to."""
+    import tracemalloc
+
+    import dask.array as da
+
+    def chunk(block_info=None):
+        first, last = block_info[None]["array-location"][0]
+        shape = block_info[None]["chunk-shape"]
+        return np.broadcast_to(np.arange(first, last)[:, None, None], shape).astype(np.float32)
+
+    sizes = ((32,) * 16, (64, 64), (64,))
+    lazy = xr.DataArray(da.map_blocks(chunk, dtype=np.float32, chunks=sizes), dims=("t", "y", "x"))
+    groups = [make_group(lazy, (dim,)) for dim in ("y", "t", "x")]
+    tracemalloc.start()
+    values = ordered_values(lazy, groups)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert values.shape == (128, 512, 64) and np.all(values == np.arange(512)[:, None])
+    assert peak < 1.6 * values.nbytes
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
+from vastgp.methods.swsgp import patches, sparse
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
 from vastgp.methods.swsgp.state import Variables, start_state
@@ -159,6 +160,44 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper, ow
     for step in (1e-3, -1e-3):
         assert system.bound(LIKELIHOOD, found.mean + step, found.variances) < found.bound
         assert system.bound(LIKELIHOOD, found.mean, found.variances * (1 + step)) < found.bound
+
+
+@pytest.mark.parametrize("most_coarse", [0, 1000])
+def test_patches_solve_the_same_system_in_few_iterations(double, monkeypatch, most_coarse):
+    """Several patches that overlap, with constants and with linear functions as the second level."""
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (120, 2)))
+    system = build_sparse(rows, scaling, RBF(2.0), Z, SwsgpOptions(8))
+    # the same system with the diagonal and with patches alone
+    monkeypatch.setattr(patches, "_OWN", 16)
+    monkeypatch.setattr(patches, "_OTHERS", 12)
+    monkeypatch.setattr(patches, "_MOST_COARSE", most_coarse)
+    ran, solve = [], sparse.cg
+
+    def counted(*args, callback, **kwargs):
+        ran.append(0)
+
+        def count(m):
+            ran[-1] += 1
+            callback(m)
+
+        return solve(*args, callback=count, **kwargs)
+
+    monkeypatch.setattr(sparse, "cg", counted)
+    monkeypatch.setattr(sparse, "_PLAIN_CG", 1000)
+    plain = fit_sparse(system, LIKELIHOOD, tol=1e-9, run=Run())
+    with_diagonal = ran[0]
+    ran.clear()
+    monkeypatch.setattr(sparse, "_PLAIN_CG", 1)
+    found = fit_sparse(system, LIKELIHOOD, tol=1e-9, run=Run())
+    assert found.loop.converged and ran[0] == 1 and ran[1] < 0.5 * with_diagonal
+    np.testing.assert_allclose(found.mean, plain.mean, atol=1e-6 * np.abs(plain.mean).max())
+    root = system.prior_root()
+    where = patches.patches_of(system.points, root)
+    inverse = patches.patch_inverse(where, system.A.tocsc(), np.full(300, 10.0), root)
+    matrix = np.column_stack([inverse(one) for one in np.eye(120)])
+    np.testing.assert_allclose(matrix, matrix.T, rtol=1e-8, atol=1e-10 * np.abs(matrix).max())
+    assert np.linalg.eigvalsh(matrix).min() > 0.0
 
 
 @pytest.mark.parametrize(("taper", "own_noise"), [(False, False), (True, False), (True, True)])

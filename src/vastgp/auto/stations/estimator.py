@@ -13,6 +13,7 @@ from vastgp._arguments import Flag, OneOf, Positive, RandomState, check_argument
 from vastgp.auto.stations.first_trend import check_places, encoded, first_trend, inputs_of
 from vastgp.auto.stations.fitted import FittedMap
 from vastgp.auto.stations.kriging import Kriging, kriging
+from vastgp.auto.stations.pace import seconds_to_condition
 from vastgp.auto.stations.process import METHODS, PlaceProcess
 from vastgp.auto.stations.readings import Readings, read_readings
 from vastgp.auto.stations.targets import make_target
@@ -22,11 +23,14 @@ from vastgp.data.own_noise import OwnNoise
 from vastgp.estimators.arguments import seed_from
 from vastgp.fitting.progress import Progress
 
-# Of the budget, for hyperparameters; what is left conditions process and trend on all readings.
-_RACE = 0.6
+# Of the budget, for hyperparameters; what is left conditions process and trend on all readings. Where that takes
+# longer, they have less, and no less than the second share.
+_RACE, _LEAST_RACE = 0.6, 0.25
 _LEAST_SECONDS = 1.0
 # Standard errors by which a correction of deviations must differ from none.
 _DOUBT = 3.0
+# So many times the inducing inputs are another model.
+_FINER = 1.5
 
 
 class StationGP(FittedMap):
@@ -172,10 +176,9 @@ class StationGP(FittedMap):
         values = readings.y
         if trend and self.hyperparameters is None:
             values = values - first_trend(readings, asked, seed, budget)
-        left = None if deadline is None else max(deadline - _now(), _LEAST_SECONDS)
         process = PlaceProcess(
             self.method,
-            max_seconds=None if left is None else left * _RACE,
+            max_seconds=None if deadline is None else self._seconds_of_race(readings, deadline),
             calibrate="scale" if self.calibrate else None,
             space={"lat": readings.space.first, "lon": readings.space.second}
             if readings.space.sphere
@@ -189,10 +192,19 @@ class StationGP(FittedMap):
         X = self._encoded_readings()
         self.kriging_ = self._conditioned(X, np.arange(len(readings)))
         # how one kind of answer was off on stations held out says nothing of another
-        alike = process.model_.answer_ == self.kriging_.model.answer_
+        alike = _alike(process.model_, self.kriging_.model)
         process.model_ = self.kriging_.model
         self.std_factor_ = _believed(process) if alike else 1.0
         self.fit_seconds_ = _now() - began
+
+    def _seconds_of_race(self, readings: Readings, deadline: float) -> float:
+        """Return how long hyperparameters may be looked for, so that the rest is done by the deadline."""
+        rest = 0.0
+        if self.method in ("auto", "swsgp"):
+            systems = 1 + readings.beside.shape[1]
+            rest = systems * seconds_to_condition(readings, seed_from(self.random_state))
+        left = max(deadline - _now(), _LEAST_SECONDS)
+        return float(np.clip(left - rest, _LEAST_RACE * left, _RACE * left))
 
     def _encoded_readings(self) -> np.ndarray:
         readings = self.readings_
@@ -341,3 +353,13 @@ def _believed(process: PlaceProcess) -> float:
     factor = float(process.calibration_.std_factor)
     rows = len(process.held_out_.get("y", ()))
     return factor if rows and abs(np.log(factor)) > _DOUBT / np.sqrt(2.0 * rows) else 1.0
+
+
+def _alike(ran: Any, given: Any) -> bool:
+    """Whether what one model was off by on stations held out says something of another, which has all readings.
+
+    It must be the same kind of answer, and of a local method as fine: more inducing inputs leave other deviations.
+    """
+    of_ran, of_given = (getattr(one, "num_inducing", None) for one in (ran, given))
+    finer = of_ran is not None and of_given is not None and of_given > _FINER * of_ran
+    return ran.answer_ == given.answer_ and not finer

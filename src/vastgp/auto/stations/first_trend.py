@@ -64,6 +64,12 @@ def encoded(process: PlaceProcess, place: Any, when: Any, readings: Readings) ->
     return process.encoder_.transform(inputs_of(readings, place, when))
 
 
+def encoder_of(readings: Readings) -> TableEncoder:
+    """Return what makes inputs of places and times, not fitted."""
+    pair = (readings.space.first, readings.space.second)
+    return TableEncoder(space={"lat": pair[0], "lon": pair[1]} if readings.space.sphere else pair)
+
+
 def first_trend(
     readings: Readings, asked: dict[str, Any], seed: int, budget: float | None
 ) -> np.ndarray:
@@ -73,9 +79,7 @@ def first_trend(
     leave, which take all that place explains for noise.
     """
     rows = np.sort(fixed_indices(seed, _FIRST_TREND, len(readings), _FIRST_ROWS))
-    space = readings.space
-    pair = (space.first, space.second)
-    encoder = TableEncoder(space={"lat": pair[0], "lon": pair[1]} if space.sphere else pair)
+    encoder = encoder_of(readings)
     X = encoder.fit_transform(inputs_of(readings))[rows]
     y, H = readings.y[rows], readings.beside[rows]
     noise = None if readings.noise is None else readings.noise[rows]

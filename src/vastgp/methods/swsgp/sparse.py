@@ -13,13 +13,13 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix, identity
 from scipy.sparse.linalg import LinearOperator, cg
 from threadpoolctl import threadpool_limits
 
@@ -39,6 +39,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.likelihoods.rowwise import by_rows
 from vastgp.methods.swsgp.bound import local_weights
 from vastgp.methods.swsgp.options import SwsgpOptions
+from vastgp.methods.swsgp.patches import patch_inverse, patches_of
 
 # Entries of the local matrices of a tile of rows, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384
@@ -47,6 +48,8 @@ _MOST_STEPS, _ROUNDS = 100, 3
 # Iterations of conjugate gradients at most; how far beyond its tolerance a solution may be and count as one (rounding
 # in systems of close inducing inputs); least precision of a site.
 _MOST_CG, _LOOSEST, _LEAST_PRECISION = 1000, 10.0, 1e-6
+# Iterations with the diagonal as preconditioner: what they do not solve is worth making patches for.
+_PLAIN_CG = 80
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class SparseSystem:
         Prior variance of each inducing variable given its predecessors.
     y : ndarray of shape (n,) or (n, 3)
         Standardised targets, with noise of the rows' own or without.
+    points : ndarray of shape (M, d)
+        Inducing inputs over their lengthscales.
     recall : float
         Share of true neighbours that the index of the inducing inputs finds.
     """
@@ -73,6 +78,7 @@ class SparseSystem:
     B: csr_matrix
     v: np.ndarray
     y: np.ndarray
+    points: np.ndarray
     recall: float = 1.0
 
     def prior_product(self, m: np.ndarray) -> np.ndarray:
@@ -83,6 +89,11 @@ class SparseSystem:
     def prior_diagonal(self) -> np.ndarray:
         """Return ``Q_jj = 1 / v_j + sum_k B_kj^2 / v_k``."""
         return 1.0 / self.v + self.B.power(2).T @ (1.0 / self.v)
+
+    def prior_root(self) -> csc_matrix:
+        """Return ``V^-1/2 (I - B)``, of which ``Q`` is the square."""
+        rest = identity(len(self.v), format="csr") - self.B
+        return csc_matrix(rest.multiply(1.0 / np.sqrt(self.v)[:, None]))
 
     def squares(self) -> csr_matrix:
         """Return the transpose of ``A_ij^2``."""
@@ -172,7 +183,7 @@ def build_sparse(
     b, v = _weights(kernel, Z, Z, before, jitter, None)
     v = v + jitter * float(kernel.total_variance())
     A, B = _sparse(weights, numbers, size), _sparse(b, before, size)
-    return SparseSystem(A, conditional, B, v, targets, index.recall)
+    return SparseSystem(A, conditional, B, v, targets, index.points, index.recall)
 
 
 def _weights(
@@ -357,16 +368,17 @@ def _solved(
     tol: float,
     deadline: float,
 ) -> tuple[np.ndarray, float]:
-    """Return the mean and the relative residual, by conjugate gradients preconditioned with the diagonal."""
+    """Return the mean and the relative residual, by conjugate gradients.
+
+    Preconditioned with the diagonal, and with patches of neighbours from where that takes too long.
+    """
     A, transposed = system.A, system.A.T.tocsr()
-    size = A.shape[1]
 
     def product(m: np.ndarray) -> np.ndarray:
         return transposed @ (beta * (A @ m)) + system.prior_product(m)
 
-    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
-    jacobi = LinearOperator((size, size), matvec=lambda r: r / diagonal, dtype=np.float64)
     b = transposed @ right
+    norm = float(np.linalg.norm(b))
     best = start
 
     def watch(m: np.ndarray) -> None:
@@ -375,14 +387,25 @@ def _solved(
         if now() > deadline:
             raise TimeoutError
 
+    def iterate(inverse: Callable[[np.ndarray], np.ndarray], most: int) -> bool:
+        nonlocal best
+        operator, inverse_of = (
+            LinearOperator((len(b), len(b)), matvec=one, dtype=np.float64)
+            for one in (product, inverse)
+        )
+        best, left = cg(
+            operator, b, x0=best, rtol=tol, maxiter=most, M=inverse_of, callback=watch
+        )  # fmt: skip
+        return left == 0
+
     try:
         # its products have one thread, and sums of some thousand numbers are none for two: they would wait for each
         # other (14,000 inducing inputs, both cores of the machine at work: 60 s, of which 37 in such sums)
         with threadpool_limits(1, "blas"):
-            found, _ = cg(
-                operator, b, x0=start, rtol=tol, maxiter=_MOST_CG, M=jacobi, callback=watch
-            )
+            if not iterate(lambda r: r / diagonal, _PLAIN_CG):
+                root = system.prior_root()
+                patches = patches_of(system.points, root)
+                iterate(patch_inverse(patches, A.tocsc(), beta, root), _MOST_CG)
     except TimeoutError:
-        found = best
-    norm = float(np.linalg.norm(b))
-    return found, float(np.linalg.norm(b - product(found))) / norm if norm > 0.0 else 0.0
+        pass
+    return best, float(np.linalg.norm(b - product(best))) / norm if norm > 0.0 else 0.0
