@@ -33,9 +33,9 @@ _compiled_toward = program(toward)
 
 
 def _moved(sites: Any, better: Any, rate: float) -> Any:
-    """Do `toward` in one program, or in NumPy where the arrays are."""
-    plain = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((sites, better)))
-    return (toward if plain else _compiled_toward)(sites, better, rate)
+    """Do `toward` in one program where arrays are JAX's, and in NumPy otherwise."""
+    compiled = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves((sites, better)))
+    return (_compiled_toward if compiled else toward)(sites, better, rate)
 
 
 def next_rate(
