@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_deleted_costs_nothing(alone, tmp_path, monkeypatc
 
     fitted = model(path)
     with monkeypatch.context() as patched:
-        patched.setattr(Checkpoint, "_read", lambda file: None)
+        patched.setattr("vastgp.fitting.checkpoint.read_archive_together", lambda path: None)
         patched.setattr(Checkpoint, "write", lambda file: None)
         patched.setattr(Path, "unlink", refuse)
         with pytest.warns(UserWarning, match="complete, and its checkpoint .* could not be del"):
