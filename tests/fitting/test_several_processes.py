@@ -34,21 +34,23 @@ def test_a_loop_ends_for_all_where_process_0_ends_it(monkeypatch):
 
 
 def test_an_interruption_of_one_ends_all_and_is_saved(monkeypatch, tmp_path):
+    interrupts = [Interrupts(), Interrupts()]
+    # each process has its own: looked up when asked, since a patch is seen by both threads
+    monkeypatch.setattr(
+        Interrupts, "watch", classmethod(lambda cls: interrupts[processes.number()])
+    )
+
     def work(number):
         def step_chunk(state, first, steps):
             if number == 1 and first == 4:
-                interrupts.seen = True  # as its handler notes
+                interrupts[number].seen = True  # as its handler notes
             return state + 1, {"objective": 1.0}
 
-        interrupts = Interrupts()
-        monkeypatch.setattr(Interrupts, "watch", classmethod(lambda cls: by_thread[number]))
-        by_thread[number] = interrupts
         file = Checkpoint(tmp_path / "fit", 0.0, fingerprint={"seed": 1})
         return run_chunks(
             step_chunk, np.int64(0), max_iter=50, chunk=1, checkpoint=file.phase("steps")
         )
 
-    by_thread = {}
     assert [type(found) for found in in_threads(monkeypatch, 2, work)] == [KeyboardInterrupt] * 2
     saved = Checkpoint(tmp_path / "fit", fingerprint={"seed": 1}).phases["steps"]
     assert saved.num_iter == 5
