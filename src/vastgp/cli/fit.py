@@ -298,7 +298,7 @@ def _fit_named(
     model = make_estimator(METHODS[method], options, settings)
     train, test = _data(model, *data)
     most = getattr(model, "max_rows", None)
-    if most is not None and train[0].n > most:
+    if isinstance(most, int) and train[0].n > most:
         raise BadInput(
             f"--method {method} takes up to {most:,} rows, for time and memory, and there are "
             f"{train[0].n:,}; leave --method out, or raise the limit with --set max_rows=NUMBER."

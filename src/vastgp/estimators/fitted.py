@@ -27,7 +27,7 @@ from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, First, Run
 
 # Arguments that say how long to work and what to show, not what is computed.
-_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "verbose", "checkpoint")
+_NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "max_rows", "verbose", "checkpoint")
 
 
 class FittedModel(Moved, SavedModel, abc.ABC):

@@ -68,6 +68,7 @@ OPTIONS = {
     "SingleSample": "vastgp.methods.random_feature.options",
     "Sparse": "vastgp.methods.swsgp.options",
     "SpectralWeights": "vastgp.methods.reweighted.options",
+    "Spill": "vastgp.methods.exact.options",
     "Stochastic": "vastgp.methods.qsgp.stochastic.options",
     "Subset": "vastgp.estimators.searches",
     "Support": "vastgp.methods.direct.options",

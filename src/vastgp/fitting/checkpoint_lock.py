@@ -20,8 +20,8 @@ _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 @contextlib.contextmanager
-def alone_with(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the right to write a checkpoint.
+def alone_with(path: str | os.PathLike[str], what: str = "checkpoint") -> Iterator[None]:
+    """Hold the right to write a checkpoint, or ``what`` else an argument of that name tells the place of.
 
     The system gives it back however the process ends. The empty file ``.NAME.lock`` beside the checkpoint that it hangs
     on is removed at the end of the block; one that a killed process left is taken over. Where no file can be made
@@ -34,7 +34,7 @@ def alone_with(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     place = Path(path).expanduser()
     lock = place.with_name(f".{place.name}.lock")
-    descriptor = _taken(lock, place)
+    descriptor = _taken(lock, place, what)
     try:
         yield
     finally:
@@ -45,7 +45,7 @@ def alone_with(path: str | os.PathLike[str]) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _taken(lock: Path, place: Path) -> int | None:
+def _taken(lock: Path, place: Path, what: str) -> int | None:
     """Return the descriptor of the lock; None where there are no locks."""
     if fcntl is None:
         return None
@@ -61,7 +61,7 @@ def _taken(lock: Path, place: Path) -> int | None:
             if error.errno not in _BUSY:
                 return None
             raise ValueError(
-                f"checkpoint: another fit is at work with {str(place)!r}. Wait for its end, or give this one a path of "
+                f"{what}: another fit is at work with {str(place)!r}. Wait for its end, or give this one a path of "
                 "its own."
             ) from None
         with contextlib.suppress(OSError):

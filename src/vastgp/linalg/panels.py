@@ -8,8 +8,9 @@ it went at 62 GFLOP/s, LAPACK's ``spotrf`` in place, which needs twice the memor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
@@ -33,67 +34,70 @@ class PanelCholesky:
 
     Attributes
     ----------
-    panels : list of ndarray
-        Panel i is ``L[rows_i, :stop_i]^T`` in C order; what stands below the diagonal of its last block is no part of
-        the factor.
-    jitter : float
-        The most that was added to the diagonal of ``A``, in its own units, where rounding had made a pivot negative.
+    panels : sequence of ndarray that can be appended to
+        Panel i is ``L[rows_i, :stop_i]^T / unit`` in C order; what stands below the diagonal of its last block is no
+        part of the factor. Where they lie on a disk each is read when it is asked for, once in every pass.
+    dtype : dtype
+        Precision of the factor.
     largest : float
-        Largest entry of the diagonal of ``A``, whose rounding is the unit of jitter.
+        Largest entry of the diagonal of ``A / unit^2``, whose rounding is the unit of jitter.
+    unit : float
+        What all panels are to be multiplied by.
+    ends, jitters, log_pivots : list
+        Of each panel: the number of the row after its last, what was added to the diagonal of ``A / unit^2`` where
+        rounding had made a pivot negative, and the sum of the logarithms of its pivots.
     """
 
-    panels: list[np.ndarray]
-    jitter: float = 0.0
+    panels: MutableSequence[np.ndarray]
+    dtype: np.dtype
     largest: float = 1.0
-    _ends: list[int] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._ends = [len(panel) for panel in self.panels]
+    unit: float = 1.0
+    ends: list[int] = field(default_factory=list)
+    jitters: list[float] = field(default_factory=list)
+    log_pivots: list[float] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Number of rows of the factor."""
-        return self._ends[-1] if self._ends else 0
+        return self.ends[-1] if self.ends else 0
 
     @property
     def panel_rows(self) -> int:
         """Rows of a panel, but of the last."""
-        return self.panels[0].shape[1]
+        return self.ends[0]
 
     @property
-    def dtype(self) -> np.dtype:
-        """Precision of the factor."""
-        return self.panels[0].dtype
+    def jitter(self) -> float:
+        """The most that was added to the diagonal of ``A``, in its own units."""
+        return self.unit**2 * max(self.jitters, default=0.0)
 
     @property
     def log_determinant(self) -> float:
         """``log |A|``."""
-        diagonals = (np.diagonal(self._corner(i)) for i in range(len(self.panels)))
-        return 2.0 * float(sum(np.sum(np.log(each.astype(np.float64))) for each in diagonals))
+        return 2.0 * (sum(self.log_pivots) + self.size * float(np.log(self.unit)))
 
     def half_solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``L^-1 right``, in the precision of the factor."""
-        work = np.array(right, self.dtype, order="C")
-        flat = work.reshape(len(work), -1)
-        for i in range(len(self.panels)):
-            self._forward(i, flat)
+        work = self._half_solved(right)
+        work /= self.unit
         return work
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``A^-1 right``, in the precision of the factor."""
-        work = self.half_solve(right)
+        work = self._half_solved(right)
         self._backward(work.reshape(len(work), -1))
+        work /= self.unit**2
         return work
 
     def half_product(self, right: np.ndarray) -> np.ndarray:
         """Return ``L right``, in the wider of the two precisions."""
         parts = []
-        for i, panel in enumerate(self.panels):
+        for panel in self.panels:
             stop, size = panel.shape
             here = slice(stop - size, stop)
             below = panel[: here.start].T @ right[: here.start]
-            parts.append(below + np.tril(self._corner(i)) @ right[here])
-        return np.concatenate(parts)
+            parts.append(below + np.tril(_corner(panel)) @ right[here])
+        return self.unit * np.concatenate(parts)
 
     def inverse_diagonal(self) -> np.ndarray:
         """Return the diagonal of ``A^-1``, float64: ``n^3 / 3`` operations more, and memory for one panel.
@@ -101,21 +105,18 @@ class PanelCholesky:
         Column norms of ``L^-1``: ``[A^-1]_ii = |L^-1 e_i|^2``, whose first ``i - 1`` numbers are zero.
         """
         found = np.empty(self.size)
-        for i, stop in enumerate(self._ends):
-            start = stop - self.panels[i].shape[1]
+        for i, (start, stop) in enumerate(pairwise([0, *self.ends])):
             columns = np.zeros((self.size, stop - start), self.dtype)
             columns[start:stop] = np.eye(stop - start, dtype=self.dtype)
-            for j in range(i, len(self.panels)):
-                self._forward(j, columns, start)
+            for j in range(i, len(self.ends)):
+                _forward(self.panels[j], columns, start)
             below = columns[start:]
             found[start:stop] = np.einsum("ij,ij->j", below, below, dtype=np.float64)
-        return found
+        return found / self.unit**2
 
     def scale(self, by: float) -> None:
         """Make this the factor of ``by^2 A``."""
-        for panel in self.panels:
-            panel *= by
-        self.jitter, self.largest = self.jitter * by**2, self.largest * by**2
+        self.unit *= float(by)
 
     def append(self, panel: np.ndarray) -> None:
         """Add rows: ``panel`` holds their columns of the matrix down to the diagonal block, and is of ``L`` afterwards.
@@ -127,8 +128,8 @@ class PanelCholesky:
         """
         before = self.size
         # L_i^T = L^-1 A_:i, and what is left of the diagonal block is L_ii L_ii^T
-        for i in range(len(self.panels)):
-            self._forward(i, panel)
+        for other in self.panels:
+            _forward(other, panel)
         corner = panel[before:].T
         if before:
             (syrk,) = get_blas_funcs(("syrk",), (panel,))
@@ -152,46 +153,50 @@ class PanelCholesky:
                 f"with up to {jitter / 10.0:.1e} added to their diagonal"
             )
         corner[...] = lower
-        self.jitter = max(self.jitter, jitter)
         self.panels.append(panel)
-        self._ends.append(len(panel))
+        self.ends.append(len(panel))
+        self.jitters.append(jitter)
+        self.log_pivots.append(float(np.sum(np.log(np.diagonal(lower).astype(np.float64)))))
 
-    # ------------------------------------------------------------ steps
-
-    def _corner(self, i: int) -> np.ndarray:
-        """Return the diagonal block of a panel, lower and in Fortran order."""
-        panel = self.panels[i]
-        return panel[-panel.shape[1] :].T
-
-    def _forward(self, i: int, work: np.ndarray, first: int = 0) -> None:
-        """Replace the rows of panel i in ``work``, solved up to there, by those of ``L^-1 work``.
-
-        Rows before ``first`` are zero.
-        """
-        panel = self.panels[i]
-        stop, size = panel.shape
-        start = stop - size
-        gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panel,))
-        here = work[start:stop].T
-        if start > first:
-            # x_i = L_ii^-1 (b_i - sum_{j < i} L_ij x_j), all transposed: BLAS counts columns first
-            gemm(
-                -1.0, work[first:start].T, panel[first:start].T, 1.0, here, trans_b=1, overwrite_c=1
-            )
-        trsm(1.0, self._corner(i), here, side=1, lower=1, trans_a=1, overwrite_b=1)
+    def _half_solved(self, right: np.ndarray) -> np.ndarray:
+        """Return ``unit L^-1 right``."""
+        work = np.array(right, self.dtype, order="C")
+        flat = work.reshape(len(work), -1)
+        for panel in self.panels:
+            _forward(panel, flat)
+        return work
 
     def _backward(self, work: np.ndarray) -> None:
-        """Replace ``work`` by ``L^-T work``."""
-        for i in reversed(range(len(self.panels))):
-            panel = self.panels[i]
+        """Replace ``work`` by ``unit L^-T work``."""
+        for panel in reversed(self.panels):
             stop, size = panel.shape
             start = stop - size
             gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panel,))
             here = work[start:stop].T
-            trsm(1.0, self._corner(i), here, side=1, lower=1, overwrite_b=1)
+            trsm(1.0, _corner(panel), here, side=1, lower=1, overwrite_b=1)
             if start:
                 # what the rows above still need of these
                 gemm(-1.0, here, panel[:start].T, 1.0, work[:start].T, overwrite_c=1)
+
+
+def _corner(panel: np.ndarray) -> np.ndarray:
+    """Return the diagonal block of a panel, lower and in Fortran order."""
+    return panel[-panel.shape[1] :].T
+
+
+def _forward(panel: np.ndarray, work: np.ndarray, first: int = 0) -> None:
+    """Replace the rows of a panel in ``work``, solved up to there, by those of ``L^-1 work``.
+
+    Rows before ``first`` are zero.
+    """
+    stop, size = panel.shape
+    start = stop - size
+    gemm, trsm = get_blas_funcs(("gemm", "trsm"), (panel,))
+    here = work[start:stop].T
+    if start > first:
+        # x_i = L_ii^-1 (b_i - sum_{j < i} L_ij x_j), all transposed: BLAS counts columns first
+        gemm(-1.0, work[first:start].T, panel[first:start].T, 1.0, here, trans_b=1, overwrite_c=1)
+    trsm(1.0, _corner(panel), here, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
 def factorize_panels(
@@ -202,6 +207,7 @@ def factorize_panels(
     largest: float = 1.0,
     panel_rows: int = PANEL_ROWS,
     go_on: Callable[[int, int], bool] | None = None,
+    factor: PanelCholesky | None = None,
 ) -> PanelCholesky:
     """Factorise a symmetric matrix that is written panel by panel, each once and where its factor stays.
 
@@ -219,14 +225,16 @@ def factorize_panels(
     go_on : callable, optional
         Asked before each panel but the first, with the number of rows done and the bytes of a number; where it says no,
         the factor is that of these rows.
+    factor : PanelCholesky, optional
+        Of leading rows of the matrix, in panels of this size, where some are done: it goes on.
 
     Raises
     ------
     FactorizationError
         When the matrix is not positive definite by more than rounding.
     """
-    factor = PanelCholesky([], largest=largest)
-    for start in range(0, size, panel_rows):
+    factor = PanelCholesky([], np.dtype(dtype), largest) if factor is None else factor
+    for start in range(factor.size, size, panel_rows):
         if start and go_on is not None and not go_on(start, np.dtype(dtype).itemsize):
             break
         rows = slice(start, min(start + panel_rows, size))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +16,11 @@ from jaxtyping import Float
 from vastgp._memory import available_bytes
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.row_covariance import RowCovariance, refine
+from vastgp.solvers.spilled_factor import rows_on_disk, spilled
 
 # Up to here a factor in float64 takes seconds and no precision needs to be chosen.
 WIDE_ROWS = 10_000
@@ -62,18 +66,49 @@ class Factored(NamedTuple):
 
 
 class RemadeFactor:
-    """The factor of a posterior that was loaded: made when somebody asks for a variance."""
+    """The factor of a posterior that was loaded: read or made when somebody asks for a variance.
 
-    def __init__(self, matrix: RowCovariance, dtype: str, panel_rows: int) -> None:
+    Parameters
+    ----------
+    matrix : RowCovariance
+    dtype, panel_rows
+        As it was made with.
+    folder : str, optional
+        Where its panels lay, in units of ``unit``. They are read there, where all are whole; nothing is written.
+    unit : float, default 1.0
+    """
+
+    def __init__(
+        self,
+        matrix: RowCovariance,
+        dtype: str,
+        panel_rows: int,
+        folder: str | None = None,
+        unit: float = 1.0,
+    ) -> None:
         self.matrix, self.dtype, self.panel_rows = matrix, np.dtype(dtype), panel_rows
+        self.folder, self.unit = folder, unit
 
     @cached_property
     def made(self) -> PanelCholesky:
         """The factor."""
+        n, largest = len(self.matrix.X), float(np.max(self.matrix.diagonal))
+        if self.folder is not None:
+            found = SpilledCholesky.there(Path(self.folder), n, self.dtype, self.panel_rows)
+            if found is not None:
+                found.scale(self.unit)
+                return found
+            most = affordable_rows(self.dtype.itemsize)
+            if n > most:
+                raise ValueError(
+                    f"standard deviations need the factor of {n} rows, which lay in {self.folder} and is not whole "
+                    f"there; the memory that is available holds one of {most} rows. Means need no factor. Bring the "
+                    "folder back, or fit again with this kernel and noise (hyperparameters=Fixed(noise_std=...)) and "
+                    "max_rows=Spill(folder)."
+                )
         return factorize_panels(
-            self.matrix.write, len(self.matrix.X), str(self.dtype),
-            largest=float(np.max(self.matrix.diagonal)), panel_rows=self.panel_rows,
-        )  # fmt: skip
+            self.matrix.write, n, str(self.dtype), largest=largest, panel_rows=self.panel_rows
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "made":
@@ -86,6 +121,7 @@ def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
     return {
         "rows": rows, "factor": "float64", "jitter": float(jitter), "refinement_steps": 0, "mean_error_bound": 0.0,
         "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [], "factor_seconds": 0.0,
+        "folder": None,
     }  # fmt: skip
 
 
@@ -99,12 +135,17 @@ def affordable_rows(itemsize: int, available: int | None = None) -> int:
     return max(1, int((2.0 * numbers + 0.25 * PANEL_ROWS**2) ** 0.5 - 0.5 * PANEL_ROWS))
 
 
-def precision_for(matrix: RowCovariance, dtype: str) -> str:
+def rows_held(itemsize: int, spill: Path | None) -> int:
+    """Return the rows of the largest factor that the memory holds, or a folder that it is spilled to."""
+    return affordable_rows(itemsize) if spill is None else rows_on_disk(spill, itemsize)
+
+
+def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) -> str:
     """Return the precision to begin with: what is asked for, or the narrow one where rows are many and it may do."""
     n = len(matrix.X)
     if dtype != "auto":
         return dtype
-    if n > affordable_rows(8):
+    if n > rows_held(8, spill):
         return "float32"
     return "float64" if n <= WIDE_ROWS or not _may_be_narrow(matrix) else "float32"
 
@@ -124,6 +165,7 @@ def factor_exactly(
     seed: int = 0,
     panel_rows: int = PANEL_ROWS,
     go_on: Callable[[int, int], bool] | None = None,
+    spill: Path | None = None,
 ) -> Factored:
     """Factorise the covariance of all rows, solve for their weights to full accuracy, and judge what variances need.
 
@@ -141,19 +183,21 @@ def factor_exactly(
         See `factorize_panels`.
     go_on : callable, optional
         As in `factorize_panels`.
+    spill : path, optional
+        Of a folder that panels are kept in, not in memory; what is there of this factor is not made again.
 
     Raises
     ------
     FactorizationError
         Where no factor is good enough; the message says what was tried, the condition, and what to do.
     """
-    first = precision_for(matrix, dtype)
+    first = precision_for(matrix, dtype, spill)
     tried: list[str] = []
-    wide = dtype == "auto" and len(matrix.X) <= affordable_rows(8)
+    wide = dtype == "auto" and len(matrix.X) <= rows_held(8, spill)
     for kind in [first, "float64"] if wide and first != "float64" else [first]:
         try:
             # what fails leaves nothing behind: the next factor needs its memory
-            return _attempt(matrix, y, kind, seed, panel_rows, go_on, tuple(tried))
+            return _attempt(matrix, y, kind, seed, panel_rows, go_on, tuple(tried), spill)
         except FactorizationError as error:
             tried.append(f"{kind}: {error}")
     raise FactorizationError(_advice(matrix, tried, first))
@@ -167,16 +211,25 @@ def _attempt(
     panel_rows: int,
     go_on: Callable[[int, int], bool] | None,
     tried: tuple[str, ...],
+    spill: Path | None,
 ) -> Factored:
     """Return the factor in one precision, if it is any good."""
     began = time.perf_counter()
-    factor = factorize_panels(
-        matrix.write, len(matrix.X), dtype, largest=float(np.max(matrix.diagonal)),
-        panel_rows=panel_rows, go_on=go_on,
-    )  # fmt: skip
-    seconds = time.perf_counter() - began
-    found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed)
-    found.diagnosis.update(factor_seconds=seconds, tried=list(tried))
+    known = nullcontext() if spill is None else spilled(matrix, dtype, spill, panel_rows)
+    with known as begun:
+        try:
+            factor = factorize_panels(
+                matrix.write, len(matrix.X), dtype, largest=float(np.max(matrix.diagonal)),
+                panel_rows=panel_rows, go_on=go_on, factor=begun,
+            )  # fmt: skip
+            seconds = time.perf_counter() - began
+            found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed)
+        except FactorizationError:
+            if begun is not None:
+                begun.remove()
+            raise
+    place = None if begun is None else str(begun.place)
+    found.diagnosis.update(factor_seconds=seconds, tried=list(tried), folder=place)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import JITTERS, Cholesky, factorize
+from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.exact_factor import (
     VARIANCE_ERROR,
@@ -89,6 +91,7 @@ class ExactPosterior:
         seed: int = 0,
         panel_rows: int = PANEL_ROWS,
         go_on: Callable[[int, int], bool] | None = None,
+        spill: Path | None = None,
     ) -> tuple[ExactPosterior, Factored]:
         """Return the posterior given very many rows, and what is known of its factor.
 
@@ -98,7 +101,7 @@ class ExactPosterior:
         ----------
         kernel, noise_variance, X, y
             As in `condition`.
-        dtype, seed, panel_rows, go_on
+        dtype, seed, panel_rows, go_on, spill
             See `factor_exactly`: where it is stopped, the posterior is that of the leading rows.
 
         Raises
@@ -109,8 +112,9 @@ class ExactPosterior:
         X, y = np.ascontiguousarray(X, np.float64), np.asarray(y, np.float64)
         matrix = RowCovariance.observed(kernel, noise_variance, X, y)
         found = factor_exactly(
-            matrix, observations.targets(y), dtype, seed=seed, panel_rows=panel_rows, go_on=go_on
-        )
+            matrix, observations.targets(y), dtype,
+            seed=seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
+        )  # fmt: skip
         n = found.factor.size
         made = cls(
             kernel, float(noise_variance), X[:n], found.weights, found.factor, y[:n], found.refined
@@ -237,6 +241,11 @@ class ExactPosterior:
             packed = self.factor.lower[np.tril_indices(len(self.X))]
             return state | {"jitter": self.factor.jitter}, arrays | {"factor": packed}
         of_factor = {"dtype": str(self.factor.dtype), "panel_rows": self.factor.panel_rows}
+        where = self.factor
+        if isinstance(where, SpilledCholesky):
+            of_factor |= {"folder": str(where.place.resolve()), "unit": where.unit}
+        elif isinstance(where, RemadeFactor) and where.folder is not None:
+            of_factor |= {"folder": where.folder, "unit": where.unit}
         return state | {"remade": of_factor}, arrays
 
     @classmethod

@@ -220,11 +220,11 @@ def test_stages_grow_by_one_factor_and_end_where_they_should():
 
 def test_rows_that_memory_does_not_hold_are_refused_with_how_many_it_does(monkeypatch):
     X, y = small_data(n=50)
-    monkeypatch.setattr("vastgp.methods.exact.estimator.affordable_rows", lambda itemsize: 49)
+    monkeypatch.setattr("vastgp.methods.exact.room.affordable_rows", lambda itemsize: 49)
     with pytest.raises(ValueError, match=r"X has 50 rows, and the memory .* posterior of 49"):
         ExactGPRegressor().fit(X, y)
     monkeypatch.undo()
-    monkeypatch.setattr("vastgp.methods.exact.estimator.learnable_rows", lambda: 30)
+    monkeypatch.setattr("vastgp.methods.exact.room.learnable_rows", lambda: 30)
     with pytest.raises(
         ValueError, match=r"evidence of 50 rows .* Set hyperparameters=Learn\(rows=30\)"
     ):

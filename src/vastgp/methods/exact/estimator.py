@@ -30,9 +30,13 @@ from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learnable_rows
+from vastgp.linalg.panel_folder import SPILLED_ROWS
+from vastgp.linalg.panels import PANEL_ROWS
+from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages
+from vastgp.methods.exact.options import MaxRows, Spill
 from vastgp.methods.exact.pace import Pace
-from vastgp.solvers.exact_factor import Factored, affordable_rows, diagnosis_of_dense
+from vastgp.methods.exact.room import check_learnable, check_room
+from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.plan import operations_a_second, operations_of_exact
 
@@ -99,9 +103,10 @@ class ExactGPRegressor(FitsVaryingNoise):
         learned at most (5000: an evaluation of twice the rows takes eight times as long, and moves them less);
         ``Fixed(noise_std=...)`` holds the noise's standard deviation, in units of the target, and the kernel is then
         the model.
-    max_rows : int, optional
+    max_rows : int or Spill, optional
         More rows are refused. None: as many as fit into half of the memory that is available, 2 bytes for each pair of
-        rows where the factor is in float32: some 75,000 with 24 GB.
+        rows where the factor is in float32: some 75,000 with 24 GB. ``Spill(folder)`` of `vastgp.options`: as many as
+        the disk of a folder holds, where the factor is kept.
     restarts : int, default 2
         How often learning begins, first at given and default values, then at random ones; the highest evidence is kept.
         Restarts use some 300 rows, so they cost little.
@@ -136,9 +141,10 @@ class ExactGPRegressor(FitsVaryingNoise):
         units, ``refinement_steps``, ``mean_error_bound`` (of the function's mean at any input, in noise standard
         deviations), ``variance_error`` (largest relative error of the factor's variances that the check found; above
         0.01 all are refined, which is slower: ``refined``), ``log_evidence_se``, and ``tried``, precisions that failed;
-        where hyperparameters are those of some rows, ``scale``, by which the evidence of all of them corrected the
-        variances of kernel and noise. With ``likelihood="heteroskedastic"`` also ``noise_varies``, ``noise_gain``, by
-        how many nats the evidence is for that, and ``noise_turns``, of function and noise.
+        ``folder``, where the factor lies on a disk; where hyperparameters are those of some rows, ``scale``, by which
+        the evidence of all of them corrected the variances of kernel and noise. With ``likelihood="heteroskedastic"``
+        also ``noise_varies``, ``noise_gain``, by how many nats the evidence is for that, and ``noise_turns``, of
+        function and noise.
     conditioned_rows_ : ndarray of int
         Numbers of the training rows that the posterior has seen, rising: all, unless the budget was too small.
 
@@ -172,7 +178,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         *,
         likelihood: NoiseLike = "gaussian",
         hyperparameters: Annotated[str | Learn | Fixed, LEARN_OR_FIXED] = "learn",
-        max_rows: Annotated[int | None, Positive(integer=True, none="what memory holds")] = None,
+        max_rows: Annotated[int | Spill | None, MaxRows()] = None,
         restarts: Annotated[int, Positive(integer=True)] = 2,
         max_iter: Annotated[int, Positive(integer=True)] = 200,
         tol: Tolerance = 1e-5,
@@ -204,6 +210,11 @@ class ExactGPRegressor(FitsVaryingNoise):
         search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
         check_fixed_model(search, self.kernel)
         refuse_given("hyperparameters", search, steps="max_iter", rate=None)
+        if isinstance(self.max_rows, Spill) and self.likelihood != "gaussian":
+            raise ValueError(
+                "max_rows=Spill(...): with likelihood='heteroskedastic' another factor is made at every turn of "
+                "function and noise, and these are kept in memory. Leave out one of the two."
+            )
 
     def _can_spare(self, left: int) -> bool:
         # its answers are exact at the hyperparameters that they have
@@ -220,12 +231,15 @@ class ExactGPRegressor(FitsVaryingNoise):
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
-        self._check_size(rows.n, search)
+        dense, fixed = self._is_dense(rows.n), isinstance(search, Fixed)
+        check_room(rows.n, self.max_rows, self.dtype, dense=dense)
+        if not fixed:
+            check_learnable(min(rows.n, search.rows or _LEARNED_ROWS))
         scaling = self.standardizer_
         X, y = rows.take(np.arange(rows.n))
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
-        if isinstance(search, Fixed):
+        if fixed:
             kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
             yield self._condition((kernel, noise), X, y, (_GIVEN, rows.n), run)
@@ -246,33 +260,6 @@ class ExactGPRegressor(FitsVaryingNoise):
         """Return about what the posterior of n rows takes on this machine, now."""
         # a low noise needs float64
         return operations_of_exact(n, 4 if self.dtype == "float32" else 8) / operations_a_second()
-
-    def _check_size(self, n: int, search: Any) -> None:
-        """Refuse rows that the memory does not hold."""
-        most = self.max_rows
-        if most is None:
-            most = affordable_rows(8 if self.dtype == "float64" else 4)
-            if n > most:
-                raise ValueError(
-                    f"X has {n} rows, and the memory that is available holds the exact posterior of {most}: half of "
-                    "the matrix between all rows has to fit into half of it. Give fewer rows, free memory"
-                    f"{', set dtype to float32 (half of the memory)' if self.dtype == 'float64' else ''}, or use "
-                    "QSGPRegressor or IterativeGPRegressor, which are made for many rows."
-                )
-        elif n > most:
-            raise ValueError(
-                f"X has {n} rows, more than max_rows={most}: time grows with their cube ({4 * n**2 / 1e9:.1f} GB for "
-                "half of one matrix). Use QSGPRegressor, which is made for many rows, give fewer rows, or raise "
-                "max_rows."
-            )
-        if isinstance(search, Fixed):
-            return
-        learned, learnable = min(n, search.rows or _LEARNED_ROWS), learnable_rows()
-        if learnable is not None and learned > learnable:
-            raise ValueError(
-                f"the evidence of {learned} rows and its gradient take more memory than half of what is available, "
-                f"which is enough for {learnable} rows. Set hyperparameters=Learn(rows={learnable}), or free memory."
-            )
 
     def _condition(
         self,
@@ -325,7 +312,9 @@ class ExactGPRegressor(FitsVaryingNoise):
     ) -> tuple[ExactPosterior, Factored, np.ndarray]:
         """Return the posterior of as many rows as the budget holds, and their numbers in the factor's order."""
         (kernel, likelihood), n = params, len(y)
-        pace, order = Pace(run), np.arange(n)
+        spill = self.max_rows.made() if isinstance(self.max_rows, Spill) else None
+        panel_rows = PANEL_ROWS if spill is None else SPILLED_ROWS
+        pace, order = Pace(run, panel_rows), np.arange(n)
         left = run.seconds_left()
         if left is not None and self._seconds(n) > _SURELY_FITS * left:
             order = np.random.default_rng([run.seed, _ORDER]).permutation(n)
@@ -337,7 +326,7 @@ class ExactGPRegressor(FitsVaryingNoise):
 
             posterior, found = ExactPosterior.condition_many(
                 kernel, float(likelihood.noise_variance), X[order], y[order], self.dtype,
-                seed=run.seed, go_on=go_on,
+                seed=run.seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
             )  # fmt: skip
         return posterior, found, order[: found.factor.size]
 

@@ -12,10 +12,17 @@ _SLACK, _TELLING = 1.15, 4
 
 
 class Pace:
-    """The clock of a factorisation, by operations and the rate at which they have gone so far."""
+    """The clock of a factorisation, by operations and the rate at which they have gone so far.
 
-    def __init__(self, run: Run) -> None:
-        self._run, self._rate = run, operations_a_second()
+    Parameters
+    ----------
+    run : Run
+    panel_rows : int
+        Rows of a panel of the factor.
+    """
+
+    def __init__(self, run: Run, panel_rows: int = PANEL_ROWS) -> None:
+        self._run, self._rate, self._rows = run, operations_a_second(), panel_rows
         self._last = self._first = (0, 0.0)
 
     def go_on(self, done: int, itemsize: int) -> bool:
@@ -39,5 +46,5 @@ class Pace:
         if done >= _TELLING * PANEL_ROWS and time > self._first[1]:
             rate = (done**3 - self._first[0] ** 3) / 3 / (time - self._first[1])
         # counted from the beginning, less the factor so far
-        more = operations_of_exact(done + PANEL_ROWS, itemsize) * 4 / itemsize - done**3 / 3
+        more = operations_of_exact(done + self._rows, itemsize) * 4 / itemsize - done**3 / 3
         return _SLACK * more / rate <= left
