@@ -85,12 +85,13 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         model.set_params(kernel="rbf", tol=1e-11, **search)
     # each makes half of the products of tiles
     made = []
-    product = products.kernel_product
+    product = products._scaled_product
     monkeypatch.setattr(products, "_TILE", 32)
 
-    def noted(kernel, X, V, share=None):
-        made.append(None if share is None else tuple(map(int, share)))
-        return product(kernel, X, V, share)
+    def noted(matrix, V, share=None):
+        if share is not None:
+            made.append(tuple(map(int, share)))
+        return product(matrix, V, share)
 
     def fit():
         # a search may end elsewhere by as much as its tolerance, where linear algebra takes other numbers of threads
@@ -99,7 +100,7 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         return fitted.fit(tmp_path / "rows.npz")
 
     def work(number):
-        monkeypatch.setattr(products, "kernel_product", noted)
+        monkeypatch.setattr(products, "_scaled_product", noted)
         fitted = fit()
         return fitted.predict(new, return_std=True), float(fitted.likelihood_.noise_std)
 

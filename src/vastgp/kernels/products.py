@@ -54,13 +54,7 @@ class KernelMatrix(eqx.Module):
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v`` of each row of ``V``."""
-        scale = self.scale.astype(V.dtype)
-        noise = jnp.asarray(self.noise_variance, V.dtype)
-        return self._of_kernel(V * scale) * scale + noise * V
-
-    def _of_kernel(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
-        """Return ``K v`` of each row of ``V``."""
-        return kernel_product(self.kernel, self.X, V)
+        return _product(self, V)
 
     def _slope_of_kernel(
         self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
@@ -83,8 +77,9 @@ class SharedKernelMatrix(KernelMatrix):
     What each adds to a product is told to the others, so that it is no part of a compiled program.
     """
 
-    def _of_kernel(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
-        return processes.summed(kernel_product(self.kernel, self.X, V, _own_share()))
+    def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        """Return ``A v`` of each row of ``V``."""
+        return _with_noise(self, processes.summed(_scaled_product(self, V, _own_share())), V)
 
     def _slope_of_kernel(
         self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
@@ -94,6 +89,23 @@ class SharedKernelMatrix(KernelMatrix):
 
 def _own_share() -> Share:
     return np.int32(processes.number()), np.int32(processes.count())
+
+
+@jax.jit
+def _product(matrix: KernelMatrix, V: Array) -> Array:
+    return _with_noise(matrix, _scaled_product(matrix, V), V)
+
+
+@jax.jit
+def _scaled_product(matrix: KernelMatrix, V: Array, share: Share | None = None) -> Array:
+    """Return ``S K S v`` of each row of ``V``, or with a ``share`` the part of some tiles in it."""
+    scale = matrix.scale.astype(V.dtype)
+    return kernel_product(matrix.kernel, matrix.X, V * scale, share) * scale
+
+
+@jax.jit
+def _with_noise(matrix: KernelMatrix, of_kernel: Array, V: Array) -> Array:
+    return of_kernel + jnp.asarray(matrix.noise_variance, V.dtype) * V
 
 
 @jax.jit

@@ -128,6 +128,8 @@ class Softmax(SeveralClasses):
         return jax.nn.softmax(jnp.asarray(mean), axis=0)
 
 
+# a program of its own: a branch that is taken outside of one is compiled anew at every call
+@partial(jax.jit, static_argnums=0)
 def _averages(
     points: int, mean: Float[Array, "C *s"], variance: Float[Array, "C *s"]
 ) -> tuple[Float[Array, "C *s"], Float[Array, "C *s"], Float[Array, "*s"]]:

@@ -178,7 +178,7 @@ class KernelSystem(LinearSystem):
     def weights(self, solution: Float[Array, "C n"]) -> Any:
         """Return ``S a`` and ``S u_s``, in the precision of the vectors."""
         with precision(self.vector_dtype):
-            return np.asarray(solution * self.operator.scale)
+            return np.asarray(solution) * np.asarray(self.operator.scale)
 
 
 def dtypes_of(
