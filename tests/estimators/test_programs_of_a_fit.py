@@ -29,3 +29,20 @@ def test_a_fit_is_few_programs(model, most):
         model.fit(X, y)
         model.predict(X[:5], return_std=True)
         assert programs() <= most
+
+
+@pytest.mark.little_work
+def test_tables_of_similar_sizes_share_the_program_that_predicts():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(70, 3)), generator.normal(size=70)
+    for model in (
+        vastgp.QSGPRegressor(num_basis=24),
+        vastgp.RandomFeatureGPRegressor(num_basis=24),
+    ):
+        model.fit(X, y)
+        whole = model.predict(X[:60], return_std=True)
+        with count_programs() as programs:
+            for rows in (33, 47, 59):
+                part = model.predict(X[:rows], return_std=True)
+                np.testing.assert_array_equal(part, np.asarray(whole)[:, :rows])
+            assert programs() == 0

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import Positive
 from vastgp._precision import precision
 from vastgp.data import Exposure, OwnNoise, Rows, Standardizer, as_rows
+from vastgp.data.padding import padded_size, repeat_last
 from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
 from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
@@ -287,10 +288,13 @@ class BaseGP(FittedModel, abc.ABC):
         with Progress("predict", bool(self.verbose)) as progress:
             for X, _ in self._tiles(rows):
                 here = slice(done, done + len(X))
+                # tables of similar sizes share compiled code; a server predicts one row at a time
+                padded = X if len(X) == 1 else repeat_last(X, padded_size(len(X)))
                 with precision(self._arithmetic):
-                    mean[..., here], of_tile = latent(X, with_variance)
+                    of_tile = latent(padded, with_variance)
+                    mean[..., here] = of_tile[0][..., : len(X)]
                     if variance is not None:
-                        variance[..., here] = of_tile
+                        variance[..., here] = of_tile[1][..., : len(X)]
                 done += len(X)
                 progress.update(done / rows.n)
         return mean, variance
