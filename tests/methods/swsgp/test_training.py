@@ -13,7 +13,8 @@ from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.swsgp import patches, sparse
 from vastgp.methods.swsgp.options import SwsgpOptions
-from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
+from vastgp.methods.swsgp.sparse import fit_sparse, given_means
+from vastgp.methods.swsgp.sparse_system import build_sparse
 from vastgp.methods.swsgp.state import Variables, start_state
 from vastgp.methods.swsgp.step import bound
 from vastgp.methods.swsgp.training import Chunks, fit_swsgp
