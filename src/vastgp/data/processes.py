@@ -117,7 +117,7 @@ def _exchanged(message: np.ndarray) -> np.ndarray:
 
 def from_first(array: Any) -> np.ndarray:
     """Return the array of process 0, for what was measured or read by a clock, and must be the same for all."""
-    return gathered(array)[0]
+    return gathered(array if number() == 0 else np.zeros(0, np.uint8))[0]
 
 
 def of_first(tree: T) -> T:
