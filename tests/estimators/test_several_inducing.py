@@ -13,8 +13,10 @@ from vastgp import (
 )
 from vastgp.data import Standardizer, as_rows
 from vastgp.data.shared_rows import as_shared_rows
+from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.minibatch_runner import MinibatchRunner
 from vastgp.likelihoods import Poisson
 from vastgp.methods.swsgp import solution
 from vastgp.methods.swsgp.options import SwsgpOptions
@@ -127,3 +129,39 @@ def test_patches_and_noise_of_several_are_those_of_one(monkeypatch):
     for each in in_threads(monkeypatch, 3, work):
         for mine, alone in zip(each, one, strict=True):
             np.testing.assert_allclose(mine, alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge", "ignore:.*The exact posterior of some")
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_died_in_two_processes_goes_on_in_any_number(monkeypatch, tmp_path, count):
+    """Steps of SVGP that end without a word in the third chunk: the state of the second is gone on from."""
+    y, model, close = MODELS["SVGP, natural gradients"]
+    whole = clone(model).set_params(solver=Natural(row_batch=50, max_steps=50)).fit(X, y)
+    model = clone(whole).set_params(checkpoint=tmp_path / "fit")
+    done, steps = [], MinibatchRunner.__call__
+
+    def dies(self, state, first, number):
+        if first == 20:
+            raise MemoryError
+        return steps(self, state, first, number)
+
+    def counted(self, state, first, number):
+        done.append(first)
+        return steps(self, state, first, number)
+
+    def fitted(number, of):
+        some = slice(number * len(X) // of, (number + 1) * len(X) // of)
+        return clone(model).fit(X[some], y[some])
+
+    # however long it takes to write
+    monkeypatch.setattr(Checkpoint, "due", lambda file: True)
+    monkeypatch.setattr(MinibatchRunner, "__call__", dies)
+    with monkeypatch.context() as patch:
+        ended = in_threads(patch, 2, lambda number: fitted(number, 2))
+    assert [type(each) for each in ended] == [MemoryError] * 2
+    monkeypatch.setattr(MinibatchRunner, "__call__", counted)
+    with monkeypatch.context() as patch:
+        found = in_threads(patch, count, lambda number: predicted(fitted(number, count)))
+    assert sorted(done) == sorted([20, 30, 40] * count)
+    for each in found:
+        np.testing.assert_allclose(each, predicted(whole), rtol=1e-9, atol=1e-9)

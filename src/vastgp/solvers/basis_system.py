@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array
 
+from vastgp._devices import on_every_device, on_first_device, over_devices
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
 from vastgp.data import observations, processes
@@ -105,13 +106,13 @@ class BasisSystem(System):
         self.precondition = precondition or self._make_preconditioner(rank, seed)
         with precision(self.vector_dtype):
             shape = (1 + num_samples, basis.num_basis)
-            right = jax.device_put(np.zeros(shape, self.vector_dtype))
-            draws = _flat(self._prior)
+            right = on_every_device(jax.device_put(np.zeros(shape, self.vector_dtype)))
+            draws = on_every_device(_flat(self._prior))
             for tile, targets in self._targets():
                 right = prior_targets(
                     self.blocks, tile.X, tile.weights, targets, draws, right, self.vector_dtype
                 )
-            self.right = processes.summed(right)
+            self.right = processes.summed(on_first_device(right))
 
     def _tiles(self) -> Iterator[_RowTile]:
         """Yield all rows that this process has, standardised, in tiles of one shape."""
@@ -121,7 +122,7 @@ class BasisSystem(System):
         size = self.dtype.itemsize * (self._local.n + self.tile) * (self._local.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
         for tile in row_tiles(self._local, self.standardizer, self.tile, self.dtype):
-            parts = jax.device_put(self._weighted(tile))
+            parts = over_devices(self._weighted(tile))
             if kept is not None:
                 kept.append(parts)
             yield parts
@@ -167,10 +168,11 @@ class BasisSystem(System):
         """Return ``Phi^T Phi v + sigma^2 v``."""
         # sigma^2 v is one of the terms: that of process 0
         noise = self.noise_variance if processes.number() == 0 else 0.0
+        V = on_every_device(V)
         total = _times(np.asarray(noise, self.vector_dtype), V)
         for tile in self._tiles():
             total = normal_product(self.blocks, tile.X, tile.weights, V, total)
-        return processes.summed(total)
+        return processes.summed(on_first_device(total))
 
     def errors(self, measures: Measures) -> np.ndarray:
         """Return an estimate of ``sqrt(r^T A^-1 r / (sigma^2 n))``.
@@ -191,11 +193,12 @@ class BasisSystem(System):
         whole = BlockedBasis(self.basis, self.blocks.block)
         noise = np.asarray(self.noise_variance, self.dtype)
         total = None
+        prior, solution = on_every_device((self._prior, solution))
         for tile, targets in self._targets():
-            slopes = _basis_slopes(whole, tile, targets, self._prior, solution, noise)
+            slopes = _basis_slopes(whole, tile, targets, prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)
         assert total is not None, "each process has some rows"
-        return processes.summed(total)
+        return processes.summed(on_first_device(total))
 
 
 @partial(jax.jit, static_argnames="num_samples")
