@@ -135,7 +135,7 @@ def test_patches_and_noise_of_several_are_those_of_one(monkeypatch):
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_died_in_two_processes_goes_on_in_any_number(monkeypatch, tmp_path, count):
     """Steps of SVGP that end without a word in the third chunk: the state of the second is gone on from."""
-    y, model, close = MODELS["SVGP, natural gradients"]
+    y, model, _ = MODELS["SVGP, natural gradients"]
     whole = clone(model).set_params(solver=Natural(row_batch=50, max_steps=50)).fit(X, y)
     model = clone(whole).set_params(checkpoint=tmp_path / "fit")
     done, steps = [], MinibatchRunner.__call__

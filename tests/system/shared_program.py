@@ -53,7 +53,9 @@ models = {
     "direct": vastgp.DirectRegressor(kernel, 20, hyperparameters=fixed, dtype="float64"),
     "functions": vastgp.QSGPRegressor(kernel, 60, hyperparameters=fixed, dtype="float64"),
     "tsvgp": vastgp.TSVGPRegressor(kernel, 15, solver=Natural(max_steps=3)),
-    "svgp": vastgp.SVGPRegressor(kernel, 15, solver=Adam(max_steps=3), hyperparameters=Learn(rows=60)),
+    "svgp": vastgp.SVGPRegressor(
+        kernel, 15, solver=Adam(max_steps=3), hyperparameters=Learn(rows=60)
+    ),
     "swsgp": vastgp.SWSGPRegressor(kernel, 80, 8, hyperparameters=fixed, solver=Sparse(tol=1e-12)),
 }
 new = np.random.default_rng(1).uniform(size=(20, 2))

@@ -121,12 +121,19 @@ class BasisSystem(System):
             return
         size = self.dtype.itemsize * (self._local.n + self.tile) * (self._local.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
-        for tile in row_tiles(self._local, self.standardizer, self.tile, self.dtype):
+        for tile in self._read():
             parts = over_devices(self._weighted(tile))
             if kept is not None:
                 kept.append(parts)
             yield parts
         self._kept = kept
+
+    def _read(self) -> Iterator[Tile]:
+        """Yield the rows that this process has as they are read; where it has none, filling alone."""
+        if self._local.n == 0:
+            nothing = np.zeros(self.tile, self.dtype)
+            yield Tile(np.zeros((self.tile, self._local.d), self.dtype), nothing, nothing, 0)
+        yield from row_tiles(self._local, self.standardizer, self.tile, self.dtype)
 
     def _weighted(self, tile: Tile) -> _RowTile:
         """Return a tile with what its rows count."""
@@ -197,7 +204,7 @@ class BasisSystem(System):
         for tile, targets in self._targets():
             slopes = _basis_slopes(whole, tile, targets, prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)
-        assert total is not None, "each process has some rows"
+        assert total is not None
         return processes.summed(on_first_device(total))
 
 

@@ -149,7 +149,9 @@ class _Newton:
             return ended
         if now() > self.deadline:
             return Stop(OUT_OF_TIME, converged=False)
-        return Stop(f"stopped after {MOST_ITERATIONS} iterations of conjugate gradients", converged=False)
+        return Stop(
+            f"stopped after {MOST_ITERATIONS} iterations of conjugate gradients", converged=False
+        )
 
 
 def fit_sparse(
@@ -196,10 +198,10 @@ def given_means(
     for _ in range(_ROUNDS):
         mean, variance = system.moments(fit.mean, s)
         # numbers of all rows, in each process: that is short beside the fit, and seldom
-        everywhere = (
+        y, mean, variance = (
             np.concatenate(processes.gathered(part)) for part in (system.y, mean, variance)
         )
-        noise = noise_left(*everywhere, noise_floor)
+        noise = noise_left(y, mean, variance, noise_floor)
         each = np.broadcast_to(observations.noise_variances(system.y, noise), len(system.y))
         s = 1.0 / (processes.added(squares @ (1.0 / each)[:, None]) + own)
     likelihood = Gaussian(noise)
