@@ -12,10 +12,10 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array
 
-from vastgp._devices import on_every_device, on_first_device, over_devices
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
 from vastgp.data import observations, processes
+from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
