@@ -25,17 +25,21 @@ SHARED = [
     vastgp.QSGPClassifier(),
     vastgp.TSVGPClassifier(),
     vastgp.IterativeGPRegressor(solver="cg"),
+    vastgp.SVGPRegressor(solver="adam"),
+    vastgp.SVGPClassifier(),
+    vastgp.SWSGPRegressor(solver="stochastic"),
+    vastgp.SWSGPClassifier(),
+    vastgp.ReweightedBasisRegressor(likelihood="poisson-log-normal"),
+    vastgp.ReweightedBasisClassifier(),
+    vastgp.DirectClassifier(),
 ]
 APART = [
     (vastgp.ExactGPRegressor(), "ExactGPRegressor is fitted by one process, and 2 run here"),
     (vastgp.GPRegressor(), "GPRegressor is fitted by one process"),
     (vastgp.GPClassifier(), "GPClassifier is fitted by one process"),
-    (vastgp.SWSGPRegressor(), "SWSGPRegressor is fitted by one process"),
+    (vastgp.SWSGPRegressor(likelihood="heteroskedastic"), "with noise that does not vary alone"),
+    (vastgp.RandomFeatureGPRegressor(), "RandomFeatureGPRegressor is fitted by one process"),
     (vastgp.GridGP(), "GridGP is fitted by one process"),
-    (
-        vastgp.ReweightedBasisRegressor(likelihood="poisson-log-normal"),
-        "ReweightedBasisRegressor is fitted by several processes with likelihood='gaussian' alone",
-    ),
     (
         vastgp.IterativeGPRegressor(likelihood="heteroskedastic"),
         "IterativeGPRegressor is fitted by several processes with likelihood='gaussian' alone",
@@ -44,7 +48,6 @@ APART = [
     (vastgp.QSGPRegressor(basis="inducing"), "with Fourier features, solver='block' and noise"),
     (vastgp.QSGPRegressor(likelihood="heteroskedastic"), "with Fourier features, solver='block'"),
     (vastgp.QSGPClassifier(solver="stochastic"), "is fitted by several processes with solver='bl"),
-    (vastgp.SVGPClassifier(), "SVGPClassifier is fitted by one process"),
 ]
 
 

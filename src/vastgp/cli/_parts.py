@@ -67,7 +67,7 @@ class Part:
 def predict_in_parts(count: int, out: Path, force: bool) -> list[dict[str, Any]]:
     """Run this command in so many processes; return what each told, once the folder ``out`` has all their files."""
     with _whole_folder(out, force) as folder:
-        run_in_processes(count, "nothing was written", {_VARIABLE: str(folder)})
+        run_in_processes(count, environment={_VARIABLE: str(folder)})
         files = sorted(folder.glob("part-*.json"))
         told = [json.loads(file.read_text()) for file in files]
         for file in files:

@@ -30,15 +30,15 @@ _MEETING_SECONDS = 120.0
 
 
 def run_in_processes(
-    count: int, saved: str = "nothing was saved", environment: Mapping[str, str] | None = None
+    count: int, checkpoint: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> None:
     """Run this command in so many processes, and end as they do.
 
     Parameters
     ----------
     count : int
-    saved : str
-        What is left where one fails, in words.
+    checkpoint : path, optional
+        Where what they do is saved.
     environment : mapping, optional
         Variables that they are given.
 
@@ -59,7 +59,7 @@ def run_in_processes(
             failed = [k for k, code in enumerate(codes) if code]
             if failed:
                 _wait(children, _GRACE_SECONDS)
-                raise SystemExit(_told(children, failed[0], count, saved))
+                raise SystemExit(_told(children, failed[0], count, _what_is_saved(checkpoint)))
             if None not in codes:
                 return
             time.sleep(_LOOK_SECONDS)
@@ -111,10 +111,12 @@ def share_cores(number: int, count: int) -> None:
             os.sched_setaffinity(0, cores[number::count])
 
 
-def what_is_saved(checkpoint: Path | None) -> str:
+def _what_is_saved(checkpoint: Path | None) -> str:
     """Return what a failed fit leaves, in words."""
     if checkpoint is None:
         return "nothing was saved"
+    if not checkpoint.exists():
+        return f"nothing was saved in {checkpoint} yet"
     return f"what is in {checkpoint} is gone on from"
 
 

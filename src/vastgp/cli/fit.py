@@ -14,7 +14,7 @@ from vastgp.cli._auto import AUTO, Asked, fit_auto, refuse_options, report_auto
 from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
-from vastgp.cli._processes import check_processes, joined, run_in_processes, what_is_saved
+from vastgp.cli._processes import check_processes, joined, run_in_processes
 from vastgp.cli._selection import chosen_inputs, pair_of
 from vastgp.estimators.registry import METHODS
 
@@ -232,7 +232,7 @@ def fit(
         out = writable(out or Path(f"{_stem(data)}.vastgp"), "--out", force=force)
         if processes > 1:
             check_processes(processes, method, AUTO)
-            run_in_processes(processes, what_is_saved(checkpoint))
+            run_in_processes(processes, checkpoint)
             return
         silent = joined()
         options: dict[str, Any] = {

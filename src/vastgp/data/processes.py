@@ -117,7 +117,16 @@ def _exchanged(message: np.ndarray) -> np.ndarray:
 
 def from_first(array: Any) -> np.ndarray:
     """Return the array of process 0, for what was measured or read by a clock, and must be the same for all."""
-    return gathered(array)[0]
+    return gathered(array if number() == 0 else np.zeros(0, np.uint8))[0]
+
+
+def of_first(tree: T) -> T:
+    """Return a pytree of arrays of process 0: for what all have computed alike, where machines round differently."""
+    if count() == 1:
+        return tree
+    import jax
+
+    return jax.tree.map(from_first, tree)
 
 
 def agreed(decision: Any) -> bool:
@@ -137,13 +146,15 @@ def summed(arrays: T) -> T:
         return arrays
     import jax
 
-    def total(own: Any) -> Any:
-        parts = gathered(own)
-        for part in parts[1:]:
-            parts[0] += part
-        return jax.device_put(parts[0])
+    return jax.tree.map(lambda own: jax.device_put(added(own)), arrays)
 
-    return jax.tree.map(total, arrays)
+
+def added(own: Any) -> np.ndarray:
+    """Return the sum over processes of a NumPy array or a number, as `summed` does."""
+    total, *others = gathered(own)
+    for part in others:
+        total += part
+    return total
 
 
 def together(work: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
-from vastgp.data import observations
+from vastgp.data import observations, processes
 from vastgp.data.tiles import Tile
 
 # Rows of the moments that are added at a time: what is read and written stays in cache.
@@ -115,6 +115,16 @@ class Moments(MomentBlocks):
         add_to(self.moments, self.rest, product, None)
         self.num_rows += count
 
+    def of_all(self) -> Moments:
+        """Return the moments of the rows of all processes; of one they are its own."""
+        if processes.count() == 1:
+            return self
+        found = Moments(self.num_basis, self._dtype)
+        found.moments, found.rest = added_everywhere(self.moments, self.rest)
+        found.num_rows = int(processes.added(np.int64(self.num_rows)))
+        found.log_weights = float(processes.added(np.float64(self.log_weights)))
+        return found
+
 
 def accumulate(
     features: Callable[[np.ndarray], Any],
@@ -169,6 +179,15 @@ def add_to(
             error += other_low[here]
         np.add(total, error, out=a)
         np.subtract(error, a - total, out=low[here])
+
+
+def added_everywhere(high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums over processes of numbers of twice the digits, added in the order of their numbers."""
+    (high, *others), (low, *rests) = processes.gathered(high), processes.gathered(low)
+    high, low = high.copy(), low.copy()
+    for other, rest in zip(others, rests, strict=True):
+        add_to(high, low, other, rest)
+    return high, low
 
 
 def _elsewhere(array: Array) -> bool:

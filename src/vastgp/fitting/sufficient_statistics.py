@@ -24,7 +24,13 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, processes, read_archive, write_archive
 from vastgp.data.tiles import row_tiles
-from vastgp.fitting.accumulate import MomentBlocks, Moments, accumulate, add_to
+from vastgp.fitting.accumulate import (
+    MomentBlocks,
+    Moments,
+    accumulate,
+    add_to,
+    added_everywhere,
+)
 from vastgp.fitting.progress import Progress
 
 # Numbers in a block of features: 32 MB, large enough for the matrix product to run at its full rate.
@@ -277,12 +283,9 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
 
 def merged_everywhere(own: SufficientStatistics) -> SufficientStatistics:
     """Return the sum of what several processes gathered, in the order of their numbers; of one it is its own."""
-    counts = processes.gathered(np.int64(own.num_rows))
-    high, low = (processes.gathered(part) for part in (own.moments, own.rest))
-    return merged(
-        replace(own, num_rows=int(n), moments=moments, rest=rest)
-        for n, moments, rest in zip(counts, high, low, strict=True)
-    )
+    moments, rest = added_everywhere(own.moments, own.rest)
+    num_rows = int(processes.added(np.int64(own.num_rows)))
+    return replace(own, num_rows=num_rows, moments=moments, rest=rest)
 
 
 def block_rows_of(num_basis: int) -> int:

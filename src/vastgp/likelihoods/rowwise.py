@@ -31,6 +31,10 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     """
     if method in likelihood.in_numpy:
         return getattr(likelihood, method)(*arrays)
+    if not next(np.shape(array)[-1] for array in arrays if array is not None):
+        # of several processes one may have no rows
+        empty = jax.eval_shape(getattr(likelihood, method), *arrays)
+        return jax.tree.map(lambda part: np.zeros(part.shape, part.dtype), empty)
     compiled = partial(_compiled, likelihood, method)
     pieces = over_tiles(compiled, *arrays, most=_TILE, least=_LEAST, axis=-1)
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces)

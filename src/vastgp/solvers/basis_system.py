@@ -15,6 +15,7 @@ from jaxtyping import Array
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
 from vastgp.data import observations, processes
+from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
@@ -105,13 +106,13 @@ class BasisSystem(System):
         self.precondition = precondition or self._make_preconditioner(rank, seed)
         with precision(self.vector_dtype):
             shape = (1 + num_samples, basis.num_basis)
-            right = jax.device_put(np.zeros(shape, self.vector_dtype))
-            draws = _flat(self._prior)
+            right = on_every_device(jax.device_put(np.zeros(shape, self.vector_dtype)))
+            draws = on_every_device(_flat(self._prior))
             for tile, targets in self._targets():
                 right = prior_targets(
                     self.blocks, tile.X, tile.weights, targets, draws, right, self.vector_dtype
                 )
-            self.right = processes.summed(right)
+            self.right = processes.summed(on_first_device(right))
 
     def _tiles(self) -> Iterator[_RowTile]:
         """Yield all rows that this process has, standardised, in tiles of one shape."""
@@ -120,12 +121,19 @@ class BasisSystem(System):
             return
         size = self.dtype.itemsize * (self._local.n + self.tile) * (self._local.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
-        for tile in row_tiles(self._local, self.standardizer, self.tile, self.dtype):
-            parts = jax.device_put(self._weighted(tile))
+        for tile in self._read():
+            parts = over_devices(self._weighted(tile))
             if kept is not None:
                 kept.append(parts)
             yield parts
         self._kept = kept
+
+    def _read(self) -> Iterator[Tile]:
+        """Yield the rows that this process has as they are read; where it has none, filling alone."""
+        if self._local.n == 0:
+            nothing = np.zeros(self.tile, self.dtype)
+            yield Tile(np.zeros((self.tile, self._local.d), self.dtype), nothing, nothing, 0)
+        yield from row_tiles(self._local, self.standardizer, self.tile, self.dtype)
 
     def _weighted(self, tile: Tile) -> _RowTile:
         """Return a tile with what its rows count."""
@@ -167,10 +175,11 @@ class BasisSystem(System):
         """Return ``Phi^T Phi v + sigma^2 v``."""
         # sigma^2 v is one of the terms: that of process 0
         noise = self.noise_variance if processes.number() == 0 else 0.0
+        V = on_every_device(V)
         total = _times(np.asarray(noise, self.vector_dtype), V)
         for tile in self._tiles():
             total = normal_product(self.blocks, tile.X, tile.weights, V, total)
-        return processes.summed(total)
+        return processes.summed(on_first_device(total))
 
     def errors(self, measures: Measures) -> np.ndarray:
         """Return an estimate of ``sqrt(r^T A^-1 r / (sigma^2 n))``.
@@ -191,11 +200,12 @@ class BasisSystem(System):
         whole = BlockedBasis(self.basis, self.blocks.block)
         noise = np.asarray(self.noise_variance, self.dtype)
         total = None
+        prior, solution = on_every_device((self._prior, solution))
         for tile, targets in self._targets():
-            slopes = _basis_slopes(whole, tile, targets, self._prior, solution, noise)
+            slopes = _basis_slopes(whole, tile, targets, prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)
-        assert total is not None, "each process has some rows"
-        return processes.summed(total)
+        assert total is not None
+        return processes.summed(on_first_device(total))
 
 
 @partial(jax.jit, static_argnames="num_samples")

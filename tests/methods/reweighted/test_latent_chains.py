@@ -9,9 +9,11 @@ import pytest
 from jax.scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from several_processes import in_threads
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.data import Standardizer, as_rows
+from vastgp.data.shared_rows import as_shared_rows
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import (
@@ -105,6 +107,31 @@ def test_statistics_of_other_targets_are_those_of_one_pass():
     for name in ("target", "square", "residual"):
         right = np.stack([np.asarray(getattr(one, name)) for one in wanted])
         np.testing.assert_allclose(getattr(found, name), right, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_singular_vectors_of_several_processes_are_those_of_one_to_the_last_bit(monkeypatch, kept):
+    """Chains of three classes tell rounding from none: parts of whole tiles have the same numbers."""
+    whole, scaling, basis, data = _labelled(100, classes=3)
+    monkeypatch.setattr(latent_chains, "_TILE", 16)
+    if not kept:
+        monkeypatch.setattr(latent_chains, "_MOST_KEPT", 0)
+    z = np.random.default_rng(3).normal(size=(3, 100))
+    some = np.sort(np.random.default_rng(4).choice(100, 70, replace=False))
+
+    def found(rows):
+        latent = LatentRows(rows, scaling, basis, data, "float64")
+        return latent.vectors(some), latent.projected(z), latent.y
+
+    one, ends = found(whole), [0, 0, 32, 48, 100]
+
+    def work(number):
+        mine = slice(ends[number], ends[number + 1])
+        return found(as_shared_rows(whole.X[mine], np.asarray(whole.y)[mine], min_rows=2))
+
+    for parts in in_threads(monkeypatch, 4, work):
+        for part, alone in zip(parts, one, strict=True):
+            np.testing.assert_array_equal(part, alone)
 
 
 def _labelled(n, seed=0, classes=2):

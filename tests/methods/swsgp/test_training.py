@@ -11,9 +11,10 @@ from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
-from vastgp.methods.swsgp import patches, sparse
+from vastgp.methods.swsgp import patches, solution
 from vastgp.methods.swsgp.options import SwsgpOptions
-from vastgp.methods.swsgp.sparse import build_sparse, fit_sparse, given_means
+from vastgp.methods.swsgp.sparse import fit_sparse, given_means
+from vastgp.methods.swsgp.sparse_system import build_sparse
 from vastgp.methods.swsgp.state import Variables, start_state
 from vastgp.methods.swsgp.step import bound
 from vastgp.methods.swsgp.training import Chunks, fit_swsgp
@@ -172,23 +173,23 @@ def test_patches_solve_the_same_system_in_few_iterations(double, monkeypatch, mo
     monkeypatch.setattr(patches, "_OWN", 16)
     monkeypatch.setattr(patches, "_OTHERS", 12)
     monkeypatch.setattr(patches, "_MOST_COARSE", most_coarse)
-    ran, solve = [], sparse.cg
+    ran, iterated = [], solution._iterated
 
-    def counted(*args, callback, **kwargs):
+    def counted(product, b, start, inverse, *rest):
         ran.append(0)
 
-        def count(m):
+        def count(r):
             ran[-1] += 1
-            callback(m)
+            return inverse(r)
 
-        return solve(*args, callback=count, **kwargs)
+        return iterated(product, b, start, count, *rest)
 
-    monkeypatch.setattr(sparse, "cg", counted)
-    monkeypatch.setattr(sparse, "_PLAIN_CG", 1000)
+    monkeypatch.setattr(solution, "_iterated", counted)
+    monkeypatch.setattr(solution, "_PLAIN", 1000)
     plain = fit_sparse(system, LIKELIHOOD, tol=1e-9, run=Run())
     with_diagonal = ran[0]
     ran.clear()
-    monkeypatch.setattr(sparse, "_PLAIN_CG", 1)
+    monkeypatch.setattr(solution, "_PLAIN", 1)
     found = fit_sparse(system, LIKELIHOOD, tol=1e-9, run=Run())
     assert found.loop.converged and ran[0] == 1 and ran[1] < 0.5 * with_diagonal
     np.testing.assert_allclose(found.mean, plain.mean, atol=1e-6 * np.abs(plain.mean).max())

@@ -23,6 +23,7 @@ from vastgp.estimators.bases import Fourier
 from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.searches import Fixed, Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Bernoulli, Likelihood, OneVsRest, Softmax
 from vastgp.methods.direct.base import BASES, SEARCHES, DirectBase
@@ -98,6 +99,7 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
     """
 
     _most_basis = 1000
+    _shared_rows = SharedRows()
 
     def __init__(
         self,

@@ -54,13 +54,17 @@ def exponential_elbo(
     model: DiscreteModel,
     features: Float[Any, "n b"],
     labels: Float[Any, " n"],
+    of_prior: Any = 1.0,
 ) -> Float[Array, ""]:
-    """Return the bound of the evidence by Theorem 7.2, mean-field; the model's own likelihood is not used."""
+    """Return the bound of the evidence by Theorem 7.2, mean-field; the model's own likelihood is not used.
+
+    Where several sum over rows, one has ``of_prior=1``, which counts what the prior says, and the others have 0.
+    """
     values, prior = values_and_prior(logits, model)
     log_q = jax.nn.log_softmax(logits.weights)
     log_mass = jnp.broadcast_to(prior.log_mass[0], log_q.shape[1:])
     fit = exponential_bound(log_q, jax.nn.log_softmax(logits.mixture), values, features, labels)
-    return fit + jnp.sum(jnp.exp(log_q) * (log_mass - log_q))
+    return fit + of_prior * jnp.sum(jnp.exp(log_q) * (log_mass - log_q))
 
 
 exponential_value_and_slope = jax.jit(jax.value_and_grad(exponential_elbo))

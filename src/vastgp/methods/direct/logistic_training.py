@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import Moments
 from vastgp.fitting.lbfgs import maximise_real
@@ -48,7 +48,7 @@ _MOST_PASSES = 60
 
 
 class LabelledFeatures:
-    """Features of labelled rows, block after block, as often as asked for.
+    """Features of the labelled rows that this process has, block after block, as often as asked for.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class LabelledFeatures:
     def __init__(self, rows: Rows, standardizer: Standardizer, basis: Any, dtype: str) -> None:
         self.num_rows = rows.n
         self.num_basis = int(basis.num_basis)
-        self._rows, self._standardizer = rows, standardizer
+        self._rows, self._standardizer = rows.local, standardizer
         self._basis, self._dtype = basis, dtype
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
 
@@ -71,7 +71,7 @@ class LabelledFeatures:
         if self._kept is not None:
             yield from self._kept
             return
-        keep = self.num_rows * self.num_basis <= _KEPT_ENTRIES
+        keep = self._rows.n * self.num_basis <= _KEPT_ENTRIES
         kept = []
         size = min(block_rows_of(self.num_basis), self.num_rows)
         for tile in row_tiles(self._rows, self._standardizer, size, self._dtype):
@@ -83,6 +83,12 @@ class LabelledFeatures:
             yield block
         if keep:
             self._kept = kept
+
+    def whole(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return features and targets of all rows that this process has."""
+        blocks = [(np.zeros((0, self.num_basis)), np.zeros(0)), *self.blocks()]
+        phi, y = zip(*blocks, strict=True)
+        return np.concatenate(phi), np.concatenate(y)
 
 
 def labels_of(targets: np.ndarray, which: int | None) -> np.ndarray:
@@ -101,6 +107,7 @@ def quadratic_likelihood(
         linear, bend, constants = map(np.asarray, best_sites(labels_of(y, which), *moments))
         sums.add(phi, linear / bend, bend)
         constant += float(np.sum(constants))
+    sums, constant = sums.of_all(), float(processes.added(constant))
     return QuadraticLikelihood(0.0, 0.0, sums.target, sums.gram), constant
 
 
@@ -166,14 +173,16 @@ def fit_exponential(
     """Fit one function by Theorem 7.2, all rows at once, from where the quadratic bound under the prior leads."""
     with precision("float64"):
         logits, model = _begin(features, which, recipe, run)
-        blocks = list(features.blocks())
-        phi = jnp.asarray(np.concatenate([block for block, _ in blocks]))
-        labels = jnp.asarray(labels_of(np.concatenate([y for _, y in blocks]), which))
+        own, targets = features.whole()
+        phi, labels = jnp.asarray(own), jnp.asarray(labels_of(targets, which))
+        # the divergence is counted once
+        once = np.float64(processes.number() == 0)
 
         def objective(point: DiscreteLogits) -> tuple[float, DiscreteLogits]:
-            value, slope = exponential_value_and_slope(
-                jax.tree.map(jnp.asarray, point), model, phi, labels
+            found = exponential_value_and_slope(
+                jax.tree.map(jnp.asarray, point), model, phi, labels, once
             )
+            value, slope = processes.summed(found)
             return float(value), slope
 
         found = maximise_real(

@@ -21,7 +21,11 @@ from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.statistics import TakesSums, gather
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
-from vastgp.fitting.sufficient_statistics import SufficientStatistics, gather_statistics
+from vastgp.fitting.sufficient_statistics import (
+    SufficientStatistics,
+    gather_statistics,
+    merged_everywhere,
+)
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.reweighted.diagnosis import import_arviz, import_blackjax, inference_data
 from vastgp.methods.reweighted.evidence import EvidenceData
@@ -82,8 +86,11 @@ class FixedBasisEstimator(BaseGP):
             import_arviz()
 
     def _gather(self, rows: Rows, basis: Any) -> SufficientStatistics:
-        return gather_statistics(
-            rows, self.standardizer_, basis, dtype=self.dtype, verbose=bool(self.verbose)
+        """Return the sums over all rows, of which each process reads its own."""
+        return merged_everywhere(
+            gather_statistics(
+                rows.local, self.standardizer_, basis, dtype=self.dtype, verbose=bool(self.verbose)
+            )
         )
 
     def _answer(

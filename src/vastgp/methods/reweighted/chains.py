@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
 from vastgp.bases.draws import index_keys
+from vastgp.data import processes
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, ShouldStop, Stop
 from vastgp.fitting.run import Run
 from vastgp.methods.reweighted.chain_steps import (
@@ -293,6 +294,7 @@ def _collected(
     warm, drawn = loops
     whole = warm.num_iter >= steps.plan.num_warmup and drawn.num_iter >= steps.plan.num_steps
     reason = "all steps were done" if whole else OUT_OF_TIME
+    draws = processes.of_first(draws)
     theta, coordinates = draws.theta[kept], draws.coordinates
     r_hat, ess = diagnose(theta)
     return Chains(

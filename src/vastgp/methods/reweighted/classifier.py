@@ -23,6 +23,7 @@ from vastgp.estimators.arguments import (
 from vastgp.estimators.classifier import BaseGPClassifier
 from vastgp.estimators.first_hyperparameters import find_first
 from vastgp.estimators.searches import Subset
+from vastgp.estimators.sharing import SharedRows
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Bernoulli, MultinomialProbit, Softmax
 from vastgp.likelihoods.rowwise import by_rows
@@ -106,6 +107,7 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
 
     _moved: ClassVar[Mapping[str, str]] = CHAIN_ARGUMENTS | BASIS_ARGUMENTS
     _compiling_seconds: ClassVar[float] = 6.0
+    _shared_rows = SharedRows()
 
     def __init__(
         self,

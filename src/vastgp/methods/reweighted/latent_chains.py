@@ -20,6 +20,7 @@ Arrays of latent values and their sums have the functions as the first axis, or 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import feature_matrix
@@ -94,6 +95,8 @@ class LatentPosterior(HyperPosterior):
 class LatentRows:
     """Observations, and the left singular vectors of the features at any rows.
 
+    Several processes make the vectors of their own rows, and take the steps of the chains alike.
+
     Parameters
     ----------
     rows : Rows
@@ -111,14 +114,14 @@ class LatentRows:
     ) -> None:
         assert rows.y is not None
         self.rows, self.standardizer, self.dtype = rows, standardizer, dtype
-        self.y = np.asarray(rows.take(np.arange(rows.n))[1], np.float64)
+        self.y = np.asarray(rows.y[:], np.float64)
         with precision(dtype):
             self.basis = jax.device_put(jax.tree.map(np.asarray, basis))
         self.into = np.asarray(data.vectors)[:, : data.rank] / np.asarray(data.values)
         self.kept: np.ndarray | None = None
         if rows.n * data.rank <= _MOST_KEPT:
-            every = np.arange(rows.n)
-            self.kept = np.concatenate([self._made(part) for part in _tiles(every)])
+            own = [np.zeros((0, data.rank)), *self._own()]
+            self.kept = np.concatenate(processes.gathered(np.concatenate(own)))
 
     @property
     def n(self) -> int:
@@ -129,15 +132,30 @@ class LatentRows:
         """Return the rows of ``U`` with these numbers, ascending."""
         if self.kept is not None:
             return self.kept[index]
-        return np.concatenate([self._made(part) for part in _tiles(index)])
+        X, tiles = self.rows.take(index)[0], _tiles(np.arange(len(index)))
+        first, last = processes.share_of(len(tiles))
+        made = [self._made(X[part]) for part in tiles[first:last]]
+        nothing = np.zeros((0, self.into.shape[1]))
+        return np.concatenate(processes.gathered(np.concatenate([nothing, *made])))
 
     def projected(self, z: np.ndarray) -> np.ndarray:
         """Return ``U^T z`` of values at all rows, (C, n) to (C, rank)."""
-        parts = [z[:, part] @ self.vectors(part) for part in _tiles(np.arange(self.n))]
-        return np.sum(parts, axis=0)
+        local = z[:, self.rows.first : self.rows.first + self.rows.local.n]
+        parts = [local[:, :0] @ np.zeros((0, self.into.shape[1]))]
+        for start, vectors in zip(range(0, local.shape[1], _TILE), self._own(), strict=True):
+            parts.append(local[:, start : start + _TILE] @ vectors)
+        # all parts in the order of the rows, whoever has these: what is rounded is the same
+        return np.sum(np.concatenate(processes.gathered(np.stack(parts))), axis=0)
 
-    def _made(self, index: np.ndarray) -> np.ndarray:
-        X = self.standardizer.transform_X(self.rows.take(index)[0]).astype(self.dtype)
+    def _own(self) -> Iterator[np.ndarray]:
+        """Yield the rows of ``U`` that this process has, tile by tile."""
+        first, rows = self.rows.first, self.rows.local
+        for X, _ in rows.batches(_TILE):
+            yield self.kept[first : first + len(X)] if self.kept is not None else self._made(X)
+            first += len(X)
+
+    def _made(self, X: np.ndarray) -> np.ndarray:
+        X = self.standardizer.transform_X(X).astype(self.dtype)
         with precision(self.dtype):
             tiles = over_tiles(partial(feature_matrix, self.basis), X, most=_TILE, least=_TILE)
             return np.concatenate([phi.astype(np.float64) @ self.into for phi in tiles])

@@ -25,7 +25,6 @@ from vastgp.estimators.first_hyperparameters import (
     first_counts,
 )
 from vastgp.estimators.searches import Subset
-from vastgp.estimators.sharing import SharedRows
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.likelihoods import Gaussian, Likelihood, Poisson, PoissonLogNormal
@@ -128,7 +127,6 @@ class ReweightedBasisRegressor(FixedBasisRegressor, ChosenBasis):
 
     _moved: ClassVar[Mapping[str, str]] = CHAIN_ARGUMENTS | TYPE_II_ARGUMENTS | BASIS_ARGUMENTS
     _compiling_seconds: ClassVar[float] = 5.0
-    _shared_rows = SharedRows("with likelihood='gaussian'", lambda model: not model._counts)
 
     def __init__(
         self,

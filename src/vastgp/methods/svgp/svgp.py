@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vastgp.estimators.sharing import SharedRows
 from vastgp.methods.svgp.estimator import SparseClassifier, SparseRegressor
 
 
@@ -42,6 +43,7 @@ dtype, verbose
     """
 
     _dual = False
+    _shared_rows = SharedRows()
 
 
 class SVGPClassifier(SparseClassifier):
@@ -80,3 +82,4 @@ dtype, verbose
     """
 
     _dual = False
+    _shared_rows = SharedRows()

@@ -17,7 +17,7 @@ from jaxtyping import Array
 from vastgp._precision import as_dtype, precision
 from vastgp._programs import options_of_steps, program
 from vastgp.data import Rows as DataRows
-from vastgp.data import Standardizer
+from vastgp.data import Standardizer, processes
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.candidates import bounds_of
@@ -101,7 +101,7 @@ def learn(
                         max_steps=options.max_steps,
                     ),
                 )
-        found, sums = trainer.result(state)
+        found, sums = processes.of_first(trainer.result(state))
     # steps may have had a rougher one
     leaves = jax.tree.leaves(found.likelihood)
     accurate = jax.tree.unflatten(jax.tree.structure(likelihood), leaves)

@@ -23,6 +23,7 @@ from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
+from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS
@@ -258,6 +259,7 @@ Likelihood, default "gaussian"
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED
     _learns_from_known = True
+    _shared_rows = SharedRows("with noise that does not vary", lambda model: not model._is_varying)
 
     def __init__(
         self,
@@ -330,6 +332,7 @@ random_state, dtype, verbose
     """
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED | MOVED_TO_CLASSES
+    _shared_rows = SharedRows()
 
     def __init__(
         self,

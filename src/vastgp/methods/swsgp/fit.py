@@ -17,7 +17,8 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
-from vastgp.methods.swsgp.sparse import SparseFit, build_sparse, fit_sparse, given_means
+from vastgp.methods.swsgp.sparse import SparseFit, fit_sparse, given_means
+from vastgp.methods.swsgp.sparse_system import build_sparse
 from vastgp.methods.swsgp.training import SwsgpFit, fit_swsgp
 
 # Up to so many inducing inputs k-means places them, with so many rows.

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
 from scipy.sparse import csc_matrix, csr_matrix, diags, hstack
 
+from vastgp.data import processes
 from vastgp.solvers.remainders import group_neighbours
 
 # Inducing inputs of a patch of its own, and those of others' that it holds as well, at most.
@@ -94,7 +95,7 @@ def patch_inverse(
     ----------
     patches : Patches
     A : csc_matrix of shape (n, M)
-        Weights of the rows.
+        Weights of the rows that this process has.
     beta : ndarray of shape (n,)
         Precisions of the rows' sites.
     rest : csc_matrix of shape (M, M)
@@ -122,8 +123,8 @@ def patch_inverse(
 
 
 def _square(mine: csc_matrix, own: csc_matrix) -> np.ndarray:
-    """Return ``S`` on some columns of its roots."""
-    return (mine.T @ mine + own.T @ own).toarray()
+    """Return ``S`` on some columns of its roots, of which the first has the rows of this process."""
+    return processes.added((mine.T @ mine).toarray()) + (own.T @ own).toarray()
 
 
 def _inverse(block: np.ndarray) -> np.ndarray:

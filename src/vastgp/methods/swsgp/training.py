@@ -12,7 +12,7 @@ import numpy as np
 
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.minibatch import fixed_indices, generator, minibatch_indices
 from vastgp.data.neighbours import (
     NeighbourIndex,
@@ -136,6 +136,7 @@ def fit_swsgp(
             state, loop = run.steps(
                 "steps", chunks, state, max_iter=most, chunk=chunks.chunk, should_stop=rule, share=share
             )  # fmt: skip
+        state = processes.of_first(state)
     with precision("float64"):
         kernel, likelihood = jax.tree.map(
             lambda leaf: np.exp(np.asarray(leaf, np.float64)), state.hyper
@@ -252,7 +253,7 @@ class Chunks:
             stale = 1.0 - overlap(truth, self.index.query(self.probes, self.sees))
             state = state._replace(stale=jnp.asarray(stale, self.dtype))
             # what an approximate index misses is no news
-            if stale <= options.stale_share + (1.0 - self.recall):
+            if processes.agreed(stale <= options.stale_share + (1.0 - self.recall)):
                 return state
         anchors = jnp.array(state.variables.Z) if options.move else state.anchors
         state = state._replace(
