@@ -42,7 +42,7 @@ def in_threads(monkeypatch, count, work) -> list:
     What one tells alone, and the others never, breaks the barrier; what they tell at different places of the program
     raises.
     """
-    here, barrier = threading.local(), threading.Barrier(count, timeout=60)
+    here, barrier = threading.local(), threading.Barrier(count, timeout=200)
     told, places, found = [None] * count, [None] * count, [None] * count
 
     def exchange(message):
