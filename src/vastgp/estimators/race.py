@@ -24,7 +24,7 @@ from vastgp.data import (
 )
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
+from vastgp.estimators.few_rows import FEW_ROWS, average_of_few, average_of_lines
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, OutOfTime, Run
@@ -129,16 +129,13 @@ class Judge:
         generator = np.random.default_rng([run.seed, _IMAGINING])
         X = self.training.take(np.arange(self.training.n))[0]
         X = np.stack([generator.choice(column, _IMAGINED) for column in X.T], axis=1)
-        posterior = exact.attributes["posterior_"]
-        mean, variance = posterior.mean_and_latent_variance(model.standardizer_.transform_X(X))
-        noise = exact.answer.likelihood.noise_variance  # type: ignore[attr-defined]
-        y = mean + np.sqrt(variance + noise) * generator.standard_normal(_IMAGINED)
-        rows = self._with(X, model.standardizer_.inverse_mean(y))
-        scores = []
+        trials = []
         for each in (own, exact):
-            trial = object.__new__(type(model))
-            trial.__dict__ = each.attributes
-            scores.append(float(np.mean(_densities(trial, rows, run))))
+            trials.append(object.__new__(type(model)))
+            trials[-1].__dict__ = each.attributes
+        levels = generator.uniform(size=(1, _IMAGINED))
+        rows = self._with(X, trials[1].distribution(X).quantiles(levels)[0])
+        scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials]
         return not scores[0] >= scores[1] - _ASTRAY  # NaN is astray
 
     def _with(self, X: np.ndarray, y: Any) -> Rows:
@@ -303,9 +300,10 @@ def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
         X, y = X[::step], y[::step]
     if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
         groups = nearly_repeated(rows.take(chosen)[0])
-        posterior, likelihood = of_average(line_of_few(X, y, groups))
-    else:
-        posterior, likelihood = fit_linear(likelihood, X, y)
+        lines = line_of_few(X, y, groups)
+        kernel, likelihood = of_average(lines).kernel, Gaussian(lines.noise_variance)
+        return _simple(kernel, likelihood, average_of_lines(lines))
+    posterior, likelihood = fit_linear(likelihood, X, y)
     return _simple(posterior.kernel, likelihood, posterior)
 
 

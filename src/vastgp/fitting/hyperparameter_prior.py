@@ -47,9 +47,25 @@ class Scale(NamedTuple):
         the mean ``log(n / 2) - digamma((n - 1) / 2)`` and the variance ``trigamma((n - 1) / 2)``: of three rows a
         deviation of 1.3, of thirty 0.3.
         """
-        n = max(num_distinct, 2)
-        half = 0.5 * (n - 1)
-        return cls(math.log(0.5 * n) - float(digamma(half)), float(polygamma(1, half)))
+        return cls.of_groups(np.arange(num_distinct))
+
+    @classmethod
+    def of_groups(cls, groups: np.ndarray) -> Scale:
+        """Return `of_rows` where rows that repeat each other, of one group, have nearly the same target.
+
+        With shares ``p`` of the rows ``s^2 = sum p y^2 - (sum p y)^2`` has the mean ``e sigma^2``, ``e = 1 - sum p^2``,
+        and the variance ``2 (sum p^2 - 2 sum p^3 + (sum p^2)^2) sigma^4``: of the law of ``e sigma^2 chi^2_k / k``, of
+        the same two moments (Satterthwaite 1946), ``e`` and ``k`` are taken. A place that most rows are of says little
+        of how far others are from it.
+        """
+        shares = np.bincount(groups) / len(groups)
+        two, three = float(np.sum(shares**2)), float(np.sum(shares**3))
+        if len(shares) < 2:
+            two, three = 0.5, 0.25  # as of two rows
+        mean = 1.0 - two
+        half = mean**2 / (two - 2.0 * three + two**2)
+        half *= 0.5
+        return cls(math.log(half / mean) - float(digamma(half)), float(polygamma(1, half)))
 
 
 KNOWN = Scale()
