@@ -81,9 +81,10 @@ def test_what_repeated_rows_share_and_an_open_scale_are_averaged_over():
     found = average_lines(phi, y, groups, scale)
 
     log_s, log_noise = np.linspace(-7.5, 8.5, 25), np.linspace(-10.0, 8.0, 28)
-    odds, widths = np.linspace(-9.0, 9.0, 19), [2.0 / 3.0, 2.0 / 3.0, 1.0]
+    odds, widths = np.linspace(-12.0, 12.0, 25), [2.0 / 3.0, 2.0 / 3.0, 1.0]
     prior = multivariate_normal(
-        np.array([-np.log(d), NOISE[0]]) + 0.4, np.diag([1.5**2, NOISE[1] ** 2]) + 0.9
+        np.array([-np.log(d), NOISE[0], NOISE[0]]) + 0.4,
+        np.diag([1.5**2, NOISE[1] ** 2, NOISE[1] ** 2]) + 0.9,
     )
     together = (groups[:, None] == groups).astype(float)
     logs, means, noises = [], [], []
@@ -95,8 +96,8 @@ def test_what_repeated_rows_share_and_an_open_scale_are_averaged_over():
                 A = np.exp(a) * phi @ phi.T + np.exp(b) * R
                 solved = np.linalg.solve(A, np.column_stack([y, phi]))
                 misfit = y @ solved[:, 0] + np.linalg.slogdet(A)[1] + 7 * np.log(2.0 * np.pi)
-                of_odds = norm.logpdf(c, 0.0, 2.0**0.5 * NOISE[1])
-                logs.append(prior.logpdf([a, b]) + of_odds - 0.5 * misfit)
+                each = [a, b + np.log(share), b + np.log(1.0 - share)]
+                logs.append(prior.logpdf(each) - 0.5 * misfit)
                 means.append(np.exp(a) * phi.T @ solved[:, 0])
                 noises.append(np.exp(b))
     share = np.exp(np.array(logs) - max(logs))

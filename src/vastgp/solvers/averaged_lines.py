@@ -2,7 +2,8 @@
 
 What a line does not say of a row is partly of its inputs, and the same for all rows that repeat them, and partly the
 row's own. Rows that repeat each other tell the latter, and by itself it would pass for how far a new row is from the
-line (the lack of fit of Box and Draper 1987, section 3.9): the share of the former is averaged over as well.
+line (the lack of fit of Box and Draper 1987, section 3.9): the former has a variance of its own, which is averaged over
+as well.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from vastgp.fitting.hyperparameter_prior import KNOWN, NOISE, Scale, log_density
 
 # Prior of the logarithm of what all slopes explain together, in squared deviations of the target: mean and deviation.
 _EXPLAINED = (0.0, 1.5)
-# Noise variances, and deviations of that logarithm, that are looked through.
-_NOISES, _DEVIATIONS = (1e-6, 10.0), 4.0
+# Noise variances, deviations of that logarithm, and at least how much of it, that are looked through.
+_NOISES, _DEVIATIONS, _LEAST_RANGE = (1e-6, 10.0), 4.0, 1.0
 # Points along each logarithm: first over all of it, then over where the density is more than this below its largest.
 _COARSE, _FINE, _NOTHING = 30, 24, 14.0
-# Log odds of what rows that repeat each other share, of two lognormal variances with the deviation of the noise's:
-# deviation, points, the largest that is looked at, and below its largest by how much the density is next to nothing.
-_ODDS, _SHARES, _MOST_ODDS, _NO_SHARE = 2.0**0.5 * NOISE[1], 11, 9.0, 7.0
+# Log odds of what rows that repeat each other share: points, the largest that is looked at, that of the largest and the
+# least noise, and below its largest by how much the density is next to nothing.
+_SHARES, _MOST_ODDS, _NO_SHARE = 13, float(np.log(_NOISES[1] / _NOISES[0])), 7.0
 # Probabilities between which variances count as one: more of them in the tails, as in those of Student's t. Up to how
 # many weights, whose covariances take memory: those of more count as one altogether.
 _BETWEEN, _MOST_WEIGHTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 0.998), 100
@@ -101,8 +102,10 @@ def average_lines(
     variance the moments of every linear function are those of the average, and so are those of an observation with the
     mean noise variance. At the one largest value a few rows that a line passes through would have no noise at all.
 
-    Rows that repeat each other share ``r`` of the noise: ``V = v ((1 - r) I + r G)``, ``G_ij = 1`` within a group. The
-    log odds of ``r`` are normal. A new row repeats none and has the noise ``v``.
+    Of rows that repeat each other ``V = a G + b I``, ``G_ij = 1`` within a group, with both ``a`` and ``b`` lognormal:
+    how far rows of one place are from each other says nothing of how far places are from a line. A new row repeats none
+    and has the noise ``v = a + b``. With ``r = a / v`` the determinant of ``log v, log r / (1 - r)`` by
+    ``log a, log b`` is one.
 
     Parameters
     ----------
@@ -121,9 +124,8 @@ def average_lines(
     def at(odds: float) -> tuple[float, _Variances]:
         share = 1.0 / (1.0 + np.exp(-odds))
         whitened, log_det = _without_shared(np.column_stack([features, y]), groups, share)
-        found = _variances(whitened[:, :-1], whitened[:, -1], scale)
-        prior = -0.5 * (odds / _ODDS) ** 2 - float(np.log(_ODDS * (2.0 * np.pi) ** 0.5))
-        return found.log_evidence - 0.5 * log_det + prior, found
+        found = _variances(whitened[:, :-1], whitened[:, -1], scale, (share, 1.0 - share))
+        return found.log_evidence - 0.5 * log_det, found
 
     ends = (-_MOST_ODDS, _MOST_ODDS)
     for _ in range(2):
@@ -208,8 +210,10 @@ def _sums(grid: _Variances, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return weights, square
 
 
-def _variances(features: np.ndarray, y: np.ndarray, scale: Scale) -> _Variances:
-    """Return the density of both variances, of rows that do not repeat each other."""
+def _variances(
+    features: np.ndarray, y: np.ndarray, scale: Scale, shares: tuple[float, ...] = (1.0,)
+) -> _Variances:
+    """Return the density of both variances, of rows that do not repeat each other; the noise has lognormal shares."""
     slopes = max(features.shape[1] - 1, 1)
     explained = _EXPLAINED[0] - float(np.log(slopes)), _EXPLAINED[1]
     along = _decomposed(features, y)
@@ -217,19 +221,22 @@ def _variances(features: np.ndarray, y: np.ndarray, scale: Scale) -> _Variances:
     open_by = _DEVIATIONS * scale.variance**0.5
     wide = _DEVIATIONS * explained[1]
     centre = explained[0] + scale.mean
+    # what is a row's own is no less than the least noise
+    least, most = float(np.log(_NOISES[0] / shares[-1])), float(np.log(_NOISES[1]))
     box = [
         (centre - wide - open_by, centre + wide + open_by),
-        (float(np.log(_NOISES[0])), float(np.log(_NOISES[1])) + scale.mean + open_by),
+        (least, max(most, least + _LEAST_RANGE) + scale.mean + open_by),
     ]
-    # the density of both integrates to one
-    volume = 2.0 * np.pi * explained[1] * NOISE[1]
-    volume *= (1.0 + scale.variance * (explained[1] ** -2.0 + NOISE[1] ** -2.0)) ** 0.5
+    priors = (explained, *[NOISE] * len(shares))
+    # the density of all logarithms integrates to one
+    volume = float(np.prod([(2.0 * np.pi) ** 0.5 * deviation for _, deviation in priors]))
+    volume *= (1.0 + scale.variance * sum(deviation**-2.0 for _, deviation in priors)) ** 0.5
     for count in (_COARSE, _COARSE, _FINE):
         axes = [np.linspace(*each, count) for each in box]
         at = [along(float(noise)) for noise in np.exp(axes[1])]
         density = np.stack([_log_evidence(np.exp(axes[0]), each, len(y)) for each in at], axis=1)
-        logs = axes[0][:, None], axes[1][None, :]
-        density += log_density_of_scales(logs, (explained, NOISE), scale)[0] - np.log(volume)
+        logs = axes[0][:, None], *[axes[1][None, :] + np.log(share) for share in shares]
+        density += log_density_of_scales(logs, priors, scale)[0] - np.log(volume)
         seen = density > np.max(density) - _NOTHING
         box = [_around(axis, np.any(seen, axis=1 - i)) for i, axis in enumerate(axes)]
     largest = float(np.max(density))
