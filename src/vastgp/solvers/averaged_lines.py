@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from vastgp.data import observations
 from vastgp.fitting.hyperparameter_prior import KNOWN, NOISE, Scale, log_density_of_scales
@@ -103,9 +104,9 @@ def average_lines(
     mean noise variance. At the one largest value a few rows that a line passes through would have no noise at all.
 
     Of rows that repeat each other ``V = a G + b I``, ``G_ij = 1`` within a group, with both ``a`` and ``b`` lognormal:
-    how far rows of one place are from each other says nothing of how far places are from a line. A new row repeats none
-    and has the noise ``v = a + b``. With ``r = a / v`` the determinant of ``log v, log r / (1 - r)`` by
-    ``log a, log b`` is one.
+    how far rows of one place are from each other says nothing of how far places are from a line. Or ``a`` is zero,
+    which is as likely before there are data. A new row repeats none and has the noise ``v = a + b``. With ``r = a / v``
+    the determinant of ``log v, log r / (1 - r)`` by ``log a, log b`` is one.
 
     Parameters
     ----------
@@ -117,9 +118,9 @@ def average_lines(
     scale : Scale
         What ``s`` and ``v`` have in common: how well the unit of the target is known.
     """
+    plain = _variances(features, y, scale)
     if groups is None or np.max(groups) + 1 == len(groups):
-        found = _variances(features, y, scale)
-        return _averaged([found], np.ones(1), found.log_evidence)
+        return _averaged([plain], np.ones(1), plain.log_evidence)
 
     def at(odds: float) -> tuple[float, _Variances]:
         share = 1.0 / (1.0 + np.exp(-odds))
@@ -132,10 +133,10 @@ def average_lines(
         axis = np.linspace(*ends, _SHARES)
         density, grids = zip(*[at(float(odds)) for odds in axis], strict=True)
         ends = _around(axis, np.array(density) > max(density) - _NO_SHARE)
-    largest = max(density)
-    weights = np.exp(np.array(density) - largest)
-    log_evidence = largest + float(np.log(np.sum(weights) * (axis[1] - axis[0])))
-    return _averaged(list(grids), weights / np.sum(weights), log_evidence)
+    # each place stands for its cell; one half of the probability is without any lack of fit
+    logs = np.array([plain.log_evidence, *(density + np.log(axis[1] - axis[0]))]) - np.log(2.0)
+    log_evidence = float(logsumexp(logs))
+    return _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence)
 
 
 def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple[np.ndarray, float]:
