@@ -109,6 +109,7 @@ class Judge:
         else:
             chosen = np.sort(fixed_indices(seed, _ROWS_OF[OWN], rows.n, _MOST_SPARED))
             self.training = rows
+        self.chosen = chosen
         self.rows = self._with(*rows.take(chosen))
 
     def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
@@ -117,7 +118,12 @@ class Judge:
         trial.answer_ = name
         with run.timed("posterior"):
             trial._keep(answer, run)
-        return Judged(name, answer, trial.__dict__, _densities(trial, self.rows, run))
+        if name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training):
+            # rows of the fit would flatter whoever follows them: each is given by all others
+            scores = trial.posterior_.leave_one_out().log_density[self.chosen]
+        else:
+            scores = _densities(trial, self.rows, run)
+        return Judged(name, answer, trial.__dict__, scores)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
@@ -209,6 +215,11 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         assert failure is not None
         raise failure
     return _keep(model, _best(found, judge.apart), found, own, failure)
+
+
+def _is_of_all(posterior: Any, rows: Rows) -> bool:
+    """Return whether a posterior is the exact one of all rows."""
+    return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
 
 
 def _repetitions(rows: Rows) -> np.ndarray | None:
@@ -319,9 +330,8 @@ def subset_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer | 
     if isinstance(likelihood, Gaussian):
         hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
         most = _SUBSET_ROWS if finished or hurry else _MORE_ROWS
-    X, y = standardised_rows(
-        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most)
-    )
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
         posterior, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), X, y)
