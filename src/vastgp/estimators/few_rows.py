@@ -65,6 +65,15 @@ def is_of_few(rows: Rows, run: Run) -> bool:
     return run.first is not None and isinstance(run.first[1], Gaussian) and rows.n <= FEW_ROWS
 
 
+def without_process(model: Any, rows: Rows, run: Run) -> bool:
+    """Return whether a method has no process that the average could take, and rows too few to tell its functions."""
+    if run.first is not None or not rows.in_memory or rows.n > FEW_ROWS:
+        return False
+    X = rows.take(np.arange(rows.n))[0]
+    places = min(int(np.max(nearly_repeated(X))) + 1, len(np.unique(X, axis=0)))
+    return places < _FEWEST and isinstance(model._simple_likelihood(rows.y), Gaussian)
+
+
 def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     """Return the average of linear functions and the process that a method began with, None where there is none.
 

@@ -24,7 +24,7 @@ from vastgp.data import (
 )
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import FEW_ROWS, average_of_few, average_of_lines
+from vastgp.estimators.few_rows import FEW_ROWS, average_of_few, average_of_lines, without_process
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, OutOfTime, Run
@@ -66,6 +66,7 @@ _IMAGINED, _ASTRAY = 500, 0.5
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
+_FOR_FEWEST = "So few rows do not tell which function they are of: an average over linear ones is as uncertain as that"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
 _FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them, over its hyperparameters"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
@@ -201,12 +202,15 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
             exact = [judge(AVERAGE, answer, model, run)]
         line = processes.agreed(few is not None and few.is_linear and not grows)
         is_open = processes.agreed(few is not None and few.is_open and not grows)
+        untold = own is not None and held and not grows and without_process(model, rows, run)
+        line = line or processes.agreed(untold)
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
             return _keep(model, found[0], found)
         found += simple(LINEAR, finished)
         if line and found and found[-1].name == LINEAR:
-            return _keep_for(model, found[-1], found, own, _FOR_LINE)
+            because = _FOR_FEWEST if untold else _FOR_LINE
+            return _keep_for(model, found[-1], found, own, because)
         if is_open or astray:
             because = _FOR_AVERAGE if is_open else _FOR_EXACT
             return _keep_for(model, exact[0], found + exact, own, because)
