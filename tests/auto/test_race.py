@@ -62,7 +62,7 @@ def test_which_rows_repeat_each_other():
     X = np.concatenate([X, X[:20] + 1e-5, generator.normal(size=(20, 3))])
 
     def repetitions(X):
-        return Inputs.of(X, None, None, np.arange(len(X)), None, len(X)).repetitions()
+        return Inputs.of(X, None, None, np.arange(len(X)), None, len(X)).repetitions().groups
 
     groups = repetitions(X)
     assert len(np.unique(groups)) == 80

@@ -162,3 +162,14 @@ def test_whole_numbers_come_again_and_are_known():
     mean, std = model.predict(new, return_std=True)
     assert np.mean(std) < 0.1
     assert vastgp.metrics.coverage(target, mean, std) > 0.85
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_network_of_few_rows_is_no_surer_than_a_line():
+    """It has no process to average with: of six rows its own answer was a hundred nats behind on random tables."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(206, 3))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=206)
+    model = vastgp.DirectNetworkRegressor(max_seconds=1.0).fit(X[:6], y[:6])
+    assert model.answer_ == "linear"
+    assert vastgp.metrics.coverage(y[6:], *model.predict(X[6:], return_std=True)) > 0.85

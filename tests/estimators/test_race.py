@@ -20,6 +20,7 @@ from vastgp import (
     TSVGPRegressor,
 )
 from vastgp.data.minibatch import standardised_rows
+from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
 
@@ -279,3 +280,20 @@ def test_few_rows_are_answered_by_what_they_leave_open(rows):
     assert density > best - 0.25
     if rows == 12:
         np.testing.assert_allclose(model.predict(X_test), exact.predict(X_test), atol=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_rows_of_an_exact_posterior_do_not_speak_for_it():
+    """A process of short lengthscales and little noise says most of its own rows, and least of others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 2))
+    y = X[:, 0] + rng.normal(size=800)
+
+    class Close(QSGPRegressor):
+        def _answers(self, rows, run):
+            run.first = vastgp.RBF([0.05, 0.05], 1.0), Gaussian(0.05)
+            raise FactorizationError("none")
+
+    model = Close().fit(X[:600], y[:600])
+    assert model.scores_["subset"] < model.scores_["linear"] - 0.02
+    assert model.answer_ == "linear"

@@ -5,6 +5,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy.special import digamma, polygamma
 
 from vastgp.fitting.candidates import bounds_of, candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -76,6 +77,20 @@ def test_what_rows_leave_open_of_their_deviation():
     logs, scale = -np.log(drawn.var(axis=1)), Scale.of_rows(5)
     assert scale.mean == pytest.approx(np.mean(logs), abs=0.03)
     assert scale.variance == pytest.approx(np.var(logs), rel=0.05)
+
+
+def test_a_place_that_most_rows_are_of_leaves_more_open():
+    """By 20,000 draws of the values at eight places; of rows that do not repeat it is the chi-squared law."""
+    groups = np.repeat(np.arange(8), [40, 9, 5, 3, 2, 2, 1, 1])
+    drawn = np.random.default_rng(0).normal(size=(20_000, 8))[:, groups]
+    logs, scale = -np.log(drawn.var(axis=1)), Scale.of_groups(groups)
+    assert scale.mean == pytest.approx(np.mean(logs), abs=0.03)
+    assert scale.variance == pytest.approx(np.var(logs), rel=0.15)
+    assert scale.variance > 2.0 * Scale.of_rows(8).variance
+    for rows in (2, 5, 40):
+        assert Scale.of_groups(np.arange(rows)) == pytest.approx(
+            Scale(np.log(rows / 2) - digamma((rows - 1) / 2), float(polygamma(1, (rows - 1) / 2)))
+        )
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian(0.02), StudentT(0.3, 4.0)], ids=["normal", "t"])

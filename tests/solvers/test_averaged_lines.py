@@ -81,9 +81,10 @@ def test_what_repeated_rows_share_and_an_open_scale_are_averaged_over():
     found = average_lines(phi, y, groups, scale)
 
     log_s, log_noise = np.linspace(-7.5, 8.5, 25), np.linspace(-10.0, 8.0, 28)
-    odds, widths = np.linspace(-9.0, 9.0, 19), [2.0 / 3.0, 2.0 / 3.0, 1.0]
+    odds, widths = np.linspace(-12.0, 12.0, 25), [2.0 / 3.0, 2.0 / 3.0, 1.0]
     prior = multivariate_normal(
-        np.array([-np.log(d), NOISE[0]]) + 0.4, np.diag([1.5**2, NOISE[1] ** 2]) + 0.9
+        np.array([-np.log(d), NOISE[0], NOISE[0]]) + 0.4,
+        np.diag([1.5**2, NOISE[1] ** 2, NOISE[1] ** 2]) + 0.9,
     )
     together = (groups[:, None] == groups).astype(float)
     logs, means, noises = [], [], []
@@ -95,12 +96,18 @@ def test_what_repeated_rows_share_and_an_open_scale_are_averaged_over():
                 A = np.exp(a) * phi @ phi.T + np.exp(b) * R
                 solved = np.linalg.solve(A, np.column_stack([y, phi]))
                 misfit = y @ solved[:, 0] + np.linalg.slogdet(A)[1] + 7 * np.log(2.0 * np.pi)
-                of_odds = norm.logpdf(c, 0.0, 2.0**0.5 * NOISE[1])
-                logs.append(prior.logpdf([a, b]) + of_odds - 0.5 * misfit)
+                each = [a, b + np.log(share), b + np.log(1.0 - share)]
+                logs.append(prior.logpdf(each) - 0.5 * misfit)
                 means.append(np.exp(a) * phi.T @ solved[:, 0])
                 noises.append(np.exp(b))
-    share = np.exp(np.array(logs) - max(logs))
-    wanted = max(logs) + np.log(share.sum() * np.prod(widths))
+    logs = np.array(logs) + np.log(np.prod(widths) / 2.0)
+    # or there is no lack of fit
+    plain = average_lines(phi, y, None, scale)
+    logs = np.append(logs, plain.log_evidence - np.log(2.0))
+    means.append(plain.weights)
+    noises.append(plain.noise_variance)
+    share = np.exp(logs - max(logs))
+    wanted = max(logs) + np.log(share.sum())
     share /= share.sum()
     assert found.log_evidence == pytest.approx(wanted, abs=0.03)
     np.testing.assert_allclose(found.weights, share @ np.array(means), atol=0.02)
@@ -139,3 +146,49 @@ def test_the_unit_that_few_rows_have_is_open():
             held.append(np.mean(np.abs(y[3:] - phi[3:] @ found.weights) < 1.96 * variance**0.5))
     assert np.mean(inside[False]) > np.mean(inside[True]) + 0.03
     assert np.mean(inside[False]) > 0.85
+
+
+def test_the_lack_of_fit_is_no_less_where_rows_of_one_place_agree_more():
+    """Twelve places of a curve: what rows of one place are from each other says nothing of others."""
+    groups, rng = np.arange(60) % 12, np.random.default_rng(2)
+    x = rng.uniform(-1.7, 1.7, 12)[groups]
+    noise = rng.normal(size=60)
+    at = [
+        average_lines(np.column_stack([np.ones(60), x]), np.sin(3.0 * x) + level * noise, groups)
+        for level in (0.03, 0.002)
+    ]
+    assert at[1].noise_variance == pytest.approx(at[0].noise_variance, rel=0.1)
+    assert at[1].noise_variance > 0.2
+
+
+def test_the_mixture_has_heavier_tails_than_its_moments():
+    """Of 3 rows and 2 weights in units of their own deviation: 200 tables; parts add up to the moments."""
+    rng = np.random.default_rng(0)
+    gains = []
+    for _ in range(200):
+        noise = np.exp(np.clip(rng.normal(*NOISE), np.log(1e-6), 0.0))
+        phi = features(rng, 43, 1)
+        y = phi @ rng.normal(size=2) + noise**0.5 * rng.normal(size=43)
+        y = (y - y[:3].mean()) / y[:3].std()
+        found = average_lines(phi[:3], y[:3], None, Scale.of_rows(3))
+        weights = np.array([part.weight for part in found.parts])
+        assert weights.sum() == pytest.approx(1.0)
+        assert weights @ [part.noise_variance for part in found.parts] == pytest.approx(
+            found.noise_variance
+        )
+        means = np.array([part.weights for part in found.parts])
+        np.testing.assert_allclose(weights @ means, found.weights, atol=1e-12)
+        densities = [
+            norm.logpdf(
+                y[3:],
+                phi[3:] @ each.weights,
+                (each.noise_variance + np.sum((phi[3:] @ each.covariance) * phi[3:], axis=1))
+                ** 0.5,
+            )
+            for each in (found, *found.parts)
+        ]
+        mixed = np.log(weights @ np.exp(densities[1:]))
+        gains.append(np.mean(mixed - densities[0]))
+    # a few tables of which three rows tell nothing gain tens of nats
+    assert np.mean(np.minimum(gains, 1.0)) > 4.0 * np.std(np.minimum(gains, 1.0)) / 200**0.5
+    assert np.median(gains) > 0.02

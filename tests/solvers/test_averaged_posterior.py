@@ -29,7 +29,7 @@ def mixture(rows):
         ExactPosterior.condition(RBF([0.7]), 0.1, *rows)[0],
         ExactPosterior.condition(RBF([2.0], 3.0), 0.3, *rows)[0],
     )
-    return AveragedPosterior(parts, np.array([0.3, 0.5, 0.2]))
+    return AveragedPosterior(parts, np.array([0.3, 0.5, 0.2]), np.array([0.1, 0.1, 0.3]))
 
 
 def test_moments_are_those_of_its_draws(mixture):

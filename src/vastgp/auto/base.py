@@ -90,9 +90,11 @@ class FrontDoor(SavedFrontDoor):
 
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
         """Return which rows are held out; none of few."""
-        if n < _LEAST_ROWS or inputs.has_few_places():
+        if n < _LEAST_ROWS:
             return []
-        return folds_of(n, seed, budget, inputs.repetitions())
+        repetitions = inputs.repetitions()
+        # of few places there is nothing to judge by
+        return [] if repetitions.few_places else folds_of(n, seed, budget, repetitions.groups)
 
     # ------------------------------------------------------------ fit
 

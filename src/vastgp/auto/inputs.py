@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
-from vastgp.data import Rows, has_few_places, repeated, validate
+from vastgp.data import Repetitions, Rows, validate
 
 Groups = Sequence[Sequence[int]]
 # Places of training and of held-out rows.
@@ -156,13 +156,9 @@ class Inputs:
         groups = getattr(encoder, "tied_", ())
         return Rows(matrix, targets, checked=True), groups
 
-    def repetitions(self) -> np.ndarray | None:
-        """Return for every row the number of the group of rows that repeat each other, see `repeated`."""
-        return repeated(as_new(*self._encoded_whole()))
-
-    def has_few_places(self) -> bool:
-        """Return whether rows all but repeat each other and leave nothing to judge by: see `has_few_places`."""
-        return has_few_places(as_new(*self._encoded_whole()))
+    def repetitions(self) -> Repetitions:
+        """Return which rows repeat each other."""
+        return Repetitions.of(as_new(*self._encoded_whole()))
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""

@@ -5,7 +5,7 @@ from vastgp.data.exposure import Exposure
 from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.repetitions import has_few_places, nearly_repeated, repeated
+from vastgp.data.repetitions import Repetitions, nearly_repeated, repeated
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.split import held_out_indices, without
@@ -13,11 +13,11 @@ from vastgp.data.split import held_out_indices, without
 __all__ = [
     "Exposure",
     "OwnNoise",
+    "Repetitions",
     "Rows",
     "Standardizer",
     "as_rows",
     "chunk_of_minibatches",
-    "has_few_places",
     "held_out_indices",
     "minibatch_indices",
     "nearly_repeated",

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 # Rows that differ by less, in deviations of every input, repeat each other; and the fewest groups that tell anything.
 _REPEATED, _FEWEST_GROUPS = 0.01, 20
 
 
-def repeated(matrix: np.ndarray) -> np.ndarray | None:
-    """Return for every row the number of the group of rows that repeat each other, to a hundredth of a deviation.
+class Repetitions(NamedTuple):
+    """What rows of a matrix repeat each other, to a hundredth of a deviation of every input.
 
-    None where there is none, and where no input is a number with decimals: of categories and whole numbers alone the
-    same rows will come again.
+    Attributes
+    ----------
+    groups : ndarray of int, or None
+        See `repeated`.
+    few_places : bool
+        Whether rows are of few places and repeat each other nearly: none of them will come again. Rows that repeat each
+        other exactly are those of a design, and new ones may be of the same places.
+    """
+
+    groups: np.ndarray | None
+    few_places: bool
+
+    @classmethod
+    def of(cls, matrix: np.ndarray) -> Repetitions:
+        """Look through the rows of a matrix of shape (n, d)."""
+        groups = nearly_repeated(matrix)
+        places = np.max(groups) + 1
+        several = _FEWEST_GROUPS <= places < len(groups)
+        few = places < min(_FEWEST_GROUPS, len(matrix))
+        few = few and len(np.unique(matrix, axis=0)) > places
+        return cls(groups if several else None, bool(few))
+
+
+def repeated(matrix: np.ndarray) -> np.ndarray | None:
+    """Return for every row the number of the group of rows that repeat each other.
+
+    None where there is none, where groups are too few to tell anything, and where no input is a number with decimals:
+    of categories and whole numbers alone the same rows will come again.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, d)
         Inputs; encoded ones of a table as those of new rows.
     """
-    groups = nearly_repeated(matrix)
-    return groups if _FEWEST_GROUPS <= np.max(groups) + 1 < len(groups) else None
+    return Repetitions.of(matrix).groups
 
 
 def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
@@ -33,16 +60,6 @@ def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
     # a random number for each input makes one of each row, which are equal where the rows are
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
     return np.unique(cells @ mixing, return_inverse=True)[1]
-
-
-def has_few_places(matrix: np.ndarray) -> bool:
-    """Return whether rows are of few places and repeat each other nearly: none of them will come again.
-
-    Rows that repeat each other exactly are those of a design, and new ones may be of the same places.
-    """
-    places = np.max(nearly_repeated(matrix)) + 1
-    few = places < min(_FEWEST_GROUPS, len(matrix))
-    return bool(few and len(np.unique(matrix, axis=0)) > places)
 
 
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:

@@ -275,12 +275,16 @@ class BaseGP(FittedModel, abc.ABC):
         for X, y in rows.batches(self._reader("_tile_rows")()):
             yield self.standardizer_.transform_X(X, dtype=np.dtype(self._arithmetic)), y
 
-    def _by_tiles(self, rows: Rows, with_variance: bool) -> tuple[np.ndarray, Any]:
+    def _by_tiles(
+        self, rows: Rows, with_variance: bool, latent: Any = None, functions: int = 0
+    ) -> tuple[np.ndarray, Any]:
         """Return mean and variance of the function at all rows, float64, in standardised units.
 
-        Of shape (n,), or (C, n) where there is one function for each of C classes.
+        Of shape (n,), or (C, n) where there is one function for each of C classes. ``latent`` may give those of several
+        ``functions`` instead of `_latent`.
         """
-        functions, latent = self.likelihood_.num_latent, self._reader("_latent")
+        functions = functions or self.likelihood_.num_latent
+        latent = latent or self._reader("_latent")
         shape = (rows.n,) if functions == 1 else (functions, rows.n)
         mean = np.empty(shape)
         variance = np.empty(shape) if with_variance else None

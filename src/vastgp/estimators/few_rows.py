@@ -13,6 +13,7 @@ from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.solvers.averaged_lines import AveragedLines
 from vastgp.solvers.averaged_posterior import LEAST_WEIGHT, AveragedPosterior, around_optimum
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import line_of_few, of_average
@@ -64,6 +65,15 @@ def is_of_few(rows: Rows, run: Run) -> bool:
     return run.first is not None and isinstance(run.first[1], Gaussian) and rows.n <= FEW_ROWS
 
 
+def without_process(model: Any, rows: Rows, run: Run) -> bool:
+    """Return whether a method has no process that the average could take, and rows too few to tell its functions."""
+    if run.first is not None or not rows.in_memory or rows.n > FEW_ROWS:
+        return False
+    X = rows.take(np.arange(rows.n))[0]
+    places = min(int(np.max(nearly_repeated(X))) + 1, len(np.unique(X, axis=0)))
+    return places < _FEWEST and isinstance(model._simple_likelihood(rows.y), Gaussian)
+
+
 def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     """Return the average of linear functions and the process that a method began with, None where there is none.
 
@@ -79,32 +89,42 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
     groups = nearly_repeated(rows.take(np.arange(rows.n))[0])
     lines = line_of_few(X, y, groups)
-    scale = Scale.of_rows(int(np.max(groups)) + 1)
     try:
-        found = around_optimum(kernel, float(likelihood.noise_variance), X, y, scale)
+        found = around_optimum(
+            kernel, float(likelihood.noise_variance), X, y, Scale.of_groups(groups)
+        )
     except FactorizationError:
         return None
     # p(process | y) of two that are equally likely before
     of_process = float(
         1.0 / (1.0 + np.exp(np.clip(lines.log_evidence - found.log_evidence, -99.0, 99.0)))
     )
-    line, of_line = of_average(lines)
-    parts: list[tuple[float, Any, Kernel, float]] = [
-        (1.0 - of_process, line, line.kernel, float(of_line.noise_variance))
-    ]
+    line = average_of_lines(lines)
+    parts, noises = list(line.parts), list(line.noise_variances)
+    weights = list((1.0 - of_process) * line.weights)
     for each, noise, weight in zip(
         found.kernels, found.noise_variances, found.weights, strict=True
     ):
         if of_process * weight >= LEAST_WEIGHT:
-            posterior, _ = ExactPosterior.condition(each, float(noise), X, y)
-            parts.append((of_process * float(weight), posterior, each, float(noise)))
-    weights = np.array([part[0] for part in parts])
-    weights /= np.sum(weights)
-    prior = line.kernel.in_units(1.0, max(weights[0], 1e-12) ** 0.5)
-    if len(parts) > 1:
-        # the prior covariance of a mixture; of the process at its optimum
-        prior += kernel.in_units(1.0, float(np.sum(weights[1:])) ** 0.5)
-    noise_variance = float(weights @ [part[3] for part in parts])
+            parts.append(ExactPosterior.condition(each, float(noise), X, y)[0])
+            noises.append(float(noise))
+            weights.append(of_process * float(weight))
+    total = float(np.sum(weights))
+    # the prior covariance of a mixture; of the process at its optimum
+    of_line = (1.0 - of_process) / total
+    prior = of_average(lines).kernel.in_units(1.0, max(of_line, 1e-12) ** 0.5)
+    if len(parts) > len(line.parts):
+        prior += kernel.in_units(1.0, (1.0 - of_line) ** 0.5)
+    average = AveragedPosterior(tuple(parts), np.array(weights) / total, np.array(noises))
+    noise_variance = float(average.weights @ average.noise_variances)
     num_distinct = min(int(np.max(groups)) + 1, len(np.unique(X, axis=0)))
-    average = AveragedPosterior(tuple(part[1] for part in parts), weights)
     return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)
+
+
+def average_of_lines(lines: AveragedLines) -> AveragedPosterior:
+    """Return linear functions averaged over the variances of weights and noise, as a mixture."""
+    return AveragedPosterior(
+        tuple(of_average(part) for part in lines.parts),
+        np.array([part.weight for part in lines.parts]),
+        np.array([part.noise_variance for part in lines.parts]),
+    )

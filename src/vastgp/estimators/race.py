@@ -24,7 +24,7 @@ from vastgp.data import (
 )
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import FEW_ROWS, average_of_few
+from vastgp.estimators.few_rows import FEW_ROWS, average_of_few, average_of_lines, without_process
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, OutOfTime, Run
@@ -66,6 +66,7 @@ _IMAGINED, _ASTRAY = 500, 0.5
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
+_FOR_FEWEST = "So few rows do not tell which function they are of: an average over linear ones is as uncertain as that"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
 _FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them, over its hyperparameters"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
@@ -109,6 +110,7 @@ class Judge:
         else:
             chosen = np.sort(fixed_indices(seed, _ROWS_OF[OWN], rows.n, _MOST_SPARED))
             self.training = rows
+        self.chosen = chosen
         self.rows = self._with(*rows.take(chosen))
 
     def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
@@ -117,7 +119,12 @@ class Judge:
         trial.answer_ = name
         with run.timed("posterior"):
             trial._keep(answer, run)
-        return Judged(name, answer, trial.__dict__, _densities(trial, self.rows, run))
+        if name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training):
+            # rows of the fit would flatter whoever follows them: each is given by all others
+            scores = trial.posterior_.leave_one_out().log_density[self.chosen]
+        else:
+            scores = _densities(trial, self.rows, run)
+        return Judged(name, answer, trial.__dict__, scores)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
@@ -129,16 +136,13 @@ class Judge:
         generator = np.random.default_rng([run.seed, _IMAGINING])
         X = self.training.take(np.arange(self.training.n))[0]
         X = np.stack([generator.choice(column, _IMAGINED) for column in X.T], axis=1)
-        posterior = exact.attributes["posterior_"]
-        mean, variance = posterior.mean_and_latent_variance(model.standardizer_.transform_X(X))
-        noise = exact.answer.likelihood.noise_variance  # type: ignore[attr-defined]
-        y = mean + np.sqrt(variance + noise) * generator.standard_normal(_IMAGINED)
-        rows = self._with(X, model.standardizer_.inverse_mean(y))
-        scores = []
+        trials = []
         for each in (own, exact):
-            trial = object.__new__(type(model))
-            trial.__dict__ = each.attributes
-            scores.append(float(np.mean(_densities(trial, rows, run))))
+            trials.append(object.__new__(type(model)))
+            trials[-1].__dict__ = each.attributes
+        levels = generator.uniform(size=(1, _IMAGINED))
+        rows = self._with(X, trials[1].distribution(X).quantiles(levels)[0])
+        scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials]
         return not scores[0] >= scores[1] - _ASTRAY  # NaN is astray
 
     def _with(self, X: np.ndarray, y: Any) -> Rows:
@@ -198,12 +202,15 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
             exact = [judge(AVERAGE, answer, model, run)]
         line = processes.agreed(few is not None and few.is_linear and not grows)
         is_open = processes.agreed(few is not None and few.is_open and not grows)
+        untold = own is not None and held and not grows and without_process(model, rows, run)
+        line = line or processes.agreed(untold)
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
             return _keep(model, found[0], found)
         found += simple(LINEAR, finished)
         if line and found and found[-1].name == LINEAR:
-            return _keep_for(model, found[-1], found, own, _FOR_LINE)
+            because = _FOR_FEWEST if untold else _FOR_LINE
+            return _keep_for(model, found[-1], found, own, because)
         if is_open or astray:
             because = _FOR_AVERAGE if is_open else _FOR_EXACT
             return _keep_for(model, exact[0], found + exact, own, because)
@@ -212,6 +219,11 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         assert failure is not None
         raise failure
     return _keep(model, _best(found, judge.apart), found, own, failure)
+
+
+def _is_of_all(posterior: Any, rows: Rows) -> bool:
+    """Return whether a posterior is the exact one of all rows."""
+    return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
 
 
 def _repetitions(rows: Rows) -> np.ndarray | None:
@@ -303,9 +315,10 @@ def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
         X, y = X[::step], y[::step]
     if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
         groups = nearly_repeated(rows.take(chosen)[0])
-        posterior, likelihood = of_average(line_of_few(X, y, groups))
-    else:
-        posterior, likelihood = fit_linear(likelihood, X, y)
+        lines = line_of_few(X, y, groups)
+        kernel, likelihood = of_average(lines).kernel, Gaussian(lines.noise_variance)
+        return _simple(kernel, likelihood, average_of_lines(lines))
+    posterior, likelihood = fit_linear(likelihood, X, y)
     return _simple(posterior.kernel, likelihood, posterior)
 
 
@@ -321,9 +334,8 @@ def subset_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer | 
     if isinstance(likelihood, Gaussian):
         hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
         most = _SUBSET_ROWS if finished or hurry else _MORE_ROWS
-    X, y = standardised_rows(
-        rows, model.standardizer_, fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most)
-    )
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
         posterior, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), X, y)

@@ -11,7 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, observations
 from vastgp.estimators.base import BaseGP
+from vastgp.estimators.mixed_predictive import MixedPredictive
 from vastgp.estimators.predictive import Predictive, checked_probabilities
+from vastgp.solvers.averaged_posterior import AveragedPosterior
 
 
 class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
@@ -91,6 +93,13 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         return self.distribution(X).quantiles(wanted).T
 
     def _predictive(self, rows: Rows, with_variance: bool = True) -> Predictive:
+        average = self.posterior_
+        if with_variance and isinstance(average, AveragedPosterior):
+            moments = self._by_tiles(
+                rows, True, lambda X, _: average.of_parts(X), len(average.parts)
+            )
+            noises, weights = average.noise_variances, average.weights
+            return MixedPredictive.of(*moments, noises, weights, self.standardizer_)
         likelihood = self.likelihood_.in_units(1.0 / self.standardizer_.y_scale)
         found = Predictive(likelihood, *self._by_tiles(rows, with_variance), self.standardizer_)
         return found.with_exposure_of(rows.y) if observations.has_exposure(rows.y) else found

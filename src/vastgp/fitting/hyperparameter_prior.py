@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from vastgp.kernels import Kernel, Sum
@@ -28,6 +29,8 @@ NOISE = (-1.5, 2.0)
 # Scale of the Cauchy density of each logarithm of a lengthscale around their mean: most inputs matter alike unless the
 # rows say otherwise, and one that does not matter costs few nats, where a normal density would forbid it.
 _SPREAD = 0.3
+# The integral of a logarithm's mean: ends of the variable's logarithm, and steps.
+_ENDS, _STEP = (-40.0, 80.0), 0.1
 
 # None: a likelihood without hyperparameters
 Params = tuple[Kernel, Likelihood | None]
@@ -47,9 +50,29 @@ class Scale(NamedTuple):
         the mean ``log(n / 2) - digamma((n - 1) / 2)`` and the variance ``trigamma((n - 1) / 2)``: of three rows a
         deviation of 1.3, of thirty 0.3.
         """
-        n = max(num_distinct, 2)
-        half = 0.5 * (n - 1)
-        return cls(math.log(0.5 * n) - float(digamma(half)), float(polygamma(1, half)))
+        return cls.of_groups(np.arange(num_distinct))
+
+    @classmethod
+    def of_groups(cls, groups: np.ndarray) -> Scale:
+        """Return `of_rows` where rows that repeat each other, of one group, have nearly the same target.
+
+        With shares ``p`` of the rows ``s^2 = sum p y^2 - (sum p y)^2`` is ``sigma^2 sum l_i z_i^2``, of standard normal
+        ``z`` and the eigenvalues ``l`` of ``diag(p) - p p^T``. The mean of its logarithm is
+        ``int_0^inf (exp(-t) - prod (1 + 2 l_i t)^-1/2) / t dt``, by Frullani's integral; the variance of that is taken
+        as that of the chi-squared law of the same mean and mean logarithm. A place that most rows are of says little of
+        how far others are from it.
+        """
+        shares = np.bincount(groups) / len(groups)
+        if len(shares) < 2:
+            shares = np.full(2, 0.5)
+        eigenvalues = np.linalg.eigvalsh(np.diag(shares) - np.outer(shares, shares))
+        t = np.exp(np.arange(*_ENDS, _STEP))
+        logs = 0.5 * np.sum(np.log1p(2.0 * np.maximum(eigenvalues, 0.0) * t[:, None]), axis=1)
+        mean = _STEP * float(np.sum(np.exp(-t) - np.exp(-logs)))
+        # of a chi-squared law of k degrees: log E[s^2] - E[log s^2] = log(k / 2) - digamma(k / 2)
+        lacking = math.log(np.sum(eigenvalues)) - mean
+        half = brentq(lambda h: math.log(h) - float(digamma(h)) - lacking, 0.1, len(shares))
+        return cls(-mean, float(polygamma(1, half)))
 
 
 KNOWN = Scale()

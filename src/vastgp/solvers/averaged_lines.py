@@ -2,7 +2,8 @@
 
 What a line does not say of a row is partly of its inputs, and the same for all rows that repeat them, and partly the
 row's own. Rows that repeat each other tell the latter, and by itself it would pass for how far a new row is from the
-line (the lack of fit of Box and Draper 1987, section 3.9): the share of the former is averaged over as well.
+line (the lack of fit of Box and Draper 1987, section 3.9): the former has a variance of its own, which is averaged over
+as well.
 """
 
 from __future__ import annotations
@@ -11,19 +12,33 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from vastgp.data import observations
 from vastgp.fitting.hyperparameter_prior import KNOWN, NOISE, Scale, log_density_of_scales
 
 # Prior of the logarithm of what all slopes explain together, in squared deviations of the target: mean and deviation.
 _EXPLAINED = (0.0, 1.5)
-# Noise variances, and deviations of that logarithm, that are looked through.
-_NOISES, _DEVIATIONS = (1e-6, 10.0), 4.0
+# Noise variances, deviations of that logarithm, and at least how much of it, that are looked through.
+_NOISES, _DEVIATIONS, _LEAST_RANGE = (1e-6, 10.0), 4.0, 1.0
 # Points along each logarithm: first over all of it, then over where the density is more than this below its largest.
 _COARSE, _FINE, _NOTHING = 30, 24, 14.0
-# Log odds of what rows that repeat each other share, of two lognormal variances with the deviation of the noise's:
-# deviation, points, the largest that is looked at, and below its largest by how much the density is next to nothing.
-_ODDS, _SHARES, _MOST_ODDS, _NO_SHARE = 2.0**0.5 * NOISE[1], 11, 9.0, 7.0
+# Log odds of what rows that repeat each other share: points, the largest that is looked at, that of the largest and the
+# least noise, and below its largest by how much the density is next to nothing.
+_SHARES, _MOST_ODDS, _NO_SHARE = 13, float(np.log(_NOISES[1] / _NOISES[0])), 7.0
+# Probabilities between which variances count as one: more of them in the tails, as in those of Student's t. Up to how
+# many weights, whose covariances take memory: those of more count as one altogether.
+_BETWEEN, _MOST_WEIGHTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 0.998), 100
+
+
+class LinePart(NamedTuple):
+    """Moments of the weights and means of both variances, over a range of these."""
+
+    weight: float
+    weights: np.ndarray
+    covariance: np.ndarray
+    variance: float
+    noise_variance: float
 
 
 class AveragedLines(NamedTuple):
@@ -36,6 +51,9 @@ class AveragedLines(NamedTuple):
     variance, noise_variance : float
     log_evidence : float
         ``log p(y)``, with a density of both variances that integrates to one.
+    parts : tuple of LinePart
+        Of which these are the moments: what is said of a new row is a mixture of theirs, with heavier tails than a
+        normal density.
     """
 
     weights: np.ndarray
@@ -43,6 +61,7 @@ class AveragedLines(NamedTuple):
     variance: float
     noise_variance: float
     log_evidence: float
+    parts: tuple[LinePart, ...]
 
 
 class _Along(NamedTuple):
@@ -53,6 +72,22 @@ class _Along(NamedTuple):
     projected: np.ndarray
     square: float
     log_noise: float
+
+
+class _Variances(NamedTuple):
+    """A grid of both variances, ``share`` of the density at each pair; the likelihood by noise; log evidence."""
+
+    variances: np.ndarray
+    noises: np.ndarray
+    share: np.ndarray
+    along: list[_Along]
+    log_evidence: float
+
+    def of_new_rows(self) -> np.ndarray:
+        """Return ``v + E[phi^T Cov(w) phi]`` at each pair, for rows with ``E[phi phi^T] = I``: ``v + sum t``."""
+        s = self.variances[:, None]
+        explained = [np.sum(s / (1.0 + s * each.eigenvalues), axis=1) for each in self.along]
+        return np.stack(explained, axis=1) + self.noises
 
 
 def average_lines(
@@ -68,8 +103,10 @@ def average_lines(
     variance the moments of every linear function are those of the average, and so are those of an observation with the
     mean noise variance. At the one largest value a few rows that a line passes through would have no noise at all.
 
-    Rows that repeat each other share ``r`` of the noise: ``V = v ((1 - r) I + r G)``, ``G_ij = 1`` within a group. The
-    log odds of ``r`` are normal. A new row repeats none and has the noise ``v``.
+    Of rows that repeat each other ``V = a G + b I``, ``G_ij = 1`` within a group, with both ``a`` and ``b`` lognormal:
+    how far rows of one place are from each other says nothing of how far places are from a line. Or ``a`` is zero,
+    which is as likely before there are data. A new row repeats none and has the noise ``v = a + b``. With ``r = a / v``
+    the determinant of ``log v, log r / (1 - r)`` by ``log a, log b`` is one.
 
     Parameters
     ----------
@@ -81,25 +118,25 @@ def average_lines(
     scale : Scale
         What ``s`` and ``v`` have in common: how well the unit of the target is known.
     """
+    plain = _variances(features, y, scale)
     if groups is None or np.max(groups) + 1 == len(groups):
-        return _average(features, y, scale)
+        return _averaged([plain], np.ones(1), plain.log_evidence)
 
-    def at(odds: float) -> tuple[float, AveragedLines]:
+    def at(odds: float) -> tuple[float, _Variances]:
         share = 1.0 / (1.0 + np.exp(-odds))
         whitened, log_det = _without_shared(np.column_stack([features, y]), groups, share)
-        found = _average(whitened[:, :-1], whitened[:, -1], scale)
-        prior = -0.5 * (odds / _ODDS) ** 2 - float(np.log(_ODDS * (2.0 * np.pi) ** 0.5))
-        return found.log_evidence - 0.5 * log_det + prior, found
+        found = _variances(whitened[:, :-1], whitened[:, -1], scale, (share, 1.0 - share))
+        return found.log_evidence - 0.5 * log_det, found
 
     ends = (-_MOST_ODDS, _MOST_ODDS)
     for _ in range(2):
         axis = np.linspace(*ends, _SHARES)
-        density, found = zip(*[at(float(odds)) for odds in axis], strict=True)
+        density, grids = zip(*[at(float(odds)) for odds in axis], strict=True)
         ends = _around(axis, np.array(density) > max(density) - _NO_SHARE)
-    largest = max(density)
-    weights = np.exp(np.array(density) - largest)
-    log_evidence = largest + float(np.log(np.sum(weights) * (axis[1] - axis[0])))
-    return _mixed(found, weights / np.sum(weights), log_evidence)
+    # each place stands for its cell; one half of the probability is without any lack of fit
+    logs = np.array([plain.log_evidence, *(density + np.log(axis[1] - axis[0]))]) - np.log(2.0)
+    log_evidence = float(logsumexp(logs))
+    return _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence)
 
 
 def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple[np.ndarray, float]:
@@ -117,22 +154,67 @@ def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple
     return rest + mean / of_mean[groups, None] ** 0.5, float(log_det)
 
 
-def _mixed(
-    found: tuple[AveragedLines, ...], weights: np.ndarray, log_evidence: float
-) -> AveragedLines:
-    """Return averages averaged again."""
-    means = np.stack([each.weights for each in found])
-    mean = weights @ means
-    away = means - mean
-    # Cov[w] = E[Cov[w | r]] + Cov[E[w | r]]
-    covariance = np.tensordot(weights, np.stack([each.covariance for each in found]), 1)
-    covariance += (away * weights[:, None]).T @ away
-    variance, noise = weights @ np.array([(each.variance, each.noise_variance) for each in found])
-    return AveragedLines(mean, covariance, float(variance), float(noise), log_evidence)
+def _averaged(grids: list[_Variances], weights: np.ndarray, log_evidence: float) -> AveragedLines:
+    """Return the average over grids, its parts the ranges of what their variances say of a new row."""
+    shares = [w * each.share for w, each in zip(weights, grids, strict=True)]
+    size = len(grids[0].along[0].eigenvalues)
+    if size > _MOST_WEIGHTS:
+        edges = np.empty(0)
+    else:
+        said = np.concatenate([each.of_new_rows().ravel() for each in grids])
+        order = np.argsort(said)
+        reached = np.cumsum(np.concatenate([each.ravel() for each in shares])[order])
+        edges = said[order][np.minimum(np.searchsorted(reached, _BETWEEN), len(said) - 1)]
+    total = [np.zeros(len(edges) + 1) for _ in range(3)]
+    means, squares = np.zeros((len(edges) + 1, size)), np.zeros((len(edges) + 1, size, size))
+    for share, grid in zip(shares, grids, strict=True):
+        part = np.searchsorted(edges, grid.of_new_rows())
+        for number in np.unique(part[share > 0.0]):
+            here = np.where(part == number, share, 0.0)
+            mean, square = _sums(grid, here)
+            means[number] += mean
+            squares[number] += square
+            total[0][number] += np.sum(here)
+            total[1][number] += np.sum(here, axis=1) @ grid.variances
+            total[2][number] += np.sum(here, axis=0) @ grid.noises
+    weight, variance, noise = total
+    mean = np.sum(means, axis=0)
+    # Cov[w] = E[w w^T] - E[w] E[w]^T, of each part and of all
+    parts = tuple(
+        LinePart(
+            float(weight[k]), means[k] / weight[k],
+            squares[k] / weight[k] - np.outer(means[k], means[k]) / weight[k] ** 2,
+            float(variance[k] / weight[k]), float(noise[k] / weight[k]),
+        )
+        for k in np.flatnonzero(weight > 0.0)
+    )  # fmt: skip
+    return AveragedLines(
+        mean, np.sum(squares, axis=0) - np.outer(mean, mean),
+        float(np.sum(variance)), float(np.sum(noise)), log_evidence, parts,
+    )  # fmt: skip
 
 
-def _average(features: np.ndarray, y: np.ndarray, scale: Scale) -> AveragedLines:
-    """Return `average_lines` of rows that do not repeat each other."""
+def _sums(grid: _Variances, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a share of the density adds to ``E[w]`` and ``E[w w^T]``."""
+    size = len(grid.along[0].eigenvalues)
+    weights, square = np.zeros(size), np.zeros((size, size))
+    s = grid.variances[:, None]
+    for here, each in zip(share.T, grid.along, strict=True):
+        if not here.any():
+            continue
+        spread = s / (1.0 + s * each.eigenvalues)
+        means = (spread * each.projected) @ each.vectors.T
+        weights += here @ means
+        square += (each.vectors * (here @ spread)) @ each.vectors.T + (
+            means * here[:, None]
+        ).T @ means
+    return weights, square
+
+
+def _variances(
+    features: np.ndarray, y: np.ndarray, scale: Scale, shares: tuple[float, ...] = (1.0,)
+) -> _Variances:
+    """Return the density of both variances, of rows that do not repeat each other; the noise has lognormal shares."""
     slopes = max(features.shape[1] - 1, 1)
     explained = _EXPLAINED[0] - float(np.log(slopes)), _EXPLAINED[1]
     along = _decomposed(features, y)
@@ -140,42 +222,30 @@ def _average(features: np.ndarray, y: np.ndarray, scale: Scale) -> AveragedLines
     open_by = _DEVIATIONS * scale.variance**0.5
     wide = _DEVIATIONS * explained[1]
     centre = explained[0] + scale.mean
+    # what is a row's own is no less than the least noise
+    least, most = float(np.log(_NOISES[0] / shares[-1])), float(np.log(_NOISES[1]))
     box = [
         (centre - wide - open_by, centre + wide + open_by),
-        (float(np.log(_NOISES[0])), float(np.log(_NOISES[1])) + scale.mean + open_by),
+        (least, max(most, least + _LEAST_RANGE) + scale.mean + open_by),
     ]
-    # the density of both integrates to one
-    volume = 2.0 * np.pi * explained[1] * NOISE[1]
-    volume *= (1.0 + scale.variance * (explained[1] ** -2.0 + NOISE[1] ** -2.0)) ** 0.5
+    priors = (explained, *[NOISE] * len(shares))
+    # the density of all logarithms integrates to one
+    volume = float(np.prod([(2.0 * np.pi) ** 0.5 * deviation for _, deviation in priors]))
+    volume *= (1.0 + scale.variance * sum(deviation**-2.0 for _, deviation in priors)) ** 0.5
     for count in (_COARSE, _COARSE, _FINE):
         axes = [np.linspace(*each, count) for each in box]
         at = [along(float(noise)) for noise in np.exp(axes[1])]
         density = np.stack([_log_evidence(np.exp(axes[0]), each, len(y)) for each in at], axis=1)
-        logs = axes[0][:, None], axes[1][None, :]
-        density += log_density_of_scales(logs, (explained, NOISE), scale)[0] - np.log(volume)
+        logs = axes[0][:, None], *[axes[1][None, :] + np.log(share) for share in shares]
+        density += log_density_of_scales(logs, priors, scale)[0] - np.log(volume)
         seen = density > np.max(density) - _NOTHING
         box = [_around(axis, np.any(seen, axis=1 - i)) for i, axis in enumerate(axes)]
     largest = float(np.max(density))
     share = np.exp(density - largest)
     total = float(np.sum(share))
-    share /= total
-    size = features.shape[1]
-    weights, square = np.zeros(size), np.zeros((size, size))
-    for here, each in zip(share.T, at, strict=True):
-        s = np.exp(axes[0])[:, None]
-        spread = s / (1.0 + s * each.eigenvalues)
-        means = (spread * each.projected) @ each.vectors.T
-        weights += here @ means
-        square += (each.vectors * (here @ spread)) @ each.vectors.T + (
-            means * here[:, None]
-        ).T @ means
     cell = np.prod([axis[1] - axis[0] for axis in axes])
-    return AveragedLines(
-        weights,
-        square - np.outer(weights, weights),
-        float(np.sum(share, axis=1) @ np.exp(axes[0])),
-        float(np.sum(share, axis=0) @ np.exp(axes[1])),
-        largest + float(np.log(total * cell)),
+    return _Variances(
+        np.exp(axes[0]), np.exp(axes[1]), share / total, at, largest + float(np.log(total * cell))
     )
 
 

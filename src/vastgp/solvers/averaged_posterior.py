@@ -53,19 +53,26 @@ class AveragedPosterior:
     parts : tuple of LinearPosterior or ExactPosterior
     weights : ndarray of shape (K,)
         They sum to one.
+    noise_variances : ndarray of shape (K,)
+        Of observations, each beside the posterior that it was found with.
     """
 
     parts: tuple[Any, ...]
     weights: np.ndarray
+    noise_variances: np.ndarray
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``."""
         return self.weights @ np.stack([part.mean(X) for part in self.parts])
 
+    def of_parts(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and variances of the function by each part, (K, n)."""
+        moments = np.stack([part.mean_and_latent_variance(X) for part in self.parts])
+        return moments[:, 0], moments[:, 1]
+
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function: ``sum_k w_k (v_k + (m_k - m)^2)``, where parts differ it grows."""
-        moments = np.stack([part.mean_and_latent_variance(X) for part in self.parts])
-        return mixture_moments(moments[:, 0], moments[:, 1], self.weights)
+        return mixture_moments(*self.of_parts(X), self.weights)
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the covariance of the function between the rows of ``X``."""
@@ -90,7 +97,7 @@ class AveragedPosterior:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
         state: dict[str, Any] = {"parts": []}
-        arrays = {"mixture": self.weights}
+        arrays = {"mixture": self.weights, "noises": self.noise_variances}
         for number, part in enumerate(self.parts):
             described, own = part.to_state()
             state["parts"].append({"kind": type(part).__name__, "state": described})
@@ -104,7 +111,7 @@ class AveragedPosterior:
             _PARTS[part["kind"]].from_state(part["state"], below(f"{number}/", arrays))
             for number, part in enumerate(state["parts"])
         ]
-        return cls(tuple(parts), arrays["mixture"])
+        return cls(tuple(parts), arrays["mixture"], arrays["noises"])
 
 
 def mixture_moments(

@@ -16,7 +16,7 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.solvers.averaged_lines import AveragedLines, average_lines
+from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 
 # Least noise variance, relative to that of the target, and where its search starts.
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
@@ -99,17 +99,16 @@ def fit_linear(
 
 def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLines:
     """Return `average_lines` of standardised rows; ``groups`` are those of `nearly_repeated`."""
-    scale = Scale.of_rows(int(np.max(groups)) + 1)
+    scale = Scale.of_groups(groups)
     beside = None if observations.has_own_noise(y) else groups
     return average_lines(_features(X), y, beside, scale)
 
 
-def of_average(found: AveragedLines) -> tuple[LinearPosterior, Gaussian]:
-    """Return averaged lines as a posterior with their moments, and the noise that belongs to it."""
+def of_average(found: AveragedLines | LinePart) -> LinearPosterior:
+    """Return averaged lines, or a part of them, as a posterior with their moments."""
     eigenvalues, vectors = np.linalg.eigh(found.covariance)
     root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    posterior = LinearPosterior(found.weights[None], root[None], found.variance)
-    return posterior, Gaussian(found.noise_variance)
+    return LinearPosterior(found.weights[None], root[None], found.variance)
 
 
 def _features(X: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ from vastgp.auto.calibration import exceeds
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.race import Judged, Ran, scores_of
-from vastgp.auto.stacking.mixture import mixed_moments, mixed_scores
+from vastgp.auto.stacking.mixture import mixed_moments
 from vastgp.auto.stacking.model import Stack
 from vastgp.auto.stacking.weights import (
     left_out_log_density,
@@ -18,6 +18,7 @@ from vastgp.auto.stacking.weights import (
     parts_to_keep,
     stacking_weights,
 )
+from vastgp.estimators.mixed_predictive import mixed_scores
 
 # With fewer held-out rows than this, weights are noise.
 _LEAST_ROWS = 50

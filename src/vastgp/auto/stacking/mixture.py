@@ -8,29 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
+from scipy.special import logsumexp
 
+from vastgp.estimators.mixed_predictive import mixed_quantiles, mixed_scores
 from vastgp.estimators.predictive import Predictive
-from vastgp.likelihoods.quantiles import rising_roots
 from vastgp.solvers.averaged_posterior import mixture_moments
-
-# Of a quantile, in deviations of the mixture.
-_ERROR = 1e-7
-
-
-def mixed_scores(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return normal scores by a mixture, ``Phi^-1(sum_k w_k Phi(z_k))``, of those by its parts.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (K, ...)
-    weights : ndarray of shape (K,)
-    """
-    by_part = weights.reshape(-1, *[1] * (scores.ndim - 1))
-    below = logsumexp(log_ndtr(scores), b=by_part, axis=0)
-    above = logsumexp(log_ndtr(-scores), b=by_part, axis=0)
-    # by the smaller of both probabilities, or scores beyond 8 would be one
-    return np.asarray(np.where(below < above, ndtri_exp(below), -ndtri_exp(above)))
 
 
 def mixed_moments(
@@ -87,25 +69,14 @@ class Mixture:
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Return what observations are below with given probabilities, (k,) or (k, n) for each row its own: (k, n)."""
-        wanted = ndtri(np.asarray(probabilities, np.float64))
-        wanted = wanted[:, None] if wanted.ndim == 1 else wanted
         of_parts = np.stack([part.quantiles(probabilities) for part in self.parts])
-        # a mixture's quantile lies between those of its parts: below the least one all have less probability
-        low, high = of_parts.min(axis=0), of_parts.max(axis=0)
         unit = np.median(np.concatenate([part.std for part in self.parts]))
         unit = unit if np.isfinite(unit) and unit > 0.0 else 1.0
-        rows = np.broadcast_to(np.arange(low.shape[1]), low.shape)
-        scores = np.broadcast_to(wanted, low.shape)
 
-        def above(y: np.ndarray, row: np.ndarray, score: np.ndarray) -> np.ndarray:
-            reached = [_scores_of_rows(part, y * unit, row) for part in self.parts]
-            return mixed_scores(np.stack(reached), self.weights) - score
+        def reached(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return np.stack([_scores_of_rows(part, y, rows) for part in self.parts])
 
-        centre, step = 0.5 * (low + high) / unit, 0.5 * (high - low) / unit + _ERROR
-        found = rising_roots(
-            above, centre.ravel(), step.ravel(), [rows.ravel(), scores.ravel()], _ERROR
-        )
-        return unit * found.reshape(low.shape)
+        return mixed_quantiles(of_parts, probabilities, self.weights, unit, reached)
 
 
 def mixture_parts(found: Predictive | Mixture) -> list[tuple[Predictive, float]]:
