@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tempfile
 import traceback
@@ -12,18 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import vastgp
 from odd_fields import OddField
+from odd_stations import OddStations
 from odd_tables import OddTable
 from vastgp.likelihoods import Gaussian
 from vastgp.options import (
     MALA,
     Block,
     Evidence,
+    Inducing,
     Learn,
     MeanField,
     Natural,
+    Stochastic,
     TypeII,
 )
 
@@ -33,6 +38,7 @@ def _inducing(distinct: int) -> dict[str, Any]:
 
 
 # Little work and no budget in seconds, so that the answer is the same on every machine; by the number of distinct rows.
+# What follows a comma tells options of one estimator apart.
 QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "ExactGPRegressor": lambda n: {"restarts": 1, "max_iter": 30},
     "SVGPRegressor": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
@@ -46,6 +52,19 @@ QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "RelevanceVectorRegressor": lambda n: {},
     "SWSGPRegressor": lambda n: {"num_neighbors": min(8, n), **_inducing(n)},
     "QSGPRegressor": lambda n: {"num_basis": 200, "solver": Block(64)},
+    "QSGPRegressor, stochastic": lambda n: {"num_basis": 64, "solver": Stochastic(max_steps=200)},
+    "QSGPRegressor, inducing": lambda n: {
+        "num_basis": min(16, n), "basis": Inducing(max_steps=200),
+    },
+    "QSGPRegressor, student-t": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "student-t"},
+    "QSGPRegressor, laplace": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "laplace"},
+    "QSGPRegressor, poisson": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "poisson"},
+    "TSVGPRegressor, poisson-log-normal": lambda n: {
+        **QUICK["TSVGPRegressor"](n), "likelihood": "poisson-log-normal",
+    },
+    "ExactGPRegressor, heteroskedastic": lambda n: {
+        **QUICK["ExactGPRegressor"](n), "likelihood": "heteroskedastic",
+    },
     "SVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
     "TSVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
     "DirectClassifier": lambda n: {"num_basis": 32, "family": MeanField(max_iter=20)},
@@ -54,12 +73,13 @@ QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "QSGPClassifier": lambda n: {"num_basis": 200, "solver": Block(64)},
     "GPRegressor": lambda n: {"max_seconds": None, "max_work": 2000},
     "GPClassifier": lambda n: {"max_seconds": None, "max_work": 2000},
-}
+}  # fmt: skip
 
 
 def quick(name: str, X: np.ndarray) -> Any:
     """Return an estimator by name whose fit to these rows takes little work."""
-    return getattr(vastgp, name)(**QUICK[name](len({row.tobytes() for row in X})))
+    made = getattr(vastgp, name.partition(",")[0])
+    return made(**QUICK[name](len({row.tobytes() for row in X})))
 
 
 # Whose functions have the kernel's variance before there are data; others approximate it.
@@ -69,6 +89,7 @@ _NAMES = re.compile(r"\b(X|y|column|target|kernel|hyperparameters|num_\w+|noise_
 _NAMES_OF_FIELDS = re.compile(
     r"\bdata_array\b|\b(coordinate|dimension|with|kernels has) '?[abcd]\b"
 )
+_NAMES_OF_STATIONS = re.compile(r"'(seen|lat|lon|x|y|when|h\d)'|\b(target|place|station)s?\b")
 _NOT_OURS = re.compile(r"/(jax|jaxlib|numpy|scipy|sklearn|equinox|optax)/")
 
 
@@ -130,6 +151,8 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
     AssertionError
         For all else.
     """
+    if "poisson" in name:
+        table = dataclasses.replace(table, target="integers", exponent=0, shift=0.0)
     X, y, new, target = table.draw(many)
     model = asked("fit", lambda: quick(name, X).fit(X, y), may_refuse=True)
     mean, std = asked("predict", lambda: model.predict(new, return_std=True))
@@ -143,7 +166,7 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
     if name != "GPRegressor":
         _check_latent(name, model, new, std)
     # the front door reads whole numbers as what they may mean, and halves as another thing
-    if X.dtype == np.float64 and name != "GPRegressor":
+    if X.dtype == np.float64 and name != "GPRegressor" and "poisson" not in name:
         _check_units(name, table, mean, std)
     if name == "ExactGPRegressor":
         _check_order(name, table, mean, std)
@@ -207,6 +230,38 @@ def check_field(field: OddField) -> Any:
     if array.dtype == np.float64 and abs(field.exponent) <= 100 and varies:
         again = asked("fit in other units", lambda: fit(array * 0.125)).predict() * 8.0
         _same_field("in other units the answer is another", unit, found, again)
+    return model
+
+
+def check_stations(stations: OddStations) -> Any:
+    """The same of `vastgp.StationGP`, at new places."""
+    readings, new, given = stations.draw(25)
+
+    def fit(unit: float) -> Any:
+        model = vastgp.StationGP(max_seconds=None)
+        table = pd.DataFrame(readings | {"seen": unit * readings["seen"]})
+        return model.fit(table, "seen", **given)
+
+    def predict(model: Any, places: Any, kind: Any = True) -> np.ndarray:
+        found = model.predict(pd.DataFrame(places), return_std=kind)
+        return np.stack([found["mean"], found["std"]], 1)
+
+    model = asked("fit", lambda: fit(1.0), may_refuse=True, names=_NAMES_OF_STATIONS)
+    found = asked("predict", lambda: predict(model, new))
+    latent = asked("latent", lambda: predict(model, new, "latent"))
+    finite("mean and std", found, latent)
+    assert np.all(found[:, 1] > 0), f"std: {found[:, 1].min():.3g}"
+    assert np.all(latent[:, 1] <= found[:, 1] * (1 + 1e-6)), (
+        "the function is less certain than a reading"
+    )
+    rows = np.arange(25)
+    unit = _unit(readings["seen"])
+    check_parts(
+        lambda some: predict(model, {name: values[some] for name, values in new.items()}),
+        rows,
+        unit,
+    )
+    check_file(model, lambda one: predict(one, new).T)
     return model
 
 
