@@ -93,6 +93,8 @@ class GPRegressor(Predictions):
         rows, and scores and ``calibration_record_`` of both parts together.
     rest_calibration_ : Calibration or None
         Of the levels of the rest; ``calibration_``, of the whole, is then none.
+    interval_calibration_ : Calibration or None
+        Of the levels of quantiles of a target with heaps, where ``calibrate="conformal"``.
     exposure_ : FittedExposure or None
         What is known of the exposures of the training rows; ``exposure_name_`` is the name of their column.
     outputs_ : dict
@@ -212,6 +214,10 @@ class GPRegressor(Predictions):
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Calibration:
         if judged is None or self.calibrate is None:
             return Identity()
+        if self.calibrate == "conformal" and self.heap_ is not None:
+            return (
+                Identity()
+            )  # the parts as they are: the same rows tell how far their intervals reach
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
         return fit_calibration(self._scores_of_rest(judged, y), self.calibrate, seed)

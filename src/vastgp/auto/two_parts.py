@@ -12,7 +12,7 @@ import numpy as np
 from vastgp._warn import warn
 from vastgp.auto import candidates
 from vastgp.auto.base import HELD_OUT_KEPT
-from vastgp.auto.calibration import Calibration, Identity
+from vastgp.auto.calibration import Calibration, Conformal, Identity
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.classifier import GPClassifier
 from vastgp.auto.distribution import FARTHEST, Distribution
@@ -22,6 +22,7 @@ from vastgp.auto.heaps.distribution import (
     heaped_log_density,
     heaped_moments,
     heaped_scores,
+    nearest_scores,
 )
 from vastgp.auto.heaps.rule import TWO_PART, Heap
 from vastgp.auto.inputs import Inputs
@@ -64,6 +65,7 @@ class TwoParts(SeveralTargets):
     heap_: Heap | None
     at_heap_: GPClassifier | None
     rest_calibration_: Calibration | None
+    interval_calibration_: Calibration | None
     _racing: Racing | None = None
 
     # ------------------------------------------------------------ whether there are heaps
@@ -77,9 +79,9 @@ class TwoParts(SeveralTargets):
         if not automatic or self.method != "auto" or observations.has_exposure(targets):
             return None
         found = Heap.of(observations.targets(targets), counts)
-        if found is None or (targets.ndim == 1 and self.calibrate != "conformal"):
+        if found is None or targets.ndim == 1:
             return found
-        why = "calibrate='conformal'" if targets.ndim == 1 else "known errors or weights"
+        why = "known errors or weights"
         warn(
             f"{found.in_words(called_target(self.target_name_)).split(':')[0]}, but {why} cannot be had with a model "
             "of two parts: all rows are modelled by one density, of which nothing is right at the repeated value. "
@@ -92,7 +94,6 @@ class TwoParts(SeveralTargets):
         for given, what, why in (
             (observations.has_exposure(targets), "exposure", "is of counts, whose zeros have a law of their own"),
             (observations.has_own_noise(targets), "noise_std or sample_weight", "is not known to classifiers"),
-            (self.calibrate == "conformal", "calibrate='conformal'", "is of intervals without mass at their ends"),
         ):  # fmt: skip
             if given:
                 raise ValueError(
@@ -110,7 +111,7 @@ class TwoParts(SeveralTargets):
     def _find(
         self, inputs: Inputs, targets: np.ndarray, held: list[Fold], seed: int, deadline: float | None
     ) -> Ran | None:  # fmt: skip
-        self.at_heap_ = self.rest_calibration_ = None
+        self.at_heap_ = self.rest_calibration_ = self.interval_calibration_ = None
         if self.heap_ is None:
             return super()._find(inputs, targets, held, seed, deadline)
         which = self.at_heap_ = self._classifier()
@@ -132,7 +133,7 @@ class TwoParts(SeveralTargets):
         which = GPClassifier(
             method=candidates.classifier_of(self.method), max_seconds=self.max_seconds,
             max_work=None if self.max_work is None else max(int(_SHARE * self.max_work), 2),
-            calibrate=None if self.calibrate is None else "auto",
+            calibrate=None if self.calibrate in (None, "conformal") else "auto",
             encoder=self.encoder, space=self.space, random_state=self.random_state, verbose=self.verbose,
         )  # fmt: skip
         which.classes_, which.target_name_ = self.heap_.labels, self.target_name_
@@ -177,6 +178,10 @@ class TwoParts(SeveralTargets):
             )
         self.rest_calibration_, self.calibration_ = self.calibration_, Identity()
         judged = self._together(best.judged, racing.proba, y)
+        if self.calibrate == "conformal":
+            finite = np.clip(best.judged.scores, -FARTHEST, FARTHEST)
+            nearest = nearest_scores(np.asarray(heap.values), racing.proba, y, finite)
+            self.interval_calibration_ = Conformal.fit(nearest)
         self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], HELD_OUT_KEPT)
 
     # ------------------------------------------------------------ what both parts say
@@ -261,7 +266,10 @@ class TwoParts(SeveralTargets):
         assert self.rest_calibration_ is not None
         calibrated = replace(rest, calibration=self.rest_calibration_)
         return HeapedDistribution(
-            calibrated, np.asarray(self.heap_.values), self._proba_of_parts(X)
+            calibrated,
+            np.asarray(self.heap_.values),
+            self._proba_of_parts(X),
+            self.interval_calibration_,
         )
 
     def _with_heaps_drawn(self, drawn: np.ndarray, X: np.ndarray, random_state: Any) -> np.ndarray:
@@ -302,11 +310,20 @@ class TwoParts(SeveralTargets):
         """Return what a file's header says of the parts."""
         if self.heap_ is None or self.rest_calibration_ is None:
             return {}
-        return {"heap": self.heap_.to_dict(), "rest_calibration": self.rest_calibration_.to_state()}
+        found = {
+            "heap": self.heap_.to_dict(),
+            "rest_calibration": self.rest_calibration_.to_state(),
+        }
+        if self.interval_calibration_ is not None:
+            found["interval_calibration"] = self.interval_calibration_.to_state()
+        return found
 
     def _read_parts(self, header: dict[str, Any]) -> None:
         """Set what `_more_of_parts` wrote."""
-        self.heap_ = self.at_heap_ = self.rest_calibration_ = None
+        self.heap_ = self.at_heap_ = None
+        self.rest_calibration_ = self.interval_calibration_ = None
+        if "interval_calibration" in header:
+            self.interval_calibration_ = self._calibration_from(header["interval_calibration"])
         if "heap" in header:
             self.heap_ = Heap.from_dict(header["heap"])
             self.rest_calibration_ = self._calibration_from(header["rest_calibration"])
