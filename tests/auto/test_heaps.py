@@ -380,6 +380,38 @@ def test_conformal_intervals_of_a_fit_hold_new_rows(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
 
 
+# ---------------------------------------------------------------- weights
+
+
+def test_weights_undo_a_sample_with_too_many_zeros(tmp_path):
+    """Zeros are four times as likely to be in the sample, and count a fourth."""
+    X, y, _, _ = claims(780, 30)
+    rng = np.random.default_rng(31)
+    there = (y == 0.0) | (rng.uniform(size=780) < 0.25)
+    X, y = X[there], y[there]
+    weight = np.where(y == 0.0, 0.25, 1.0)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "paid": y, "stands_for": 100.0 * weight})
+    asked = {"method": "exact", "likelihood": "two-part", "max_work": 6000}
+    model = GPRegressor(**asked).fit(table, "paid", sample_weight="stands_for")
+    new, _, zero, _ = claims(2000, 32)
+    found = model.distribution(pd.DataFrame(new, columns=["a", "b"])).probabilities[:, 0]
+    # of the share of zeros some 500 rows leave open, and the odds without weights are four times as large
+    error = np.sqrt(np.mean(zero * (1 - zero)) / len(y) * np.mean(weight**2) / np.mean(weight) ** 2)
+    assert abs(np.mean(found - zero)) < 4 * error
+    assert np.mean(expit(2.0 * new[:, 0] - 0.5 + np.log(4.0)) - zero) > 8 * error
+    assert np.sqrt(np.mean((found - zero) ** 2)) < 0.12
+    assert model.warp_ == Log()
+    # the score is the weighted one
+    which = model.at_heap_
+    own = weight[which.held_out_["row"]]
+    scores = which.held_out_["log_density"]
+    np.testing.assert_allclose(which.leaderboard_[0].nlpd, -np.average(scores, weights=own))
+    assert abs(np.average(scores, weights=own) - np.mean(scores)) > 0.02
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+
+
 # ---------------------------------------------------------------- all that a model is asked for
 
 
@@ -442,8 +474,7 @@ def test_what_two_parts_cannot_have_is_refused_by_name():
     model = GPRegressor(likelihood="two-part", max_work=100)
     for given, words in (
         ({"exposure": np.ones(60)}, "exposure.*zeros have a law of their own"),
-        ({"noise_std": np.ones(60)}, "noise_std or sample_weight.*not known to classifiers"),
-        ({"sample_weight": np.linspace(1.0, 2.0, 60)}, "noise_std or sample_weight"),
+        ({"noise_std": np.ones(60)}, "noise_std leaves open which rows are at the repeated value"),
     ):
         with pytest.raises(ValueError, match=f"two-part.*{words}"):
             model.fit(X, np.round(y), **given)
@@ -454,9 +485,9 @@ def test_what_two_parts_cannot_have_is_refused_by_name():
 def test_where_two_parts_are_not_possible_a_warning_says_so():
     X, y, _, _ = claims(80)
     with pytest.warns(
-        UserWarning, match="of the 80 rows have exactly 0, but known errors or weights"
+        UserWarning, match="of the 80 rows have exactly 0, but known errors cannot be had"
     ):
-        model = GPRegressor(max_seconds=2).fit(X, y, sample_weight=np.linspace(1.0, 2.0, 80))
+        model = GPRegressor(max_seconds=2).fit(X, y, noise_std=np.linspace(1.0, 2.0, 80))
     assert model.heap_ is None
     # what is asked for by name is what is fitted, without a word
     for asked in ({"likelihood": "gaussian"}, {"likelihood": "student-t"}, {"method": "exact"}):

@@ -299,6 +299,15 @@ def classifiers(n: int, d: int, inputs: int) -> list[Candidate]:
     return found
 
 
+def that_take_weights(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return those candidates for classes whose fit takes weights of rows."""
+    return [
+        one
+        for one in found
+        if "sample_weight" in inspect.signature(estimator_class(one.estimator).fit).parameters
+    ]
+
+
 def classifier_of(method: str) -> str:
     """Return the method of classes that goes with one of numbers: the same where it has classes, t-SVGP otherwise."""
     plain = method.removesuffix(_ON_TREES)

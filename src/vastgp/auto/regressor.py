@@ -188,7 +188,8 @@ class GPRegressor(Predictions):
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         if self.heap_ is not None:
-            return warps_to_try(y[~self.heap_.holds(y)], seed)
+            rest = observations.targets(y)
+            return warps_to_try(rest[~self.heap_.holds(rest)], seed)
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
         plain = y.ndim > 1 or _are_counts(y)
@@ -208,6 +209,7 @@ class GPRegressor(Predictions):
             found.normal_scores(y),
             found.mean,
             found.std,
+            self._weights_of_score(rows.y),
         )
         return self._of_parts(judged, rows.X, y)
 

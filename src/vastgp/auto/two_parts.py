@@ -31,6 +31,7 @@ from vastgp.auto.reading_targets import called_target
 from vastgp.auto.several import SeveralTargets
 from vastgp.data import Rows, observations
 from vastgp.data.archive import above, below
+from vastgp.data.row_weights import with_log_weights
 from vastgp.estimators.arguments import seed_from
 
 # Share of the budget for which part a row is of: the rest has scales of the target and more candidates to compare.
@@ -74,14 +75,14 @@ class TwoParts(SeveralTargets):
         """Return the heaps of a target that is to be modelled in two parts; None of others."""
         if isinstance(self.likelihood, str) and self.likelihood == TWO_PART:
             self._refuse(targets)
-            return Heap.asked(targets, called_target(self.target_name_))
+            return Heap.asked(observations.targets(targets), called_target(self.target_name_))
         automatic = isinstance(self.likelihood, str) and self.likelihood == "auto"
         if not automatic or self.method != "auto" or observations.has_exposure(targets):
             return None
         found = Heap.of(observations.targets(targets), counts)
-        if found is None or targets.ndim == 1:
+        if found is None or not _has_errors(targets):
             return found
-        why = "known errors or weights"
+        why = "known errors"
         warn(
             f"{found.in_words(called_target(self.target_name_)).split(':')[0]}, but {why} cannot be had with a model "
             "of two parts: all rows are modelled by one density, of which nothing is right at the repeated value. "
@@ -93,7 +94,7 @@ class TwoParts(SeveralTargets):
         """Refuse what a model of two parts cannot have."""
         for given, what, why in (
             (observations.has_exposure(targets), "exposure", "is of counts, whose zeros have a law of their own"),
-            (observations.has_own_noise(targets), "noise_std or sample_weight", "is not known to classifiers"),
+            (_has_errors(targets), "noise_std", "leaves open which rows are at the repeated value"),
         ):  # fmt: skip
             if given:
                 raise ValueError(
@@ -117,15 +118,32 @@ class TwoParts(SeveralTargets):
         which = self.at_heap_ = self._classifier()
         began = time.perf_counter()
         until = None if deadline is None else began + _SHARE * (deadline - began)
-        best = which._find(inputs, self.heap_.classes_of(targets), held, seed, until)
+        classes = self.heap_.classes_of(observations.targets(targets))
+        best = which._find(inputs, with_log_weights(targets, classes), held, seed, until)
         assert best is not None
         assert best.judged is not None
         which.fit_seconds_ = time.perf_counter() - began
         self._racing = Racing(best, which.calibration_.transform(best.judged.scores))
+        targets = self._with_weights_of_rest(targets)
         parts = [(fold.training, fold.held_out) for fold in held]
         found = super()._find(inputs.for_targets(targets, parts), targets, held, seed, deadline)
         del self._racing  # back to the class's own: None
         return found
+
+    def _with_weights_of_rest(self, targets: np.ndarray) -> np.ndarray:
+        """Return targets, their weights divided by the mean of those of the rest: its noise is of such a row."""
+        if not observations.has_own_noise(targets):
+            return targets
+        assert self.heap_ is not None
+        rest, found = ~self.heap_.holds(targets[:, 0]), targets.copy()
+        found[:, 1] *= np.mean(1.0 / targets[rest, 1])
+        return found
+
+    def _weights_of_score(self, y: np.ndarray) -> np.ndarray | None:
+        """Return what rows count in scores, where there are heaps and weights: the same in both parts."""
+        if self.heap_ is None or not observations.has_own_noise(y):
+            return None
+        return 1.0 / observations.inverse_weights(y)
 
     def _classifier(self) -> GPClassifier:
         """Return what is to tell which part a row is of."""
@@ -149,7 +167,7 @@ class TwoParts(SeveralTargets):
     def _taught_by(self, rows: Rows) -> Rows:
         if self.heap_ is None:
             return rows
-        rest = np.flatnonzero(~self.heap_.holds(np.asarray(rows.y)))
+        rest = np.flatnonzero(~self.heap_.holds(observations.targets(np.asarray(rows.y))))
         return Rows(np.asarray(rows.X)[rest], np.asarray(rows.y)[rest], checked=True)
 
     def _fitted_to_all(
@@ -170,7 +188,7 @@ class TwoParts(SeveralTargets):
             return
         assert best is not None
         assert best.judged is not None
-        y = whole.y[track.order]
+        y = observations.targets(whole.y)[track.order]
         if self.encoder_ is not which.encoder_:
             which.model_, which.encoder_ = racing.best.model, self.encoder_
             which.calibration_ = which._calibration(
@@ -228,12 +246,13 @@ class TwoParts(SeveralTargets):
             heaped_scores(values, proba, y, calibration.scores(finite)),
             mean,
             std,
+            judged.weight,
         )
 
     def _as_shown(self, ran: list[Ran], track: Track, y: np.ndarray) -> list[Ran]:
         if self._racing is None or self.heap_ is None:
             return super()._as_shown(ran, track, y)
-        held = y[track.order]
+        held = observations.targets(y)[track.order]
         return [self._with_scores(one, self._racing.proba, held) for one in ran]
 
     def _with_scores(self, one: Ran, proba: np.ndarray, y: np.ndarray) -> Ran:
@@ -245,6 +264,7 @@ class TwoParts(SeveralTargets):
         scores = scores_of(judged, False, 1.0)
         # a density has a unit, a mass has none
         unit = float(np.std(y)) or 1.0
+        rest = judged.weighted(rest)
         scores["nlpd_standardised"] = scores["nlpd"] - float(np.mean(rest) * np.log(unit))
         return replace(one, entry=replace(one.entry, **scores), judged=judged)
 
@@ -255,7 +275,8 @@ class TwoParts(SeveralTargets):
 
         def judge(X: np.ndarray, y: np.ndarray) -> Judged:
             raw = which._of_all(racing.best.model, racing.best.model.predict_proba(X))
-            return self._together(plain(X, y), which.calibration_.transform(raw), y)
+            proba = which.calibration_.transform(raw)
+            return self._together(plain(X, y), proba, observations.targets(y))
 
         return judge
 
@@ -335,3 +356,8 @@ class TwoParts(SeveralTargets):
             model.at_heap_ = GPClassifier._from_file(header["at_heap"], below("at_heap/", arrays))
             model.leaderboard_ = replace(model.leaderboard_, note=model._note_of_leaderboard)
         return model
+
+
+def _has_errors(targets: np.ndarray) -> bool:
+    """Whether rows have known errors of their own."""
+    return observations.has_own_noise(targets) and bool(np.any(targets[:, 2]))

@@ -52,8 +52,8 @@ class FitsRowWeights(WeightedClassifier):
             gone = self.classes_[~np.isin(known, there)]
             if len(gone):
                 raise ValueError(
-                    f"sample_weight is zero for all rows of the class {gone.tolist()[0]!r}, so that none is left to learn it "
-                    "from. Leave these rows out of X and y, or give some of them a weight."
+                    f"sample_weight is zero for all rows of the class {gone.tolist()[0]!r}, so that none is left to "
+                    "learn it from. Leave these rows out of X and y, or give some of them a weight."
                 )
         return rows
 
