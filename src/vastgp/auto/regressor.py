@@ -135,7 +135,8 @@ class GPRegressor(Predictions):
             or the name of its column, which then is no input.
         sample_weight : array-like of shape (n,) or str, optional
             Weight of each row, or the name of its column: its learned noise has the variance ``sigma^2 / weight``.
-            Rows of weight zero are left out.
+            Rows of weight zero are left out. Of a target with heaps a row also counts by its weight where it is learned
+            which rows are at one, and in scores.
         exposure : array-like of shape (n,) or (n, k), str or list of k str, optional
             For counts: how long, how much or how many each row's count was taken of, in any unit, above zero; or the
             name of its column, which then is no input. Row i has the mean ``exposure[i] * rate(x_i)``, and models of
