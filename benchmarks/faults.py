@@ -111,7 +111,7 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(
-        _drawn(name, tuple(args.rows)),
+        _drawn(name, tuple(args.rows), args.columns),
         st.sampled_from(sorted(LABELS)),
         st.sampled_from([2, 2, 3, 5, 1]),
     )
@@ -146,10 +146,11 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
-def _drawn(name: str, rows: tuple[int, ...]) -> st.SearchStrategy[Any]:
+def _drawn(name: str, rows: tuple[int, ...], columns: int) -> st.SearchStrategy[Any]:
     if name == GRID:
         return odd_fields()
-    return odd_stations(rows) if name == STATIONS else odd_tables(rows, 3)
+    strategy = odd_stations if name == STATIONS else odd_tables
+    return strategy(rows, columns)
 
 
 def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
