@@ -28,8 +28,9 @@ class FitsRowWeights(WeightedClassifier):
         y : array-like of shape (n,) or str
             Labels, or the name of their column in ``X``. May be left out only for an ``.npz`` file with an array ``y``.
         sample_weight : array-like of shape (n,) or str, optional
-            Weight of each row, or the name of its column, which then is no input: a row counts as so many rows of its
-            label would. Divided by their mean first. Rows of weight zero are left out. None: all count alike.
+            Weight of each row, or the name of its column, which then is no input: how often its log probability is
+            taken. As in regression they are divided by their mean first, so that only their ratios matter, and what
+            the rows say together is what so many rows say. Rows of weight zero are left out. None: all count alike.
 
         Returns
         -------
