@@ -64,7 +64,7 @@ class Grove:
 
 
 def _targets_and_weights(
-    y: np.ndarray, warp: Own, classes: bool
+    y: np.ndarray, warp: Own, classes: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return targets on a scale, and the weight of each row where rows have noise or an exposure of their own.
 
