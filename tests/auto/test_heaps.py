@@ -14,6 +14,7 @@ from sklearn.base import clone
 import vastgp
 from vastgp import ExactGPRegressor, GPRegressor
 from vastgp.auto.calibration import Conformal, Identity, Scale
+from vastgp.auto.candidates import classifier_of, classifiers, that_take_weights
 from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.heaps import Heap, HeapedDistribution, interval_log_score
 from vastgp.auto.heaps.distribution import nearest_scores
@@ -410,6 +411,15 @@ def test_weights_undo_a_sample_with_too_many_zeros(tmp_path):
     model.save(tmp_path / "m.vastgp")
     again = vastgp.load(tmp_path / "m.vastgp")
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
+
+
+@pytest.mark.little_work
+def test_which_rows_are_at_a_heap_is_told_by_a_method_that_takes_their_weights():
+    assert [classifier_of("qsgp", weighted) for weighted in (False, True)] == ["qsgp", "tsvgp"]
+    assert classifier_of("qsgp on trees", True) == "tsvgp on trees"
+    assert classifier_of("svgp", True) == "svgp" and classifier_of("auto", True) == "auto"
+    names = [one.name for one in that_take_weights(classifiers(100_000, 3, 3))]
+    assert names == ["tsvgp", "tsvgp on trees", "linear"]
 
 
 # ---------------------------------------------------------------- all that a model is asked for

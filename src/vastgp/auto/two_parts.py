@@ -115,7 +115,7 @@ class TwoParts(SeveralTargets):
         self.at_heap_ = self.rest_calibration_ = self.interval_calibration_ = None
         if self.heap_ is None:
             return super()._find(inputs, targets, held, seed, deadline)
-        which = self.at_heap_ = self._classifier()
+        which = self.at_heap_ = self._classifier(observations.has_own_noise(targets))
         began = time.perf_counter()
         until = None if deadline is None else began + _SHARE * (deadline - began)
         classes = self.heap_.classes_of(observations.targets(targets))
@@ -145,11 +145,11 @@ class TwoParts(SeveralTargets):
             return None
         return 1.0 / observations.inverse_weights(y)
 
-    def _classifier(self) -> GPClassifier:
+    def _classifier(self, weighted: bool) -> GPClassifier:
         """Return what is to tell which part a row is of."""
         assert self.heap_ is not None
         which = GPClassifier(
-            method=candidates.classifier_of(self.method), max_seconds=self.max_seconds,
+            method=candidates.classifier_of(self.method, weighted), max_seconds=self.max_seconds,
             max_work=None if self.max_work is None else max(int(_SHARE * self.max_work), 2),
             calibrate=None if self.calibrate in (None, "conformal") else "auto",
             encoder=self.encoder, space=self.space, random_state=self.random_state, verbose=self.verbose,
