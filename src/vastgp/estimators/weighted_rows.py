@@ -16,7 +16,7 @@ from vastgp.likelihoods import Likelihood, Weighted
 class FitsRowWeights(WeightedClassifier):
     """A classifier whose ``fit`` takes weights of rows; it comes before the class that fits."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **others: Any) -> Any:  # type: ignore[override]
         """Fit the model.
 
         Parameters
@@ -40,9 +40,11 @@ class FitsRowWeights(WeightedClassifier):
         ------
         ValueError
             For bad data or constructor arguments; the message names the argument, what it received and what to do.
+        TypeError
+            For any other argument.
         """
-        if sample_weight is None:
-            return super().fit(X, y)
+        if sample_weight is None or others:
+            return super().fit(X, y, **others)
         return self._fit_whole(lambda work: work._open_rows(X, y, RowWeights(sample_weight)))
 
     def _open_rows(self, X: Any, y: Any, own_noise: Any = None) -> Rows:
