@@ -16,7 +16,7 @@ from vastgp.likelihoods import Likelihood, Weighted
 class FitsRowWeights(WeightedClassifier):
     """A classifier whose ``fit`` takes weights of rows; it comes before the class that fits."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **others: Any) -> Any:  # type: ignore[override]
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **others: Any) -> Any:
         """Fit the model.
 
         Parameters
