@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.faults tables --cases 300`` fits drawn tables with every estimator and holds the answers to what
 they promise; ``kills`` ends fits by signals at chosen instants and compares the resumed ones; ``files`` loads saved
-models that somebody changed; ``serving`` predicts from threads and row by row. ``--only`` names estimators. Each row of
-a part replaces the one that stood for that estimator in benchmarks/results/faults.json, of which
-benchmarks/results/faults.md is made.
+models that somebody changed; ``serving`` predicts from threads and row by row; ``soak`` fits, saves, loads and predicts
+in one process for ``--minutes``, and looks at its memory. ``--only`` names estimators. Each row of a part replaces the
+one that stood for that estimator in benchmarks/results/faults.json, or with ``--add`` and another ``--seed`` is counted
+with it; benchmarks/results/faults.md is made of that.
 """
 
 from __future__ import annotations
@@ -26,16 +27,28 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import vastgp
 from damaged_files import damaged
 from fault_child import answers, small_table
-from odd_fields import OddField, odd_fields
+from faults_page import added, page
+from odd_fields import Axis, OddField, odd_fields
+from odd_stations import OddStations, odd_stations
 from odd_tables import LABELS, Column, OddTable, odd_tables
-from promises import QUICK, Refused, check_classifier, check_field, check_regressor, quick
+from promises import (
+    QUICK,
+    Refused,
+    check_classifier,
+    check_field,
+    check_regressor,
+    check_stations,
+    quick,
+)
 from vastgp.metrics import coverage
 
 _RESULTS = Path(__file__).parent / "results" / "faults.json"
@@ -45,8 +58,10 @@ _CLEAR_AFTER = 50
 _SIGNALS = {"SIGKILL": 9, "SIGTERM": 15, "SIGINT": 2}
 # Loading takes longer, or more memory, only where a file makes it work.
 _SLOW_SECONDS, _MUCH_KB = 5.0, 200_000
-# Takes fields on grids where the others take tables.
-GRID = "GridGP"
+# Take fields on grids, and readings at places, where the others take tables.
+GRID, STATIONS = "GridGP", "StationGP"
+# What the memory of a soak may grow by after the warm-up: fragments of what was freed.
+_GROWTH_MB = 10.0
 # Nats a row that an answer may lack beside a line.
 _WORSE = 0.05
 
@@ -57,19 +72,25 @@ def main() -> None:
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--cases", type=int, default=100, help="tables, files, or predictions")
     parser.add_argument("--rows", type=int, nargs="+", default=[2, 3, 12, 40, 120])
-    parser.add_argument("--only", nargs="+", default=[*QUICK, GRID], help="names of estimators")
+    parser.add_argument(
+        "--only", nargs="+", default=[*QUICK, GRID, STATIONS], help="names of estimators"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=np.inf, help="processor time of one row")
+    parser.add_argument("--add", action="store_true", help="count with the row that stands")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of the soak")
     given_ = parser.parse_args()
     known = json.loads(_RESULTS.read_text()) if _RESULTS.exists() else {}
     for name in given_.only:
         row = None
-        if name != GRID or given_.part == "tables":
+        if name not in (GRID, STATIONS) or given_.part in ("tables", "files"):
             row = PARTS[given_.part](name, given_)
         if row is None:
             continue
         row |= {"failures": row.get("failures", []), "seed": given_.seed}
-        known.setdefault(given_.part, {})[name] = row
+        of_part = known.setdefault(given_.part, {})
+        of_part[name] = added(of_part[name], row) if given_.add and name in of_part else row
+        row = of_part[name]
         print(given_.part, name, json.dumps(row, indent=1), flush=True)
         _RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
         _RESULTS.with_suffix(".md").write_text(page(known))
@@ -90,7 +111,7 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(
-        odd_fields() if name == GRID else odd_tables(tuple(args.rows), 3),
+        _drawn(name, tuple(args.rows), args.columns),
         st.sampled_from(sorted(LABELS)),
         st.sampled_from([2, 2, 3, 5, 1]),
     )
@@ -100,6 +121,8 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         try:
             if isinstance(table, OddField):
                 check_field(table)
+            elif isinstance(table, OddStations):
+                check_stations(table)
             elif name.endswith("Classifier"):
                 check_classifier(name, table, table.labels(kind, count))
             else:
@@ -121,6 +144,13 @@ def tables(name: str, args: argparse.Namespace) -> dict[str, Any]:
         "failures": failures[:20],
     }
     return row
+
+
+def _drawn(name: str, rows: tuple[int, ...], columns: int) -> st.SearchStrategy[Any]:
+    if name == GRID:
+        return odd_fields()
+    strategy = odd_stations if name == STATIONS else odd_tables
+    return strategy(rows, columns)
 
 
 def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
@@ -227,7 +257,7 @@ def files(name: str, args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole, path = Path(folder) / "whole", Path(folder) / "changed"
-        quick(name, X).fit(X, y).save(whole)
+        _fitted(name, X, y).save(whole)
         memory = _most_memory()
         for _ in range(args.cases):
             what, began = damaged(path, whole, generator), time.process_time()
@@ -245,6 +275,15 @@ def files(name: str, args: argparse.Namespace) -> dict[str, Any]:
                 failures.append(f"{what}: {seconds:.1f} s, {now - memory:,} kB")
             memory = now
     return dict(ended) | {"cases": args.cases, "failures": failures[:20]}
+
+
+def _fitted(name: str, X: np.ndarray, y: np.ndarray) -> Any:
+    if name == GRID:
+        return vastgp.GridGP(max_iter=10).fit(OddField((Axis(6), Axis(6)), gaps="a half").draw())
+    if name == STATIONS:
+        readings, _, given_ = OddStations(OddTable(40), "Europe", "days").draw(0)
+        return vastgp.StationGP(max_seconds=None).fit(pd.DataFrame(readings), "seen", **given_)
+    return quick(name, X).fit(X, y)
 
 
 def _most_memory() -> int:
@@ -286,6 +325,47 @@ def serving(name: str, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def soak(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Fit, save, load and predict again and again in one process, which is to take no more memory than at first."""
+    classes = name.endswith("Classifier")
+    X, y, new = small_table(classes)
+    generator, megabytes = np.random.default_rng(args.seed), []
+    began, used = time.monotonic(), time.process_time()
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "model"
+        while time.monotonic() - began < 60.0 * args.minutes:
+            # other rows of the same law each time, so that nothing is the same but the shapes
+            some = generator.integers(len(y), size=len(y))
+            X_, y_ = X[some] + 1e-3 * generator.normal(size=X.shape), y[some]
+            model = quick(name, X_).fit(X_, y_)
+            model.save(path)
+            again = vastgp.load(path)
+            same = np.array_equal(answers(model, new), answers(again, new))
+            for row in new:
+                again.predict(row[None])
+            megabytes.append(_memory() / 1024.0)
+            print(f"soak {name} round {len(megabytes)}: {megabytes[-1]:.1f} MB", flush=True)
+            if not same:
+                failures.append(f"round {len(megabytes)}: loaded, it answers otherwise")
+    tenth = max(len(megabytes) // 10, 1)
+    # a fifth is the warm-up: programs are compiled, pools of memory filled
+    first = float(np.median(megabytes[2 * tenth : 3 * tenth] or megabytes[-1:]))
+    growth = float(np.median(megabytes[-tenth:])) - first
+    if growth > _GROWTH_MB:
+        failures.append(f"memory grew by {growth:.1f} MB in {len(megabytes)} rounds")
+    shown = np.linspace(0, len(megabytes) - 1, min(len(megabytes), 12)).astype(int)
+    return {
+        "rounds": len(megabytes),
+        "minutes": round((time.monotonic() - began) / 60.0, 1),
+        "processor_seconds": round(time.process_time() - used),
+        "MB, evenly spaced": " ".join(f"{megabytes[i]:.0f}" for i in shown),
+        "growth in MB": round(growth, 1),
+        "failures": failures[:20],
+    }
+
+
 def _memory() -> float:
     """Resident memory of the process, kB."""
     status = Path("/proc/self/status").read_text()
@@ -293,43 +373,8 @@ def _memory() -> float:
 
 
 PARTS: dict[str, Callable[[str, argparse.Namespace], dict[str, Any] | None]] = {
-    "tables": tables, "quality": quality, "kills": kills, "files": files, "serving": serving,
+    "tables": tables, "quality": quality, "kills": kills, "files": files, "serving": serving, "soak": soak,
 }  # fmt: skip
-_SAYS = {
-    "tables": "Tables drawn by hypothesis: fitted with all promises kept, refused by name, or failed",
-    "quality": "Predictions at default arguments beside those of a Bayesian line, on tables of 40 and 120 rows",
-    "kills": "Fits ended by signals 9, 15 and 2 up to three times in a row, and what the resumed one answered",
-    "files": "Saved models changed by structure and by bytes, the checksum right where it can be",
-    "serving": "Predictions from eight threads at once, and of one row at a time",
-}
-
-
-def page(known: dict[str, Any]) -> str:
-    """Return all results as tables."""
-    lines = [
-        "# Faults",
-        "",
-        "Made by `python -m benchmarks.faults PART --cases N`; see its first lines.",
-        "",
-    ]
-    for part, rows in known.items():
-        shown = [key for key in next(iter(rows.values())) if key not in ("failures", "seed")]
-        shown = list(
-            dict.fromkeys(
-                [
-                    *shown,
-                    *(k for row in rows.values() for k in row if k not in ("failures", "seed")),
-                ]
-            )
-        )
-        lines += [f"## {_SAYS[part]}", "", "| estimator | " + " | ".join(shown) + " | failures |"]
-        lines += ["| --- |" + " ---: |" * (len(shown) + 1)]
-        for name, row in rows.items():
-            cells = [str(row.get(key, 0 if key in ("failed", "refused") else "")) for key in shown]
-            lines.append(f"| {name} | " + " | ".join(cells) + f" | {len(row['failures'])} |")
-        failed = [f"- {name}: {each}" for name, row in rows.items() for each in row["failures"]]
-        lines += ["", *failed, *([""] if failed else [])]
-    return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":

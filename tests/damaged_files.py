@@ -18,6 +18,10 @@ _VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+# Values are nested hundreds of levels deep once, not again inside that: Python's own writer has an end there.
+_DEEP = 100
+
+
 def damaged(path: Path, whole: Path, generator: Generator) -> str:
     """Write a changed copy of a file; return what was changed."""
     if generator.uniform() < 0.2:
@@ -52,6 +56,8 @@ def _bytes(path: Path, data: bytes, generator: Generator) -> str:
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the places of all values inside a value."""
     inside: list[tuple[Any, ...]] = []
+    if len(path) > _DEEP:  # what was nested before
+        return [path]
     if isinstance(value, dict):
         inside = [place for key, each in value.items() for place in _places(each, (*path, key))]
     elif isinstance(value, list):
@@ -74,7 +80,7 @@ def _value(header: dict[str, Any], generator: Generator) -> str:
     how = generator.choice(["other", "other", "other", "gone", "nested", "swapped"])
     if how == "gone":
         del owner[place[-1]]
-    elif how == "nested":
+    elif how == "nested" and len(place) <= _DEEP:
         inner: Any = owner[place[-1]]
         for _ in range(int(generator.integers(1, 300))):
             inner = [inner]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tempfile
 import traceback
@@ -12,18 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import vastgp
 from odd_fields import OddField
+from odd_stations import OddStations
 from odd_tables import OddTable
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.options import (
     MALA,
     Block,
     Evidence,
+    Inducing,
     Learn,
     MeanField,
     Natural,
+    Stochastic,
     TypeII,
 )
 
@@ -33,6 +38,7 @@ def _inducing(distinct: int) -> dict[str, Any]:
 
 
 # Little work and no budget in seconds, so that the answer is the same on every machine; by the number of distinct rows.
+# What follows a comma tells options of one estimator apart.
 QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "ExactGPRegressor": lambda n: {"restarts": 1, "max_iter": 30},
     "SVGPRegressor": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
@@ -46,6 +52,19 @@ QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "RelevanceVectorRegressor": lambda n: {},
     "SWSGPRegressor": lambda n: {"num_neighbors": min(8, n), **_inducing(n)},
     "QSGPRegressor": lambda n: {"num_basis": 200, "solver": Block(64)},
+    "QSGPRegressor, stochastic": lambda n: {"num_basis": 64, "solver": Stochastic(max_steps=200)},
+    "QSGPRegressor, inducing": lambda n: {
+        "num_basis": min(16, n), "basis": Inducing(max_steps=200),
+    },
+    "QSGPRegressor, student-t": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "student-t"},
+    "QSGPRegressor, laplace": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "laplace"},
+    "QSGPRegressor, poisson": lambda n: {**QUICK["QSGPRegressor"](n), "likelihood": "poisson"},
+    "TSVGPRegressor, poisson-log-normal": lambda n: {
+        **QUICK["TSVGPRegressor"](n), "likelihood": "poisson-log-normal",
+    },
+    "ExactGPRegressor, heteroskedastic": lambda n: {
+        **QUICK["ExactGPRegressor"](n), "likelihood": "heteroskedastic",
+    },
     "SVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
     "TSVGPClassifier": lambda n: {"solver": Natural(max_steps=20), **_inducing(n)},
     "DirectClassifier": lambda n: {"num_basis": 32, "family": MeanField(max_iter=20)},
@@ -54,12 +73,13 @@ QUICK: dict[str, Callable[[int], dict[str, Any]]] = {
     "QSGPClassifier": lambda n: {"num_basis": 200, "solver": Block(64)},
     "GPRegressor": lambda n: {"max_seconds": None, "max_work": 2000},
     "GPClassifier": lambda n: {"max_seconds": None, "max_work": 2000},
-}
+}  # fmt: skip
 
 
 def quick(name: str, X: np.ndarray) -> Any:
     """Return an estimator by name whose fit to these rows takes little work."""
-    return getattr(vastgp, name)(**QUICK[name](len({row.tobytes() for row in X})))
+    made = getattr(vastgp, name.partition(",")[0])
+    return made(**QUICK[name](len({row.tobytes() for row in X})))
 
 
 # Whose functions have the kernel's variance before there are data; others approximate it.
@@ -69,6 +89,7 @@ _NAMES = re.compile(r"\b(X|y|column|target|kernel|hyperparameters|num_\w+|noise_
 _NAMES_OF_FIELDS = re.compile(
     r"\bdata_array\b|\b(coordinate|dimension|with|kernels has) '?[abcd]\b"
 )
+_NAMES_OF_STATIONS = re.compile(r"'(seen|lat|lon|x|y|when|h\d)'|\b(target|place|station)s?\b")
 _NOT_OURS = re.compile(r"/(jax|jaxlib|numpy|scipy|sklearn|equinox|optax)/")
 
 
@@ -130,24 +151,37 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
     AssertionError
         For all else.
     """
+    if "poisson" in name:
+        table = dataclasses.replace(table, target="integers", exponent=0, shift=0.0)
     X, y, new, target = table.draw(many)
     model = asked("fit", lambda: quick(name, X).fit(X, y), may_refuse=True)
-    mean, std = asked("predict", lambda: model.predict(new, return_std=True))
+    mean, std = asked("predict", lambda: _mean_and_spread(model, new))
     finite("mean", mean)
     finite("std", std)
     assert np.all(std > 0), f"std: {np.min(std):.3g}"
     # the ends of float64 are no place for a density
     finite("log density", asked("log density", lambda: model.log_predictive_density(new, target)))
-    check_parts(lambda rows: np.stack(model.predict(rows, return_std=True), 1), new, _unit(y))
+    check_parts(lambda rows: np.stack(_mean_and_spread(model, rows), 1), new, _unit(y))
     check_file(model, lambda one: one.predict(new, return_std=True))
     if name != "GPRegressor":
         _check_latent(name, model, new, std)
     # the front door reads whole numbers as what they may mean, and halves as another thing
-    if X.dtype == np.float64 and name != "GPRegressor":
+    if X.dtype == np.float64 and name != "GPRegressor" and "poisson" not in name:
         _check_units(name, table, mean, std)
     if name == "ExactGPRegressor":
         _check_order(name, table, mean, std)
     return model
+
+
+def _mean_and_spread(model: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and deviations, or where the law of the noise has none, what a normal one has between quartiles."""
+    mean, std = model.predict(rows, return_std=True)
+    likelihood = model.likelihood_
+    if isinstance(likelihood, StudentT) and likelihood.degrees_of_freedom <= 2:
+        assert np.all(np.isinf(std)), f"a deviation of {likelihood}"
+        low, high = model.predict_quantiles(rows, [0.25, 0.75]).T
+        return mean, (high - low) / 1.349
+    return mean, std
 
 
 def check_classifier(name: str, table: OddTable, labels: np.ndarray) -> Any:
@@ -210,6 +244,38 @@ def check_field(field: OddField) -> Any:
     return model
 
 
+def check_stations(stations: OddStations) -> Any:
+    """The same of `vastgp.StationGP`, at new places."""
+    readings, new, given = stations.draw(25)
+
+    def fit(unit: float) -> Any:
+        model = vastgp.StationGP(max_seconds=None)
+        table = pd.DataFrame(readings | {"seen": unit * readings["seen"]})
+        return model.fit(table, "seen", **given)
+
+    def predict(model: Any, places: Any, kind: Any = True) -> np.ndarray:
+        found = model.predict(pd.DataFrame(places), return_std=kind)
+        return np.stack([found["mean"], found["std"]], 1)
+
+    model = asked("fit", lambda: fit(1.0), may_refuse=True, names=_NAMES_OF_STATIONS)
+    found = asked("predict", lambda: predict(model, new))
+    latent = asked("latent", lambda: predict(model, new, "latent"))
+    finite("mean and std", found, latent)
+    assert np.all(found[:, 1] > 0), f"std: {found[:, 1].min():.3g}"
+    assert np.all(latent[:, 1] <= found[:, 1] * (1 + 1e-6)), (
+        "the function is less certain than a reading"
+    )
+    rows = np.arange(25)
+    unit = _unit(readings["seen"])
+    check_parts(
+        lambda some: predict(model, {name: values[some] for name, values in new.items()}),
+        rows,
+        unit,
+    )
+    check_file(model, lambda one: predict(one, new).T)
+    return model
+
+
 def _same_field(what: str, unit: float, one: Any, other: Any) -> None:
     for name in ("mean", "std"):
         mine, theirs = one[name].values, other[name].transpose(*one[name].dims).values
@@ -232,7 +298,7 @@ def _check_units(name: str, table: OddTable, mean: np.ndarray, std: np.ndarray) 
         return  # what is constant has no scale
     factors = 2.0 ** np.resize([3, -5, 9], X.shape[1])
     model = asked("fit in other units", lambda: quick(name, X).fit(X * factors, y * 0.125))
-    found = model.predict(new * factors, return_std=True)
+    found = _mean_and_spread(model, new * factors)
     for mine, theirs in zip((mean, std), found, strict=True):
         gap = np.max(np.abs(8.0 * theirs - mine) / (np.abs(mean) + std))
         assert gap < 1e-5, f"in other units the answer is another, by {gap:.2g}"
@@ -251,8 +317,12 @@ def _check_latent(name: str, model: Any, new: np.ndarray, std: np.ndarray) -> No
     """Deviations lie between those of the noise and of the prior with the noise."""
     _, latent = asked("latent", lambda: model.predict(new, return_std="latent"))
     finite("latent std", latent)
-    assert np.all(latent <= std * (1 + 1e-6)), "the function is less certain than an observation"
     likelihood = model.likelihood_
+    # of heavy tails quartiles are no deviation, and of counts the function is the logarithm of the rate
+    if not isinstance(likelihood, StudentT) and not likelihood.counts:
+        assert np.all(latent <= std * (1 + 1e-6)), (
+            "the function is less certain than an observation"
+        )
     if isinstance(likelihood, Gaussian):
         noise = float(np.sqrt(likelihood.noise_variance)) if likelihood.noise_variance else 0.0
         assert np.all(std >= noise * (1 - 1e-4)), f"std {std.min():.4g} below noise {noise:.4g}"

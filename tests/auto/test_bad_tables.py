@@ -72,6 +72,11 @@ def test_a_frame_that_cannot_be_fitted(columns, message):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
+        (
+            np.array([[np.datetime64("2020-01-01")], [np.datetime64(10**13, "s")]] * 9, dtype=object),
+            np.arange(18.0),
+            "Column 'x0' .* dates out of range, such as 318857.* Correct them",
+        ),
         (np.arange(5.0), np.arange(5.0), r"Expected 2D array for X.*reshape\(-1, 1\)"),
         (np.zeros((5, 2, 2)), np.arange(5.0), r"X has shape \(5, 2, 2\).*reshape\(len\(X\), -1\)"),
         (np.zeros((5, 2), complex), np.arange(5.0), "Complex data not supported.* real"),

@@ -110,6 +110,34 @@ def test_durations_are_seconds():
     np.testing.assert_array_equal(_one(text)[:, 0], [90.5, -1.0, 2 * 86_400])
 
 
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps"])
+def test_durations_of_any_unit_and_length_are_seconds(unit):
+    """A cast to microseconds wrapped around beyond 292,000 years: 10^18 seconds became 2 x 10^12."""
+    stored = np.array([3, -7, 10**17, -(10**18), 2**62])
+    year = 365.2425 * 86_400
+    second = {"Y": year, "M": year / 12, "W": 604_800, "D": 86_400, "h": 3600, "m": 60}
+    second |= {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
+    vector = stored.astype(f"m8[{unit}]")
+    for given in (vector, np.array([*vector, None], dtype=object)[:-1]):
+        found = TableEncoder(squash=False).fit_transform(given[:, None])
+        np.testing.assert_allclose(found[:, 0], stored * float(second[unit]), rtol=1e-15)
+
+
+def test_the_same_duration_is_the_same_number_in_any_unit_and_type():
+    micro = _RNG.integers(-(10**14), 10**14, 50)
+    wanted = micro / 1e6
+    for given in (
+        micro.astype("m8[us]"),
+        (1000 * micro).astype("m8[ns]"),
+        np.array([datetime.timedelta(microseconds=int(one)) for one in micro]),
+        pd.Series((1000 * micro).astype("m8[ns]")),
+    ):
+        np.testing.assert_array_equal(_one(given, squash=False)[:, 0], wanted)
+    longest = np.array([[datetime.timedelta.max], [datetime.timedelta.min]])
+    found = TableEncoder(squash=False).fit_transform(longest)
+    np.testing.assert_allclose(found[:, 0], [86_400e9, -86_399_999_913_600.0])
+
+
 def test_the_sample_does_not_depend_on_blocks():
     values = _RNG.normal(size=5000)
     whole, parts = Sample(300), Sample(300)

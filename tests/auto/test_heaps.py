@@ -13,11 +13,14 @@ from sklearn.base import clone
 
 import vastgp
 from vastgp import ExactGPRegressor, GPRegressor
-from vastgp.auto.calibration import Identity, Scale
-from vastgp.auto.distribution import Distribution
+from vastgp.auto.calibration import Conformal, Identity, Scale
+from vastgp.auto.candidates import classifier_of, classifiers, that_take_weights
+from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.heaps import Heap, HeapedDistribution, interval_log_score
+from vastgp.auto.heaps.distribution import nearest_scores
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Log, Own
+from vastgp.kernels import RBF
 from vastgp.likelihoods import StudentT
 
 WORK = {"method": "qsgp", "likelihood": "two-part", "max_work": 12_000}
@@ -292,6 +295,133 @@ def test_a_heap_that_no_input_tells_of_has_its_share_everywhere():
     assert at.std() < 0.06
 
 
+# ---------------------------------------------------------------- conformal intervals
+
+
+def wrong(X, constant=False):
+    """What a bad model says of rows: heaps at 0 and 8 that are too likely, and a rest off by half a deviation."""
+    n = len(X)
+    proba = np.stack([0.5 * expit(X[:, 0]), np.full(n, 0.1), np.ones(n)], axis=1)
+    proba = np.tile([0.3, 0.1, 0.6], (n, 1)) if constant else proba
+    proba[:, 2] = 1.0 - proba[:, :2].sum(axis=1)
+    mean, scale = NORMAL.scaling.y_mean, NORMAL.scaling.y_scale
+    rest = dataclasses.replace(
+        NORMAL, latent_mean=(3.0 + X[:, 1] - mean) / scale, latent_variance=np.ones(n)
+    )
+    return np.array([0.0, 8.0]), proba, Distribution(rest, Own(), Identity(), (-3.0, 9.0))
+
+
+FIXED = vastgp.options.Fixed(noise_std=0.3)
+NORMAL = (
+    ExactGPRegressor(RBF(1.0), hyperparameters=FIXED)
+    .fit(np.arange(9.0)[:, None], np.sin(np.arange(9.0)))
+    .distribution(np.zeros((1, 1)))
+)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("n", [19, 60])
+def test_conformal_intervals_hold_what_they_say_of_targets_with_heaps(n, constant):
+    rng, repetitions, levels = np.random.default_rng(n), 1000, (0.5, 0.8, 0.9)
+    total = repetitions * (n + 1)
+    X = rng.normal(size=(total, 2))
+    y = 3.5 + X[:, 1] + rng.standard_t(4, total)
+    y = np.where(rng.uniform(size=total) < expit(X[:, 0] - 1.0), 0.0, np.minimum(y, 8.0))
+    values, proba, rest = wrong(X, constant)
+    nearest = nearest_scores(values, proba, y, rest.normal_scores(y)).reshape(repetitions, n + 1)
+    held = np.zeros(len(levels))
+    ends = [end for level in levels for end in interval_levels(level)]
+    for row, scores in zip(range(n, total, n + 1), nearest, strict=True):
+        one = dataclasses.replace(
+            rest.model, latent_mean=rest.model.latent_mean[[row]], latent_variance=np.ones(1)
+        )
+        one = dataclasses.replace(rest, model=one)
+        found = HeapedDistribution(one, values, proba[[row]], Conformal.fit(scores[:-1]))
+        low, high = found.quantiles(ends).reshape(len(levels), 2).T
+        held += (low <= y[row]) & (y[row] <= high)
+    for share, level in zip(held / repetitions, levels, strict=True):
+        error = np.sqrt(level * (1 - level) / repetitions)
+        assert share > level - 4 * error
+        # no more than one rank above, but where all rows of a heap are one tie
+        assert constant or share < level + 1 / (n + 1) + 4 * error
+
+
+@pytest.mark.little_work
+def test_the_nearest_score_is_of_the_least_interval_that_holds_a_row():
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(N, 2))
+    values, proba, rest = wrong(X)
+    for y in (np.zeros(N), np.full(N, 8.0), 3.0 + rng.normal(size=N)):
+        nearest = nearest_scores(values, proba, y, rest.normal_scores(y))
+        for wider, inside in ((1.001, True), (0.999, False)):
+            radii = np.abs(nearest) * wider
+            for row in np.flatnonzero(radii > 0.0):
+                found = HeapedDistribution(rest, values, proba)
+                low, high = found.quantiles(ndtr([-radii[row], radii[row]]))[:, row]
+                assert (low <= y[row] <= high) == inside
+
+
+def test_conformal_intervals_of_a_fit_hold_new_rows(tmp_path):
+    level = 0.8
+    X, y, _, _ = claims(150, 20)
+    model = GPRegressor(**WORK | {"method": "exact", "calibrate": "conformal", "max_work": 9000})
+    rows = len(model.fit(X, y).interval_calibration_.radii)
+    new, truth, _, _ = claims(4000, 40)
+    low, high = model.predict_interval(new, level).T
+    share = np.mean((low <= truth) & (truth <= high))
+    # of r held-out rows the coverage of one fit is Beta distributed, with this deviation
+    error = np.sqrt(level * (1 - level) / rows)
+    assert level - 3.5 * error < share < level + 1 / (rows + 1) + 3.5 * error
+    assert model.rest_calibration_ == Identity() == model.calibration_
+    assert model.at_heap_.calibration_.name == "none"
+    assert np.isinf(model.predict_interval(new[:3], 0.9999)).all()
+    assert "split-conformal ones of" in model.report(tmp_path / "page.html").read_text()
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
+
+
+# ---------------------------------------------------------------- weights
+
+
+def test_weights_undo_a_sample_with_too_many_zeros(tmp_path):
+    """Zeros are four times as likely to be in the sample, and count a fourth."""
+    X, y, _, _ = claims(780, 30)
+    rng = np.random.default_rng(31)
+    there = (y == 0.0) | (rng.uniform(size=780) < 0.25)
+    X, y = X[there], y[there]
+    weight = np.where(y == 0.0, 0.25, 1.0)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "paid": y, "stands_for": 100.0 * weight})
+    asked = {"method": "exact", "likelihood": "two-part", "max_work": 6000}
+    model = GPRegressor(**asked).fit(table, "paid", sample_weight="stands_for")
+    new, _, zero, _ = claims(2000, 32)
+    found = model.distribution(pd.DataFrame(new, columns=["a", "b"])).probabilities[:, 0]
+    # of the share of zeros some 500 rows leave open, and the odds without weights are four times as large
+    error = np.sqrt(np.mean(zero * (1 - zero)) / len(y) * np.mean(weight**2) / np.mean(weight) ** 2)
+    assert abs(np.mean(found - zero)) < 4 * error
+    assert np.mean(expit(2.0 * new[:, 0] - 0.5 + np.log(4.0)) - zero) > 8 * error
+    assert np.sqrt(np.mean((found - zero) ** 2)) < 0.12
+    assert model.warp_ == Log()
+    # the score is the weighted one
+    which = model.at_heap_
+    own = weight[which.held_out_["row"]]
+    scores = which.held_out_["log_density"]
+    np.testing.assert_allclose(which.leaderboard_[0].nlpd, -np.average(scores, weights=own))
+    assert abs(np.average(scores, weights=own) - np.mean(scores)) > 0.02
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+
+
+@pytest.mark.little_work
+def test_which_rows_are_at_a_heap_is_told_by_a_method_that_takes_their_weights():
+    assert [classifier_of("qsgp", weighted) for weighted in (False, True)] == ["qsgp", "tsvgp"]
+    assert classifier_of("qsgp on trees", True) == "tsvgp on trees"
+    assert classifier_of("svgp", True) == "svgp" and classifier_of("auto", True) == "auto"
+    names = [one.name for one in that_take_weights(classifiers(100_000, 3, 3))]
+    assert names == ["tsvgp", "tsvgp on trees", "linear"]
+
+
 # ---------------------------------------------------------------- all that a model is asked for
 
 
@@ -354,13 +484,10 @@ def test_what_two_parts_cannot_have_is_refused_by_name():
     model = GPRegressor(likelihood="two-part", max_work=100)
     for given, words in (
         ({"exposure": np.ones(60)}, "exposure.*zeros have a law of their own"),
-        ({"noise_std": np.ones(60)}, "noise_std or sample_weight.*not known to classifiers"),
-        ({"sample_weight": np.linspace(1.0, 2.0, 60)}, "noise_std or sample_weight"),
+        ({"noise_std": np.ones(60)}, "noise_std leaves open which rows are at the repeated value"),
     ):
         with pytest.raises(ValueError, match=f"two-part.*{words}"):
             model.fit(X, np.round(y), **given)
-    with pytest.raises(ValueError, match=r"two-part.*conformal.*Leave one of them out"):
-        clone(model).set_params(calibrate="conformal").fit(X, y)
     with pytest.raises(ValueError, match=r"the target y the most frequent value, .* in 1 of 60"):
         model.fit(X, X[:, 0])
 
@@ -368,9 +495,9 @@ def test_what_two_parts_cannot_have_is_refused_by_name():
 def test_where_two_parts_are_not_possible_a_warning_says_so():
     X, y, _, _ = claims(80)
     with pytest.warns(
-        UserWarning, match="of the 80 rows have exactly 0, but known errors or weights"
+        UserWarning, match="of the 80 rows have exactly 0, but known errors cannot be had"
     ):
-        model = GPRegressor(max_seconds=2).fit(X, y, sample_weight=np.linspace(1.0, 2.0, 80))
+        model = GPRegressor(max_seconds=2).fit(X, y, noise_std=np.linspace(1.0, 2.0, 80))
     assert model.heap_ is None
     # what is asked for by name is what is fitted, without a word
     for asked in ({"likelihood": "gaussian"}, {"likelihood": "student-t"}, {"method": "exact"}):

@@ -20,6 +20,7 @@ from vastgp.auto.report.kept import NO_TIME, importance_of_race
 from vastgp.auto.report.of_model import report_data
 from vastgp.auto.report.places import cell, places_of
 from vastgp.auto.source import open_source
+from vastgp.auto.values import Values
 
 EVIL = "<script>alert(1)</script>"
 SECTIONS = [
@@ -130,6 +131,13 @@ def test_importance_is_of_rows_that_the_judged_model_has_not_seen(model, table):
     ].tolist()
     days = [str(day.date()) for day in table["sold"].iloc[rows]]
     assert [cell(kept["sold"], k) for k in range(len(rows))] == days
+
+
+@pytest.mark.little_work
+def test_a_duration_of_any_length_is_a_cell():
+    seconds = Values("durations", np.array([90.0, -3600.0, 1e30, np.nan]))
+    shown = ["0:01:30", "-1 day, 23:00:00", "1.16e+25 days", None]
+    assert [cell(seconds, row) for row in range(4)] == shown
 
 
 def test_rows_without_a_target_do_not_shift_the_numbers_of_the_others():

@@ -97,6 +97,10 @@ FELL = {
         "ExactGPRegressor",
         OddTable(40, (Column("normal", -128, -1e6),), "line", 104, 0.0, 0.5, seed=41),
     ),
+    "noise that varies around a constant": (
+        "ExactGPRegressor, heteroskedastic",
+        OddTable(2, (Column("clusters", -64),), "two values", 0, -3.0, 0.0, "uint16", seed=1541),
+    ),
 }
 
 

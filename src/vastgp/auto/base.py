@@ -168,7 +168,9 @@ class FrontDoor(SavedFrontDoor):
             )
             return self._taught_by(training), held_out, tied
 
-        grove = Grove(inputs, int(np.max(targets)) + 1 if self._classes else 0, seed)
+        grove = Grove(
+            inputs, int(np.max(observations.targets(targets))) + 1 if self._classes else 0, seed
+        )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()
         track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)

@@ -299,10 +299,23 @@ def classifiers(n: int, d: int, inputs: int) -> list[Candidate]:
     return found
 
 
-def classifier_of(method: str) -> str:
-    """Return the method of classes that goes with one of numbers: the same where it has classes, t-SVGP otherwise."""
+def that_take_weights(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return those candidates for classes whose fit takes weights of rows."""
+    return [one for one in found if _takes_weights(one.estimator)]
+
+
+def _takes_weights(estimator: str) -> bool:
+    return "sample_weight" in inspect.signature(estimator_class(estimator).fit).parameters
+
+
+def classifier_of(method: str, weighted: bool = False) -> str:
+    """Return the method of classes that goes with one of numbers: the same where it has classes, t-SVGP otherwise.
+
+    Where rows are ``weighted``, the same only if its fit of classes takes weights.
+    """
     plain = method.removesuffix(_ON_TREES)
-    if method == "auto" or f"{plain}-classifier" in METHODS:
+    classes = METHODS.get(f"{plain}-classifier")
+    if method == "auto" or (classes is not None and (not weighted or _takes_weights(classes))):
         return method
     return method.replace(plain, "tsvgp")
 

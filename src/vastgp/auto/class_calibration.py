@@ -55,7 +55,7 @@ class IdentityClasses(ClassCalibration):
     name: ClassVar[str] = "none"
 
     @classmethod
-    def fit(cls, labels: np.ndarray, proba: np.ndarray) -> IdentityClasses:
+    def fit(cls, labels: np.ndarray, proba: np.ndarray, weight: Any = 1.0) -> IdentityClasses:
         """Return it: nothing is learned."""
         return cls()
 
@@ -82,7 +82,7 @@ class TemperatureScaling(ClassCalibration):
     name: ClassVar[str] = "temperature"
 
     @classmethod
-    def fit(cls, labels: np.ndarray, proba: np.ndarray) -> TemperatureScaling:
+    def fit(cls, labels: np.ndarray, proba: np.ndarray, weight: Any = 1.0) -> TemperatureScaling:
         """Return the temperature of largest held-out probability, with ``log T ~ N(0, 0.5^2)`` as a weak prior.
 
         Parameters
@@ -90,12 +90,14 @@ class TemperatureScaling(ClassCalibration):
         labels : ndarray of shape (n,)
             Column of each row's class.
         proba : ndarray of shape (n, C)
+        weight : ndarray of shape (n,), or 1.0
+            What each row counts, 1 in the mean.
         """
         logs, rows = _logs(proba), np.arange(len(labels))
 
         def loss(log_t: float) -> float:
             scaled = log_softmax(np.exp(-log_t) * logs, axis=1)
-            return float(-np.sum(scaled[rows, labels]) + 0.5 * (log_t / _SPREAD) ** 2)
+            return float(-np.sum(weight * scaled[rows, labels]) + 0.5 * (log_t / _SPREAD) ** 2)
 
         found = minimize_scalar(
             loss, bounds=(-_WIDEST, _WIDEST), method="bounded", options={"xatol": 1e-6}
@@ -130,21 +132,22 @@ class IsotonicClasses(ClassCalibration):
     name: ClassVar[str] = "isotonic"
 
     @classmethod
-    def fit(cls, labels: np.ndarray, proba: np.ndarray) -> IsotonicClasses:
+    def fit(cls, labels: np.ndarray, proba: np.ndarray, weight: Any = 1.0) -> IsotonicClasses:
         """Return the map; arguments as for `TemperatureScaling.fit`, of two classes."""
         from sklearn.isotonic import isotonic_regression
 
         x, y = _second(proba), np.asarray(labels, dtype=np.float64)
         order = np.argsort(x, kind="stable")
-        x, y = x[order], y[order]
+        x, y, own = x[order], y[order], np.broadcast_to(weight, y.shape)[order]
         # equal predictions are one block from the start, or the order of their labels would be fitted
-        places, first, weight = np.unique(x, return_index=True, return_counts=True)
-        share = np.add.reduceat(y, first) / weight
-        blocks = isotonic_regression(share, sample_weight=weight.astype(np.float64))
+        places, first = np.unique(x, return_index=True)
+        weight = np.add.reduceat(own, first)
+        share = np.add.reduceat(own * y, first) / weight
+        blocks = isotonic_regression(share, sample_weight=weight)
         number = np.cumsum(np.concatenate([[0], np.diff(blocks) > 0.0])).astype(int)
         rows = np.bincount(number, weights=weight)
         centre = np.bincount(number, weights=weight * places) / rows
-        mean = np.mean(y)
+        mean = np.average(y, weights=own)
         mean = (len(y) * mean + 0.5 * _PSEUDO_ROWS) / (len(y) + _PSEUDO_ROWS)
         true = np.bincount(number, weights=weight * share)
         pulled = (true + _PSEUDO_ROWS * mean) / (rows + _PSEUDO_ROWS)
@@ -176,7 +179,7 @@ def class_calibration_from_state(state: Any) -> ClassCalibration:
 
 
 def fit_class_calibration(
-    labels: Any, proba: Any, method: Any = "auto", seed: Any = 0
+    labels: Any, proba: Any, method: Any = "auto", seed: Any = 0, weight: Any = None
 ) -> ClassCalibration:
     """Return the calibration of a classifier by held-out rows.
 
@@ -191,12 +194,15 @@ def fit_class_calibration(
         that they were not fitted to, and takes the richer one only where it is better by more than one standard error.
     seed : int, default 0
         Of the folds.
+    weight : array-like of shape (n,), optional
+        What each row counts; None: all alike.
 
     Returns
     -------
     ClassCalibration
     """
     labels, proba = np.asarray(labels), np.asarray(proba, dtype=np.float64)
+    weight = np.ones(len(labels)) if weight is None else weight / np.mean(weight)
     if proba.ndim != 2 or proba.shape != (len(labels), proba.shape[1]):
         raise ValueError(
             f"proba: expected shape (n, C) with n = {len(labels)} as labels, got {proba.shape}"
@@ -215,26 +221,28 @@ def fit_class_calibration(
     if proba.shape[1] == 2:
         kinds["isotonic"] = IsotonicClasses
     if method != "auto":
-        return kinds[method].fit(labels, proba)
+        return kinds[method].fit(labels, proba, weight)
     best: ClassCalibration = IdentityClasses()
     if len(labels) < _FEWEST:
         return best
-    score = _left_out_score(IdentityClasses, labels, proba, seed)
+    score = _left_out_score(IdentityClasses, labels, proba, seed, weight)
     for kind in kinds.values():
-        other = _left_out_score(kind, labels, proba, seed)
+        other = _left_out_score(kind, labels, proba, seed, weight)
         if exceeds(other - score):
-            best, score = kind.fit(labels, proba), other
+            best, score = kind.fit(labels, proba, weight), other
     return best
 
 
-def _left_out_score(kind: Any, labels: np.ndarray, proba: np.ndarray, seed: int) -> np.ndarray:
-    """The log probability of each row's class by a calibration fitted to the other folds."""
+def _left_out_score(
+    kind: Any, labels: np.ndarray, proba: np.ndarray, seed: int, weight: np.ndarray
+) -> np.ndarray:
+    """The log probability of each row's class, times its weight, by a calibration fitted to the other folds."""
     part, score = folds(len(labels), seed), np.empty(len(labels))
     for k in np.unique(part):
         here = part == k
-        changed = kind.fit(labels[~here], proba[~here]).transform(proba[here])
+        changed = kind.fit(labels[~here], proba[~here], weight[~here]).transform(proba[here])
         score[here] = np.log(np.maximum(changed[np.arange(len(changed)), labels[here]], _LEAST))
-    return score
+    return score * weight
 
 
 def _logs(proba: Any) -> np.ndarray:

@@ -21,7 +21,7 @@ from vastgp.auto.class_calibration import (
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import classes_of
 from vastgp.auto.warps import Own
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.data.labels import encode_as, read_labels
 from vastgp.data.own_noise import OwnNoise
 
@@ -98,16 +98,18 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         if self.method != "auto" or self.likelihood != "auto":
             method = "tsvgp" if self.method == "auto" else self.method
             return [candidates.named(method, True, self.likelihood)]
-        return candidates.classifiers(rows.n, rows.d, len(tied) or rows.d)
+        found = candidates.classifiers(rows.n, rows.d, len(tied) or rows.d)
+        return candidates.that_take_weights(found) if observations.has_exposure(rows.y) else found
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         proba = self._of_all(model, model.predict_proba(rows.X))
-        y = np.asarray(rows.y, np.int64)
+        y = np.asarray(observations.targets(rows.y), np.int64)
+        weight = observations.exposures(rows.y) if observations.has_exposure(rows.y) else None
         of_label = proba[np.arange(len(y)), y]
         guess = np.argmax(proba, axis=1)
         return Judged(
             np.log(np.maximum(of_label, _LEAST_PROBABILITY)), (guess != y).astype(np.float64), proba,
-            guess.astype(np.float64), np.zeros(len(y)),
+            guess.astype(np.float64), np.zeros(len(y)), weight,
         )  # fmt: skip
 
     def _of_all(self, model: Any, proba: np.ndarray) -> np.ndarray:
@@ -122,7 +124,9 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> ClassCalibration:
         if judged is None or self.calibrate is None:
             return IdentityClasses()
-        return fit_class_calibration(y.astype(np.int64), judged.scores, self.calibrate, seed)
+        return fit_class_calibration(
+            y.astype(np.int64), judged.scores, self.calibrate, seed, judged.weight
+        )
 
     def _calibration_from(self, state: Any) -> ClassCalibration:
         return class_calibration_from_state(state)

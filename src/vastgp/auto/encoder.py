@@ -11,21 +11,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import AtLeast, Flag, check_arguments
 from vastgp.auto import gaps
-from vastgp.auto.columns import Column, Encoding, settle
-from vastgp.auto.dates import DateEncoding
+from vastgp.auto.columns import Column, settle
 from vastgp.auto.encoder_state import read_state, state_of
-from vastgp.auto.messages import check_some_kept, refusal, summary_of, warn_of_gaps
-from vastgp.auto.reading import (
-    excluded_names,
-    names_in,
-    numbered,
-    read_facts,
-    with_target_means,
+from vastgp.auto.encoding import (
+    encode,
+    encode_blocks,
+    kept,
+    names_of_outputs,
+    outputs_of_gaps,
+    tied_outputs,
 )
+from vastgp.auto.messages import check_some_kept, summary_of
+from vastgp.auto.reading import excluded_names, numbered, read_facts, with_target_means
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.space import names_of, read_space, space_of, with_places
 from vastgp.auto.target import numeric_target
-from vastgp.auto.values import UnfitError
 from vastgp.data import validate
 
 
@@ -158,10 +158,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The encoded rows.
         """
         source, means = self._fit(X, y, exclude)
-        found = self._encode_all(source)
+        found = encode(source, self.columns_, self._named)
         for output, values in means.items():
             found[:, output] = values
-        for number, columns in enumerate(self._of_gaps):
+        for number, columns in enumerate(outputs_of_gaps(self.columns_)):
             found[:, columns] = gaps.of_training(found[:, columns], number)
         return found
 
@@ -176,18 +176,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def as_new(self, found: np.ndarray) -> np.ndarray:
         """Return rows that `fit_transform` encoded as `transform` would, but for means of the target."""
         found = found.copy()
-        for columns in self._of_gaps:
+        for columns in outputs_of_gaps(self.columns_):
             found[:, columns] = gaps.as_new(found[:, columns])
         return found
-
-    @property
-    def _of_gaps(self) -> list[slice]:
-        """Output columns that tell apart the rows with a gap, by column of the table."""
-        return [
-            slice(column.outputs[-1] + 1 - gaps.COLUMNS, column.outputs[-1] + 1)
-            for column in self._kept
-            if _encoding(column).groups(column.name)[-1] == gaps.group(column.name)
-        ]
 
     def _fit(self, X: Any, y: Any, exclude: Any) -> tuple[Source, dict[int, np.ndarray]]:
         """Fit, and return the source and the target's means of the training rows by output column."""
@@ -209,7 +200,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         columns, means = with_target_means(source, columns, target if used else None)
         check_some_kept(columns, source, num_rows)
         self._set_columns(numbered(columns), source.named)
-        return source, {self._kept[j].outputs[-1]: rows for j, rows in means.items()}
+        inputs = kept(self.columns_)
+        return source, {inputs[j].outputs[-1]: rows for j, rows in means.items()}
 
     def _set_columns(self, columns: tuple[Column, ...], named: bool) -> None:
         self.columns_ = columns
@@ -220,17 +212,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.dropped_ = {column.name: column.reason for column in columns if not column.kept}
-        tied: list[tuple[int, ...]] = []
-        for column in self._kept:
-            start = column.outputs[0]
-            for group in _encoding(column).groups(column.name):
-                tied.append(tuple(range(start, start + len(group))))
-                start += len(group)
-        self.tied_ = tuple(tied)
-
-    @property
-    def _kept(self) -> list[Column]:
-        return [column for column in self.columns_ if column.kept]
+        self.tied_ = tied_outputs(columns)
 
     # ------------------------------------------------------------ transform
 
@@ -259,7 +241,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             About gaps in columns that had none in the fit; they get the median.
         """
         check_is_fitted(self, "columns_")
-        return self._encode_all(self.opened(X))
+        return encode(self.opened(X), self.columns_, self._named)
 
     def transform_batches(self, X: Any, rows: int = 65_536) -> Iterator[np.ndarray]:
         """Encode rows block by block, so that a table in a file is never in memory as a whole.
@@ -278,47 +260,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         AtLeast(1)("rows", rows)
-        yield from self._encode(self.opened(X), rows)
-
-    def _encode_all(self, source: Source) -> np.ndarray:
-        size = self._size
-        if source.num_rows is None:
-            found = np.concatenate([np.zeros((0, size)), *self._encode(source, None)])
-        else:  # filled in place: no second copy at the end
-            found = np.empty((source.num_rows, size))
-            start = 0
-            for block in self._encode(source, None):
-                found[start : start + len(block)] = block
-                start += len(block)
-        validate.check_num_rows(found.shape, 1)
-        return found
-
-    def _encode(self, source: Source, rows: int | None) -> Iterator[np.ndarray]:
-        columns = self._kept
-        names = names_in(source, self.columns_, hasattr(self, "feature_names_in_"))
-        zones = {
-            name: column.encoding.zone
-            for name, column in zip(names, columns, strict=True)
-            if isinstance(column.encoding, DateEncoding) and column.encoding.zone is not None
-        }
-        unforeseen = dict.fromkeys(names, 0)
-        for first, block in source.blocks(names, rows, zones):
-            out = np.empty((len(block[0]), self._size))
-            for name, column, values in zip(names, columns, block, strict=True):
-                try:
-                    encoded, gaps = column.encode(values)
-                except UnfitError as error:
-                    raise refusal(error, name, source, first, False, column.kind) from None
-                out[:, column.outputs[0] : column.outputs[-1] + 1] = encoded
-                unforeseen[name] += gaps
-            yield out
-        warn_of_gaps({name: count for name, count in unforeseen.items() if count}, source)
+        yield from encode_blocks(self.opened(X), self.columns_, self._named, rows)
 
     # ------------------------------------------------------------ what was found
 
     @property
-    def _size(self) -> int:
-        return sum(len(column.outputs) for column in self.columns_)
+    def _named(self) -> bool:
+        return hasattr(self, "feature_names_in_")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns of the encoded matrix.
@@ -339,13 +287,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(
                 "input_features is not equal to feature_names_in_, the names of the fit: pass None."
             )
-        names = [
-            name
-            for column in self._kept
-            for group in _encoding(column).groups(column.name)
-            for name in group
-        ]
-        return np.array(names, dtype=object)
+        return names_of_outputs(self.columns_)
 
     def summary(self) -> str:
         """Return what was done with every column, one line each.
@@ -382,7 +324,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         params = self.get_params(deep=False)
-        return state_of(params, self.columns_, hasattr(self, "feature_names_in_"))
+        return state_of(params, self.columns_, self._named)
 
     @classmethod
     def from_state(cls, state: Any) -> TableEncoder:
@@ -407,8 +349,3 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder = cls(**params)
         encoder._set_columns(columns, named)
         return encoder
-
-
-def _encoding(column: Column) -> Encoding:
-    assert column.encoding is not None
-    return column.encoding

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
@@ -130,6 +131,8 @@ class Judged:
         Normal scores of the targets, or probabilities of the classes.
     mean, std : ndarray of shape (n,)
         Predicted, in units of the target; of classes the labels' numbers and nothing.
+    weight : ndarray of shape (n,), optional
+        What each row counts in scores; None: all alike.
     """
 
     log_density: np.ndarray
@@ -137,11 +140,16 @@ class Judged:
     scores: np.ndarray
     mean: np.ndarray
     std: np.ndarray
+    weight: np.ndarray | None = None
+
+    def weighted(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the rows, (n,), times weights of mean one: their mean is the weighted one."""
+        return values if self.weight is None else values * self.weight / np.mean(self.weight)
 
     @classmethod
     def joined(cls, parts: Sequence[Judged]) -> Judged:
         """Return what is known of the rows of all folds, in the order of the folds."""
-        names = cls.__dataclass_fields__
+        names = [name for name in cls.__dataclass_fields__ if getattr(parts[0], name) is not None]
         return cls(
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         )
@@ -247,7 +255,12 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
         warnings.filterwarnings("ignore", "y is constant", UserWarning)
         if observations.has_own_noise(rows.y):
             y, inverse_weight, variance = rows.y.T
-            model.fit(rows.X, y, noise_std=np.sqrt(variance), sample_weight=1.0 / inverse_weight)
+            error = np.sqrt(variance) if np.any(variance) else None
+            y = y if type(warp) is Own else warp.forward(y)
+            model.fit(rows.X, y, noise_std=error, sample_weight=1.0 / inverse_weight)
+        elif observations.has_exposure(rows.y) and is_classifier(getattr(model, "process", model)):
+            weight = observations.exposures(rows.y)
+            model.fit(rows.X, observations.targets(rows.y), sample_weight=weight)
         elif observations.has_exposure(rows.y):
             model.fit(rows.X, observations.targets(rows.y), exposure=observations.exposures(rows.y))
         else:
@@ -256,16 +269,17 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
 
 def scores_of(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
     """Return the scores of an entry, means over held-out rows."""
-    loss = -judged.log_density
+    loss = -judged.weighted(judged.log_density)
+    off, inside = judged.weighted(judged.off), judged.weighted
     finite = np.isfinite(loss)
     found = {
         "nlpd": float(np.mean(loss)) if finite.all() else np.inf,
         "nlpd_error": float(np.std(loss[finite]) / np.sqrt(max(finite.sum(), 1))),
-        "error": float(np.mean(judged.off)) if classes else float(np.sqrt(np.mean(judged.off))),
+        "error": float(np.mean(off)) if classes else float(np.sqrt(np.mean(off))),
     }
     found["nlpd_standardised"] = found["nlpd"] - (0.0 if classes else float(np.log(y_scale)))
     if not classes:
-        found["coverage"] = float(np.mean(np.abs(judged.scores) < 1.959964))
+        found["coverage"] = float(np.mean(inside(np.abs(judged.scores) < 1.959964)))
     return found
 
 
@@ -277,13 +291,13 @@ def best_of(ran: Sequence[Ran]) -> int | None:
     scored = [(i, one) for i, one in enumerate(ran) if one.judged and np.isfinite(one.entry.nlpd)]
     if not scored:
         return None
-    best = max(scored, key=lambda pair: float(np.mean(pair[1].judged.log_density)))[1]  # type: ignore[union-attr]
+    best = min(scored, key=lambda pair: pair[1].entry.nlpd)[1]
     assert best.judged is not None
     for number, one in scored:
         assert one.judged is not None
         if len(one.judged.log_density) != len(best.judged.log_density):
             continue
-        behind = best.judged.log_density - one.judged.log_density
+        behind = best.judged.weighted(best.judged.log_density - one.judged.log_density)
         if np.mean(behind) <= _DOUBT * np.std(behind) / np.sqrt(len(behind)):
             return number
     return next(i for i, one in scored if one is best)

@@ -93,6 +93,8 @@ class GPRegressor(Predictions):
         rows, and scores and ``calibration_record_`` of both parts together.
     rest_calibration_ : Calibration or None
         Of the levels of the rest; ``calibration_``, of the whole, is then none.
+    interval_calibration_ : Calibration or None
+        Of the levels of quantiles of a target with heaps, where ``calibrate="conformal"``.
     exposure_ : FittedExposure or None
         What is known of the exposures of the training rows; ``exposure_name_`` is the name of their column.
     outputs_ : dict
@@ -133,7 +135,8 @@ class GPRegressor(Predictions):
             or the name of its column, which then is no input.
         sample_weight : array-like of shape (n,) or str, optional
             Weight of each row, or the name of its column: its learned noise has the variance ``sigma^2 / weight``.
-            Rows of weight zero are left out.
+            Rows of weight zero are left out. Of a target with heaps a row also counts by its weight where it is learned
+            which rows are at one, and in scores.
         exposure : array-like of shape (n,) or (n, k), str or list of k str, optional
             For counts: how long, how much or how many each row's count was taken of, in any unit, above zero; or the
             name of its column, which then is no input. Row i has the mean ``exposure[i] * rate(x_i)``, and models of
@@ -186,7 +189,8 @@ class GPRegressor(Predictions):
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
         if self.heap_ is not None:
-            return warps_to_try(y[~self.heap_.holds(y)], seed)
+            rest = observations.targets(y)
+            return warps_to_try(rest[~self.heap_.holds(rest)], seed)
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
         plain = y.ndim > 1 or _are_counts(y)
@@ -206,12 +210,17 @@ class GPRegressor(Predictions):
             found.normal_scores(y),
             found.mean,
             found.std,
+            self._weights_of_score(rows.y),
         )
         return self._of_parts(judged, rows.X, y)
 
     def _calibration(self, judged: Judged | None, y: np.ndarray, seed: int) -> Calibration:
         if judged is None or self.calibrate is None:
             return Identity()
+        if self.calibrate == "conformal" and self.heap_ is not None:
+            return (
+                Identity()
+            )  # the parts as they are: the same rows tell how far their intervals reach
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
         return fit_calibration(self._scores_of_rest(judged, y), self.calibrate, seed)

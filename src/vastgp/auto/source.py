@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.auto.values import Values, form_of_objects, level_text, objects_as, text_of, text_values
+from vastgp.auto.values import (
+    Values,
+    form_of_objects,
+    level_text,
+    objects_as,
+    seconds_of,
+    text_of,
+    text_values,
+)
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
 from vastgp.data.tables import BLOCK_BYTES, LateTextError, Table, as_numbers, open_frame
@@ -177,7 +185,7 @@ def _from_vector(vector: np.ndarray, form: str) -> Values:
     if kind == "M":
         return Values("dates", vector.astype("datetime64[us]"))
     if kind == "m":
-        return Values("durations", _seconds(vector))
+        return Values("durations", seconds_of(vector))
     return Values("booleans" if kind == "b" else "numbers", vector.astype(np.float64))
 
 
@@ -187,6 +195,10 @@ _MOST_YEARS = 290_000
 
 def _check_dates(vector: np.ndarray, name: str, where: str) -> None:
     """Refuse dates that microseconds since 1970 cannot count, which would come out as other ones."""
+    if vector.dtype.kind == "O":  # Python's own end with the year 9999
+        vector = np.array(
+            [v.astype("M8[Y]") for v in vector if isinstance(v, np.datetime64)], "M8[Y]"
+        )
     if vector.dtype.kind != "M":
         return
     # whole years, which no unit overflows: casting such dates to microseconds gives others, or an error of NumPy's
@@ -197,12 +209,6 @@ def _check_dates(vector: np.ndarray, name: str, where: str) -> None:
             f"Column {name!r} of {where} holds dates out of range, such as {vector[odd[0]]}: years from "
             f"{-_MOST_YEARS} to {_MOST_YEARS} can be read. Correct them, or leave them empty, which is read as missing."
         )
-
-
-def _seconds(vector: np.ndarray) -> np.ndarray:
-    found = vector.astype("timedelta64[us]").astype(np.float64) / 1e6
-    found[np.isnat(vector)] = np.nan
-    return found
 
 
 def _object_form(array: np.ndarray) -> tuple[str, str | None]:
@@ -232,7 +238,7 @@ def _from_table(table: Table) -> Source:
     def read(wanted: Sequence[str], rows: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
         for frame in table.frames(wanted, rows):
             for name, column in zip(wanted, frame.iter_columns(), strict=True):
-                if column.dtype == nw.Datetime:
+                if column.dtype == nw.Datetime or forms.get(name) == "dates":
                     _check_dates(np.asarray(column.to_numpy()), name, table.where)
             yield [
                 _from_series(column, forms.get(name), zones.get(name))
@@ -289,7 +295,7 @@ def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
     if dtype == nw.Datetime:
         return _dates(column, zone)
     if dtype == nw.Duration:
-        return Values("durations", _seconds(column.to_numpy()))
+        return Values("durations", seconds_of(column.to_numpy()))
     if dtype == nw.Time:
         return Values("times", _times(column))
     numbers = as_numbers(column).astype(np.float64)

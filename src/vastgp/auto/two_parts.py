@@ -12,7 +12,7 @@ import numpy as np
 from vastgp._warn import warn
 from vastgp.auto import candidates
 from vastgp.auto.base import HELD_OUT_KEPT
-from vastgp.auto.calibration import Calibration, Identity
+from vastgp.auto.calibration import Calibration, Conformal, Identity
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.classifier import GPClassifier
 from vastgp.auto.distribution import FARTHEST, Distribution
@@ -22,6 +22,7 @@ from vastgp.auto.heaps.distribution import (
     heaped_log_density,
     heaped_moments,
     heaped_scores,
+    nearest_scores,
 )
 from vastgp.auto.heaps.rule import TWO_PART, Heap
 from vastgp.auto.inputs import Inputs
@@ -30,6 +31,7 @@ from vastgp.auto.reading_targets import called_target
 from vastgp.auto.several import SeveralTargets
 from vastgp.data import Rows, observations
 from vastgp.data.archive import above, below
+from vastgp.data.row_weights import with_log_weights
 from vastgp.estimators.arguments import seed_from
 
 # Share of the budget for which part a row is of: the rest has scales of the target and more candidates to compare.
@@ -64,6 +66,7 @@ class TwoParts(SeveralTargets):
     heap_: Heap | None
     at_heap_: GPClassifier | None
     rest_calibration_: Calibration | None
+    interval_calibration_: Calibration | None
     _racing: Racing | None = None
 
     # ------------------------------------------------------------ whether there are heaps
@@ -72,14 +75,14 @@ class TwoParts(SeveralTargets):
         """Return the heaps of a target that is to be modelled in two parts; None of others."""
         if isinstance(self.likelihood, str) and self.likelihood == TWO_PART:
             self._refuse(targets)
-            return Heap.asked(targets, called_target(self.target_name_))
+            return Heap.asked(observations.targets(targets), called_target(self.target_name_))
         automatic = isinstance(self.likelihood, str) and self.likelihood == "auto"
         if not automatic or self.method != "auto" or observations.has_exposure(targets):
             return None
         found = Heap.of(observations.targets(targets), counts)
-        if found is None or (targets.ndim == 1 and self.calibrate != "conformal"):
+        if found is None or not _has_errors(targets):
             return found
-        why = "calibrate='conformal'" if targets.ndim == 1 else "known errors or weights"
+        why = "known errors"
         warn(
             f"{found.in_words(called_target(self.target_name_)).split(':')[0]}, but {why} cannot be had with a model "
             "of two parts: all rows are modelled by one density, of which nothing is right at the repeated value. "
@@ -91,8 +94,7 @@ class TwoParts(SeveralTargets):
         """Refuse what a model of two parts cannot have."""
         for given, what, why in (
             (observations.has_exposure(targets), "exposure", "is of counts, whose zeros have a law of their own"),
-            (observations.has_own_noise(targets), "noise_std or sample_weight", "is not known to classifiers"),
-            (self.calibrate == "conformal", "calibrate='conformal'", "is of intervals without mass at their ends"),
+            (_has_errors(targets), "noise_std", "leaves open which rows are at the repeated value"),
         ):  # fmt: skip
             if given:
                 raise ValueError(
@@ -110,29 +112,46 @@ class TwoParts(SeveralTargets):
     def _find(
         self, inputs: Inputs, targets: np.ndarray, held: list[Fold], seed: int, deadline: float | None
     ) -> Ran | None:  # fmt: skip
-        self.at_heap_ = self.rest_calibration_ = None
+        self.at_heap_ = self.rest_calibration_ = self.interval_calibration_ = None
         if self.heap_ is None:
             return super()._find(inputs, targets, held, seed, deadline)
-        which = self.at_heap_ = self._classifier()
+        which = self.at_heap_ = self._classifier(observations.has_own_noise(targets))
         began = time.perf_counter()
         until = None if deadline is None else began + _SHARE * (deadline - began)
-        best = which._find(inputs, self.heap_.classes_of(targets), held, seed, until)
+        classes = self.heap_.classes_of(observations.targets(targets))
+        best = which._find(inputs, with_log_weights(targets, classes), held, seed, until)
         assert best is not None
         assert best.judged is not None
         which.fit_seconds_ = time.perf_counter() - began
         self._racing = Racing(best, which.calibration_.transform(best.judged.scores))
+        targets = self._with_weights_of_rest(targets)
         parts = [(fold.training, fold.held_out) for fold in held]
         found = super()._find(inputs.for_targets(targets, parts), targets, held, seed, deadline)
         del self._racing  # back to the class's own: None
         return found
 
-    def _classifier(self) -> GPClassifier:
+    def _with_weights_of_rest(self, targets: np.ndarray) -> np.ndarray:
+        """Return targets, their weights divided by the mean of those of the rest: its noise is of such a row."""
+        if not observations.has_own_noise(targets):
+            return targets
+        assert self.heap_ is not None
+        rest, found = ~self.heap_.holds(targets[:, 0]), targets.copy()
+        found[:, 1] *= np.mean(1.0 / targets[rest, 1])
+        return found
+
+    def _weights_of_score(self, y: np.ndarray) -> np.ndarray | None:
+        """Return what rows count in scores, where there are heaps and weights: the same in both parts."""
+        if self.heap_ is None or not observations.has_own_noise(y):
+            return None
+        return 1.0 / observations.inverse_weights(y)
+
+    def _classifier(self, weighted: bool) -> GPClassifier:
         """Return what is to tell which part a row is of."""
         assert self.heap_ is not None
         which = GPClassifier(
-            method=candidates.classifier_of(self.method), max_seconds=self.max_seconds,
+            method=candidates.classifier_of(self.method, weighted), max_seconds=self.max_seconds,
             max_work=None if self.max_work is None else max(int(_SHARE * self.max_work), 2),
-            calibrate=None if self.calibrate is None else "auto",
+            calibrate=None if self.calibrate in (None, "conformal") else "auto",
             encoder=self.encoder, space=self.space, random_state=self.random_state, verbose=self.verbose,
         )  # fmt: skip
         which.classes_, which.target_name_ = self.heap_.labels, self.target_name_
@@ -148,7 +167,7 @@ class TwoParts(SeveralTargets):
     def _taught_by(self, rows: Rows) -> Rows:
         if self.heap_ is None:
             return rows
-        rest = np.flatnonzero(~self.heap_.holds(np.asarray(rows.y)))
+        rest = np.flatnonzero(~self.heap_.holds(observations.targets(np.asarray(rows.y))))
         return Rows(np.asarray(rows.X)[rest], np.asarray(rows.y)[rest], checked=True)
 
     def _fitted_to_all(
@@ -169,7 +188,7 @@ class TwoParts(SeveralTargets):
             return
         assert best is not None
         assert best.judged is not None
-        y = whole.y[track.order]
+        y = observations.targets(whole.y)[track.order]
         if self.encoder_ is not which.encoder_:
             which.model_, which.encoder_ = racing.best.model, self.encoder_
             which.calibration_ = which._calibration(
@@ -177,6 +196,10 @@ class TwoParts(SeveralTargets):
             )
         self.rest_calibration_, self.calibration_ = self.calibration_, Identity()
         judged = self._together(best.judged, racing.proba, y)
+        if self.calibrate == "conformal":
+            finite = np.clip(best.judged.scores, -FARTHEST, FARTHEST)
+            nearest = nearest_scores(np.asarray(heap.values), racing.proba, y, finite)
+            self.interval_calibration_ = Conformal.fit(nearest)
         self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], HELD_OUT_KEPT)
 
     # ------------------------------------------------------------ what both parts say
@@ -223,12 +246,13 @@ class TwoParts(SeveralTargets):
             heaped_scores(values, proba, y, calibration.scores(finite)),
             mean,
             std,
+            judged.weight,
         )
 
     def _as_shown(self, ran: list[Ran], track: Track, y: np.ndarray) -> list[Ran]:
         if self._racing is None or self.heap_ is None:
             return super()._as_shown(ran, track, y)
-        held = y[track.order]
+        held = observations.targets(y)[track.order]
         return [self._with_scores(one, self._racing.proba, held) for one in ran]
 
     def _with_scores(self, one: Ran, proba: np.ndarray, y: np.ndarray) -> Ran:
@@ -240,6 +264,7 @@ class TwoParts(SeveralTargets):
         scores = scores_of(judged, False, 1.0)
         # a density has a unit, a mass has none
         unit = float(np.std(y)) or 1.0
+        rest = judged.weighted(rest)
         scores["nlpd_standardised"] = scores["nlpd"] - float(np.mean(rest) * np.log(unit))
         return replace(one, entry=replace(one.entry, **scores), judged=judged)
 
@@ -250,7 +275,8 @@ class TwoParts(SeveralTargets):
 
         def judge(X: np.ndarray, y: np.ndarray) -> Judged:
             raw = which._of_all(racing.best.model, racing.best.model.predict_proba(X))
-            return self._together(plain(X, y), which.calibration_.transform(raw), y)
+            proba = which.calibration_.transform(raw)
+            return self._together(plain(X, y), proba, observations.targets(y))
 
         return judge
 
@@ -261,7 +287,10 @@ class TwoParts(SeveralTargets):
         assert self.rest_calibration_ is not None
         calibrated = replace(rest, calibration=self.rest_calibration_)
         return HeapedDistribution(
-            calibrated, np.asarray(self.heap_.values), self._proba_of_parts(X)
+            calibrated,
+            np.asarray(self.heap_.values),
+            self._proba_of_parts(X),
+            self.interval_calibration_,
         )
 
     def _with_heaps_drawn(self, drawn: np.ndarray, X: np.ndarray, random_state: Any) -> np.ndarray:
@@ -302,11 +331,20 @@ class TwoParts(SeveralTargets):
         """Return what a file's header says of the parts."""
         if self.heap_ is None or self.rest_calibration_ is None:
             return {}
-        return {"heap": self.heap_.to_dict(), "rest_calibration": self.rest_calibration_.to_state()}
+        found = {
+            "heap": self.heap_.to_dict(),
+            "rest_calibration": self.rest_calibration_.to_state(),
+        }
+        if self.interval_calibration_ is not None:
+            found["interval_calibration"] = self.interval_calibration_.to_state()
+        return found
 
     def _read_parts(self, header: dict[str, Any]) -> None:
         """Set what `_more_of_parts` wrote."""
-        self.heap_ = self.at_heap_ = self.rest_calibration_ = None
+        self.heap_ = self.at_heap_ = None
+        self.rest_calibration_ = self.interval_calibration_ = None
+        if "interval_calibration" in header:
+            self.interval_calibration_ = self._calibration_from(header["interval_calibration"])
         if "heap" in header:
             self.heap_ = Heap.from_dict(header["heap"])
             self.rest_calibration_ = self._calibration_from(header["rest_calibration"])
@@ -318,3 +356,8 @@ class TwoParts(SeveralTargets):
             model.at_heap_ = GPClassifier._from_file(header["at_heap"], below("at_heap/", arrays))
             model.leaderboard_ = replace(model.leaderboard_, note=model._note_of_leaderboard)
         return model
+
+
+def _has_errors(targets: np.ndarray) -> bool:
+    """Whether rows have known errors of their own."""
+    return observations.has_own_noise(targets) and bool(np.any(targets[:, 2]))

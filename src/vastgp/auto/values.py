@@ -334,9 +334,16 @@ def objects_as(array: np.ndarray, form: str) -> Values:
         missing = np.datetime64("NaT", "us")
         data = np.array([missing if is_missing(v) else _date(v) for v in array], "datetime64[us]")
         return Values(form, data)
-    read = {"durations": _seconds, "times": seconds_of_day}.get(form, _number)
+    read = {"durations": _seconds_of_one, "times": seconds_of_day}.get(form, _number)
     values = [np.nan if is_missing(value) else read(value) for value in array]
     return Values(form, np.array(values, dtype=np.float64))
+
+
+_PARTS_OF_A_MICROSECOND = {"ns": 10**3, "ps": 10**6, "fs": 10**9, "as": 10**12}
+# A year has 365.2425 days, as NumPy has it, and a month a twelfth.
+_SECONDS = {
+    "s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 604_800, "M": 2_629_746, "Y": 31_556_952,
+}  # fmt: skip
 
 
 def _date(value: Any) -> np.datetime64:
@@ -352,8 +359,30 @@ def _number(value: Any) -> float:
         return np.inf
 
 
-def _seconds(value: Any) -> float:
-    return float(np.timedelta64(value) / np.timedelta64(1, "us")) / 1e6
+def seconds_of(durations: np.ndarray) -> np.ndarray:
+    """Return durations of any unit in seconds, NaN where there is none, (n,).
+
+    By the integers that are stored, as a cast of long ones to a finer unit gives others without a word, or an error.
+    """
+    unit, step = np.datetime_data(durations.dtype)
+    stored = durations.astype(np.int64)
+    seconds: np.ndarray
+    if unit in _PARTS_OF_A_MICROSECOND:
+        # whole microseconds apart, so that one duration is one number whatever unit it came in
+        parts = _PARTS_OF_A_MICROSECOND[unit]
+        rest = np.fmod(stored, parts)
+        seconds = step * ((stored - rest) // parts / 1e6 + rest / parts / 1e6)
+    elif unit in ("us", "ms", "generic"):  # a number without a unit counts microseconds
+        seconds = step * (stored / (1e3 if unit == "ms" else 1e6))
+    else:
+        seconds = stored * float(step * _SECONDS[unit])
+    return np.where(np.isnat(durations), np.nan, seconds)
+
+
+def _seconds_of_one(value: Any) -> float:
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    return float(seconds_of(np.array([value]))[0])
 
 
 def seconds_of_day(value: datetime.time) -> float:

@@ -6,6 +6,7 @@ from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.repetitions import Repetitions, nearly_repeated, repeated
+from vastgp.data.row_weights import RowWeights
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.split import held_out_indices, without
@@ -14,6 +15,7 @@ __all__ = [
     "Exposure",
     "OwnNoise",
     "Repetitions",
+    "RowWeights",
     "Rows",
     "Standardizer",
     "as_rows",

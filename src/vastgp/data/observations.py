@@ -5,6 +5,7 @@ have that, their ``y`` has three columns: target, ``1 / w_i`` and ``e_i^2``. Wha
 carries them along, and only what computes with the noise looks inside.
 
 Counts of unequal exposure, ``y_i ~ Poisson(e_i rate(x_i))``, have two columns in the same way: count and ``log e_i``.
+So have labels of rows that count as ``w_i`` rows would: number of the class and ``log w_i``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def has_own_noise(y: Any) -> bool:
 
 
 def has_exposure(y: Any) -> bool:
-    """Return whether counts come with an exposure of their own: in two columns rather than as one."""
+    """Return whether counts come with an exposure, or labels with a weight: in two columns rather than as one."""
     return y is not None and y.ndim == 2 and y.shape[-1] == 2
 
 
@@ -36,7 +37,7 @@ def targets(y: Any) -> Any:
 
 
 def exposures(y: Any) -> Any:
-    """Return ``e_i``; 1 where all are alike."""
+    """Return ``e_i``, or ``w_i`` of labels; 1 where all are alike."""
     return np.exp(y[..., 1]) if has_exposure(y) else 1.0
 
 

@@ -137,7 +137,8 @@ def refuse_own_noise(estimator: str, others: Iterable[str]) -> None:
     for name in others:
         if name in ("noise_std", "sample_weight"):
             raise TypeError(
-                f"{estimator}.fit takes no {name} yet; {', '.join(_OWN_NOISE_IN)} do, with a Gaussian likelihood."
+                f"{estimator}.fit takes no {name} yet; {', '.join(_OWN_NOISE_IN)} do, with a Gaussian likelihood"
+                + (", and SVGPClassifier and TSVGPClassifier." if name == "sample_weight" else ".")
             )
         if name == "exposure":
             raise TypeError(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Positive
 from vastgp._precision import precision
-from vastgp.data import Exposure, OwnNoise, Rows, Standardizer, as_rows
+from vastgp.data import Exposure, OwnNoise, Rows, RowWeights, Standardizer, as_rows
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
@@ -172,7 +172,9 @@ class BaseGP(FittedModel, abc.ABC):
         refuse_own_noise(type(self).__name__, others)
         return self._fit_whole(lambda work: work._open_rows(X, y))
 
-    def _open_rows(self, X: Any, y: Any, own_noise: OwnNoise | Exposure | None = None) -> Rows:
+    def _open_rows(
+        self, X: Any, y: Any, own_noise: OwnNoise | Exposure | RowWeights | None = None
+    ) -> Rows:
         """Open the training data, and learn their names and their scaling."""
         if own_noise is None:
             rows = self._open_training(X, y)

@@ -170,6 +170,10 @@ class _Fit:
                 return None, gain
         chosen = fixed_indices(self.run.seed, _OF_FEW, self.rows.n, _FEW)
         X, y = standardised_rows(self.rows, self.scaling, chosen)
+        if (
+            np.ptp(y) == 0.0
+        ):  # a constant is off by nothing at any row, and the noise of nothing has no logarithm
+            return None, gain
         left = self.run.seconds_left(_TURNS)
         found = alternate(
             X, y, kernel, noise,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data import Rows
+from vastgp.data import Rows, observations
 from vastgp.estimators.arguments import check_fixed_model, refuse_given
 from vastgp.estimators.class_weight import weights_by_class
 from vastgp.estimators.classes import CLASSES, Classes
@@ -64,7 +64,9 @@ class WeightedClassifier(BaseGPClassifier):
                 "generalisation is the softmax."
             )
         assert rows.y is not None
-        self._class_weights = weights_by_class(classes.class_weight, self.classes_, rows.y[:])
+        self._class_weights = weights_by_class(
+            classes.class_weight, self.classes_, observations.targets(rows.y[:])
+        )
         try:
             return super()._settle(rows, run)
         finally:

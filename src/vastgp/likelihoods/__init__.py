@@ -13,6 +13,7 @@ from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
 from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.spec import from_name, from_spec, to_spec
 from vastgp.likelihoods.student_t import StudentT
+from vastgp.likelihoods.weighted import Weighted
 
 __all__ = [
     "Bernoulli",
@@ -27,6 +28,7 @@ __all__ = [
     "PoissonLogNormal",
     "Softmax",
     "StudentT",
+    "Weighted",
     "from_name",
     "from_spec",
     "to_spec",

@@ -17,6 +17,7 @@ from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
 from vastgp.likelihoods.softmax import Softmax
 from vastgp.likelihoods.student_t import StudentT
+from vastgp.likelihoods.weighted import Weighted
 
 # Where learning starts for a target of unit variance: noise of a tenth of it.
 _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
@@ -61,7 +62,7 @@ def to_spec(likelihood: Likelihood) -> dict[str, Any]:
     TypeError
         When its class is not one of this library.
     """
-    if isinstance(likelihood, Exposed):
+    if isinstance(likelihood, (Exposed, Weighted)):
         return {"kind": likelihood.name, "of_one": to_spec(likelihood.of_one)}
     if type(likelihood) not in _DEFAULTS:
         raise TypeError(f"a likelihood of type {type(likelihood).__name__} cannot be saved.")
@@ -85,8 +86,9 @@ def from_spec(spec: dict[str, Any]) -> Likelihood:
         When the data name a likelihood, or a setting of one, that this version does not know.
     """
     kind = spec.get("kind")
-    if kind == Exposed.name:
-        return Exposed(from_spec(spec["of_one"]))
+    for around in (Exposed, Weighted):
+        if kind == around.name:
+            return around(from_spec(spec["of_one"]))
     if kind not in _BY_NAME:
         raise ValueError(f"the file holds a likelihood {kind!r} that this version does not know.")
     cls, values = _BY_NAME[kind], {name: value for name, value in spec.items() if name != "kind"}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from vastgp.auto.calibration import Calibration
 from vastgp.auto.distribution import FARTHEST, Distribution
 from vastgp.auto.stacking.mixture import mixed_moments
 
@@ -16,6 +17,7 @@ from vastgp.auto.stacking.mixture import mixed_moments
 _LEAST = 1e-12
 # Levels of the rest keep as far from 0 and 1 as they can.
 _LEAST_LEVEL = 1e-16
+_LESS = 1.0 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class HeapedDistribution:
         Of the heaps.
     probabilities : ndarray of shape (n, K + 1)
         Of each heap, and last of none.
+    intervals : Calibration, optional
+        Of the levels of quantiles, where these are conformal: of the masses and the density it says nothing.
     """
 
     rest: Distribution
     values: np.ndarray
     probabilities: np.ndarray
+    intervals: Calibration | None = None
     gaussian: ClassVar[bool] = False
 
     @cached_property
@@ -70,10 +75,19 @@ class HeapedDistribution:
 
         Where a level falls into the mass of a heap, the quantile is exactly the heap.
         """
+        if self.intervals is None:
+            return self._quantiles(np.asarray(probabilities, np.float64))
+        levels = np.asarray(self.intervals.levels(probabilities))
+        # a hair outwards: where a heap is as likely in all rows, the level is the very edge of its jump
+        levels = np.where(levels < 0.5, levels * _LESS, levels)
+        levels = np.where(levels > 0.5, 1.0 - (1.0 - levels) * _LESS, levels)
+        ends = np.where(levels <= 0.0, -np.inf, np.inf)[:, None]
+        inside = ((levels > 0.0) & (levels < 1.0))[:, None]
+        return np.where(inside, self._quantiles(np.where(inside[:, 0], levels, 0.5)), ends)
+
+    def _quantiles(self, probabilities: np.ndarray) -> np.ndarray:
         n, none = len(self.probabilities), self.probabilities[:, -1]
-        levels = np.broadcast_to(
-            np.asarray(probabilities, np.float64)[:, None], (len(probabilities), n)
-        )
+        levels = np.broadcast_to(probabilities[:, None], (len(probabilities), n))
         passed, low = np.zeros(levels.shape), np.full(levels.shape, -np.inf)
         high, at_heap = np.full(levels.shape, np.inf), np.zeros(levels.shape, bool)
         before = np.zeros(n)
@@ -147,14 +161,38 @@ def heaped_scores(
     values: np.ndarray, probabilities: np.ndarray, y: np.ndarray, scores: np.ndarray, seed: int = 0
 ) -> np.ndarray:
     """Return randomised normal scores by the whole, (n,), of those by the rest."""
+    below, above, mass = _beside(values, probabilities, y, scores)
+    place = np.random.default_rng(seed).uniform(size=len(mass))
+    # a row at a heap takes the place P(Y < y) + U P(Y = y)
+    return _score_at(below + place * mass, above + (1.0 - place) * mass)
+
+
+def nearest_scores(
+    values: np.ndarray, probabilities: np.ndarray, y: np.ndarray, scores: np.ndarray
+) -> np.ndarray:
+    """Return of the normal scores that a row may take the one nearest to zero, (n,).
+
+    Its size is that of the least central interval, ends included, that holds the row: the interval from the level
+    ``Phi(-r)`` to ``Phi(r)`` holds what has ``P(Y < y) <= Phi(r)`` and ``P(Y <= y) >= Phi(-r)``. That is what conformal
+    intervals rank (distributional conformal prediction, Chernozhukov et al. 2021), of targets with mass as of others.
+    """
+    below, above, mass = _beside(values, probabilities, y, scores)
+    return np.clip(0.0, _score_at(below, above + mass), _score_at(below + mass, above))
+
+
+def _beside(
+    values: np.ndarray, probabilities: np.ndarray, y: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return P(Y < y), P(Y > y) and P(Y = y), (n,) each."""
     at, none = probabilities[:, :-1], probabilities[:, -1]
     y = y[:, None]
-    # P(Y < y), P(Y > y), P(Y = y); a row at a heap takes the place P(Y < y) + U P(Y = y)
     below = np.sum(at * (values < y), axis=1) + none * ndtr(scores)
     above = np.sum(at * (values > y), axis=1) + none * ndtr(-scores)
-    mass = np.sum(at * (values == y), axis=1)
-    place = np.random.default_rng(seed).uniform(size=len(mass))
-    low, high = below + place * mass, above + (1.0 - place) * mass
+    return below, above, np.sum(at * (values == y), axis=1)
+
+
+def _score_at(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the normal scores of places with probabilities below and above them."""
     # by the smaller of both, or scores beyond 8 would be one
     found = np.where(low < high, ndtri(np.minimum(low, 1.0)), -ndtri(np.minimum(high, 1.0)))
     return np.clip(found, -FARTHEST, FARTHEST)

@@ -91,6 +91,8 @@ def calibration_of(model: Any) -> str:
     rest = getattr(model, "rest_calibration_", None)
     if rest is None:
         return calibration_in_words(model.calibration_)
+    if model.interval_calibration_ is not None:
+        return calibration_in_words(model.interval_calibration_)
     of_which = calibration_in_words(model.at_heap_.calibration_)
     return f"Which rows are at a heap: {of_which} The rest: {calibration_in_words(rest)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def cell(values: Values, row: int) -> Any:
     if values.form == "times":
         return _clock(float(value))
     if values.form == "durations":
-        return str(np.timedelta64(round(float(value)), "s").item())
+        return _duration(float(value))
     return str(bool(value)) if values.form == "booleans" else float(value)
 
 
@@ -168,6 +169,13 @@ def _day(date: Any) -> str:
     """Return a date, with its time where it has one."""
     day, rest = date.astype("datetime64[D]"), date.astype("datetime64[m]")
     return str(day) if day == date else str(rest).replace("T", " ")
+
+
+def _duration(seconds: float) -> str:
+    try:
+        return str(datetime.timedelta(seconds=round(seconds)))
+    except OverflowError:  # from a million years on
+        return f"{seconds / DAY:.3g} days"
 
 
 def _clock(seconds: float) -> str:

@@ -46,7 +46,8 @@ def stack_of(
     best = ran[winner]
     assert best.judged is not None
     able = [one for one in ran if _can_join(one, best)]
-    if len(able) < 2 or len(y) < _LEAST_ROWS:
+    # of weighted rows none: the weights of a stack are of rows that count alike
+    if len(able) < 2 or len(y) < _LEAST_ROWS or best.judged.weight is not None:
         return None
     parts = [one.judged for one in able if one.judged is not None]
     density = np.column_stack([part.log_density for part in parts])

@@ -57,18 +57,23 @@ class Grove:
         return self._of_parts[key]
 
     def _grow(self, encoder: Any, rows: Rows, warp: Own) -> Grown:
-        y, weight = _targets_and_weights(rows.y, warp)
+        y, weight = _targets_and_weights(rows.y, warp, bool(self.classes))
         # directions that tell apart the rows with a gap are of training rows alone
         X = as_new(encoder, np.asarray(rows.X))
         return grow(X, y, weight=weight, classes=self.classes, seed=self.seed)
 
 
-def _targets_and_weights(y: np.ndarray, warp: Own) -> tuple[np.ndarray, np.ndarray | None]:
+def _targets_and_weights(
+    y: np.ndarray, warp: Own, classes: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return targets on a scale, and the weight of each row where rows have noise or an exposure of their own.
 
     A squared error counts by the inverse of its variance ``v / w_i + e_i^2``. ``v`` is that of the targets around their
     mean, as it is for the first tree: the noise alone is not known yet.
     """
+    if observations.has_exposure(y) and classes:
+        weight = observations.exposures(y)
+        return observations.targets(y), weight / weight.mean()
     if observations.has_exposure(y):
         # a rate y / e has the variance rate / e where y is Poisson's
         exposure = observations.exposures(y)
@@ -77,4 +82,5 @@ def _targets_and_weights(y: np.ndarray, warp: Own) -> tuple[np.ndarray, np.ndarr
         return np.asarray(warp.forward(y)), None
     variance = observations.mean_and_variance(y)[1] or 1.0
     weight = 1.0 / observations.noise_variances(y, variance)
-    return np.asarray(observations.targets(y)), weight / weight.mean()
+    # on another scale than its own only where rows have weights and no errors
+    return np.asarray(warp.forward(observations.targets(y))), weight / weight.mean()

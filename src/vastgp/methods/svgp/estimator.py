@@ -25,7 +25,7 @@ from vastgp.estimators.exposure import FitsExposure
 from vastgp.estimators.first_hyperparameters import Beginning, find_first, rows_of_start
 from vastgp.estimators.inducing_inputs import InducingInputsLike, given_inputs, inducing_attributes
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
-from vastgp.estimators.weighted_classes import WeightedClassifier
+from vastgp.estimators.weighted_rows import FitsRowWeights
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.svgp.fit import Inputs, answer_of, fit_svgp
@@ -200,7 +200,7 @@ class SparseRegressor(FitsExposure, SVGPFits):
         self._check_given(self._resolved()[0])
 
 
-class SparseClassifier(WeightedClassifier, SVGPFits):
+class SparseClassifier(FitsRowWeights, SVGPFits):
     """Likelihoods of labels."""
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED | MOVED_TO_CLASSES

@@ -86,7 +86,8 @@ class TSVGPClassifier(SparseClassifier):
     Parameters
     ----------
     likelihood : {"logit", "probit"} or Classes, default "logit"
-        The link, ``"probit"`` for two classes; ``Classes(class_weight=...)`` of `vastgp.options` weighs the rows.
+        The link, ``"probit"`` for two classes; ``Classes(class_weight=...)`` of `vastgp.options` weighs the rows of
+        each class, ``fit(..., sample_weight=...)`` each row.
     kernel, num_inducing, inducing_inputs, hyperparameters, solver, tol, max_seconds, checkpoint, random_state, dtype, \
 verbose
         As in `TSVGPRegressor`.

@@ -1,0 +1,112 @@
+"""What a fitted `TableEncoder` makes of rows: the pass over them, and the columns of the matrix by input.
+
+The passes by which it learns what each column is are in `vastgp.auto.reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vastgp.auto import gaps
+from vastgp.auto.columns import Column
+from vastgp.auto.dates import DateEncoding
+from vastgp.auto.messages import refusal, warn_of_gaps
+from vastgp.auto.reading import names_in
+from vastgp.auto.source import Source
+from vastgp.auto.values import UnfitError
+from vastgp.data import validate
+
+
+def kept(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a table that are inputs."""
+    return [column for column in columns if column.kept]
+
+
+def groups_of(column: Column) -> list[list[str]]:
+    """Return the names of a column's outputs, by input."""
+    assert column.encoding is not None
+    return column.encoding.groups(column.name)
+
+
+def names_of_outputs(columns: Sequence[Column]) -> np.ndarray:
+    """Return the names of the columns of the matrix, (d,)."""
+    names = [name for column in kept(columns) for group in groups_of(column) for name in group]
+    return np.array(names, dtype=object)
+
+
+def tied_outputs(columns: Sequence[Column]) -> tuple[tuple[int, ...], ...]:
+    """Return the columns of the matrix by input."""
+    tied: list[tuple[int, ...]] = []
+    for column in kept(columns):
+        start = column.outputs[0]
+        for group in groups_of(column):
+            tied.append(tuple(range(start, start + len(group))))
+            start += len(group)
+    return tuple(tied)
+
+
+def outputs_of_gaps(columns: Sequence[Column]) -> list[slice]:
+    """Return the columns of the matrix that tell apart the rows with a gap, by column of the table."""
+    return [
+        slice(column.outputs[-1] + 1 - gaps.COLUMNS, column.outputs[-1] + 1)
+        for column in kept(columns)
+        if groups_of(column)[-1] == gaps.group(column.name)
+    ]
+
+
+def encode(source: Source, columns: Sequence[Column], named: bool) -> np.ndarray:
+    """Return the matrix of all rows, (n, d); arguments as for `encode_blocks`."""
+    if source.num_rows is None:
+        blocks = encode_blocks(source, columns, named, None)
+        found = np.concatenate([np.zeros((0, _width(columns))), *blocks])
+    else:  # filled in place: no second copy at the end
+        found = np.empty((source.num_rows, _width(columns)))
+        start = 0
+        for block in encode_blocks(source, columns, named, None):
+            found[start : start + len(block)] = block
+            start += len(block)
+    validate.check_num_rows(found.shape, 1)
+    return found
+
+
+def encode_blocks(
+    source: Source, columns: Sequence[Column], named: bool, rows: int | None
+) -> Iterator[np.ndarray]:
+    """Yield the matrix block by block.
+
+    Parameters
+    ----------
+    source
+        The rows.
+    columns
+        Of the fit.
+    named
+        Whether these have names, by which those of the rows are found.
+    rows
+        The most rows in a block; None: as the source has them.
+    """
+    inputs = kept(columns)
+    names = names_in(source, columns, named)
+    zones = {
+        name: column.encoding.zone
+        for name, column in zip(names, inputs, strict=True)
+        if isinstance(column.encoding, DateEncoding) and column.encoding.zone is not None
+    }
+    unforeseen = dict.fromkeys(names, 0)
+    for first, block in source.blocks(names, rows, zones):
+        out = np.empty((len(block[0]), _width(columns)))
+        for name, column, values in zip(names, inputs, block, strict=True):
+            try:
+                encoded, missing = column.encode(values)
+            except UnfitError as error:
+                raise refusal(error, name, source, first, False, column.kind) from None
+            out[:, column.outputs[0] : column.outputs[-1] + 1] = encoded
+            unforeseen[name] += missing
+        yield out
+    warn_of_gaps({name: count for name, count in unforeseen.items() if count}, source)
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(len(column.outputs) for column in columns)

@@ -1,0 +1,109 @@
+"""Labels of rows that count for more or less than one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from vastgp.likelihoods.base import Likelihood
+
+
+class Weighted(Likelihood):
+    """Labels whose ``log p(y_i | f_i)`` a fit takes ``w_i`` times: a row counts as ``w_i`` rows of its label would.
+
+    Targets have two columns, label and ``log w`` (`vastgp.data.observations`), so that rows of zeros, which fill up a
+    batch, have the weight one. What is averaged over a posterior in a fit is multiplied by the weight; what is said of
+    new rows (`log_prob`, `log_density`, the predictive moments) knows nothing of it, as with the weights of classes.
+
+    Parameters
+    ----------
+    of_one : Likelihood
+        The law of a label, of classes.
+    """
+
+    name: ClassVar[str] = "weighted"
+    scales_target: ClassVar[bool] = False
+    of_one: Likelihood
+
+    def __init__(self, of_one: Any) -> None:
+        if not isinstance(of_one, Likelihood) or of_one.scales_target or of_one.counts:
+            raise ValueError(
+                f"of_one must be a likelihood of labels, such as Bernoulli(), received {of_one!r}."
+            )
+        self.of_one = of_one
+
+    @property
+    def num_latent(self) -> int:
+        """Number of latent functions."""
+        return self.of_one.num_latent
+
+    @property
+    def shift_invariant(self) -> bool:  # type: ignore[override]
+        """Whether it does not see what several latent functions have in common."""
+        return self.of_one.shift_invariant
+
+    @property
+    def log_concave(self) -> bool:  # type: ignore[override]
+        """Whether it is log-concave: a positive weight changes nothing of that."""
+        return self.of_one.log_concave
+
+    def log_prob(self, y: Any, f: Any) -> Any:
+        """Return ``log p(y | f)``, elementwise."""
+        return self.of_one.log_prob(y[..., 0], f)
+
+    def feature(self, y: Any) -> tuple[Any, Any]:
+        """Return where ``log p(y | f)`` bends, and how fast."""
+        return self.of_one.feature(y[..., 0])
+
+    def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return ``w E[log p(y | f)]`` for ``f ~ N(mean, variance)``, elementwise."""
+        return self.of_one.expected_log_prob(y[..., 0], mean, variance) * jnp.exp(y[..., 1])
+
+    def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return the averaged slope and curvature, both times ``w``."""
+        alpha, beta = self.of_one.sites(y[..., 0], mean, variance)
+        weight = jnp.exp(y[..., 1])
+        return alpha * weight, beta * weight
+
+    def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
+        """Return the averaged curvature along a change, times ``w``."""
+        along = self.of_one.curvature_along(y[..., 0], mean, variance, change)
+        return along * jnp.exp(y[..., 1])
+
+    def site_bound(self, y: Any, mean: Any, variance: Any) -> Any:
+        """Return what Gaussian sites maximise, times ``w``."""
+        return self.of_one.site_bound(y[..., 0], mean, variance) * jnp.exp(y[..., 1])
+
+    def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
+        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
+        return self.of_one.log_density(y[..., 0], mean, latent_variance)
+
+    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
+        """Return that of the law of a label."""
+        return self.of_one.predictive_mean(mean, latent_variance)
+
+    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
+        """Return that of the law of a label."""
+        return self.of_one.predictive_variance(mean, latent_variance)
+
+    def median(self, mean: Any) -> Any:
+        """Return that of the law of a label."""
+        return self.of_one.median(mean)
+
+    def rough(self) -> Weighted:
+        """Return the likelihood with rougher quadrature."""
+        return Weighted(self.of_one.rough())
+
+    def check_targets(self, y: Any) -> None:
+        """Refuse what are no labels.
+
+        Raises
+        ------
+        ValueError
+            Naming ``y``, how many entries are wrong and the first of them.
+        """
+        self.of_one.check_targets(y[..., 0])
+
+    def __repr__(self) -> str:
+        return f"Weighted({self.of_one!r})"
