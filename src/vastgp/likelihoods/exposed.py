@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any, ClassVar
 
 from vastgp.likelihoods.base import Likelihood
+from vastgp.likelihoods.beside_target import BesideTarget
 
 
-class Exposed(Likelihood):
+class Exposed(BesideTarget):
     """Counts ``y_i ~ p(y | f_i + log e_i)`` where ``p`` is the law of counts at an exposure of one.
 
     An exposure multiplies the rate, ``e exp(f) = exp(f + log e)``: a known shift of the function. Targets have two
@@ -23,9 +24,7 @@ class Exposed(Likelihood):
     """
 
     name: ClassVar[str] = "exposed"
-    scales_target: ClassVar[bool] = False
     counts: ClassVar[bool] = True
-    of_one: Likelihood
 
     def __init__(self, of_one: Any) -> None:
         if not isinstance(of_one, Likelihood) or not of_one.counts or isinstance(of_one, Exposed):
@@ -33,11 +32,6 @@ class Exposed(Likelihood):
                 f"of_one must be a likelihood of counts, such as Poisson(), received {of_one!r}."
             )
         self.of_one = of_one
-
-    @property
-    def num_latent(self) -> int:
-        """Number of latent functions."""
-        return self.of_one.num_latent
 
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f + log e)``, elementwise."""
@@ -75,35 +69,6 @@ class Exposed(Likelihood):
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
         return self.of_one.distribution(y[..., 0], mean + y[..., 1], latent_variance)
-
-    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the mean count of an exposure of one."""
-        return self.of_one.predictive_mean(mean, latent_variance)
-
-    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the variance of the count of an exposure of one."""
-        return self.of_one.predictive_variance(mean, latent_variance)
-
-    def median(self, mean: Any) -> Any:
-        """Return the median count of an exposure of one."""
-        return self.of_one.median(mean)
-
-    def rough(self) -> Exposed:
-        """Return the likelihood with rougher quadrature."""
-        return Exposed(self.of_one.rough())
-
-    def check_targets(self, y: Any) -> None:
-        """Refuse what are no counts.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        self.of_one.check_targets(y[..., 0])
-
-    def __repr__(self) -> str:
-        return f"Exposed({self.of_one!r})"
 
 
 def of_exposure(likelihood: Likelihood, exposure: float) -> Likelihood:

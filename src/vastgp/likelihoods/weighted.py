@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from vastgp.likelihoods.base import Likelihood
+from vastgp.likelihoods.beside_target import BesideTarget
 
 
-class Weighted(Likelihood):
+class Weighted(BesideTarget):
     """Labels whose ``log p(y_i | f_i)`` a fit takes ``w_i`` times: a row counts as ``w_i`` rows of its label would.
 
     Targets have two columns, label and ``log w`` (`vastgp.data.observations`), so that rows of zeros, which fill up a
@@ -23,8 +24,6 @@ class Weighted(Likelihood):
     """
 
     name: ClassVar[str] = "weighted"
-    scales_target: ClassVar[bool] = False
-    of_one: Likelihood
 
     def __init__(self, of_one: Any) -> None:
         if not isinstance(of_one, Likelihood) or of_one.scales_target or of_one.counts:
@@ -32,11 +31,6 @@ class Weighted(Likelihood):
                 f"of_one must be a likelihood of labels, such as Bernoulli(), received {of_one!r}."
             )
         self.of_one = of_one
-
-    @property
-    def num_latent(self) -> int:
-        """Number of latent functions."""
-        return self.of_one.num_latent
 
     @property
     def shift_invariant(self) -> bool:  # type: ignore[override]
@@ -78,32 +72,3 @@ class Weighted(Likelihood):
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return self.of_one.log_density(y[..., 0], mean, latent_variance)
-
-    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return that of the law of a label."""
-        return self.of_one.predictive_mean(mean, latent_variance)
-
-    def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
-        """Return that of the law of a label."""
-        return self.of_one.predictive_variance(mean, latent_variance)
-
-    def median(self, mean: Any) -> Any:
-        """Return that of the law of a label."""
-        return self.of_one.median(mean)
-
-    def rough(self) -> Weighted:
-        """Return the likelihood with rougher quadrature."""
-        return Weighted(self.of_one.rough())
-
-    def check_targets(self, y: Any) -> None:
-        """Refuse what are no labels.
-
-        Raises
-        ------
-        ValueError
-            Naming ``y``, how many entries are wrong and the first of them.
-        """
-        self.of_one.check_targets(y[..., 0])
-
-    def __repr__(self) -> str:
-        return f"Weighted({self.of_one!r})"
