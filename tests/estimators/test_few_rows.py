@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import BayesianRidge
 
@@ -173,3 +174,10 @@ def test_a_network_of_few_rows_is_no_surer_than_a_line():
     model = vastgp.DirectNetworkRegressor(max_seconds=1.0).fit(X[:6], y[:6])
     assert model.answer_ == "linear"
     assert vastgp.metrics.coverage(y[6:], *model.predict(X[6:], return_std=True)) > 0.85
+
+
+def test_a_fit_of_few_named_columns_says_nothing_of_names(recwarn):
+    X, y, *_ = BEHIND["far"].draw(10)
+    table = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+    vastgp.QSGPRegressor(num_basis=24).fit(table, y)
+    assert not [each for each in recwarn if "feature names" in str(each.message)]

@@ -287,6 +287,7 @@ class BaseGP(FittedModel, abc.ABC):
         """
         functions = functions or self.likelihood_.num_latent
         latent = latent or self._reader("_latent")
+        most = self._reader("_tile_rows")()
         shape = (rows.n,) if functions == 1 else (functions, rows.n)
         mean = np.empty(shape)
         variance = np.empty(shape) if with_variance else None
@@ -295,9 +296,9 @@ class BaseGP(FittedModel, abc.ABC):
             for X, _ in self._tiles(rows):
                 here = slice(done, done + len(X))
                 # tables of similar sizes share compiled code; a server predicts one row at a time
-                padded = X if len(X) == 1 else repeat_last(X, padded_size(len(X)))
+                size = len(X) if len(X) == 1 else min(padded_size(len(X)), max(most, len(X)))
                 with precision(self._arithmetic):
-                    of_tile = latent(padded, with_variance)
+                    of_tile = latent(repeat_last(X, size), with_variance)
                     mean[..., here] = of_tile[0][..., : len(X)]
                     if variance is not None:
                         variance[..., here] = of_tile[1][..., : len(X)]

@@ -141,7 +141,9 @@ class Judge:
             trials.append(object.__new__(type(model)))
             trials[-1].__dict__ = each.attributes
         levels = generator.uniform(size=(1, _IMAGINED))
-        rows = self._with(X, trials[1].distribution(X).quantiles(levels)[0])
+        places = self._with(X, np.zeros(_IMAGINED))
+        y = trials[1]._reader("_predictive")(places).quantiles(levels)[0]
+        rows = self._with(X, y)
         scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials]
         return not scores[0] >= scores[1] - _ASTRAY  # NaN is astray
 
