@@ -74,7 +74,7 @@ def test_an_open_scale_is_common_to_amplitudes_and_noise():
 def test_what_rows_leave_open_of_their_deviation():
     """Of 20,000 draws of five normal rows; the error of a variance is a hundredth of it."""
     drawn = np.random.default_rng(0).normal(size=(20_000, 5))
-    logs, scale = -np.log(drawn.var(axis=1)), Scale.of_rows(5)
+    logs, scale = -np.log(drawn.var(axis=1)), Scale.of_groups(np.arange(5))
     assert scale.mean == pytest.approx(np.mean(logs), abs=0.03)
     assert scale.variance == pytest.approx(np.var(logs), rel=0.05)
 
@@ -86,7 +86,7 @@ def test_a_place_that_most_rows_are_of_leaves_more_open():
     logs, scale = -np.log(drawn.var(axis=1)), Scale.of_groups(groups)
     assert scale.mean == pytest.approx(np.mean(logs), abs=0.03)
     assert scale.variance == pytest.approx(np.var(logs), rel=0.15)
-    assert scale.variance > 2.0 * Scale.of_rows(8).variance
+    assert scale.variance > 2.0 * Scale.of_groups(np.arange(8)).variance
     for rows in (2, 5, 40):
         assert Scale.of_groups(np.arange(rows)) == pytest.approx(
             Scale(np.log(rows / 2) - digamma((rows - 1) / 2), float(polygamma(1, (rows - 1) / 2)))

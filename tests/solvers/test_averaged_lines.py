@@ -140,7 +140,9 @@ def test_the_unit_that_few_rows_have_is_open():
         y = phi @ rng.normal(size=2) + noise**0.5 * rng.normal(size=43)
         y = (y - y[:3].mean()) / y[:3].std()
         for known, held in inside.items():
-            found = average_lines(phi[:3], y[:3], None, *([] if known else [Scale.of_rows(3)]))
+            found = average_lines(
+                phi[:3], y[:3], None, *([] if known else [Scale.of_groups(np.arange(3))])
+            )
             variance = np.sum((phi[3:] @ found.covariance) * phi[3:], axis=1)
             variance += found.noise_variance
             held.append(np.mean(np.abs(y[3:] - phi[3:] @ found.weights) < 1.96 * variance**0.5))
@@ -170,7 +172,7 @@ def test_the_mixture_has_heavier_tails_than_its_moments():
         phi = features(rng, 43, 1)
         y = phi @ rng.normal(size=2) + noise**0.5 * rng.normal(size=43)
         y = (y - y[:3].mean()) / y[:3].std()
-        found = average_lines(phi[:3], y[:3], None, Scale.of_rows(3))
+        found = average_lines(phi[:3], y[:3], None, Scale.of_groups(np.arange(3)))
         weights = np.array([part.weight for part in found.parts])
         assert weights.sum() == pytest.approx(1.0)
         assert weights @ [part.noise_variance for part in found.parts] == pytest.approx(

@@ -218,9 +218,7 @@ class GPRegressor(Predictions):
         if judged is None or self.calibrate is None:
             return Identity()
         if self.calibrate == "conformal" and self.heap_ is not None:
-            return (
-                Identity()
-            )  # the parts as they are: the same rows tell how far their intervals reach
+            return Identity()  # the same rows tell how far the intervals of both parts reach
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
         return fit_calibration(self._scores_of_rest(judged, y), self.calibrate, seed)

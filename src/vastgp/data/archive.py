@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import processes
-from vastgp.data.whole_files import written_whole
+from vastgp.data.whole_files import DISK_FULL, written_whole
 
 FORMAT_NAME = "vastgp"
 # Counts changes that an older vastgp could not read.
 FORMAT_VERSION = 1
 
 _KINDS = "fiub"  # floating point, integers, booleans
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_archive(
@@ -57,7 +56,7 @@ def write_archive(
         with written_whole(path) as partial:
             _write(partial, metadata, plain)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in DISK_FULL:
             raise
         needed = len(document) + sum(array.nbytes for array in plain.values())
         raise OSError(

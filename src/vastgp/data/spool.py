@@ -10,10 +10,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from vastgp.data.whole_files import DISK_FULL
+
 # Tables up to this many bytes go to memory.
 MEMORY_BUDGET = 256 << 20
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def temporary_file() -> IO[bytes]:
@@ -32,7 +32,7 @@ def disk_full_error(
 
     Errors that are not about room are returned as they are.
     """
-    if error.errno not in _FULL:
+    if error.errno not in DISK_FULL:
         return error
     folder = tempfile.gettempdir()
     have = "" if free is None else f", which has {free:,} bytes free"

@@ -12,6 +12,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+# What a system says where there is no room for more.
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 
 def place_of(path: str | os.PathLike[str]) -> Path:
     """Return where a file is written: ``~`` stands for the home folder, a link for what it points to.

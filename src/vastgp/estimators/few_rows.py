@@ -70,8 +70,8 @@ def without_process(model: Any, rows: Rows, run: Run) -> bool:
     if run.first is not None or not rows.in_memory or rows.n > FEW_ROWS:
         return False
     X = rows.take(np.arange(rows.n))[0]
-    places = min(int(np.max(nearly_repeated(X))) + 1, len(np.unique(X, axis=0)))
-    return places < _FEWEST and isinstance(model._simple_likelihood(rows.y), Gaussian)
+    few = _num_places(X, nearly_repeated(X)) < _FEWEST
+    return few and isinstance(model._simple_likelihood(rows.y), Gaussian)
 
 
 def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
@@ -117,8 +117,13 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
         prior += kernel.in_units(1.0, (1.0 - of_line) ** 0.5)
     average = AveragedPosterior(tuple(parts), np.array(weights) / total, np.array(noises))
     noise_variance = float(average.weights @ average.noise_variances)
-    num_distinct = min(int(np.max(groups)) + 1, len(np.unique(X, axis=0)))
+    num_distinct = _num_places(X, groups)
     return FewRows(of_process, average, prior, Gaussian(noise_variance), num_distinct)
+
+
+def _num_places(X: np.ndarray, groups: np.ndarray) -> int:
+    """Return how many places rows are of, those that nearly repeat each other counted once."""
+    return min(int(np.max(groups)) + 1, len(np.unique(X, axis=0)))
 
 
 def average_of_lines(lines: AveragedLines) -> AveragedPosterior:

@@ -43,18 +43,12 @@ class Scale(NamedTuple):
     variance: float = 0.0
 
     @classmethod
-    def of_rows(cls, num_distinct: int) -> Scale:
-        """Return what so many rows leave open where the unit is their own variance.
-
-        ``n s^2 / sigma^2`` has the chi-squared law of ``n - 1`` degrees of freedom, so that ``log sigma^2 / s^2`` has
-        the mean ``log(n / 2) - digamma((n - 1) / 2)`` and the variance ``trigamma((n - 1) / 2)``: of three rows a
-        deviation of 1.3, of thirty 0.3.
-        """
-        return cls.of_groups(np.arange(num_distinct))
-
-    @classmethod
     def of_groups(cls, groups: np.ndarray) -> Scale:
-        """Return `of_rows` where rows that repeat each other, of one group, have nearly the same target.
+        """Return what rows leave open where the unit is their own variance; those of one group have nearly one target.
+
+        Of n groups of one row ``n s^2 / sigma^2`` has the chi-squared law of ``n - 1`` degrees of freedom, so that
+        ``log sigma^2 / s^2`` has the mean ``log(n / 2) - digamma((n - 1) / 2)`` and the variance
+        ``trigamma((n - 1) / 2)``: of three rows a deviation of 1.3, of thirty 0.3.
 
         With shares ``p`` of the rows ``s^2 = sum p y^2 - (sum p y)^2`` is ``sigma^2 sum l_i z_i^2``, of standard normal
         ``z`` and the eigenvalues ``l`` of ``diag(p) - p p^T``. The mean of its logarithm is

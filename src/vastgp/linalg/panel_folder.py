@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.whole_files import written_whole
+from vastgp.data.whole_files import DISK_FULL, written_whole
 from vastgp.linalg.panels import PanelCholesky
 
 # Rows of a panel: twice those of one in memory halve what is read to make a factor, n^3 / 6 numbers over this.
 SPILLED_ROWS = 2048
 _NUMBERS = "factor.json"
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class PanelFolder(MutableSequence[np.ndarray]):
@@ -63,7 +62,7 @@ class PanelFolder(MutableSequence[np.ndarray]):
             with written_whole(self._file(self._count)) as partial, partial.open("wb") as out:
                 np.save(out, panel, allow_pickle=False)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in DISK_FULL:
                 raise
             raise OSError(
                 error.errno,
@@ -122,12 +121,12 @@ class SpilledCholesky(PanelCholesky):
         place.mkdir(exist_ok=True)
         factor = cls(PanelFolder(place), np.dtype(dtype), largest)
         for end, jitter, pivots in _known(place):
-            start = factor.size
-            shape = (min(start + rows, size), min(start + rows, size) - start)
-            if end != shape[0] or not factor.panels.whole(len(factor.panels), shape, factor.dtype):
+            shape = (end, end - factor.size)
+            expected = end == min(factor.size + rows, size)
+            if not (expected and factor.panels.whole(len(factor.ends), shape, factor.dtype)):
                 break
-            factor._take(end, jitter, pivots)
-            factor.panels = PanelFolder(place, len(factor.ends))
+            factor._note(end, jitter, pivots)
+        factor.panels = PanelFolder(place, len(factor.ends))
         return factor
 
     @classmethod
@@ -149,11 +148,6 @@ class SpilledCholesky(PanelCholesky):
         """Delete the folder."""
         shutil.rmtree(self.place, ignore_errors=True)
 
-    def _take(self, end: int, jitter: float, pivots: float) -> None:
-        self.ends.append(end)
-        self.jitters.append(jitter)
-        self.log_pivots.append(pivots)
-
 
 def _known(place: Path) -> list[tuple[int, float, float]]:
     """Return the numbers of the panels that were made; none where the file is not whole."""
@@ -162,9 +156,3 @@ def _known(place: Path) -> list[tuple[int, float, float]]:
         return [(int(end), float(jitter), float(pivots)) for end, jitter, pivots in found]
     except (OSError, ValueError, TypeError, KeyError):
         return []
-
-
-def bytes_of_factor(rows: int, itemsize: int, panel_rows: int = SPILLED_ROWS) -> int:
-    """Return the bytes of the panels of so many rows."""
-    # panels of b rows: n (n + b) / 2 numbers
-    return itemsize * rows * (rows + min(rows, panel_rows)) // 2

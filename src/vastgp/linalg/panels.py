@@ -154,9 +154,14 @@ class PanelCholesky:
             )
         corner[...] = lower
         self.panels.append(panel)
-        self.ends.append(len(panel))
+        pivots = np.diagonal(lower).astype(np.float64)
+        self._note(len(panel), jitter, float(np.sum(np.log(pivots))))
+
+    def _note(self, end: int, jitter: float, log_pivots: float) -> None:
+        """Keep the numbers of the next panel."""
+        self.ends.append(end)
         self.jitters.append(jitter)
-        self.log_pivots.append(float(np.sum(np.log(np.diagonal(lower).astype(np.float64)))))
+        self.log_pivots.append(log_pivots)
 
     def _half_solved(self, right: np.ndarray) -> np.ndarray:
         """Return ``unit L^-1 right``."""
@@ -177,6 +182,20 @@ class PanelCholesky:
             if start:
                 # what the rows above still need of these
                 gemm(-1.0, here, panel[:start].T, 1.0, work[:start].T, overwrite_c=1)
+
+
+def bytes_of_factor(rows: int, itemsize: int, panel_rows: int = PANEL_ROWS) -> int:
+    """Return the bytes of the panels of so many rows."""
+    # panels of b rows: n (n + b) / 2 numbers, n^2 of less than a panel
+    return itemsize * rows * (rows + min(rows, panel_rows)) // 2
+
+
+def rows_of_bytes(room: float, itemsize: int, panel_rows: int = PANEL_ROWS) -> int:
+    """Return the rows of the largest factor whose panels take no more bytes, at least one."""
+    numbers = room / itemsize
+    if numbers < panel_rows**2:
+        return max(1, int(numbers**0.5))
+    return int((2.0 * numbers + 0.25 * panel_rows**2) ** 0.5 - 0.5 * panel_rows)
 
 
 def _corner(panel: np.ndarray) -> np.ndarray:

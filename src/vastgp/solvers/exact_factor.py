@@ -17,7 +17,7 @@ from vastgp._memory import available_bytes
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.panel_folder import SpilledCholesky
-from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels
+from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels, rows_of_bytes
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.row_covariance import RowCovariance, refine
 from vastgp.solvers.spilled_factor import rows_on_disk, spilled
@@ -130,9 +130,7 @@ def affordable_rows(itemsize: int, available: int | None = None) -> int:
     available = available_bytes() if available is None else available
     if available is None:
         return WIDE_ROWS
-    # n (n + panel) / 2 numbers
-    numbers = _MEMORY_SHARE * available / itemsize
-    return max(1, int((2.0 * numbers + 0.25 * PANEL_ROWS**2) ** 0.5 - 0.5 * PANEL_ROWS))
+    return rows_of_bytes(_MEMORY_SHARE * available, itemsize)
 
 
 def rows_held(itemsize: int, spill: Path | None) -> int:

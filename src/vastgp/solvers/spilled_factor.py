@@ -14,7 +14,8 @@ import numpy as np
 from vastgp._memory import available_bytes
 from vastgp.fitting.checkpoint_lock import alone_with
 from vastgp.kernels import to_spec
-from vastgp.linalg.panel_folder import SPILLED_ROWS, SpilledCholesky, bytes_of_factor
+from vastgp.linalg.panel_folder import SPILLED_ROWS, SpilledCholesky
+from vastgp.linalg.panels import bytes_of_factor, rows_of_bytes
 from vastgp.solvers.row_covariance import RowCovariance
 
 # What the disk keeps for others, of what is free now.
@@ -30,22 +31,18 @@ def rows_on_disk(folder: Path, itemsize: int) -> int:
     """
     there = sum(file.stat().st_size for file in folder.glob("*/panel-*.npy"))
     room = _DISK_SHARE * shutil.disk_usage(folder).free + there
-    numbers = room / itemsize
-    # n (n + b) / 2 numbers, and n^2 of less than a panel
-    rows = (2.0 * numbers + 0.25 * SPILLED_ROWS**2) ** 0.5 - 0.5 * SPILLED_ROWS
-    if numbers < SPILLED_ROWS**2:
-        rows = numbers**0.5
+    rows = rows_of_bytes(room, itemsize, SPILLED_ROWS)
     available = available_bytes()
     if available is not None:
-        rows = min(rows, _MEMORY_SHARE * available / (_PANELS * itemsize * SPILLED_ROWS))
-    return max(1, int(rows))
+        rows = min(rows, int(_MEMORY_SHARE * available / (_PANELS * itemsize * SPILLED_ROWS)))
+    return max(1, rows)
 
 
 def refuse_without_room(folder: Path, rows: int, itemsize: int) -> None:
     """Raise ``ValueError`` where the factor of so many rows does not fit."""
     most = rows_on_disk(folder, itemsize)
     if rows > most:
-        need, free = bytes_of_factor(rows, itemsize), shutil.disk_usage(folder).free
+        need, free = bytes_of_factor(rows, itemsize, SPILLED_ROWS), shutil.disk_usage(folder).free
         raise ValueError(
             f"X has {rows} rows, whose factor takes {need / 1e9:.1f} GB in {str(folder)!r}, where {free / 1e9:.1f} GB "
             f"are free, and {_PANELS} panels of it in half of the memory: room for {most} rows. Give a folder on a "

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from estimators.regressor_conformance import small_data
 from vastgp import RBF, ExactGPRegressor, load
 from vastgp.linalg import panel_folder
-from vastgp.linalg.panel_folder import SpilledCholesky, bytes_of_factor
-from vastgp.linalg.panels import factorize_panels
+from vastgp.linalg.panel_folder import SpilledCholesky
+from vastgp.linalg.panels import bytes_of_factor, factorize_panels
 from vastgp.methods.exact import estimator
 from vastgp.options import Fixed, Spill
 from vastgp.solvers import exact_factor, spilled_factor
