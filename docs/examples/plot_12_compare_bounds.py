@@ -87,7 +87,7 @@ def bounds(here, sums, sites, amplitudes):
 
 
 names = ["SVGP", "SVGP, whitened", "t-SVGP, sites tied", "t-SVGP, sites of all rows"]
-amplitudes = jnp.geomspace(0.5, 12.0, 60)
+amplitudes = jnp.geomspace(0.5, 12.0, 40)
 found = np.asarray(bounds(*e_steps(2.5), amplitudes))
 best = [float(bounds(*e_steps(a), a[None])[2, 0]) for a in amplitudes]
 
@@ -112,8 +112,8 @@ left.legend(fontsize=9)
 # An M-step goes to the top of a curve, the next E-step starts there. The closer that map of the old amplitude to the
 # new one is to the horizontal, the fewer iterations to its fixed point.
 
-olds = jnp.geomspace(0.8, 10.0, 25)
-fine = jnp.geomspace(0.5, 12.0, 300)
+olds = jnp.geomspace(0.8, 10.0, 12)
+fine = jnp.geomspace(0.8, 6.0, 200)  # a hundredth apart
 tops = np.array([fine[jnp.argmax(bounds(*e_steps(old), fine), axis=1)] for old in olds]).T
 for name, top, style in zip(names, tops, styles, strict=True):
     right.plot(olds, top, style, label=name)

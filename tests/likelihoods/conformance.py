@@ -1,5 +1,6 @@
 """What every likelihood promises. A new one gives a constructor, its law by SciPy, and targets."""
 
+import functools
 import json
 
 import jax
@@ -33,9 +34,21 @@ def average(function, mean, variance, breaks=(), reach=14.0):
     )[0]  # fmt: skip
 
 
-def _compiled(likelihood, name):
-    """A method as one program: a bound method is no key for the cache of `jax.jit`."""
-    return jax.jit(lambda *given: getattr(likelihood, name)(*given))
+@functools.cache
+def _program(name):
+    return jax.jit(lambda likelihood, *given: getattr(likelihood, name)(*given))
+
+
+class Compiled:
+    """A likelihood whose methods are programs, one for all likelihoods of a kind: operation by operation costs tenfold."""
+
+    def __init__(self, likelihood):
+        self.likelihood = likelihood
+
+    def __getattr__(self, name):
+        if name in self.likelihood.in_numpy:
+            return getattr(self.likelihood, name)
+        return functools.partial(_program(name), self.likelihood)
 
 
 class LikelihoodConformance:
@@ -49,6 +62,9 @@ class LikelihoodConformance:
 
     def make(self):
         raise NotImplementedError
+
+    def compiled(self):
+        return Compiled(self.make())
 
     def log_law(self, y, f):
         """log p(y | f) by SciPy."""
@@ -74,12 +90,12 @@ class LikelihoodConformance:
     def test_the_law(self):
         y, f = (part.ravel() for part in np.meshgrid(self.targets, np.linspace(-7, 7, 29)))
         np.testing.assert_allclose(
-            self.make().log_prob(y, f), self.log_law(y, f), rtol=1e-9, atol=1e-15
+            self.compiled().log_prob(y, f), self.log_law(y, f), rtol=1e-9, atol=1e-15
         )
 
     def test_expected_log_prob(self):
         y, m, v = self.grid()
-        found = self.make().expected_log_prob(y, m, v)
+        found = self.compiled().expected_log_prob(y, m, v)
         wanted = [
             average(lambda f, y=a: self.log_law(y, f), b, c, self.breaks(a))
             for a, b, c in zip(y, m, v, strict=True)
@@ -89,7 +105,7 @@ class LikelihoodConformance:
     def test_sites(self):
         """Against Stein's identities ``E[g'] = E[g z] / s`` and ``E[g''] = E[g (z^2 - 1)] / v``."""
         y, m, v = self.grid()
-        alpha, beta = self.make().sites(y, m, v)
+        alpha, beta = self.compiled().sites(y, m, v)
         first, second = [], []
         for a, b, c in zip(y, m, v, strict=True):
             g = lambda f, y=a, b=b: self.log_law(y, f) - self.log_law(y, b)  # noqa: E731
@@ -102,9 +118,9 @@ class LikelihoodConformance:
         np.testing.assert_allclose(beta, second, rtol=10 * self.tolerance, atol=1e-6)
 
     def test_sites_are_the_gradients(self):
-        likelihood, (y, m, v) = self.make(), self.grid()
-        by_mean, by_variance = jax.grad(
-            lambda m, v: likelihood.expected_log_prob(y, m, v).sum(), argnums=(0, 1)
+        likelihood, (y, m, v) = self.compiled(), self.grid()
+        by_mean, by_variance = jax.jit(
+            jax.grad(lambda m, v: likelihood.expected_log_prob(y, m, v).sum(), argnums=(0, 1))
         )(jnp.array(m), jnp.array(v))
         alpha, beta = likelihood.sites(y, m, v)
         np.testing.assert_allclose(by_mean, alpha, rtol=1e-9, atol=1e-9)
@@ -112,7 +128,7 @@ class LikelihoodConformance:
 
     def test_log_density(self):
         y, m, v = self.grid()
-        found = self.make().log_density(y, m, v)
+        found = self.compiled().log_density(y, m, v)
         wanted = []
         for a, b, c in zip(y, m, v, strict=True):
             f = b + np.sqrt(c) * np.linspace(-13, 13, 4001)
@@ -126,13 +142,13 @@ class LikelihoodConformance:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=self.log_density_tolerance)
 
     def test_the_density_sums_to_one(self):
-        density = _compiled(self.make(), "log_density")
+        density = self.compiled().log_density
         for mean, variance in ((0.3, 0.2), (-1.0, 1.0)):
             found = self.total(lambda y, m=mean, v=variance: np.asarray(density(y, m, v)))
             assert float(found) == pytest.approx(1.0, abs=2e-6)
 
     def test_predictive_moments(self):
-        likelihood = self.make()
+        likelihood = self.compiled()
         for mean in self.means:
             for variance in self.variances:
                 conditional = [
@@ -154,7 +170,7 @@ class LikelihoodConformance:
         m, v = (part.ravel() for part in np.meshgrid(self.means, self.variances))
         if likelihood.counts:
             y = np.arange(8.0)[:, None]
-            mass = np.exp(likelihood.log_density(y, m, v))
+            mass = np.exp(self.compiled().log_density(y, m, v))
             found = likelihood.distribution(y, m, v)
             np.testing.assert_allclose(found, np.cumsum(mass, axis=0), atol=7e-4)
             assert not likelihood.distribution(-1.0, m, v).any()
@@ -164,7 +180,7 @@ class LikelihoodConformance:
         # from the centre outwards, where a density may be narrow, by y = m + sinh(u)^3
         u = 0.6 * (1.0 + nodes[:, None])
         y, slope = m + np.sinh(u) ** 3, 3.0 * np.sinh(u) ** 2 * np.cosh(u)
-        density = np.exp(likelihood.log_density(y, m, v))
+        density = np.exp(self.compiled().log_density(y, m, v))
         wanted = 0.6 * weights @ (density * slope)
         end = m + np.sinh(1.2) ** 3
         np.testing.assert_allclose(likelihood.distribution(end, m, v) - 0.5, wanted, atol=2e-6)
@@ -186,7 +202,7 @@ class LikelihoodConformance:
 
     # ------------------------------------------------------------ limits and gradients
     def test_without_latent_variance(self):
-        likelihood, (y, m, _) = self.make(), self.grid()
+        likelihood, (y, m, _) = self.compiled(), self.grid()
         law = self.log_law(y, m)
         for method in (likelihood.expected_log_prob, likelihood.log_density):
             np.testing.assert_allclose(method(y, m, 1e-14), law, rtol=1e-6, atol=1e-6)
@@ -223,10 +239,10 @@ class LikelihoodConformance:
     def test_single_precision(self):
         y, m, v = self.grid()
         methods = ("expected_log_prob", "log_density")
-        wanted = [getattr(self.make(), name)(y, m, v) for name in methods]
+        wanted = [getattr(self.compiled(), name)(y, m, v) for name in methods]
         with precision("float32"):
             given = [jnp.asarray(part, jnp.float32) for part in (y, m, v)]
-            found = [_compiled(self.make(), name)(*given) for name in methods]
+            found = [getattr(self.compiled(), name)(*given) for name in methods]
             assert all(part.dtype == jnp.float32 for part in found)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
@@ -254,20 +270,20 @@ class LikelihoodConformance:
 
     def test_site_bound(self):
         """A lower bound of the expectation whose sites are never negative: it falls with the variance."""
-        likelihood, (y, m, v) = self.make(), self.grid()
+        likelihood, (y, m, v) = self.compiled(), self.grid()
         bound = likelihood.site_bound(y, m, v)
         exact = likelihood.expected_log_prob(y, m, v)
-        slope = jax.grad(lambda v: likelihood.site_bound(y, m, v).sum())(jnp.array(v))
+        slope = jax.jit(jax.grad(lambda v: likelihood.site_bound(y, m, v).sum()))(jnp.array(v))
         assert (np.asarray(slope) <= 0).all()
-        if likelihood.log_concave:
+        if self.make().log_concave:
             np.testing.assert_array_equal(bound, exact)
         else:
             assert (np.asarray(bound - exact) <= 1e-9).all()
 
     def test_most_curvature(self):
         """The largest precision of a site, reached somewhere where it is finite."""
-        likelihood, f = self.make(), np.linspace(-40, 40, 1601)
-        most = likelihood.most_curvature()
+        likelihood, f = self.compiled(), np.linspace(-40, 40, 1601)
+        most = self.make().most_curvature()
         found = max(np.max(likelihood.sites(y, f, 0.0)[1]) for y in self.targets)
         assert found <= most * (1 + 1e-9)
         if np.isfinite(most):
@@ -282,8 +298,8 @@ class LikelihoodConformance:
             assert scaled is likelihood
             return
         np.testing.assert_allclose(
-            scaled.log_density(10 * y, 10 * m, 100 * v),
-            np.asarray(likelihood.log_density(y, m, v)) - np.log(10.0),
+            Compiled(scaled).log_density(10 * y, 10 * m, 100 * v),
+            np.asarray(self.compiled().log_density(y, m, v)) - np.log(10.0),
             rtol=1e-9,
         )
 

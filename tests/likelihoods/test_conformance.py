@@ -24,7 +24,10 @@ from vastgp.likelihoods import (
 )
 
 # the reference for sites at tiny variances asks for more digits than there are
-pytestmark = pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning"),
+    pytest.mark.little_work,
+]
 
 
 class TestGaussian(LikelihoodConformance):

@@ -7,8 +7,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from likelihoods.conformance import Compiled
 from vastgp._precision import precision
 from vastgp.likelihoods import MultinomialProbit, from_spec, to_spec
+
+pytestmark = pytest.mark.little_work
 
 
 def _exact(mean, variance):
@@ -32,7 +35,7 @@ def test_probabilities_are_those_of_the_integral(num_classes, widest):
     rng = np.random.default_rng(num_classes)
     mean = 2.0 * rng.normal(size=(num_classes, 4))
     variance = widest ** (2.0 * rng.uniform(size=mean.shape)) - 1.0
-    likelihood = MultinomialProbit(num_classes)
+    likelihood = Compiled(MultinomialProbit(num_classes))
     exact = np.stack([_exact(*pair) for pair in zip(mean.T, variance.T, strict=True)], axis=1)
     with precision("float64"):
         found = np.asarray(likelihood.predictive_mean(mean, variance))
@@ -48,7 +51,7 @@ def test_probabilities_are_those_of_the_integral(num_classes, widest):
 
 def test_two_classes_are_the_probit_of_the_difference_however_unlikely():
     f = np.array([[0.0, 0.0, 0.0, 3.0], [1.0, 20.0, 80.0, -2.0]])
-    likelihood = MultinomialProbit(2)
+    likelihood = Compiled(MultinomialProbit(2))
     with precision("float64"):
         first, second = (likelihood.log_prob(np.full(4, float(c)), f) for c in (0, 1))
         median = np.asarray(likelihood.median(f))
@@ -61,7 +64,7 @@ def test_two_classes_are_the_probit_of_the_difference_however_unlikely():
 def test_what_all_functions_have_in_common_does_not_count():
     rng = np.random.default_rng(0)
     mean, variance = rng.normal(size=(3, 5)), rng.uniform(size=(3, 5))
-    likelihood = MultinomialProbit(3)
+    likelihood = Compiled(MultinomialProbit(3))
     with precision("float64"):
         found, moved = (likelihood.predictive_mean(mean + by, variance) for by in (0.0, 40.0))
     np.testing.assert_allclose(found, moved, rtol=1e-9)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from likelihoods.conformance import _double  # noqa: F401
+from likelihoods.conformance import Compiled, _double  # noqa: F401
 from vastgp._precision import precision
 from vastgp.likelihoods import Bernoulli, Softmax, from_name, from_spec, to_spec
+
+pytestmark = pytest.mark.little_work
 
 # functions in rows, targets in columns
 MEAN = np.array([[0.3, 5.0, -3.0], [1.0, 0.0, 2.0], [-2.0, -6.0, 2.5]])
@@ -31,7 +33,7 @@ def tensor_average(function, mean, variance):
 
 @pytest.mark.parametrize("variance", VARIANCES)
 def test_averages(variance):
-    likelihood, V = Softmax(3), variance * RATIO * np.ones((3, 3))
+    likelihood, V = Compiled(Softmax(3)), variance * RATIO * np.ones((3, 3))
     probability = np.asarray(likelihood.predictive_mean(MEAN, V))
     alpha, beta = (np.asarray(part) for part in likelihood.sites(Y, MEAN, V))
     value = np.asarray(likelihood.expected_log_prob(Y, MEAN, V))
@@ -62,7 +64,7 @@ def test_two_classes_are_the_logistic_link_on_the_difference(variance):
     rng = np.random.default_rng(0)
     m, V = rng.normal(size=(2, 7)), variance * rng.uniform(0.5, 1.0, size=(2, 7))
     y = np.array([0, 1, 1, 0, 1, 0, 0])
-    two, one = Softmax(2), Bernoulli("logit")
+    two, one = Compiled(Softmax(2)), Compiled(Bernoulli("logit"))
     signs, difference, total = 2.0 * y - 1.0, m[1] - m[0], V.sum(axis=0)
     for method in ("expected_log_prob", "log_density"):
         np.testing.assert_allclose(
@@ -77,7 +79,7 @@ def test_two_classes_are_the_logistic_link_on_the_difference(variance):
 
 @pytest.mark.parametrize("weights", [None, (1.0, 0.2, 5.0)])
 def test_sites_are_the_gradients(weights):
-    likelihood, V = Softmax(3, class_weights=weights), RATIO * np.ones((3, 3))
+    likelihood, V = Compiled(Softmax(3, class_weights=weights)), RATIO * np.ones((3, 3))
     total = lambda m, v: likelihood.expected_log_prob(Y, m, v).sum()  # noqa: E731
     by_mean, by_variance = jax.jit(jax.grad(total, argnums=(0, 1)))(MEAN, V)
     alpha, beta = likelihood.sites(Y, MEAN, V)

@@ -15,7 +15,7 @@ if count > 1:
 import vastgp  # noqa: E402
 from vastgp.data import Standardizer, processes, without  # noqa: E402
 from vastgp.data.shared_rows import as_shared_rows  # noqa: E402
-from vastgp.options import Adam, Block, Fixed, Learn, Natural, Sparse, Subset  # noqa: E402
+from vastgp.options import Block, Fixed, Natural, Subset  # noqa: E402
 
 found: dict[str, np.ndarray] = {}
 
@@ -44,19 +44,14 @@ found["scaling"] = np.concatenate(
     [scaling.x_mean, scaling.x_scale, *scaling.x_range, [scaling.y_mean, scaling.y_scale]]
 )
 
-# fits
+# fits, one of each way to talk: sums, compiled products, steps; other methods in threads (estimators/test_several_*)
 kernel = vastgp.RBF([0.5, 0.8], variance=2.0)
 fixed = Fixed(noise_std=0.1)
 few = Subset(rows=100)
 models = {
     "grief": vastgp.GriefRegressor("rbf", 20, hyperparameters=few),
-    "direct": vastgp.DirectRegressor(kernel, 20, hyperparameters=fixed, dtype="float64"),
     "functions": vastgp.QSGPRegressor(kernel, 60, hyperparameters=fixed, dtype="float64"),
     "tsvgp": vastgp.TSVGPRegressor(kernel, 15, solver=Natural(max_steps=3)),
-    "svgp": vastgp.SVGPRegressor(
-        kernel, 15, solver=Adam(max_steps=3), hyperparameters=Learn(rows=60)
-    ),
-    "swsgp": vastgp.SWSGPRegressor(kernel, 80, 8, hyperparameters=fixed, solver=Sparse(tol=1e-12)),
 }
 new = np.random.default_rng(1).uniform(size=(20, 2))
 for name, model in models.items():

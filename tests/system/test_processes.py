@@ -61,9 +61,8 @@ def test_rows_scaling_and_fits_are_those_of_one_process(answers):
         for name in ("taken", "slice", "kept", "local", "first", "scaling"):
             np.testing.assert_array_equal(found[name], one[name], err_msg=name)
         # sums of whole blocks are merged in one order
-        for name in ("grief", "direct"):
-            np.testing.assert_array_equal(found[name], one[name], err_msg=name)
-        for name in ("functions", "rows", "iterative", "tsvgp", "svgp", "swsgp"):
+        np.testing.assert_array_equal(found["grief"], one["grief"])
+        for name in ("functions", "rows", "iterative", "tsvgp"):
             np.testing.assert_allclose(found[name], one[name], rtol=1e-9, err_msg=name)
 
 
