@@ -11,6 +11,7 @@ import vastgp
 MODULES = ["vastgp", *(info.name for info in pkgutil.walk_packages(vastgp.__path__, "vastgp."))]
 
 
+@pytest.mark.little_work
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_a_module(name):
     # normalised, so that an example may be wrapped where a person would wrap it

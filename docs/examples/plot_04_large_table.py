@@ -15,13 +15,13 @@ print("features:", *data.feature_names, sep="\n  ")
 print("target:", data.target_name)
 
 # %%
-# Fitting takes one line. Nothing needs scaling. To keep this page quick it uses a tenth of the rows, names the kernel,
-# takes few basis functions and finds the lengthscales from 800 rows; leave the arguments away for a model as good as
+# Fitting takes one line. Nothing needs scaling. To keep this page quick it uses a twentieth of the rows, names the kernel,
+# takes few basis functions and finds the lengthscales from 500 rows; leave the arguments away for a model as good as
 # the data allow.
 
-rows = slice(0, 4000)
+rows = slice(0, 2000)
 model = QSGPRegressor(
-    kernel="matern32", num_basis=4000, hyperparameters=Subset(rows=800), random_state=0
+    kernel="matern32", num_basis=2000, hyperparameters=Subset(rows=500), random_state=0
 )
 model.fit(data.X_train[rows], data.y_train[rows])
 

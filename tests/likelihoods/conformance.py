@@ -40,7 +40,7 @@ def _program(name):
 
 
 class Compiled:
-    """A likelihood whose methods are programs, one for all likelihoods of a kind: operation by operation costs tenfold."""
+    """A likelihood whose methods are programs, one for a kind of likelihood: operation by operation costs tenfold."""
 
     def __init__(self, likelihood):
         self.likelihood = likelihood

@@ -86,8 +86,10 @@ class QSGPClassifier(WeightedClassifier, QSGPFits):
     --------
     >>> import numpy as np
     >>> from vastgp import QSGPClassifier
-    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
-    >>> model = QSGPClassifier("rbf").fit(X, np.where(np.sin(X[:, 0]) > 0, "above", "below"))
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (300, 1))
+    >>> y = np.where(np.sin(X[:, 0]) + 0.5 * rng.normal(size=300) > 0, "above", "below")
+    >>> model = QSGPClassifier("rbf").fit(X, y)
     >>> model.predict([[1.5], [-1.5]]).tolist()
     ['above', 'below']
     >>> bool(model.predict_proba([[1.5]])[0, 0] > 0.9)

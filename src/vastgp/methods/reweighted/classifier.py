@@ -100,7 +100,7 @@ class ReweightedBasisClassifier(BaseGPClassifier, ChosenBasis):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, (100, 1))
     >>> y = np.where(np.sin(X[:, 0]) + 0.5 * rng.normal(size=100) > 0, "above", "below")
-    >>> model = ReweightedBasisClassifier("rbf", 10, inference=MALA(num_steps=5000)).fit(X, y)
+    >>> model = ReweightedBasisClassifier("rbf", 10, inference=MALA(num_steps=2000)).fit(X, y)
     >>> model.predict([[1.5], [-1.5]]).tolist()
     ['above', 'below']
     """

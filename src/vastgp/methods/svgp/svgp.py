@@ -75,8 +75,10 @@ dtype, verbose
     --------
     >>> import numpy as np
     >>> from vastgp import SVGPClassifier
-    >>> X = np.random.default_rng(0).uniform(-3, 3, (200, 1))
-    >>> model = SVGPClassifier("rbf", 10).fit(X, np.where(np.sin(X[:, 0]) > 0, "above", "below"))
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (200, 1))
+    >>> y = np.where(np.sin(X[:, 0]) + 0.5 * rng.normal(size=200) > 0, "above", "below")
+    >>> model = SVGPClassifier("rbf", 10).fit(X, y)
     >>> model.predict([[1.5], [-1.5]]).tolist()
     ['above', 'below']
     """
