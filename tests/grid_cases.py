@@ -50,7 +50,8 @@ class Case:
         if None not in x and None not in z:
             return self._whole[np.ix_(x, z)]
         with precision("float64"):
-            return np.asarray(self.kernel(jnp.asarray(X), jnp.asarray(Z)))
+            both = _of_rows(self.kernel, jnp.asarray(np.concatenate([X, Z])))
+        return np.asarray(both)[: len(X), len(X) :]
 
     def dense(self, observed):
         """The matrix of the observed points, its solution for their values, and both their log evidence and GCV."""
