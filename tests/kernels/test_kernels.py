@@ -78,42 +78,32 @@ def test_features_reproduce_the_kernel(frequencies, kernel, X):
     assert np.all(np.abs(error[off]) < 4.5 * standard_error[off] + slack)
 
 
-@eqx.filter_jit
-def _features(basis, X, pairs):
-    return basis.features(X, pairs)
-
-
 @pytest.mark.parametrize("kernel", [RBF(1.5), Matern52(1.5)], ids=str)
 def test_better_frequencies_have_smaller_errors(kernel, X):
     def error(frequencies):
         basis = RandomFourierBasis(kernel, jnp.asarray(seed_key(3)), 4096, frequencies)
-        phi = np.asarray(_features(basis, jnp.asarray(X, jnp.float32), jnp.arange(2048)))
+        phi = np.asarray(basis.features(jnp.asarray(X, jnp.float32), jnp.arange(2048)))
         gram = phi.reshape(len(X), -1) @ phi.reshape(len(X), -1).T
         return np.sqrt(np.mean((gram - np.asarray(kernel_matrix(kernel, X, X))) ** 2))
 
     assert error("qmc") < 0.5 * error("plain")
 
 
-@eqx.filter_jit
-def _frequencies(basis, pairs):
-    return basis.spectrum(pairs, 3, jnp.float32)[0]
-
-
 @pytest.mark.parametrize("frequencies", ["plain", "orthogonal", "qmc"])
 def test_a_feature_depends_on_seed_and_index_alone(frequencies):
     basis = RandomFourierBasis(RBF() + Matern32(), jnp.asarray(seed_key(5)), 200, frequencies)
     X = jnp.asarray(np.random.default_rng(1).normal(size=(7, 3)), jnp.float32)
-    everything = np.asarray(_features(basis, X, jnp.arange(100)))
+    everything = np.asarray(basis.features(X, jnp.arange(100)))
     some = jnp.asarray([41, 3, 99, 3])
     assert np.array_equal(
-        np.asarray(_frequencies(basis, some)),
-        np.asarray(_frequencies(basis, jnp.arange(100)))[some],
+        np.asarray(basis.spectrum(some, 3, jnp.float32)[0]),
+        np.asarray(basis.spectrum(jnp.arange(100), 3, jnp.float32)[0])[some],
     )
-    np.testing.assert_allclose(_features(basis, X, some), everything[:, :, some], atol=1e-6)
-    rows_last = np.asarray(eqx.filter_jit(basis.features_by_pair)(X, some))
+    np.testing.assert_allclose(basis.features(X, some), everything[:, :, some], atol=1e-6)
+    rows_last = np.asarray(basis.features_by_pair(X, some))
     np.testing.assert_allclose(np.moveaxis(rows_last, 2, 0), everything[:, :, some], atol=1e-6)
     other = RandomFourierBasis(RBF() + Matern32(), jnp.asarray(seed_key(6)), 200, frequencies)
-    assert np.max(np.abs(_features(other, X, some) - everything[:, :, some])) > 0.01
+    assert np.max(np.abs(other.features(X, some) - everything[:, :, some])) > 0.01
 
 
 def test_stored_frequencies_make_the_same_features_to_the_last_bit():
@@ -155,7 +145,9 @@ def test_gradients_by_finite_differences(kernel, X):
                 for which in range(len(flat))
                 for sign in (1, -1)
             ]
-            moved = jax.tree.unflatten(tree, [jnp.stack(leaves) for leaves in zip(*moves, strict=True)])
+            moved = jax.tree.unflatten(
+                tree, [jnp.stack(leaves) for leaves in zip(*moves, strict=True)]
+            )
             return [
                 (jax.grad(function)(logs), jax.lax.map(function, moved))
                 for function in (by_kernel, by_features)
