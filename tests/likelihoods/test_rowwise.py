@@ -54,6 +54,7 @@ def test_averages_of_numpy_are_those_of_the_program(n):
             ("log_density", (y, m, v)),
             ("expected_log_prob", (y, m, v)),
             ("sites", (y, m, v)),
+            ("value_and_sites", (y, m, v)),
         ]:
             for one in (likelihood, weighted):
                 with precision("float64"):

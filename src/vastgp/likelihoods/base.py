@@ -127,6 +127,10 @@ class Likelihood(Parameters, eqx.Module):
         alpha = expectation(self, "log_prob", y, mean, variance, order=1)
         return alpha, -expectation(self, "log_prob", y, mean, variance, order=2)
 
+    def value_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return `expected_log_prob` and both `sites`, which may share their averages."""
+        return self.expected_log_prob(y, mean, variance), *self.sites(y, mean, variance)
+
     def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
         """Return ``-E[d^2/dt^2 log p(y | f + t change)]`` at ``t = 0``, one number for each target."""
         return self.sites(y, mean, variance)[1] * change**2
