@@ -287,7 +287,7 @@ def _mean_of_logsumexp(
 @_mean_of_logsumexp.defjvp
 def _mean_of_logsumexp_jvp(points: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     # Bonnet (1964) and Price (1958), see `vastgp.likelihoods.quadrature.expectation`
-    probability, bend, value = _averages(points, *primals)
+    probability, bend, value = _compiled_integrals(points, *primals)
     mean_change, variance_change = tangents
     return value, jnp.sum(probability * mean_change + 0.5 * bend * variance_change, axis=0)
 
