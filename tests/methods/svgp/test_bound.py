@@ -29,7 +29,6 @@ from vastgp.methods.svgp.bound import (
 from vastgp.methods.svgp.slope import bound_slope_and_sites
 from vastgp.solvers.exact_posterior import ExactPosterior
 
-
 pytestmark = pytest.mark.little_work
 
 
