@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,9 +23,18 @@ class Case:
     kernel: GridKernel
     axes: tuple[np.ndarray, ...]
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         return rows_of(self.axes)
+
+    @cached_property
+    def _whole(self) -> np.ndarray:
+        with precision("float64"):
+            return np.asarray(_of_rows(self.kernel, jnp.asarray(self.rows)))
+
+    @cached_property
+    def _places(self) -> dict[bytes, int]:
+        return {row.tobytes(): place for place, row in enumerate(self.rows)}
 
     def observed(self, gaps: float) -> np.ndarray:
         size = len(self.rows)
@@ -34,8 +45,13 @@ class Case:
         return np.random.default_rng(2).normal(size=len(self.rows))
 
     def covariance(self, X, Z) -> np.ndarray:
+        """Return the kernel's matrix: of points of the grid out of one of all, as JAX compiles for each shape anew."""
+        x, z = ([self._places.get(row.tobytes()) for row in np.asarray(part)] for part in (X, Z))
+        if None not in x and None not in z:
+            return self._whole[np.ix_(x, z)]
         with precision("float64"):
-            return np.asarray(self.kernel(jnp.asarray(X), jnp.asarray(Z)))
+            both = _of_rows(self.kernel, jnp.asarray(np.concatenate([X, Z])))
+        return np.asarray(both)[: len(X), len(X) :]
 
     def dense(self, observed):
         """The matrix of the observed points, its solution for their values, and both their log evidence and GCV."""
@@ -51,6 +67,11 @@ class Case:
         return GridSolver(
             observed, kind, **({"tol": 1e-12, "max_products": 5000, "rank": 0} | options)
         )
+
+
+@jax.jit
+def _of_rows(kernel: GridKernel, X):
+    return kernel(X, X)
 
 
 def rows_of(axes) -> np.ndarray:

@@ -13,6 +13,7 @@ from vastgp._precision import precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32
+from vastgp.kernels.matrices import covariance
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
@@ -98,7 +99,7 @@ def direct(data, few_inputs):
 
 
 def kernel_matrix(X, Z):
-    return np.asarray(KERNEL(jnp.asarray(X), jnp.asarray(Z)))
+    return covariance(KERNEL, X, Z)
 
 
 def dense(standardised, Z):

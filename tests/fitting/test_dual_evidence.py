@@ -11,7 +11,7 @@ from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import RBF, Matern32
-from vastgp.likelihoods import Bernoulli, Gaussian, Laplace, Poisson, StudentT
+from vastgp.likelihoods import Bernoulli, Gaussian, Laplace, Poisson, Softmax, StudentT
 from vastgp.solvers.basis_evidence import BasisDualEvidence
 
 KERNEL = RBF(np.array([0.7, 1.3]), 1.7)
@@ -147,3 +147,16 @@ def test_with_many_features_it_is_that_of_the_kernel():
     assert mine[0] == pytest.approx(exact[0], abs=0.05)
     for a, b in zip(jax.tree.leaves(mine[1]), jax.tree.leaves(exact[1]), strict=True):
         np.testing.assert_allclose(a, b, atol=0.1)
+
+
+@pytest.mark.parametrize("weights", [None, (1.0, 0.2, 5.0)])
+def test_sites_of_few_rows_of_several_classes_are_those_of_the_program(weights, monkeypatch):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(20, 2)), rng.integers(0, 3, 20).astype(float)
+    likelihood, found = Softmax(3, class_weights=weights), []
+    for most in (Softmax.most_in_numpy, 0):
+        monkeypatch.setattr(Softmax, "most_in_numpy", most)
+        value, (by_kernel, _) = DualEvidence(X, y).objective((RBF([0.8, 1.2], 2.0), likelihood))
+        found.append([value, *by_kernel.lengthscales, by_kernel.variance])
+    # the same updates, but for rounding
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.data.padding import pad_rows
 from vastgp.kernels.dense import dense_matrix, dense_slope, dense_variances, has_closed_form
 from vastgp.kernels.products import matrix_slope
@@ -20,13 +21,20 @@ def kernel_matrix(kernel: Any, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -
     return kernel(X, Z)
 
 
-@jax.jit
+def _entries_of_factors(kernel: Any, points: Any, axes: Any = None) -> int:
+    del kernel
+    return sum(
+        len(p) * len(a) for p, a in zip(points, points if axes is None else axes, strict=True)
+    )
+
+
+@program(work=_entries_of_factors)
 def grid_factors(kernel: Any, axes: Any) -> tuple[Array, ...]:
     """Return the factors of a grid kernel's matrix between the points of a grid."""
     return kernel.factors(axes)
 
 
-@jax.jit
+@program(work=_entries_of_factors)
 def grid_cross_factors(kernel: Any, points: Any, axes: Any) -> tuple[Array, ...]:
     """Return the factors between other points and those of a grid."""
     return kernel.factors(points, axes)

@@ -79,6 +79,10 @@ class Likelihood(Parameters, eqx.Module):
     """Whether the target is a real number that may be standardised; not so for counts and labels."""
     in_numpy: ClassVar[frozenset[str]] = frozenset()
     """Names of methods that stay in NumPy when given NumPy, for which no program need be compiled."""
+    most_in_numpy: ClassVar[float] = np.inf
+    """Rows up to which they do."""
+    nodes_for_each: ClassVar[int] = 64
+    """About how many numbers averages make of each target and moment: what decides how they are compiled."""
     counts: ClassVar[bool] = False
     """Whether observations are 0, 1, 2, ..."""
     shift_invariant: ClassVar[bool] = False
@@ -122,6 +126,10 @@ class Likelihood(Parameters, eqx.Module):
         """
         alpha = expectation(self, "log_prob", y, mean, variance, order=1)
         return alpha, -expectation(self, "log_prob", y, mean, variance, order=2)
+
+    def value_and_sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any, Any]:
+        """Return `expected_log_prob` and both `sites`, which may share their averages."""
+        return self.expected_log_prob(y, mean, variance), *self.sites(y, mean, variance)
 
     def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
         """Return ``-E[d^2/dt^2 log p(y | f + t change)]`` at ``t = 0``, one number for each target."""

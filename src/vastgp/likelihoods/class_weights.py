@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+
+from vastgp.likelihoods.quadrature import array_module
 
 
 def checked_weights(weights: Any, num_classes: int) -> tuple[float, ...] | None:
@@ -31,9 +31,10 @@ def checked_weights(weights: Any, num_classes: int) -> tuple[float, ...] | None:
     return tuple(values.tolist())
 
 
-def weights_of(weights: tuple[float, ...] | None, number: Any, dtype: Any) -> Float[Array, "*s"]:
-    """Return the weight of each row by the number of its class."""
-    number = jnp.asarray(number).astype(jnp.int32)
+def weights_of(weights: tuple[float, ...] | None, number: Any, dtype: Any) -> Any:
+    """Return the weight of each row by the number of its class, of the array module that the numbers are of."""
+    xp = array_module(number)
+    number = xp.asarray(number).astype(np.int32)
     if weights is None:
-        return jnp.ones(number.shape, dtype)
-    return jnp.asarray(weights, dtype)[number]
+        return xp.ones(number.shape, dtype)
+    return xp.asarray(weights, dtype)[number]

@@ -25,6 +25,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
@@ -60,9 +61,15 @@ def spread(
     return nodes, spacing
 
 
-def floored_std(variance: Values) -> Values:
+def array_module(*values: Any) -> Any:
+    """Return `jax.numpy` where one of the values is an array of JAX, else NumPy."""
+    return jnp if any(isinstance(value, jax.Array) for value in values) else np
+
+
+def floored_std(variance: Any) -> Any:
     """Return the square root with a finite gradient: a variance below ``eps^2`` counts as that."""
-    return jnp.sqrt(jnp.maximum(variance, jnp.finfo(variance.dtype).eps ** 2))
+    xp = array_module(variance)
+    return xp.sqrt(xp.maximum(variance, jnp.finfo(variance.dtype).eps ** 2))
 
 
 def together(*values: Any) -> tuple[Array, ...]:

@@ -15,7 +15,7 @@ from vastgp.likelihoods.base import Likelihood
 # Rows at once: a softmax of ten classes takes 100 MB for these. Fewer are padded to a power of two, so that data of
 # similar sizes share compiled code; without it a quadrature is compiled anew at every call, which takes a second.
 _TILE, _LEAST = 8192, 16
-_NODES = 64
+_NODES = Likelihood.nodes_for_each
 
 
 def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
@@ -29,9 +29,10 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
     *arrays : array of shape (*c, n), or None
         Its arguments, rows last.
     """
-    if method in likelihood.in_numpy:
+    rows = next(np.shape(array)[-1] for array in arrays if array is not None)
+    if method in likelihood.in_numpy and rows <= likelihood.most_in_numpy:
         return getattr(likelihood, method)(*arrays)
-    if not next(np.shape(array)[-1] for array in arrays if array is not None):
+    if not rows:
         # of several processes one may have no rows
         empty = jax.eval_shape(getattr(likelihood, method), *arrays)
         return jax.tree.map(lambda part: np.zeros(part.shape, part.dtype), empty)
@@ -42,7 +43,9 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
 
 def nodes_made(*arguments: Any) -> int:
     """Return about how many numbers a method of a likelihood makes of its arguments: nodes of a quadrature for each."""
-    return _NODES * numbers(*arguments)
+    first = arguments[0]
+    nodes = first.nodes_for_each if isinstance(first, Likelihood) else _NODES
+    return nodes * numbers(*arguments)
 
 
 @program(work=nodes_made, static_argnames="method")

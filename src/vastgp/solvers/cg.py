@@ -17,7 +17,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.linalg import eigh_tridiagonal
 
+from vastgp._programs import numbers, program
 from vastgp.data import processes
+
+# Steps that a run counts as, where it is asked whether its compilation would take longer than they do.
+_STEPS = 128
 
 # ``(going, step, carry) -> carry``, as `jax.lax.while_loop`.
 Loop = Callable[[Callable[[Any], Any], Callable[[Any], Any], Any], Any]
@@ -156,7 +160,12 @@ def loop_together(going: Callable[[Any], Any], step: Callable[[Any], Any], carry
     return carry
 
 
-@eqx.filter_jit
+def numbers_of_steps(*arguments: Any) -> int:
+    """Return about how many numbers a run of steps makes of its arguments."""
+    return _STEPS * numbers(*arguments)
+
+
+@program(filtered=True, work=numbers_of_steps)
 def run_cg(
     system: Any, precondition: Operator, state: CGState, goals: Any, most: Any
 ) -> tuple[CGState, Array]:

@@ -29,6 +29,8 @@ from vastgp.methods.svgp.bound import (
 from vastgp.methods.svgp.slope import bound_slope_and_sites
 from vastgp.solvers.exact_posterior import ExactPosterior
 
+pytestmark = pytest.mark.little_work
+
 
 def log_normaliser(sums):
     """Return ``log Z``, the integral of the prior times all sites: eq. (17) at inducing points.

@@ -100,8 +100,9 @@ def _times(params, value):
 # ------------------------------------------------------------ one minibatch for both steps
 
 
-@pytest.mark.parametrize("hold", ["sites", "whitened"])
-@pytest.mark.parametrize("likelihood", [Poisson(1.0), Softmax(3)], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("likelihood", "hold"), [(Poisson(1.0), "whitened"), (Softmax(3), "sites")], ids=str
+)
 def test_a_shared_step_is_both_steps_from_the_same_place(likelihood, hold):
     """The E-step of `e_step` and the M-step of `m_step` alone, the new sites then taken to the new hyperparameters."""
     rows, scaling = rows_of(likelihood=likelihood)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_factors
 from vastgp.linalg.kronecker import Known, KroneckerEigen, kron_eigen, kron_product
@@ -285,17 +286,17 @@ def _total(*factors: Array) -> float:
         return float(_sum_of_products(factors))
 
 
-@jax.jit
+@program
 def _sum_of_products(factors: tuple[Array, ...]) -> Array:
     return jnp.sum(reduce(jnp.multiply, factors), dtype=jnp.float64)
 
 
-@jax.jit
+@program
 def _masked(mask: Any, vectors: Array) -> Array:
     return jnp.where(mask, vectors, 0.0)
 
 
-@jax.jit
+@program
 def _pair_gradients(
     factors: tuple[Array, ...], left: Array, right: Array
 ) -> tuple[Array, tuple[Array, ...]]:
@@ -310,7 +311,7 @@ def _traced(kernel: GridKernel) -> GridKernel:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 
-@jax.jit
+@program
 def _pull_back(kernel: GridKernel, axes: Any, slopes: Any) -> GridKernel:
     _, pull = jax.vjp(lambda k: k.factors(axes), kernel)
     return pull(slopes)[0]

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vastgp._programs import program
 from vastgp.fitting.clock import now
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.methods.grid.dense_gaps import InverseOnMask
 from vastgp.methods.grid.selected_spectrum import LowRankPlusDiagonal
-from vastgp.solvers.cg import CGState, cg_start, run_cg
+from vastgp.solvers.cg import CGState, cg_start, numbers_of_steps, run_cg
 
 # Steps between two looks at the clock: at most this many, and as many as take a second or so.
 _CHUNK, _CHUNK_FLOPS = 50, 1e11
@@ -280,14 +281,14 @@ def solve_gaps(
     own : bool, default False
         Whether ``targets`` are right-hand sides of the system itself, whose unknowns are wanted.
     """
-    right = targets if own else _right_side(system, targets)
-    norms, state = _begin(system, right, _zeros(right) if start is None else start)
+    right, norms, state = _begin(system, targets, _zeros(targets) if start is None else start, own)
     scale = np.asarray(norms)
     goal, done, last, without = tol * np.where(scale > 0, scale, 1.0), 0, np.inf, 0
     while True:
-        state, taken, out = _iterate(system, state, goal, most - done, deadline)
+        state, weights, errors, taken, out = _iterate(
+            system, state, targets, own, goal, most - done, deadline
+        )
         done += taken
-        weights, errors = _finish(system, state.solution, targets, own)
         residual = float(np.max(np.asarray(errors)))
         without = without + 1 if residual > _NO_PROGRESS * last else 0
         if residual <= tol or out or without == _MOST_WITHOUT:
@@ -296,24 +297,37 @@ def solve_gaps(
         goal = goal * float(np.clip(0.1 * tol / residual, 1e-3, 0.1))
         if without:
             # the recurrence's residual may have drifted from the true one: begin again from the solution
-            _, state = _begin(system, right, state.solution)
+            *_, state = _begin(system, right, state.solution, True)
 
 
 def _iterate(
-    system: GapSystem, state: CGState, goal: np.ndarray, most: int, deadline: float | None
-) -> tuple[CGState, int, bool]:
-    """Take steps until the recurrence's residuals reach a goal; return the steps, and whether they or time ran out."""
+    system: GapSystem,
+    state: CGState,
+    targets: Array,
+    own: bool,
+    goal: np.ndarray,
+    most: int,
+    deadline: float | None,
+) -> tuple[CGState, Array, Array, int, bool]:
+    """Take steps until the recurrence's residuals reach a goal.
+
+    Return ``alpha`` and its residuals beside the state, the steps, and whether they or time ran out.
+    """
     chunk = int(np.clip(_CHUNK_FLOPS / system.flops(), 1, _CHUNK))
-    done = 0
+    done, late = 0, False
     while True:
-        steps = min(chunk, most - done)
+        steps = 0 if late else min(chunk, most - done)
+        last = done + steps >= most or late
         # arrays: numbers would be compiled in
-        limits = jax.device_put((goal.astype(state.solution.dtype), np.asarray(steps)))
-        state, taken = run_cg(system, system.precondition, state, *limits)
+        limits = jax.device_put(
+            (goal.astype(state.solution.dtype), np.asarray(steps), np.asarray(last))
+        )
+        state, taken, weights, errors = _steps(system, state, targets, own, *limits)
         done += int(taken)
-        out = done >= most or (deadline is not None and now() > deadline)
-        if out or int(taken) < steps:
-            return state, done, out
+        if last or int(taken) < steps:
+            late = deadline is not None and now() > deadline
+            return state, weights, errors, done, done >= most or late
+        late = deadline is not None and now() > deadline
 
 
 def _zeros(like: Array) -> Array:
@@ -325,22 +339,40 @@ def _relative(left: Array, size: Array) -> Array:
     return jnp.linalg.norm(left, axis=1) / jnp.where(norms > 0, norms, 1.0)
 
 
-@eqx.filter_jit
-def _right_side(system: GapSystem, targets: Array) -> Array:
-    return system.right_side(targets)
-
-
-@eqx.filter_jit
-def _begin(system: GapSystem, right: Array, start: Array) -> tuple[Array, CGState]:
-    """Return the lengths of right-hand sides, and the state of a start."""
+@program(filtered=True)
+def _begin(
+    system: GapSystem, targets: Array, start: Array, own: bool
+) -> tuple[Array, Array, CGState]:
+    """Return right-hand sides, their lengths, and the state of a start."""
+    right = targets if own else system.right_side(targets)
     state = cg_start(start, right - system.product(start), system.precondition)
-    return jnp.linalg.norm(right, axis=1), state
+    return right, jnp.linalg.norm(right, axis=1), state
 
 
-@eqx.filter_jit
-def _finish(system: GapSystem, unknown: Array, targets: Array, own: bool) -> tuple[Array, Array]:
-    """Return ``alpha`` and its relative residuals at the points that the system answers for."""
-    if own:
-        return unknown, _relative(targets - system.product(unknown), targets)
-    weights = system.weights(unknown, targets)
-    return weights, system.errors(unknown, weights, targets)
+@program(filtered=True, work=numbers_of_steps)
+def _steps(
+    system: GapSystem,
+    state: CGState,
+    targets: Array,
+    own: bool,
+    goal: Array,
+    most: Array,
+    last: Array,
+) -> tuple[CGState, Array, Array, Array]:
+    """Return the state after steps, and how many; where they ended before ``most``, or are the last, what they found.
+
+    That is ``alpha`` and its relative residuals at the points that the system answers for. All is one program, whose
+    compilation is most of the time of a small grid.
+    """
+    state, taken = run_cg(system, system.precondition, state, goal, most)
+
+    def found() -> tuple[Array, Array]:
+        if own:
+            return state.solution, _relative(targets - system.product(state.solution), targets)
+        weights = system.weights(state.solution, targets)
+        return weights, system.errors(state.solution, weights, targets)
+
+    def nothing() -> tuple[Array, Array]:
+        return jnp.zeros_like(targets), jnp.zeros_like(goal)
+
+    return state, taken, *jax.lax.cond((taken < most) | last, found, nothing)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._programs import numbers, program
 from vastgp.solvers.cg import lanczos_quadrature
 
 
@@ -50,7 +50,11 @@ def quadrature_of(
     return values
 
 
-@eqx.filter_jit
+def _numbers_of_steps(system: Any, probes: Array, num_steps: int) -> int:
+    return num_steps * numbers(system, probes)
+
+
+@program(filtered=True, work=_numbers_of_steps)
 def _tridiagonal(system: Any, probes: Array, num_steps: int) -> tuple[Array, Array, Array]:
     """Return ``|z|^2``, and the diagonal and off-diagonal of Lanczos' matrix, shape (steps, C)."""
     square = jnp.sum(probes**2, axis=1)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.linalg.kronecker import KroneckerEigen
 from vastgp.methods.grid.options import VARIANCES, VarianceSamples
 from vastgp.methods.grid.selected_spectrum import select_eigenvectors, spectrum_of
@@ -202,7 +202,7 @@ def _all_rows(axes: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [axis[i.ravel()] for axis, i in zip(axes, index, strict=True)]
 
 
-@jax.jit
+@program
 def _row_products(rows: tuple[Array, ...], mask: Any) -> Array:
     """Return the rows of the Kronecker product on a mask, one for each point."""
     result = rows[0]
@@ -211,13 +211,13 @@ def _row_products(rows: tuple[Array, ...], mask: Any) -> Array:
     return jnp.where(mask, result, 0.0)
 
 
-@jax.jit
+@program
 def _points(eigen: KroneckerEigen, coefficients: Array) -> Array:
     """Return ``w`` from ``Q^T w``."""
     return eigen.rotate_back(coefficients)
 
 
-@jax.jit
+@program
 def _whole_grid(eigen: KroneckerEigen, observed: Any, coefficients: Array) -> Array:
     """Return ``w_X`` from ``Q^T w``."""
     return jnp.where(observed, eigen.rotate_back(coefficients), 0.0)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp._programs import program
 from vastgp.methods.grid.gaps import FilledGaps, GapSystem
 from vastgp.methods.grid.lanczos import quadrature_of
 from vastgp.methods.grid.selected_spectrum import spectrum_of
@@ -178,13 +179,13 @@ def _divided(probes: jax.Array, diagonal: np.ndarray | None) -> tuple[jax.Array,
     return probes * roots, probes / roots
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _inverse_products(
     system: FilledGaps, found: jax.Array, probes: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     return system.inverse_product(found), system.inverse_product(probes)
 
 
-@jax.jit
+@program
 def _row_products(left: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.sum(left * right, axis=1)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_cross_factors, grid_factors
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen
@@ -143,6 +144,6 @@ def _rows_covariance(kernel: GridKernel, rows: Any) -> Array:
     return kernel.variance * reduce(lambda a, b: a * b, kernel.factors(rows))
 
 
-@jax.jit
+@program
 def _prior_draw(eigen: KroneckerEigen, normals: Array) -> Array:
     return eigen.rotate_back(jnp.sqrt(eigen.spectrum()) * normals)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
+from vastgp._programs import program
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops
 from vastgp.methods.grid.dense_gaps import InverseOnMask, inverse_on_mask
 from vastgp.methods.grid.gaps import (
@@ -280,16 +280,16 @@ class GridSystem:
         return min(1 << (bits + bits % 2), most, solver.num_observed)
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _filled_coefficients(system: FilledGaps, unknown: jax.Array, targets: jax.Array) -> jax.Array:
     return system.coefficients(unknown, targets)
 
 
-@jax.jit
+@program
 def _rotated(eigen: KroneckerEigen, vectors: jax.Array) -> jax.Array:
     return eigen.rotate(vectors)
 
 
-@eqx.filter_jit
+@program(filtered=True)
 def _misfit_terms(system: GapSystem, unknown: jax.Array, targets: jax.Array) -> jax.Array:
     return system.misfit_terms(unknown, targets)

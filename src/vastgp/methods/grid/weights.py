@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from vastgp._precision import precision
+from vastgp._programs import program
 from vastgp.kernels import GridKernel, from_spec, to_spec
 from vastgp.kernels.matrices import grid_cross_factors, grid_factors
 from vastgp.linalg.kronecker import (
@@ -213,16 +214,16 @@ class GridWeights:
         return max(1, min(_BATCH, _BATCH_ENTRIES // self.coefficients.size))
 
 
-@jax.jit
+@program
 def _diagonals(kernel: GridKernel, axes: Any) -> tuple[Array, ...]:
     return kernel.factor_diagonals(axes)
 
 
-@jax.jit
+@program
 def _kronecker_product(factors: tuple[Array, ...], vectors: Array) -> Array:
     return kron_product(factors, vectors)
 
 
-@jax.jit
+@program
 def _kron_rows(rows: tuple[Array, ...], vector: Array) -> Array:
     return kron_rows(rows, vector)

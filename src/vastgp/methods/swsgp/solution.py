@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from threadpoolctl import threadpool_limits
 
 from vastgp.data import processes
 from vastgp.fitting.clock import now
+from vastgp.linalg.cholesky import one_blas_thread
 from vastgp.methods.swsgp.patches import patch_inverse, patches_of
 from vastgp.methods.swsgp.sparse_system import SparseSystem
 
@@ -61,7 +61,7 @@ def solution(
     least = tol * norm
     # its products have one thread, and sums of some thousand numbers are none for two: they would wait for each
     # other (14,000 inducing inputs, both cores of the machine at work: 60 s, of which 37 in such sums)
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         best, more = _iterated(product, b, start, lambda r: r / diagonal, least, _PLAIN, deadline)
         if more:
             inverse = _of_patches(system, A, beta)
