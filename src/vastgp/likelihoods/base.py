@@ -83,6 +83,8 @@ class Likelihood(Parameters, eqx.Module):
     """Whether observations are 0, 1, 2, ..."""
     shift_invariant: ClassVar[bool] = False
     """Whether it does not see what several latent functions have in common."""
+    nodes: ClassVar[int] = 64
+    """About how many numbers an average over one latent value makes."""
 
     @property
     def num_latent(self) -> int:

@@ -59,6 +59,7 @@ class Softmax(SeveralClasses):
 
     name: ClassVar[str] = "softmax"
     shift_invariant: ClassVar[bool] = True
+    nodes: ClassVar[int] = 3 * _OUTER_POINTS**2  # three averages at once
     num_classes: int = eqx.field(static=True)
     class_weights: tuple[float, ...] | None = eqx.field(static=True)
     points: int = eqx.field(static=True)

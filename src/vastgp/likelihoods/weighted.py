@@ -38,6 +38,11 @@ class Weighted(BesideTarget):
         return self.of_one.shift_invariant
 
     @property
+    def nodes(self) -> int:  # type: ignore[override]
+        """About how many numbers an average over one latent value makes."""
+        return self.of_one.nodes
+
+    @property
     def log_concave(self) -> bool:  # type: ignore[override]
         """Whether it is log-concave: a positive weight changes nothing of that."""
         return self.of_one.log_concave
