@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, processes
-from vastgp.data.tiles import over_tiles, tile_size
+from vastgp.data.tiles import over_tiles
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.methods.reweighted.chain_steps import (
@@ -65,6 +65,9 @@ _DISPERSED = 0.5
 # chunk of steps anew.
 _MOST_KEPT = 1 << 26
 _TILE = 4096
+# All rows of a step are filled up to a multiple of so many: folds and subsets of a table share a program, which takes
+# seconds to compile.
+_FILLED = 32
 _SWEEPS = 3  # purpose of random numbers
 # The axis of the functions in data with the latent values of several: in what depends on targets.
 _EACH = EvidenceData(None, None, 0, 0, None, None, 0, 0)
@@ -214,9 +217,10 @@ class LatentSteps(ChainSteps):
     ) -> tuple[ChainState, Draws]:
         every = np.stack([self.renewed_rows(first + i) for i in range(count)])
         index, where = np.unique(every, return_inverse=True)
-        # the program is that of a whole call of as many different rows as there can be, and one for all fewer rows
-        # than a step renews up to a power of two: what fills these up lies behind the rows, and stays as it is
-        filling = tile_size(self.rows_per_step, self.most_per_step) - self.rows_per_step
+        # the program is that of a whole call of as many different rows as there can be, and of up to 31 rows more
+        # where a step renews all: what fills these up lies behind the rows, and stays as it is
+        most = self.most_per_step - self.rows_per_step
+        filling = min(-self.rows_per_step % _FILLED, most)
         missing = min(self.rows.n, CHUNK * self.rows_per_step) + filling - len(index)
         where = np.pad(where.reshape(every.shape), ((0, CHUNK - count), (0, 0)))
         behind = np.broadcast_to(len(index) + np.arange(filling), (CHUNK, filling))
