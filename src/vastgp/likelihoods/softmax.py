@@ -75,8 +75,8 @@ class Softmax(SeveralClasses):
         }
     )
     most_in_numpy: ClassVar[float] = _IN_NUMPY
-    # of 48 x 48 nodes of each function: the compilation of all this code takes longer than that of other averages
-    nodes_for_each: ClassVar[int] = 256
+    # three averages at once, of as many nodes over a distribution function
+    nodes_for_each: ClassVar[int] = 3 * _OUTER_POINTS**2
     num_classes: int = eqx.field(static=True)
     class_weights: tuple[float, ...] | None = eqx.field(static=True)
     points: int = eqx.field(static=True)

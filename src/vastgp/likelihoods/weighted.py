@@ -38,6 +38,11 @@ class Weighted(BesideTarget):
         return self.of_one.shift_invariant
 
     @property
+    def nodes_for_each(self) -> int:  # type: ignore[override]
+        """About how many numbers averages make of each target and moment."""
+        return self.of_one.nodes_for_each
+
+    @property
     def log_concave(self) -> bool:  # type: ignore[override]
         """Whether it is log-concave: a positive weight changes nothing of that."""
         return self.of_one.log_concave

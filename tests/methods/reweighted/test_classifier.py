@@ -68,7 +68,7 @@ def variational():
 @pytest.mark.parametrize("prior", ["orthogonal", "spectral", "diagonal", "kernel"])
 def test_probabilities_are_near_those_of_the_variational_approximation(prior, variational):
     X, y = small_classes(150)
-    params = QUICK | {"inference": replace(CHAINS, num_steps=2000, thin=5)}
+    params = QUICK | {"inference": replace(CHAINS, num_steps=1000, thin=5)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = ReweightedBasisClassifier(**params, prior=prior).fit(X, y)

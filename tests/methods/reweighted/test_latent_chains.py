@@ -154,7 +154,8 @@ def _mean_and_deviation(values, weights):
     return mean, np.sqrt(weights @ (values - mean) ** 2)
 
 
-@pytest.mark.parametrize("rows_per_step", [2, 5])
+# None: all five, filled up to the rows of a program
+@pytest.mark.parametrize("rows_per_step", [2, None])
 def test_hyperparameters_of_labels_agree_with_quadrature(rows_per_step):
     rows, scaling, basis, data = _labelled(5)
     prior = ScalePrior.make(1.0)
@@ -240,9 +241,16 @@ def test_hyperparameters_of_counts_agree_with_quadrature():
         assert draws.std() == pytest.approx(deviation, rel=0.08)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("kind", [OrthogonalPrior, DiagonalPrior])
+@pytest.mark.little_work
+@pytest.mark.parametrize(
+    ("kind", "kept", "classes"),
+    [
+        (OrthogonalPrior, True, 3),
+        (DiagonalPrior, True, 2),
+        (OrthogonalPrior, False, 2),
+        (DiagonalPrior, False, 3),
+    ],
+)
 def test_sums_follow_the_latent_values(kind, kept, classes, tmp_path, monkeypatch):
     if not kept:
         monkeypatch.setattr(latent_chains, "_MOST_KEPT", 0)
@@ -275,6 +283,25 @@ def test_sums_follow_the_latent_values(kind, kept, classes, tmp_path, monkeypatc
     assert not np.array_equal(np.random.default_rng(0).permutation(60)[:7], sweep[0])
     if kept:
         _resumes(steps, np.zeros((2, count)), tmp_path, monkeypatch)
+
+
+@pytest.mark.little_work
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_fills_up_the_rows_of_a_step_is_in_no_sum(classes):
+    rows, scaling, basis, data = _labelled(20, classes=classes)
+    latent = LatentRows(rows, scaling, basis, data, "float64")
+    with precision("float64"):
+        target = LatentPosterior(OrthogonalPrior.make(data.rank, 1.0), data, learns_noise=False)
+        labels = Signs() if classes == 2 else Largest(3)
+        steps = LatentSteps(target, MALA(2, 25, 25), 0, latent, labels)
+        assert steps.rows_per_step == 20
+        state = steps.start(np.zeros((2, data.rank)), np.ones(data.rank))
+        before = state.latent[0].copy()
+        state, _ = steps.warm_up(state, 0, CHUNK)
+    z, q, square = map(np.asarray, state.latent)
+    assert np.all(z != before)
+    np.testing.assert_allclose(q, z @ latent.vectors(np.arange(20)), atol=1e-9)
+    np.testing.assert_allclose(square, np.sum(z**2, axis=2), rtol=1e-12)
 
 
 def _resumes(steps, starts, tmp_path, monkeypatch):

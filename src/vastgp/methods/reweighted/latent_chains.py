@@ -65,6 +65,9 @@ _DISPERSED = 0.5
 # chunk of steps anew.
 _MOST_KEPT = 1 << 26
 _TILE = 4096
+# All rows of a step are filled up to a multiple of so many: folds and subsets of a table share a program, which takes
+# seconds to compile.
+_FILLED = 32
 _SWEEPS = 3  # purpose of random numbers
 # The axis of the functions in data with the latent values of several: in what depends on targets.
 _EACH = EvidenceData(None, None, 0, 0, None, None, 0, 0)
@@ -182,7 +185,8 @@ class LatentSteps(ChainSteps):
     ) -> None:  # fmt: skip
         super().__init__(target, plan, seed)
         self.rows, self.seed = rows, seed
-        self.rows_per_step = min(plan.rows_per_step or ROWS_PER_STEP, rows.n)
+        self.most_per_step = plan.rows_per_step or ROWS_PER_STEP
+        self.rows_per_step = min(self.most_per_step, rows.n)
         # an array is no constant of the compiled program
         self.latent = jax.device_put(jax.tree.map(np.asarray, latent))
         self._sweep: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
@@ -213,12 +217,18 @@ class LatentSteps(ChainSteps):
     ) -> tuple[ChainState, Draws]:
         every = np.stack([self.renewed_rows(first + i) for i in range(count)])
         index, where = np.unique(every, return_inverse=True)
+        # the program is that of a whole call of as many different rows as there can be, and of up to 31 rows more
+        # where a step renews all: what fills these up lies behind the rows, and stays as it is
+        most = self.most_per_step - self.rows_per_step
+        filling = min(-self.rows_per_step % _FILLED, most)
+        missing = min(self.rows.n, CHUNK * self.rows_per_step) + filling - len(index)
         where = np.pad(where.reshape(every.shape), ((0, CHUNK - count), (0, 0)))
-        # the program is that of a whole call of as many different rows as there can be
-        missing = min(self.rows.n, CHUNK * self.rows_per_step) - len(index)
+        behind = np.broadcast_to(len(index) + np.arange(filling), (CHUNK, filling))
+        where = np.concatenate([where, behind], axis=1)
         block = (
             np.pad(self.rows.vectors(index), ((0, missing), (0, 0))),
             np.pad(self.rows.y[index], (0, missing)),
+            np.arange(len(index) + missing) < len(index),
             where,
         )
         values, *sums = state.latent
@@ -282,7 +292,7 @@ def _latent_chain(
     own: tuple,
 ) -> tuple:
     """Do steps of one chain."""
-    U, y, where = block
+    U, y, counts, where = block
     key, theta, steps, step_size, values = own
 
     def step(carry: tuple, key: Array, i: Array) -> tuple[tuple, tuple]:
@@ -302,7 +312,7 @@ def _latent_chain(
         full = target.complete(free)
         prior, noise = target.prior.on_data(target.data, full), jnp.exp(full[0])
         b = draw_coordinates(prior, q, noise, of_function)
-        some = _SomeRows(U[index], y[index], z[:, index])
+        some = _SomeRows(U[index], y[index], counts[index], z[:, index])
         found = some.moved(latent.renewed(of_values, some.f(b), some.z, some.y, noise), q, square)
 
         def turn(carry: tuple, key: Array) -> tuple:
@@ -333,10 +343,11 @@ def with_targets(
 
 
 class _SomeRows(NamedTuple):
-    """The rows of a step: left singular vectors, observations, latent values."""
+    """The rows of a step: left singular vectors, observations, whether it is a row, latent values."""
 
     U: Float[Array, "r k"]
     y: Float[Array, " r"]
+    counts: Bool[Array, " r"]
     z: Float[Array, "C r"]
 
     def f(self, b: Float[Array, "C k"]) -> Float[Array, "C r"]:
@@ -347,6 +358,7 @@ class _SomeRows(NamedTuple):
         self, z: Float[Array, "C r"], q: Float[Array, "C k"], square: Float[Array, " C"]
     ) -> tuple[_SomeRows, Array, Array]:
         """Return the rows with other values, and the sums over all rows then."""
+        z = jnp.where(self.counts, z, self.z)
         change = z - self.z
         square = square + jnp.sum(change * (z + self.z), axis=1)
         return self._replace(z=z), q + change @ self.U, square
