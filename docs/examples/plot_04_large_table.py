@@ -15,9 +15,9 @@ print("features:", *data.feature_names, sep="\n  ")
 print("target:", data.target_name)
 
 # %%
-# Fitting takes one line. Nothing needs scaling. To keep this page quick it uses a twentieth of the rows, names the kernel,
-# takes few basis functions and finds the lengthscales from 500 rows; leave the arguments away for a model as good as
-# the data allow.
+# Fitting takes one line. Nothing needs scaling. To keep this page quick it uses a twentieth of the rows, names the
+# kernel, takes few basis functions and finds the lengthscales from 500 rows; leave the arguments away for a model as
+# good as the data allow.
 
 rows = slice(0, 2000)
 model = QSGPRegressor(
