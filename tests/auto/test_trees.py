@@ -133,12 +133,13 @@ def test_a_class_of_a_few_rows_is_refused():
 # ---------------------------------------------------------------- in the front door
 
 
+ON_TREES = {"method": "exact on trees", "max_work": 1000, "max_seconds": None}
+
+
 @pytest.fixture(scope="module")
 def fitted():
     """On a table with text, a date and gaps; the target on a scale of its own."""
-    return GPRegressor(method="exact on trees", max_work=3000, max_seconds=None).fit(
-        sales(260), "price"
-    )
+    return GPRegressor(**ON_TREES).fit(sales(260), "price")
 
 
 def test_a_table_is_learned_and_a_file_keeps_the_trees(fitted, tmp_path):
@@ -156,9 +157,7 @@ def test_a_table_is_learned_and_a_file_keeps_the_trees(fitted, tmp_path):
 
 
 def test_the_same_seed_is_the_same_model(fitted):
-    again = GPRegressor(method="exact on trees", max_work=3000, max_seconds=None).fit(
-        sales(260), "price"
-    )
+    again = GPRegressor(**ON_TREES).fit(sales(260), "price")
     new = sales(30, seed=8)
     np.testing.assert_array_equal(again.predict(new), fitted.predict(new))
 
@@ -177,7 +176,7 @@ def test_inputs_are_those_of_the_table(fitted, tmp_path):
 
 def test_distances_count_what_only_the_trees_read():
     X, _, y = table(300, 3)
-    model = GPRegressor(method="exact on trees", max_seconds=None).fit(X, y)
+    model = GPRegressor(**ON_TREES).fit(X, y)
     process = process_of(model.model_)
     lengthscales = falling_part(process.kernel_).lengthscales
     l_t = lengthscales[-1]
@@ -195,7 +194,7 @@ def test_classes_with_steps_are_told_by_trees():
     flipped = np.random.default_rng(5).uniform(size=1000) < 0.1
     y = np.array(["low", "high"])[((X[:, 0] > 0.3) ^ (X[:, 1] >= 1.0) ^ flipped).astype(int)]
     plain, trees = (
-        GPClassifier(method=method, max_seconds=8).fit(X[:500], y[:500])
+        GPClassifier(method=method, max_seconds=4).fit(X[:500], y[:500])
         for method in ("tsvgp", "tsvgp on trees")
     )
     behind = trees.log_predictive_density(X[500:], y[500:]) - plain.log_predictive_density(
@@ -209,7 +208,7 @@ def test_weights_and_known_errors_go_to_the_trees():
     X, f, y = table(300)
     error = np.where(np.arange(300) % 3 == 0, 5.0, 0.1)
     y = f + error * np.random.default_rng(3).normal(size=300)
-    model = GPRegressor(method="exact on trees", max_seconds=None).fit(X, y, noise_std=error)
+    model = GPRegressor(**ON_TREES).fit(X, y, noise_std=error)
     assert np.mean((model.predict(X) - f) ** 2) < 0.1 * f.var()
 
 
