@@ -34,13 +34,9 @@ OF_MEAN_ONE = {
 # `GPClassifier` and the methods that have a conformance of their own have all of them as well.)
 OF_THE_SHARED_LINES = {
     "check_classifier_data_not_an_array",
-    "check_dict_unchanged",
-    "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimators_fit_returns_self",
     "check_estimators_nan_inf",
-    "check_estimators_overwrite_params",
-    "check_f_contiguous_array_estimator",
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
     "check_fit_score_takes_y",
