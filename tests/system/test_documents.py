@@ -40,9 +40,7 @@ def blocks_of_the_readme() -> list[str]:
 
 
 def fewer_rows() -> list[str]:
-    return [
-        block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()
-    ]
+    return [block.replace("3000", "600").replace("2500", "500") for block in blocks_of_the_readme()]
 
 
 HEAD = "import numpy as np\nimport vastgp\nrng = np.random.default_rng(0)\n"

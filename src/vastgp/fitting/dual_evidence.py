@@ -16,6 +16,7 @@ from vastgp.fitting.damped_updates import SETTLED, DampedUpdates
 from vastgp.fitting.exact_evidence import RowEvidence
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods.rowwise import nodes_made
 from vastgp.linalg.cholesky import Cholesky, factorize
 
 # Least precision of a site: the posterior at a row with less is the prior's to 1e-10.
