@@ -6,9 +6,10 @@ import pytest
 from vastgp import GPRegressor
 from vastgp.auto import candidates, race
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.folds import folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
-from vastgp.auto.race import Judged, Ran, Track, best_of, folds_of, run_race
+from vastgp.auto.race import Judged, Ran, Track, best_of, run_race
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Rows
 from vastgp.solvers.plan import operations_of_exact
@@ -54,6 +55,39 @@ def test_rows_that_repeat_each_other_are_held_out_together(n, seconds):
         assert len(fold.held_out) >= 0.15 * n
     if len(folds) > 1:
         assert sum(len(fold.held_out) for fold in folds) == n
+
+
+@pytest.mark.parametrize("n", [103, 3000])
+def test_training_rows_have_every_class(n):
+    labels = np.zeros(n, np.int64)
+    labels[:5], labels[5:7], labels[7] = 1, 2, 3
+    for seed in range(5):
+        before = folds_of(n, seed, None)
+        for fold in with_every_class(before, labels):
+            assert set(labels[fold.training]) == {0, 1, 2, 3}
+            assert not set(fold.training) & set(fold.held_out)
+            assert len(fold.training) + len(fold.held_out) == n
+        # what all folds had in training stays held out
+        held = np.concatenate([fold.held_out for fold in with_every_class(before, labels)])
+        lost = set(np.concatenate([fold.held_out for fold in before])) - set(held)
+        assert lost <= {5, 6, 7}
+    only = with_every_class(folds_of(60, 0, 5.0), np.arange(60))
+    assert only == []  # nothing is left to judge by
+
+
+def test_a_part_of_the_rows_has_every_class():
+    labels = np.zeros(500)
+    labels[[3, 77]], labels[499] = 1.0, 2.0
+    rows = Rows(np.arange(500.0)[:, None], labels, checked=True)
+    for seed in range(20):
+        some = some_rows(rows, 5, seed, classes=True)
+        assert some.n == 5 == len(np.unique(some.X)) and set(some.y) == {0.0, 1.0, 2.0}
+        np.testing.assert_array_equal(some.y, labels[some.X[:, 0].astype(int)])
+        assert len(set(some_rows(rows, 2, seed, classes=True).y)) == 2
+        plain = some_rows(rows, 5, seed)
+        if set(plain.y) == {0.0, 1.0, 2.0}:
+            np.testing.assert_array_equal(plain.X, some.X)
+    assert any(set(some_rows(rows, 5, seed).y) == {0.0} for seed in range(20))
 
 
 def test_which_rows_repeat_each_other():

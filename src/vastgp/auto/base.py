@@ -17,17 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import check_arguments
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
+from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
-from vastgp.auto.race import (
-    Fold,
-    Judged,
-    Ran,
-    Track,
-    board_of,
-    folds_of,
-    run_race,
-    some_rows,
-)
+from vastgp.auto.race import Judged, Ran, Track, board_of, run_race
 from vastgp.auto.reading_targets import check_rows, warn_if_constant
 from vastgp.auto.report.kept import (
     NO_ROWS,
@@ -150,6 +142,8 @@ class FrontDoor(SavedFrontDoor):
         budget = None if self.max_work is not None else self.max_seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = self._folds(inputs, len(targets), seed, budget)
+        if self._classes:
+            held = with_every_class(held, observations.targets(targets))
         self._find(inputs, targets, held, seed, deadline)
 
     def _find(
@@ -255,7 +249,7 @@ class FrontDoor(SavedFrontDoor):
             self.model_, self.encoder_ = model, inputs.encoder_of_whole
             rows = inputs.whole(y)[0]
             shown = rows.X[order] if len(order) else rows.X
-            rows = some_rows(rows, most_rows_of(candidates), seed)
+            rows = some_rows(rows, most_rows_of(candidates), seed, self._classes)
         held_out = observations.targets(y)[order]
         judged = None if best is None else best.judged
         # how the race's answer was off says nothing of an answer of another kind

@@ -11,8 +11,9 @@ import numpy as np
 
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts
+from vastgp.auto.folds import some_rows
 from vastgp.auto.inputs import Groups, Inputs
-from vastgp.auto.race import FAILURES, Ran, fit_one, some_rows
+from vastgp.auto.race import FAILURES, Ran, fit_one
 from vastgp.auto.stacking import Stack
 from vastgp.auto.trees import WHOLE, Grove
 from vastgp.auto.warps import Own
@@ -120,7 +121,7 @@ def _fit(
     seed = whole.grove.seed
     began = time.perf_counter()
     rows, tied = whole.rows()
-    rows = some_rows(rows, candidate.most_rows, seed)
+    rows = some_rows(rows, candidate.most_rows, seed, bool(whole.grove.classes))
     grown = whole.grove.of_whole(rows, warp) if candidate.on_trees else None
     if seconds is not None:
         seconds = max(seconds - (time.perf_counter() - began), _LEAST_SECONDS)

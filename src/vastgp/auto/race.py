@@ -14,71 +14,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts
+from vastgp.auto.folds import Fold, some_rows
 from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
 from vastgp.auto.trees import Grown
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
-from vastgp.data.minibatch import fixed_indices
 from vastgp.fitting.progress import Progress
 
-# Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
-_FEW_ROWS, _FOLDS = 500, 5
-_SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
 # Candidates with less time than this are not begun: compiling their programs takes as much.
 _LEAST_SECONDS = 4.0
 # Of a run that only compares scales of the target.
 _SECONDS_OF_SCALE = 5.0
 # Of those that cost next to nothing, compiling included.
 _SECONDS_QUICK = 3.0
-# Several folds cost several fits.
-_SECONDS_FOR_FOLDS = 20.0
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
 _DOUBT = 1.0
-# The use of the seed for the part of the rows that a candidate is given, see `fixed_indices`.
-_PART = 200
 # What ends one model, not the race.
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Rows that a candidate is fitted to, and rows that it is judged by."""
-
-    training: np.ndarray
-    held_out: np.ndarray
-
-
-def folds_of(
-    n: int, seed: int, seconds: float | None, groups: np.ndarray | None = None
-) -> list[Fold]:
-    """Return what is held out of n rows: each row once where they are few and there is time, or a random part.
-
-    Parameters
-    ----------
-    n, seed : int
-    seconds : float or None
-        Of the budget.
-    groups : ndarray of int, shape (n,), optional
-        Rows of one group are held out together: a model that has seen a row would be praised for its repetition.
-    """
-    labels = np.arange(n) if groups is None else groups
-    count = int(labels.max()) + 1
-    order = np.random.default_rng([seed, 1]).permutation(count)
-    sizes = np.cumsum(np.bincount(labels, minlength=count)[order])
-    if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS):
-        parts = np.minimum((sizes - 1) * _FOLDS // n, _FOLDS - 1)
-    else:
-        out = int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
-        # those that fit, or the first where that alone is more
-        parts = np.where(sizes <= max(out, sizes[0]), 0, -1)
-    part = np.empty(count, dtype=np.int64)
-    part[order] = parts
-    of_row = part[labels]
-    return [
-        Fold(np.flatnonzero(of_row != k), np.flatnonzero(of_row == k))
-        for k in range(int(parts.max()) + 1)
-        if np.any(of_row == k) and np.any(of_row != k)
-    ]
 
 
 @dataclass(frozen=True)
@@ -205,7 +157,7 @@ def run_one(
     rows, model, growing = 0, None, 0.0
     for number in range(len(track.folds)):
         training, held_out, tied = track.encoded(number)
-        training = some_rows(training, candidate.most_rows, track.seed)
+        training = some_rows(training, candidate.most_rows, track.seed, track.classes)
         rows = training.n
         try:
             before = time.perf_counter()
@@ -237,14 +189,6 @@ def _grown(track: Track, candidate: Candidate, number: int, rows: Rows, warp: Ow
         return None
     assert track.grown is not None
     return track.grown(number, rows, warp)
-
-
-def some_rows(rows: Rows, most: int | None, seed: int) -> Rows:
-    """Return random rows, in their order, where there are more than ``most``."""
-    if most is None or rows.n <= most:
-        return rows
-    chosen = np.sort(fixed_indices(seed, _PART, rows.n, most))
-    return Rows(rows.X[chosen], rows.y[chosen], checked=True)
 
 
 def fit_one(model: Any, rows: Rows, warp: Own) -> None:

@@ -17,6 +17,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.classifier import GPClassifier
 from vastgp.auto.distribution import FARTHEST, Distribution
 from vastgp.auto.finish import Whole
+from vastgp.auto.folds import Fold
 from vastgp.auto.heaps.distribution import (
     HeapedDistribution,
     heaped_log_density,
@@ -26,7 +27,7 @@ from vastgp.auto.heaps.distribution import (
 )
 from vastgp.auto.heaps.rule import TWO_PART, Heap
 from vastgp.auto.inputs import Inputs
-from vastgp.auto.race import Fold, Judged, Ran, Track, scores_of
+from vastgp.auto.race import Judged, Ran, Track, scores_of
 from vastgp.auto.reading_targets import called_target
 from vastgp.auto.several import SeveralTargets
 from vastgp.data import Rows, observations

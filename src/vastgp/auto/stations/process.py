@@ -11,8 +11,9 @@ import numpy as np
 from vastgp.auto import candidates
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole
+from vastgp.auto.folds import Fold, folds_of
 from vastgp.auto.inputs import Inputs
-from vastgp.auto.race import Fold, Ran, Track, folds_of
+from vastgp.auto.race import Ran, Track
 from vastgp.auto.regressor import GPRegressor
 from vastgp.auto.warps import Own
 from vastgp.data import Rows

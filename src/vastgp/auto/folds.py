@@ -1,0 +1,97 @@
+"""Which rows of a table are held out, and which a model is fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vastgp.data import Rows, observations
+from vastgp.data.minibatch import fixed_indices
+
+# Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
+_FEW_ROWS, _FOLDS = 500, 5
+_SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
+# Several folds cost several fits.
+_SECONDS_FOR_FOLDS = 20.0
+# The use of the seed for the part of the rows that a candidate is given, see `fixed_indices`.
+_PART = 200
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that a candidate is fitted to, and rows that it is judged by."""
+
+    training: np.ndarray
+    held_out: np.ndarray
+
+
+def folds_of(
+    n: int, seed: int, seconds: float | None, groups: np.ndarray | None = None
+) -> list[Fold]:
+    """Return what is held out of n rows: each row once where they are few and there is time, or a random part.
+
+    Parameters
+    ----------
+    n, seed : int
+    seconds : float or None
+        Of the budget.
+    groups : ndarray of int, shape (n,), optional
+        Rows of one group are held out together: a model that has seen a row would be praised for its repetition.
+    """
+    labels = np.arange(n) if groups is None else groups
+    count = int(labels.max()) + 1
+    order = np.random.default_rng([seed, 1]).permutation(count)
+    sizes = np.cumsum(np.bincount(labels, minlength=count)[order])
+    if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS):
+        parts = np.minimum((sizes - 1) * _FOLDS // n, _FOLDS - 1)
+    else:
+        out = int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
+        # those that fit, or the first where that alone is more
+        parts = np.where(sizes <= max(out, sizes[0]), 0, -1)
+    part = np.empty(count, dtype=np.int64)
+    part[order] = parts
+    of_row = part[labels]
+    return [
+        Fold(np.flatnonzero(of_row != k), np.flatnonzero(of_row == k))
+        for k in range(int(parts.max()) + 1)
+        if np.any(of_row == k) and np.any(of_row != k)
+    ]
+
+
+def with_every_class(folds: Sequence[Fold], labels: np.ndarray) -> list[Fold]:
+    """Return folds whose training rows have every class: one that only held-out rows have is not held out.
+
+    A model that was not shown a class gives it no probability, and a class of one or two rows says nothing of models.
+
+    Parameters
+    ----------
+    folds : sequence of Fold
+    labels : ndarray of int, shape (n,)
+        Number of each row's class.
+    """
+    found = []
+    for fold in folds:
+        seen = np.isin(labels[fold.held_out], labels[fold.training])
+        training = np.sort(np.concatenate([fold.training, fold.held_out[~seen]]))
+        if seen.any():
+            found.append(Fold(training, fold.held_out[seen]))
+    return found
+
+
+def some_rows(rows: Rows, most: int | None, seed: int, classes: bool = False) -> Rows:
+    """Return random rows, in their order, where there are more than ``most``; of ``classes`` some of each."""
+    if most is None or rows.n <= most:
+        return rows
+    chosen = fixed_indices(seed, _PART, rows.n, most)
+    if classes:
+        labels = observations.targets(rows.y)
+        present, first = np.unique(labels, return_index=True)
+        missing = first[~np.isin(present, labels[chosen])]
+        # the first of a class keeps its place, others make room
+        spare = np.setdiff1d(np.arange(most), np.unique(labels[chosen], return_index=True)[1])
+        taken = min(len(missing), len(spare))
+        chosen[spare[:taken]] = missing[:taken]
+    chosen = np.sort(chosen)
+    return Rows(rows.X[chosen], rows.y[chosen], checked=True)
