@@ -229,7 +229,7 @@ class DualEvidence(RowEvidence):
         self, likelihood: Likelihood, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[np.ndarray, Sites]:
         n = self.num_rows
-        if "value_and_sites" in likelihood.in_numpy and n <= likelihood.most_in_numpy:
+        if "value_and_sites" in likelihood.in_numpy and mean.size <= likelihood.most_in_numpy:
             # Bonnet and Price without a program: of a bound that is the expectation itself
             y = np.asarray(self._padded_y)[:n]
             bound, alpha, beta = likelihood.value_and_sites(y, mean, variance)

@@ -80,7 +80,7 @@ class Likelihood(Parameters, eqx.Module):
     in_numpy: ClassVar[frozenset[str]] = frozenset()
     """Names of methods that stay in NumPy when given NumPy, for which no program need be compiled."""
     most_in_numpy: ClassVar[float] = np.inf
-    """Rows up to which they do."""
+    """Latent values of all rows, up to which they do."""
     nodes_for_each: ClassVar[int] = 64
     """About how many numbers averages make of each target and moment: what decides how they are compiled."""
     counts: ClassVar[bool] = False

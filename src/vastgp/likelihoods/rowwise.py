@@ -30,7 +30,8 @@ def by_rows(likelihood: Likelihood, method: str, *arrays: Any) -> Any:
         Its arguments, rows last.
     """
     rows = next(np.shape(array)[-1] for array in arrays if array is not None)
-    if method in likelihood.in_numpy and rows <= likelihood.most_in_numpy:
+    few = rows * likelihood.num_latent <= likelihood.most_in_numpy
+    if method in likelihood.in_numpy and few:
         return getattr(likelihood, method)(*arrays)
     if not rows:
         # of several processes one may have no rows

@@ -239,13 +239,14 @@ def _differences(function: Any, centre: np.ndarray) -> tuple[float, np.ndarray, 
     size = len(centre)
     steps = _STEP * np.eye(size)
     value = function(centre)
-    slope, found = np.empty(size), np.empty((size, size))
+    slope, found, sums = np.empty(size), np.empty((size, size)), np.empty(size)
     for i in range(size):
         up, down = function(centre + steps[i]), function(centre - steps[i])
-        slope[i], found[i, i] = 0.5 * (up - down), up + down - 2.0 * value
+        slope[i], sums[i] = 0.5 * (up - down), up + down - 2.0 * value
+        found[i, i] = sums[i]
         for j in range(i):
-            both, apart = steps[i] + steps[j], steps[i] - steps[j]
-            mixed = function(centre + both) - function(centre + apart)
-            mixed += function(centre - both) - function(centre - apart)
-            found[i, j] = found[j, i] = 0.25 * mixed
+            # f(+,+) + f(-,-) - 2 f is (d_i + d_j)^2 f, of which the squares are known
+            both = steps[i] + steps[j]
+            along = function(centre + both) + function(centre - both) - 2.0 * value
+            found[i, j] = found[j, i] = 0.5 * (along - sums[i] - sums[j])
     return value, slope / _STEP, found / _STEP**2
