@@ -28,8 +28,8 @@ _ROUGH_POINTS = 24
 _WIDE, _GUMBEL_POINTS = 4.0, 24
 _EULER_GAMMA = 0.5772156649015329
 _SMALLEST = 1e-35
-# Moments up to which NumPy is given the averages of NumPy's arrays. It takes 10 ms for 64 rows of three classes and 70 ms
-# for 512, a program 2 and 22 ms, whose compilation takes 1.5 s: that is worth 200 calls of few rows, and 30 of many.
+# Moments up to which NumPy is given the averages of NumPy's arrays. It takes 10 ms for 64 rows of three classes and
+# 70 ms for 512, a program 2 and 22 ms, whose compilation takes 1.5 s: that is worth 200 calls of few rows, 30 of many.
 _IN_NUMPY = 400
 
 Numbers = Array | np.ndarray
