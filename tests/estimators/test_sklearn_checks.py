@@ -1,9 +1,6 @@
 """scikit-learn's own conformance checks, on every estimator but `QSGPRegressor`, which has them among its tests."""
 
-import warnings
-
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import has_fit_parameter
 
@@ -21,6 +18,9 @@ from vastgp import (
 )
 from vastgp.kernels import RBF
 from vastgp.options import Block, Fixed, Learn, Natural
+
+# few steps are enough for what is asked here
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 QUICK = {"kernel": "rbf", "num_inducing": 4, "solver": Natural(max_steps=10, row_batch=64)}
 
@@ -109,17 +109,13 @@ def test_scikit_learn_check_of_a_method(estimator, check):
     lambda _: AVERAGED,
 )
 def test_scikit_learn_check_of_a_classifier(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
+    check(estimator)
 
 
 @pytest.mark.little_work
 @checks_of_a_method([TSVGPRegressor(**QUICK), SVGPRegressor(**QUICK)], lambda _: OTHER_EVIDENCE)
 def test_scikit_learn_check_of_inducing_points(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
+    check(estimator)
 
 
 # averages over a softmax are most of a search, which is that of all methods: it is among the checks of
@@ -129,9 +125,7 @@ def test_scikit_learn_check_of_inducing_points(estimator, check):
     expected_failed_checks=lambda _: AVERAGED | OF_MEAN_ONE,
 )
 def test_scikit_learn_check_of_classes(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
+    check(estimator)
 
 
 @checks_of_a_method(
@@ -139,6 +133,4 @@ def test_scikit_learn_check_of_classes(estimator, check):
     lambda _: AVERAGED | OF_MEAN_ONE,
 )
 def test_scikit_learn_check_of_inducing_points_and_classes(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
+    check(estimator)

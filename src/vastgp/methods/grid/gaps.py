@@ -317,17 +317,16 @@ def _iterate(
     done, late = 0, False
     while True:
         steps = 0 if late else min(chunk, most - done)
-        last = done + steps >= most or late
+        last = late or done + steps >= most
         # arrays: numbers would be compiled in
         limits = jax.device_put(
             (goal.astype(state.solution.dtype), np.asarray(steps), np.asarray(last))
         )
         state, taken, weights, errors = _steps(system, state, targets, own, *limits)
         done += int(taken)
+        late = late or (deadline is not None and now() > deadline)
         if last or int(taken) < steps:
-            late = deadline is not None and now() > deadline
             return state, weights, errors, done, done >= most or late
-        late = deadline is not None and now() > deadline
 
 
 def _zeros(like: Array) -> Array:
