@@ -12,7 +12,7 @@ from vastgp.auto.trees import process_of
 from vastgp.auto.warps import Own
 from vastgp.fitting.run import First
 
-Key = tuple[int, int, Own, bool]
+Key = tuple[int, Own, bool]
 
 
 @dataclass
@@ -21,10 +21,10 @@ class Firsts:
 
     The search for them takes most of a short fit, and is the same for all models with the same rows, inputs, scale of
     the target and likelihood. A model with another likelihood begins its search at the kernel that is known, and so
-    does one after a search that the clock ended.
+    does one of other rows (whose deviations are others), and one after a search that the clock ended.
     """
 
-    _found: dict[Key, dict[type, First]] = field(default_factory=dict)
+    _found: dict[Key, dict[type, tuple[First, int]]] = field(default_factory=dict)
 
     @contextmanager
     def shared(
@@ -47,10 +47,12 @@ class Firsts:
         if "kernel" in candidate.params:
             yield
             return
-        known = self._found.setdefault((number, rows, warp, candidate.on_trees), {})
+        known = self._found.setdefault((number, warp, candidate.on_trees), {})
         process = process_of(model)
-        process._known_firsts = tuple(known.values())
+        process._known_firsts = tuple(
+            found._replace(complete=found.complete and of == rows) for found, of in known.values()
+        )
         yield
         found = getattr(process, "_first_found", None)
         if found is not None:
-            known[type(found.likelihood)] = found
+            known[type(found.likelihood)] = found, rows

@@ -26,6 +26,8 @@ from vastgp.options import Sparse, Subset
 METHODS = ("exact", "swsgp", "qsgp", "tsvgp", "iterative")
 # Few rows are no matter for an approximation; with a trend the exact factor is made again for each covariate.
 _EXACT_ROWS = 3000
+# Beyond, of all rows where its posterior in float64 takes no more than this share of the budget.
+_EXACT_SHARE = 0.03
 # From fewer stations nothing is held out.
 _LEAST_STATIONS, _LEAST_ROWS = 10, 30
 # Inducing inputs of the local method: every row of few, and where there is next to no noise over that of a standardised
@@ -67,7 +69,9 @@ class PlaceProcess(GPRegressor):
         if self.method != "auto":
             found = [candidates.named(self.method, False, "auto")]
         else:
-            most = candidates.most_exact_rows(self.max_seconds, timed=self.max_work is None)
+            most = candidates.most_exact_rows(
+                self.max_seconds, self.max_work is None, share=_EXACT_SHARE, itemsize=8
+            )
             names = _methods(rows.n, _EXACT_ROWS if self._with_trend else most)
             found = [candidates.named(name, False, "auto") for name in names]
         return [self._as_asked(one, rows) for one in found]
