@@ -1,5 +1,7 @@
 """The race: who is judged by what, and who wins."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -212,8 +214,9 @@ def test_who_runs_follows_from_the_table():
         return [one.name for one in candidates.regressors(given.pop("n"), given.pop("d"), **given)]
 
     assert names()[:3] == ["exact", "linear", "exact on trees"]
-    assert "qsgp" not in names() and names(n=5000)[0] == "qsgp" and "exact" not in names(n=5000)
-    assert names(n=5000, exact_rows=5000)[:4] == ["qsgp", "linear", "qsgp on trees", "exact"]
+    assert "qsgp" not in names() and "qsgp" in names(n=5000)
+    # of many rows the exact process comes first as well, before methods that take all
+    assert names(n=50_000)[:5] == ["exact", "linear", "exact on trees", "swsgp", "qsgp on trees"]
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
     # columns that are one input count as one for methods of neighbours
@@ -221,6 +224,8 @@ def test_who_runs_follows_from_the_table():
     assert "swsgp" not in names(n=5000, d=90, inputs=90)
     assert names(likelihood="student-t") == ["tsvgp", "svgp", "swsgp"]
     assert set(names(n=5000, own_noise=True)) == {
+        "exact",
+        "exact on trees",
         "qsgp",
         "qsgp on trees",
         "linear",
@@ -233,14 +238,38 @@ def test_who_runs_follows_from_the_table():
 def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatch):
     monkeypatch.setattr(candidates, "operations_a_second", lambda: 1e11)
     monkeypatch.setattr(candidates, "affordable_rows", lambda itemsize: 40_000)
-    # the posterior in float64 takes three hundredths of the budget
-    found = [candidates.most_exact_rows(seconds) for seconds in (1.0, 60.0, 600.0, 3600.0, 1e6)]
+    # the posterior takes the whole budget
+    found = [candidates.most_exact_rows(seconds) for seconds in (0.01, 60.0, 120.0, 1e6)]
     assert found[0] == 3000 and found[-1] == 40_000
-    for n, seconds in zip(found[1:4], (60.0, 600.0, 3600.0), strict=True):
+    for n, seconds in zip(found[1:3], (60.0, 120.0), strict=True):
+        assert operations_of_exact(n, 4) == pytest.approx(1e11 * seconds, rel=1e-3)
+    # or a share of it, in float64
+    for seconds in (60.0, 600.0, 3600.0):
+        n = candidates.most_exact_rows(seconds, share=0.03, itemsize=8)
         assert operations_of_exact(n, 8) == pytest.approx(0.03e11 * seconds, rel=1e-3)
     assert candidates.most_exact_rows(None) == 20_000
     # the same on any machine
     assert candidates.most_exact_rows(1e6, timed=False) == 3000
+
+
+def test_of_more_rows_than_the_exact_process_is_given_it_has_a_random_part():
+    def given(n):
+        found = candidates.regressors(
+            n, 5, inputs=5, tied=False, counts=False, likelihood="auto", exact_rows=4000
+        )
+        return {one.name: one.most_rows for one in found}
+
+    assert given(4000)["exact"] is None
+    assert given(4001)["exact"] == given(4001)["exact on trees"] == 4000
+    assert given(4001)["swsgp"] is None
+
+
+def test_a_model_says_how_many_rows_its_posterior_has_seen():
+    part = SimpleNamespace(conditioned_rows_=np.arange(7))
+    whole = SimpleNamespace()
+    assert race.rows_seen(part, 20) == 7 and race.rows_seen(whole, 20) == 20
+    assert race.rows_seen(SimpleNamespace(members=(part, part)), 20) == 7
+    assert race.rows_seen(SimpleNamespace(members=(part, whole)), 20) == 20
 
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):

@@ -19,7 +19,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
-from vastgp.auto.race import Judged, Ran, Track, board_of, run_race
+from vastgp.auto.race import Judged, Ran, Track, board_of, rows_seen, run_race
 from vastgp.auto.reading_targets import check_rows, warn_if_constant
 from vastgp.auto.report.kept import (
     NO_ROWS,
@@ -262,7 +262,7 @@ class FrontDoor(SavedFrontDoor):
         self.kept_ = replace(
             self.kept_, encoded=some_encoded(as_new(self.encoder_, shown), seed),
             importance=importance[0], without=importance[1],
-            rows=len(y), rows_used=rows.n, spent=() if model is None else spent_by(model),
+            rows=len(y), rows_used=rows_seen(self.model_, rows.n), spent=() if model is None else spent_by(model),
         )  # fmt: skip
         self._remember(rows, inputs, seed)
 

@@ -16,7 +16,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts
 from vastgp.auto.folds import Fold, some_rows
 from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
-from vastgp.auto.trees import Grown
+from vastgp.auto.trees import Grown, process_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.fitting.progress import Progress
@@ -169,6 +169,7 @@ def run_one(
             model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
             with track.firsts.shared(model, candidate, number, training.n, warp):
                 fit_one(model, training, warp)
+            rows = rows_seen(model, training.n)
             parts.append(track.judge(model, warp, held_out))
             track.tell((number + 1) / len(track.folds))
         except FAILURES as error:
@@ -189,6 +190,13 @@ def _grown(track: Track, candidate: Candidate, number: int, rows: Rows, warp: Ow
         return None
     assert track.grown is not None
     return track.grown(number, rows, warp)
+
+
+def rows_seen(model: Any, given: int) -> int:
+    """Return how many of the rows that a model was given its posterior has seen; of a stack the most of any member."""
+    members = getattr(model, "members", (model,))
+    seen = [getattr(process_of(one), "conditioned_rows_", None) for one in members]
+    return max(given if one is None else len(one) for one in seen)
 
 
 def fit_one(model: Any, rows: Rows, warp: Own) -> None:
