@@ -22,8 +22,9 @@ from anytime_tables import Drawn, scores
 from methods import make
 from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR
 
-# What the exact process and the network of discrete weights take.
-_EXACT_ROWS, _NETWORK_INPUTS = 5000, 28
+# What the exact process takes without regard to the memory (of more rows it has a random part in its budget), and what
+# the network of discrete weights does.
+_EXACT_ROWS, _NETWORK_INPUTS = 60_000, 28
 
 
 def suited(table: Drawn) -> list[str]:

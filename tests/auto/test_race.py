@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vastgp import GPRegressor
-from vastgp.auto import candidates, race
+from vastgp.auto import base, candidates, race
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
@@ -270,6 +270,33 @@ def test_a_model_says_how_many_rows_its_posterior_has_seen():
     assert race.rows_seen(part, 20) == 7 and race.rows_seen(whole, 20) == 20
     assert race.rows_seen(SimpleNamespace(members=(part, part)), 20) == 7
     assert race.rows_seen(SimpleNamespace(members=(part, whole)), 20) == 20
+
+
+@pytest.mark.parametrize(
+    ("n", "budget", "scales", "models"),
+    [
+        (500, 11.0, 1, 1), (500, 13.0, 1, 9), (500, 11.0, 2, 1),
+        # of many rows one model with all of the time, unless the scale is open
+        (5000, 27.0, 1, 1), (5000, 29.0, 1, 9), (5000, 13.0, 2, 9),
+    ],
+)  # fmt: skip
+def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales, models):
+    """Who is sent into the race; beyond one, all are, and it gets half of the budget."""
+    sent = {}
+
+    def look(track, given, warps, *, deadline, **rest):
+        sent.update(models=len(given), scales=len(warps), deadline=deadline)
+        return [], None
+
+    monkeypatch.setattr(base, "run_race", look)
+    monkeypatch.setattr(base.time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(GPRegressor, "_warps", lambda self, y, seed: [Own(), Log()][:scales])
+    given = candidates.regressors(n, 5, inputs=5, tied=False, counts=False, likelihood="auto")[:9]
+    track = Track([None], lambda number: None, lambda *some: None, 0, False)
+    GPRegressor()._run(track, given, np.zeros(n), budget)
+    assert sent["models"] == min(models, len(given))
+    assert sent["scales"] == (1 if models == 1 else scales)
+    assert sent["deadline"] == (budget if models == 1 else 0.5 * budget)
 
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):

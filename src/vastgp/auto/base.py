@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
-from vastgp.auto.candidates import Candidate
+from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
@@ -46,6 +46,9 @@ _LEAST_ROWS = 20
 _RACE = 0.5
 # With less time than this no models are compared: the first one runs, and is calibrated on rows kept out of it.
 _SECONDS_OF_A_RACE = 12.0
+# Of many rows not with less than four times what a candidate needs, which two in the race would have half of: one that
+# has all of the time is better. Several scales of the target are compared in any case.
+_SECONDS_OF_A_LARGE_RACE = 4.0 * SECONDS_OF_MANY
 # Kept for what comes after the last fit.
 _FOR_THE_END = 0.5
 HELD_OUT_KEPT = 2000
@@ -198,7 +201,8 @@ class FrontDoor(SavedFrontDoor):
             return [], None
         left = None if deadline is None else deadline - time.perf_counter()
         warps = self._warps(y, track.seed)
-        if left is not None and left < _SECONDS_OF_A_RACE:
+        many = candidates[0].needs >= SECONDS_OF_MANY and len(warps) == 1
+        if left is not None and left < (_SECONDS_OF_A_LARGE_RACE if many else _SECONDS_OF_A_RACE):
             candidates, warps = candidates[:1], warps[:1]
         if self._work is not None:
             most = int(_RACE * self._work / (len(candidates) * len(track.folds)))

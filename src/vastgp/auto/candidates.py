@@ -22,7 +22,7 @@ from vastgp.solvers.plan import operations_a_second, operations_of_exact
 _EXACT_ROWS, _EXACT_UNTIMED = 3000, 20_000
 _LINEAR_ROWS = 2000
 # What a method needs for more rows than an exact process takes, start and compilation included.
-_SECONDS_OF_MANY = 7.0
+SECONDS_OF_MANY = 7.0
 # Function and noise by turns, in each of five folds of few rows, or once in some thousand.
 _SECONDS_OF_TURNS = 10.0
 # Grids of eigenfunctions need some rows for each input; local methods lose their neighbours with many.
@@ -185,7 +185,7 @@ def regressors(
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
     if not few:
-        found = [dataclasses.replace(one, needs=_SECONDS_OF_MANY) for one in found]
+        found = [dataclasses.replace(one, needs=SECONDS_OF_MANY) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 
 
