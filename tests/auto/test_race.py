@@ -8,7 +8,7 @@ import pytest
 from vastgp import GPRegressor
 from vastgp.auto import base, candidates, race
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.folds import folds_of, some_rows, with_every_class
+from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.race import Judged, Ran, Track, best_of, run_race
@@ -292,7 +292,9 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
     monkeypatch.setattr(base.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(GPRegressor, "_warps", lambda self, y, seed: [Own(), Log()][:scales])
     given = candidates.regressors(n, 5, inputs=5, tied=False, counts=False, likelihood="auto")[:9]
-    track = Track([None], lambda number: None, lambda *some: None, 0, False)
+    track = Track(
+        [Fold(np.arange(3), np.arange(2))], lambda number: None, lambda *some: None, 0, False
+    )
     GPRegressor()._run(track, given, np.zeros(n), budget)
     assert sent["models"] == min(models, len(given))
     assert sent["scales"] == (1 if models == 1 else scales)
