@@ -19,7 +19,7 @@ from vastgp.linalg.cholesky import FactorizationError
 from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels, rows_of_bytes
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
-from vastgp.solvers.row_covariance import RowCovariance, refine
+from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 from vastgp.solvers.spilled_factor import rows_on_disk, spilled
 
 # Up to here a factor in float64 takes seconds and no precision needs to be chosen.
@@ -232,26 +232,38 @@ def _attempt(
 
 
 def _judged(matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: int) -> Factored:
-    """Return what a factor is good for; FactorizationError where the weights do not converge with it."""
+    """Return what a factor is good for; FactorizationError where the weights do not converge with it.
+
+    Targets, probes of the variance and draws for the determinant are refined together: a product of the matrix takes
+    about as long for sixty columns as for one.
+    """
     size, noise = (
         float(np.max(prior_variances(matrix.kernel, matrix.X))),
         float(np.min(matrix.noise)),
     )
-    goal = _MEAN_ERROR**2 * noise / size
-    solved = refine(matrix, factor, y[None], lambda value: goal)
+    goal, n = _MEAN_ERROR**2 * noise / size, len(y)
+    rounded = factor.dtype != np.float64 or factor.jitter > 0.0
+    probes, draws = _Probes.of(matrix, seed, rounded), _draws(factor, seed, rounded)
+    parts = [y[None], probes.cross.T, factor.half_product(draws).T if rounded else draws.T]
+    ends = np.cumsum([len(part) for part in parts])
+
+    def most_left(value: np.ndarray) -> np.ndarray:
+        of_probes = 0.1 * VARIANCE_ERROR * np.maximum(probes.prior - value[ends[0] : ends[1]], 0.0)
+        return np.concatenate([[goal], of_probes, np.full(len(draws.T), _DRAWN_LEFT * n)])
+
+    found = refine(matrix, factor, np.concatenate(parts), most_left)
+    solved = found.of(slice(0, ends[0]))
     if not solved.reached:
         error = (size * solved.left[0] / noise) ** 0.5
         raise FactorizationError(
             f"refinement left an error of the mean of up to {error:.1e} noise standard deviations after {solved.steps} "
             f"steps (jitter {factor.jitter:.1e})"
         )
-    rounded = factor.dtype != np.float64 or factor.jitter > 0.0
-    error = _variance_error(matrix, factor, seed) if rounded else 0.0
-    log_determinant, doubt = factor.log_determinant, 0.0
+    error, log_determinant, doubt = 0.0, factor.log_determinant, 0.0
     if rounded:
-        more, doubt = _missing_log_determinant(matrix, factor, seed)
+        error = probes.error(factor, found.of(slice(ends[0], ends[1])))
+        more, doubt = _missing_log_determinant(draws, found.of(slice(ends[1], ends[2])))
         log_determinant += more
-    n = len(y)
     refined = not error <= VARIANCE_ERROR
     diagnosis = diagnosis_of_dense(n, factor.jitter) | {
         "factor": str(factor.dtype),
@@ -266,39 +278,54 @@ def _judged(matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: i
     return Factored(factor, solved.solution[0], evidence, refined, diagnosis)
 
 
-def _variance_error(matrix: RowCovariance, factor: PanelCholesky, seed: int) -> float:
-    """Return by which share the factor's posterior variances are off, the largest at some inputs."""
-    generator = np.random.default_rng([seed, _PROBING])
-    X = matrix.X
-    rows = X[generator.choice(len(X), min(_PROBED, len(X)), replace=False)]
-    mixed = np.stack([generator.choice(column, len(rows)) for column in X.T], axis=1)
-    probes = np.concatenate([rows, mixed])
-    prior = prior_variances(matrix.kernel, probes)
-    cross = covariance(matrix.kernel, X, probes)
-    found = explained(factor, cross)
+class _Probes(NamedTuple):
+    """Inputs at which a factor's posterior variances are compared with refined ones.
 
-    def most_left(value: np.ndarray) -> np.ndarray:
-        return 0.1 * VARIANCE_ERROR * np.maximum(prior - value, 0.0)
+    Attributes
+    ----------
+    cross : ndarray of shape (n, P)
+        Covariances of the rows and the inputs.
+    prior : ndarray of shape (P,)
+        Variances.
+    """
 
-    exact = refine(matrix, factor, cross.T, most_left)
-    if not exact.reached:
-        return math.inf
-    return float(np.max(np.abs(found - exact.value) / (prior - exact.value)))
+    cross: np.ndarray
+    prior: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: RowCovariance, seed: int, wanted: bool) -> _Probes:
+        """Return some rows, and as many inputs whose columns are those of other rows; none unless they are wanted."""
+        X = matrix.X
+        if not wanted:
+            return cls(np.zeros((len(X), 0)), np.zeros(0))
+        generator = np.random.default_rng([seed, _PROBING])
+        rows = X[generator.choice(len(X), min(_PROBED, len(X)), replace=False)]
+        mixed = np.stack([generator.choice(column, len(rows)) for column in X.T], axis=1)
+        places = np.concatenate([rows, mixed])
+        return cls(covariance(matrix.kernel, X, places), prior_variances(matrix.kernel, places))
+
+    def error(self, factor: PanelCholesky, exact: Refined) -> float:
+        """Return by which share the factor's posterior variances are off, the largest."""
+        if not exact.reached:
+            return math.inf
+        found = explained(factor, self.cross)
+        return float(np.max(np.abs(found - exact.value) / (self.prior - exact.value)))
 
 
-def _missing_log_determinant(
-    matrix: RowCovariance, factor: PanelCholesky, seed: int
-) -> tuple[float, float]:
+def _draws(factor: PanelCholesky, seed: int, wanted: bool) -> np.ndarray:
+    """Return draws ``z`` for the determinant, (n, S); none unless they are wanted."""
+    count = _DRAWS if wanted else 0
+    return np.random.default_rng([seed, _PROBING + 1]).standard_normal((factor.size, count))
+
+
+def _missing_log_determinant(draws: np.ndarray, found: Refined) -> tuple[float, float]:
     """Return ``log|A| - log|P|`` for the factor's ``P = L L^T``, and its standard error.
 
     It is the trace of ``log(L^-1 A L^-T)``. The mean of ``z^T log(.) z`` over draws ``z`` is that, and Lanczos' matrix
-    of conjugate gradients started at ``L z`` its Gauss quadrature (Ubaru, Chen and Saad 2017).
+    of conjugate gradients started at ``L z``, whose run ``found`` is, its Gauss quadrature (Ubaru, Chen and Saad 2017).
     """
-    normals = np.random.default_rng([seed, _PROBING + 1]).standard_normal((factor.size, _DRAWS))
-    right = factor.half_product(normals).T
-    found = refine(matrix, factor, right, lambda value: _DRAWN_LEFT * factor.size)
     each = []
-    for z, lengths, ratios in zip(normals.T, found.lengths.T, found.ratios.T, strict=True):
+    for z, lengths, ratios in zip(draws.T, found.lengths.T, found.ratios.T, strict=True):
         each.append(z @ z * lanczos_quadrature(*lanczos_matrix(lengths, ratios)))
     return float(np.mean(each)), float(np.std(each) / (_DRAWS - 1) ** 0.5)
 

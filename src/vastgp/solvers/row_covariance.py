@@ -100,7 +100,7 @@ class Refined(NamedTuple):
         least eigenvalue of ``P^-1 A``; it is the least of Lanczos' matrices so far.
     lengths, ratios : ndarray of shape (steps, C)
         Of conjugate gradients, see `lanczos_matrix`.
-    reached : bool
+    solved : ndarray of bool, shape (C,)
         Whether what is left is no more than was asked for.
     """
 
@@ -110,7 +110,22 @@ class Refined(NamedTuple):
     left: np.ndarray
     lengths: np.ndarray
     ratios: np.ndarray
-    reached: bool
+    solved: np.ndarray
+
+    @property
+    def reached(self) -> bool:
+        """Whether all are solved."""
+        return bool(np.all(self.solved))
+
+    def of(self, columns: slice) -> Refined:
+        """Return some of the solutions, with the steps that these took."""
+        lengths = self.lengths[:, columns]
+        # a column that is solved takes no more steps
+        steps = int(np.max(np.flatnonzero(np.any(lengths > 0.0, axis=1)), initial=-1)) + 1
+        return Refined(
+            self.solution[columns], self.residual[columns], self.value[columns], self.left[columns],
+            lengths[:steps], self.ratios[:steps, columns], self.solved[columns],
+        )  # fmt: skip
 
     @property
     def steps(self) -> int:
@@ -160,8 +175,8 @@ def refine(
             ratios.append(np.asarray(ratio))
             least = min(least, _least_eigenvalue(np.stack(lengths), np.stack(ratios), unsolved))
         solution, residual = np.asarray(state.solution), np.asarray(state.residual)
-    made = np.array(lengths), np.array(ratios)
-    return Refined(solution, residual, value, left, *made, not np.any(unsolved))
+    made = (np.reshape(each, (len(each), len(right))) for each in (lengths, ratios))
+    return Refined(solution, residual, value, left, *made, ~unsolved)
 
 
 def _least_eigenvalue(lengths: np.ndarray, ratios: np.ndarray, columns: np.ndarray) -> float:
