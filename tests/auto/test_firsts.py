@@ -87,3 +87,19 @@ def test_a_fit_that_was_cut_short_says_so():
     assert model._first_found is None or not model._first_found.complete
     model = ExactGPRegressor("rbf").fit(*rows())
     assert model._first_found.complete
+
+
+def test_what_other_rows_began_with_is_where_a_search_begins():
+    X, y = rows(120)
+    firsts, exact = Firsts(), Candidate("exact", "ExactGPRegressor")
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 80, Own()):
+        model.fit(X[:80], y[:80])
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 80, Own()):
+        (same,) = model._known_firsts
+        model.fit(X[:80], y[:80])
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 120, Own()):
+        (other,) = model._known_firsts
+        model.fit(X, y)
+    # their deviations are others, in which hyperparameters are told
+    assert same.complete and not other.complete
+    np.testing.assert_allclose(other.kernel.lengthscales, same.kernel.lengthscales, rtol=1e-3)

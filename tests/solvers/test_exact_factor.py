@@ -110,6 +110,36 @@ def test_the_matrix_is_written_and_multiplied_as_it_is():
     np.testing.assert_allclose(np.asarray(matrix.product(V)), V @ A, rtol=1e-10)
 
 
+def test_columns_refined_together_take_the_steps_that_they_take_alone():
+    X, _ = rows(60)
+    matrix = RowCovariance(KERNEL, X, np.full(60, 0.05))
+    factor = factorize(covariance(KERNEL, X, X) + 0.05 * np.eye(60), 0.2)
+    right, goals = np.random.default_rng(3).normal(size=(5, 60)), np.repeat([1e-10, 1e-2], [2, 3])
+    together = refine(matrix, factor, right, lambda value: goals)
+    parts = [slice(0, 2), slice(2, 5)]
+    mine = [together.of(columns) for columns in parts]
+    theirs = [refine(matrix, factor, right[each], lambda value, g=goals[each]: g) for each in parts]
+    assert together.reached and mine[1].steps < mine[0].steps == together.steps
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.steps == other.steps and one.reached
+        for name in ("solution", "value", "lengths", "ratios"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
+    short = refine(matrix, factor, right, lambda value: goals, most=mine[1].steps)
+    assert not short.reached and short.of(parts[1]).reached and not short.of(parts[0]).reached
+
+
+def test_a_rounded_factor_is_judged_by_one_refinement(monkeypatch):
+    products = []
+    product = RowCovariance.product
+    monkeypatch.setattr(
+        RowCovariance, "product", lambda self, V: (products.append(len(V)), product(self, V))[1]
+    )
+    _, found = ExactPosterior.condition_many(KERNEL, 0.1, *rows(), "float32", **PANEL)
+    # targets, 24 rows and as many mixed inputs, eight draws
+    assert set(products) == {1 + 24 + 24 + 8}
+    assert found.diagnosis["refinement_steps"] <= len(products) <= 4
+
+
 def test_refinement_with_the_factor_of_another_matrix_solves_this_one():
     X, _ = rows(60)
     matrix = RowCovariance(KERNEL, X, np.full(60, 0.05))
