@@ -23,9 +23,9 @@ from vastgp.solvers.plan import operations_a_second
 NOISE_FLOOR = 1e-6
 # Up to here all rows are used from the first iteration; beyond, this many give the starting values.
 START_ROWS = 1000
-# Where there are so many, those are the best of several fits that are compared on them: the evidence of 1000 rows can
-# have several optima (protein, 8 s, mean NLPD of four seeds 0.99 and 0.94).
-_COMPARED_ROWS = 2000
+# Where there are so many, and such a budget, those are the best of several fits that are compared on them: the evidence
+# of 1000 rows can have several optima, and looking at three takes ten seconds.
+_COMPARED_ROWS, _COMPARED_SECONDS = 2000, 30.0
 # Each stage has so many times the rows of the one before, and an evaluation costs the cube of that.
 _GROWTH = 2.5
 # Slopes of the evidence of some rows differ from those of all by far more than this, per row: no stage but that of all
@@ -98,11 +98,12 @@ def learn_by_stages(
         )  # fmt: skip
         return best, n
 
-    most = START_ROWS if min(n, learn.rows) < _COMPARED_ROWS else _COMPARED_ROWS
-
     def begin() -> tuple[Kernel, float]:
         if known is not None:
             return known.kernel, float(known.likelihood.noise_variance)  # type: ignore[attr-defined]
+        left, most = run.seconds_left(), START_ROWS
+        if min(n, learn.rows) >= _COMPARED_ROWS and (left is None or left >= _COMPARED_SECONDS):
+            most = _COMPARED_ROWS
         return start_from_exact_gp(
             search.kernel, X, y,
             max_rows=most, seed=run.seed, noise_floor=noise_floor, restarts=search.restarts,
