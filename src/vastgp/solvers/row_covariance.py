@@ -175,7 +175,8 @@ def refine(
             ratios.append(np.asarray(ratio))
             least = min(least, _least_eigenvalue(np.stack(lengths), np.stack(ratios), unsolved))
         solution, residual = np.asarray(state.solution), np.asarray(state.residual)
-    made = (np.reshape(each, (len(each), len(right))) for each in (lengths, ratios))
+    shape = len(lengths), len(right)
+    made = np.reshape(lengths, shape), np.reshape(ratios, shape)
     return Refined(solution, residual, value, left, *made, ~unsolved)
 
 
