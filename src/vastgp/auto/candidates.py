@@ -172,11 +172,10 @@ def regressors(
     found = [exact, _LINEAR, *([exact.with_trees()] if trees else [])]
     found += _POISSON if counts and likelihood == "auto" else []
     local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
+    many_on_trees = [_QSGP.with_trees()] if trees else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += (
-        [*varying, *local] if few else [*local, *([_QSGP.with_trees()] if trees else []), *varying]
-    )
+    found += [*varying, *local] if few else [*local, *many_on_trees, *varying]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
