@@ -12,6 +12,7 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.race import Judged, Ran, scores_of
 from vastgp.auto.stacking import Stack, chosen, stack_of
+from vastgp.auto.stacking.by_spread import BySpread
 from vastgp.auto.stacking.mixture import mixed_scores
 from vastgp.auto.stacking.weights import (
     left_out_log_density,
@@ -72,25 +73,110 @@ def test_a_part_that_finds_rows_impossible_has_no_say_on_them():
     np.testing.assert_allclose(stacking_weights(density), [0.5, 0.5])
 
 
-def test_parts_without_weight_are_left_out():
+def _plain(density):
+    """What `parts_to_keep` scores parts by, with weights that are the same everywhere."""
+    return lambda numbers: mixed_log_density(
+        density[:, numbers], stacking_weights(density[:, numbers])
+    )
+
+
+def test_parts_without_gain_are_left_out():
     generator = np.random.default_rng(0)
     shared = generator.normal(size=500)
     good = shared[:, None] + 0.5 * generator.normal(size=(500, 2))
     density = np.column_stack([shared - 3.0, good, shared - 4.0])
-    assert sorted(parts_to_keep(density)) == [1, 2]
+    assert sorted(parts_to_keep(density, _plain(density))) == [1, 2]
+    # twice the same is of no use
+    density = np.column_stack([good[:, 0], good[:, 0]])
+    assert len(parts_to_keep(density, _plain(density))) == 1
+
+
+def test_a_part_of_little_weight_is_kept_for_its_gain():
+    generator = np.random.default_rng(0)
+    # right at one row in twenty, where the other finds next to no density
+    lost = generator.uniform(size=2000) < 0.05
+    density = np.column_stack([np.where(lost, -12.0, 0.0), np.full(2000, -2.0)])
+    kept = parts_to_keep(density, _plain(density))
+    assert list(kept) == [0, 1] and stacking_weights(density)[1] < 0.07
 
 
 def test_weights_of_left_out_rows_do_not_see_them():
     generator = np.random.default_rng(0)
     density = generator.normal(size=(80, 2))
-    found = left_out_log_density(density, 0)
     changed = density.copy()
     changed[17] += [5.0, -5.0]
-    again = left_out_log_density(changed, 0)
+    found, again = (
+        left_out_log_density(
+            given, 0, lambda others, here, given=given: stacking_weights(given[others])
+        )
+        for given in (density, changed)
+    )
     fold = np.random.default_rng(0).permutation(80) % 10
     mates = (fold == fold[17]) & (np.arange(80) != 17)
     np.testing.assert_array_equal(again[mates], found[mates])
     assert not np.array_equal(again[fold != fold[17]], found[fold != fold[17]])
+
+
+# ---------------------------------------------------------------- weights that differ by row
+
+
+def _of_a_known_law(n=20_000):
+    """Rows of two parts whose weights fall with the power 1.5 of deviations; log densities and deviations, (n, 2)."""
+    generator = np.random.default_rng(3)
+    spread = np.exp(generator.normal(size=(n, 2)))
+    law = BySpread(np.array([0.4, -0.4]), 1.5, np.full(2, np.inf))
+    first = generator.uniform(size=n) < law.at(spread)[:, 0]
+    y = np.where(first, 0.0, 1.0) + np.where(first, *spread.T) * generator.normal(size=n)
+    return norm.logpdf(y[:, None], [0.0, 1.0], spread), spread, law
+
+
+def test_weights_by_spread_are_those_of_the_law_that_drew_the_rows():
+    density, spread, law = _of_a_known_law()
+    found = BySpread.fit(density, spread)
+    assert abs(found.power - law.power) < 0.1
+    np.testing.assert_allclose(found.at(spread), law.at(spread), atol=0.04)
+    np.testing.assert_allclose(found.widest, np.log(spread).max(axis=0))
+
+
+def test_weights_by_spread_have_the_largest_density():
+    density, spread, _ = _of_a_known_law(400)
+    found = BySpread.fit(density, spread)
+
+    def reached(base, power):
+        weights = BySpread(np.array([base, 0.0]), power, found.widest).at(spread)
+        return mixed_log_density(density, weights).mean()
+
+    best = mixed_log_density(density, found.at(spread)).mean()
+    assert all(
+        reached(base, power) <= best + 1e-6
+        for base in np.linspace(-3.0, 3.0, 61)
+        for power in np.linspace(0.0, 4.0, 41)
+    )
+
+
+def test_where_spread_says_nothing_weights_by_it_are_plain():
+    generator = np.random.default_rng(1)
+    first = generator.uniform(size=20_000) < 0.7
+    spread = np.exp(generator.normal(size=(20_000, 2)))
+    y = spread[:, 0] * np.where(
+        first, generator.normal(size=20_000), 3.0 + generator.normal(size=20_000)
+    )
+    spread[:, 1] = spread[:, 0]
+    density = np.column_stack([norm.logpdf(y, k * spread[:, 0], spread[:, 0]) for k in (0.0, 3.0)])
+    np.testing.assert_allclose(BySpread.fit(density, spread).at(spread)[:, 0], 0.7, atol=0.01)
+
+
+def test_a_model_gains_no_more_by_being_narrow_where_no_row_said_so():
+    law = BySpread(np.array([0.0, 1.0]), 2.0, np.log([3.0, 2.0]))
+    edge, beyond = law.at(np.array([[3.0, 2.0]])), law.at(np.array([[50.0, 2.5]]))
+    np.testing.assert_allclose(beyond, edge)
+
+
+def test_some_parts_keep_their_proportions():
+    law = BySpread(np.array([0.0, 1.0, -0.5]), 1.0, np.full(3, 9.0))
+    spread = np.exp(np.random.default_rng(0).normal(size=(6, 3)))
+    whole, part = law.at(spread), law.of_parts([2, 0]).at(spread[:, [2, 0]])
+    np.testing.assert_allclose(part[:, 0] / part[:, 1], whole[:, 2] / whole[:, 0])
 
 
 # ---------------------------------------------------------------- mixtures
@@ -151,6 +237,41 @@ def test_quantiles_by_another_solver():
         np.testing.assert_allclose(found.quantiles([0.9])[0, row], expected, atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def varying(pair):
+    """A stack whose weights differ by row, and rows near and far."""
+    X = np.concatenate([rows(4, seed=1)[0], 3.0 + rows(3, seed=2)[0]])
+    return Stack(pair[::-1], [0.4, 0.6], BySpread(np.array([-0.3, 0.3]), 2.0, np.full(2, 9.0))), X
+
+
+def test_weights_of_a_row_are_by_what_its_parts_state(pair, varying):
+    stack, X = varying
+    found, parts = stack.distribution(X), [one.distribution(X) for one in pair]
+    # members are in the order of their mean weights, and what varies with them
+    odds = np.exp(0.6) * (parts[0].std / parts[1].std) ** -2.0
+    weights = np.stack([odds, np.ones(7)]) / (odds + 1.0)
+    assert np.ptp(weights[0]) > 0.1
+    y = rows(7, seed=4)[1]
+    logs = np.stack([part.log_density(y) for part in parts])
+    np.testing.assert_allclose(np.exp(found.log_density(y)), np.sum(weights * np.exp(logs), axis=0))
+    mean = np.sum(weights * [part.mean for part in parts], axis=0)
+    np.testing.assert_allclose(stack.predict(X), mean)
+    second = np.sum(weights * [part.mean**2 + part.std**2 for part in parts], axis=0)
+    np.testing.assert_allclose(found.std, np.sqrt(second - mean**2))
+    below = [norm.cdf(part.normal_scores(y)) for part in parts]
+    np.testing.assert_allclose(norm.cdf(found.normal_scores(y)), np.sum(weights * below, axis=0))
+    levels = np.array([0.01, 0.5, 0.975])
+    for level, here in zip(levels, found.quantiles(levels), strict=True):
+        np.testing.assert_allclose(norm.cdf(found.normal_scores(here)), level, rtol=1e-5)
+
+
+def test_samples_are_of_the_members_by_the_weights_of_rows(varying):
+    stack, X = varying
+    drawn = stack.sample_y(X, 4000, random_state=0)
+    error = drawn.std(axis=1) / np.sqrt(drawn.shape[1])
+    assert np.all(np.abs(drawn.mean(axis=1) - stack.predict(X)) < 4.0 * error)
+
+
 def test_a_stack_of_one_law_is_that_law(pair):
     X, y = rows(9, seed=2)
     alone, stack = pair[0].distribution(X), Stack([pair[0], pair[0]], [0.3, 0.7]).distribution(X)
@@ -179,9 +300,8 @@ class _Normal:
 
 def _ran(name, mean, std, y, warp=None):
     z = (y - mean) / std
-    judged = Judged(
-        norm.logpdf(y, mean, std), (y - mean) ** 2, z, mean, np.broadcast_to(std, mean.shape)
-    )
+    std = np.broadcast_to(std, mean.shape)
+    judged = Judged(norm.logpdf(y, mean, std), (y - mean) ** 2, z, mean, std, spread=std)
     entry = Entry(name, "own", len(y), 1.0, **scores_of(judged, False, 1.0))
     return Ran(Candidate(name, name), warp or Own(), entry, judged, _Normal())
 
@@ -209,6 +329,29 @@ def test_models_with_errors_of_their_own_are_stacked():
     assert found.entry.nlpd < min(one.entry.nlpd for one in ran)
 
 
+def test_a_model_that_knows_nothing_of_some_rows_has_no_say_there():
+    generator = np.random.default_rng(0)
+    y, known = generator.normal(size=2000), generator.uniform(size=2000) < 0.8
+    wide, narrow = np.full(2000, 1.0), np.where(known, 0.1, 8.0)
+    ran = [
+        _ran("wide", 0.6 * y, wide, y),
+        _ran("narrow", np.where(known, y + 0.1 * generator.normal(size=2000), 0.0), narrow, y),
+    ]
+    found = stack_of(ran, 1, y, classes=False, y_scale=1.0, seed=0)
+    assert found is not None and found.model.varying is not None
+    by_name = {one.candidate.name: k for k, one in enumerate(found.members)}
+    weights = found.model.varying.at(np.column_stack([one.judged.spread for one in found.members]))
+    assert np.all(weights[known, by_name["narrow"]] > 0.9)
+    assert np.all(weights[~known, by_name["wide"]] > 0.9)
+    np.testing.assert_allclose(found.model.weights, weights.mean(axis=0))
+    plain = stacking_weights(np.column_stack([one.judged.log_density for one in ran]))
+    best = mixed_log_density(np.column_stack([one.judged.log_density for one in ran]), plain)
+    assert found.judged.log_density.mean() > best.mean() + 0.1
+    assert np.mean(found.judged.off) < 0.5 * np.mean(
+        (y - plain @ [m.judged.mean for m in ran]) ** 2
+    )
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [
@@ -228,7 +371,7 @@ def always(monkeypatch):
     """Any stack is taken."""
     monkeypatch.setattr(chosen, "exceeds", lambda gain: True)
     monkeypatch.setattr(
-        chosen, "parts_to_keep", lambda density: np.arange(min(2, density.shape[1]))
+        chosen, "parts_to_keep", lambda density, score: np.arange(min(2, density.shape[1]))
     )
 
 
@@ -239,11 +382,14 @@ def test_a_fit_that_ends_with_a_stack(always, tmp_path):
     assert model.leaderboard_[0].kept and model.leaderboard_[0].method.startswith("stack of ")
     new = rows(11, seed=3)[0]
     encoded = model._encoded(new).X
-    expected = model.model_.weights @ [one.predict(encoded) for one in model.model_.members]
+    parts = [one.distribution(encoded) for one in model.model_.members]
+    weights = model.model_.varying.at(np.column_stack([part.std for part in parts]))
+    expected = np.sum(weights * np.column_stack([part.mean for part in parts]), axis=1)
     np.testing.assert_allclose(model.predict(new), expected)
     model.save(tmp_path / "stack.vastgp")
     again = vastgp.load(tmp_path / "stack.vastgp")
     np.testing.assert_array_equal(again.predict_quantiles(new), model.predict_quantiles(new))
+    np.testing.assert_array_equal(again.sample_y(new, 20), model.sample_y(new, 20))
     page = model.report(tmp_path / "report.html").read_text()
     assert "Several models, whose distributions are averaged" in page
 

@@ -11,6 +11,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr, ndtri
 
 from vastgp.auto.calibration import Calibration, Identity
+from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Own
 from vastgp.estimators.predictive import Predictive
@@ -56,11 +57,7 @@ class Distribution:
         """
         if type(self.warp) is not Own:
             return self._moments[1]
-        found = self.model.std * self.calibration.std_factor
-        if np.all(np.isfinite(found)):
-            return found
-        low, high = self.quantiles(ndtr([-1.0, 1.0]))
-        return np.where(np.isfinite(found), found, 0.5 * (high - low))
+        return finite_spread(self.model.std * self.calibration.std_factor, self.quantiles)
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:

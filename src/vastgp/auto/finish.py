@@ -97,7 +97,7 @@ def fit_to_all(best: Ran | None, candidates: Sequence[Candidate], whole: Whole, 
     left = whole.seconds_left
     if left is not None and left <= _WORTH_AGAIN * sum(before):
         return None
-    found, weights = [], []
+    found, kept = [], []
     for number, (one, candidate) in enumerate(zip(members, candidates, strict=True)):
         left = whole.seconds_left
         if left is not None:
@@ -108,10 +108,14 @@ def fit_to_all(best: Ran | None, candidates: Sequence[Candidate], whole: Whole, 
             continue
         if not _falls_short(model, one):
             found.append(model)
-            weights.append(1.0 if not best.members else best.model.weights[number])
+            kept.append(number)
     if len(found) < 2:
         return found[0] if found else None
-    return Stack(found, weights)
+    # members of a race's stack are in the order of its weights
+    varying = best.model.varying
+    return Stack(
+        found, best.model.weights[kept], None if varying is None else varying.of_parts(kept)
+    )
 
 
 def _fit(

@@ -85,6 +85,8 @@ class Judged:
         Predicted, in units of the target; of classes the labels' numbers and nothing.
     weight : ndarray of shape (n,), optional
         What each row counts in scores; None: all alike.
+    spread : ndarray of shape (n,), optional
+        Deviations on the scale of the model, without what is known of a row's own error; None for classes.
     """
 
     log_density: np.ndarray
@@ -93,6 +95,7 @@ class Judged:
     mean: np.ndarray
     std: np.ndarray
     weight: np.ndarray | None = None
+    spread: np.ndarray | None = None
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Return values of the rows, (n,), times weights of mean one: their mean is the weighted one."""

@@ -23,6 +23,7 @@ from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.report.places import grouped
 from vastgp.auto.several import several_targets
+from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise
@@ -198,6 +199,7 @@ class GPRegressor(Predictions):
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         of_model = model.distribution(rows.X)
+        spread = finite_spread(of_model.std, of_model.quantiles)
         if observations.has_own_noise(rows.y):
             of_model = of_model.with_noise_of(rows.y)
         elif observations.has_exposure(rows.y):
@@ -211,6 +213,7 @@ class GPRegressor(Predictions):
             found.mean,
             found.std,
             self._weights_of_score(rows.y),
+            spread,
         )
         return self._of_parts(judged, rows.X, y)
 

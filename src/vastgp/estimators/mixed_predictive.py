@@ -25,9 +25,10 @@ def mixed_scores(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     scores : ndarray of shape (K, ...)
-    weights : ndarray of shape (K,)
+    weights : ndarray of shape (K,), or (K, n) where the last axis of the scores is one of rows, for each its own
     """
-    by_part = weights.reshape(-1, *[1] * (scores.ndim - 1))
+    rows = weights.shape[1:]
+    by_part = weights.reshape(len(weights), *[1] * (scores.ndim - 1 - len(rows)), *rows)
     below = logsumexp(log_ndtr(scores), b=by_part, axis=0)
     above = logsumexp(log_ndtr(-scores), b=by_part, axis=0)
     # by the smaller of both probabilities, or scores beyond 8 would be one
@@ -47,7 +48,7 @@ def mixed_quantiles(
     ----------
     of_parts : ndarray of shape (K, k, n)
     probabilities : array-like of shape (k,), or (k, n) for each row its own
-    weights : ndarray of shape (K,)
+    weights : ndarray of shape (K,), or (K, n) for each row its own
     unit : float, or ndarray of shape (n,)
         Of which quantiles are found to a small part.
     reached : callable
@@ -62,7 +63,8 @@ def mixed_quantiles(
     units = np.broadcast_to(unit, low.shape[1])
 
     def above(y: np.ndarray, row: np.ndarray, score: np.ndarray) -> np.ndarray:
-        return mixed_scores(reached(y * units[row], row), weights) - score
+        here = weights if weights.ndim == 1 else weights[:, row]
+        return mixed_scores(reached(y * units[row], row), here) - score
 
     centre, step = 0.5 * (low + high) / units, 0.5 * (high - low) / units + _ERROR
     found = rising_roots(

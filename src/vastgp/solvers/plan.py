@@ -109,7 +109,7 @@ def affordable_basis(
 
 # Beside ``n^3 / 3`` an exact posterior takes so many operations for each pair of rows, by the bytes of a number: the
 # weights, a few hundred predictions, and in float32 their refinement and checks.
-_EXACT_PER_PAIR = {4: 5000.0, 8: 1000.0}
+_EXACT_PER_PAIR = {4: 3300.0, 8: 1000.0}
 
 
 def operations_of_exact(n: float, itemsize: int) -> float:

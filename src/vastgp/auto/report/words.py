@@ -57,10 +57,15 @@ def model_in_words(model: Any, rows: int, rows_used: int) -> list[str]:
         ]
     if len(parts) > 1:
         shares = ", ".join(f"{type(part).__name__} {weight:.0%}" for part, weight in parts)
+        by_row = ""
+        if model.model_.varying is not None:
+            by_row = (
+                "At a row of which a model knows less than of others it has less say than that. "
+            )
         lines = [
             *lines[:-1],
             f"Several models, whose distributions are averaged: {shares}. With these weights rows that none of them "
-            "had seen were likelier than by any model alone. What follows is of the first.",
+            f"had seen were likelier than by any model alone. {by_row}What follows is of the first.",
             lines[-1],
         ]
     if getattr(inner, "answer_", "own") == "linear":

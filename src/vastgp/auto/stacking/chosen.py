@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from vastgp.auto.calibration import exceeds
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.race import Judged, Ran, scores_of
+from vastgp.auto.stacking.by_spread import BySpread
 from vastgp.auto.stacking.mixture import mixed_moments
 from vastgp.auto.stacking.model import Stack
 from vastgp.auto.stacking.weights import (
@@ -22,6 +25,7 @@ from vastgp.estimators.mixed_predictive import mixed_scores
 
 # With fewer held-out rows than this, weights are noise.
 _LEAST_ROWS = 50
+_ALL = slice(None)
 
 
 def stack_of(
@@ -29,7 +33,8 @@ def stack_of(
 ) -> Ran | None:
     """Return a stack of models of a race; None where it is not clearly better than the winner.
 
-    Better by more than one standard error of the paired difference, with weights that other rows gave.
+    Better by more than one standard error of the paired difference, with weights that other rows gave. Weights that
+    fall with the deviation that a model states take the place of such that are the same everywhere by the same rule.
 
     Parameters
     ----------
@@ -51,16 +56,47 @@ def stack_of(
         return None
     parts = [one.judged for one in able if one.judged is not None]
     density = np.column_stack([part.log_density for part in parts])
-    kept = parts_to_keep(density)
+    spread = _spreads(parts)
+
+    def plain(numbers: Any, others: Any = _ALL, here: Any = _ALL) -> np.ndarray:
+        return stacking_weights(density[others][:, numbers])
+
+    def by_spread(numbers: Any, others: Any = _ALL, here: Any = _ALL) -> np.ndarray:
+        assert spread is not None
+        found = BySpread.fit(density[others][:, numbers], spread[others][:, numbers])
+        return found.at(spread[here][:, numbers])
+
+    weigh = plain if spread is None else by_spread
+    kept = parts_to_keep(
+        density, lambda numbers: mixed_log_density(density[:, numbers], weigh(numbers))
+    )
     if len(kept) < 2:
         return None
-    gain = left_out_log_density(density[:, kept], seed) - best.judged.log_density
-    if not exceeds(gain):
+    left_out = left_out_log_density(density[:, kept], seed, partial(plain, kept))
+    weights, varying = plain(kept), None
+    if spread is not None:
+        of_rows = left_out_log_density(density[:, kept], seed, partial(by_spread, kept))
+        if exceeds(of_rows - left_out):
+            left_out, weights = of_rows, by_spread(kept)
+            varying = BySpread.fit(density[:, kept], spread[:, kept])
+    if not exceeds(left_out - best.judged.log_density):
         return None
-    members = tuple(able[number] for number in kept)
-    weights = stacking_weights(density[:, kept])
-    judged = mixed([parts[number] for number in kept], weights, y, classes)
-    return _ran(members, weights, judged, classes, y_scale)
+    shares = np.atleast_2d(weights).mean(axis=0)
+    order = np.argsort(-shares, kind="stable")  # as in a `Stack`
+    members = tuple(able[number] for number in kept[order])
+    varying = None if varying is None else varying.of_parts(order)
+    judged = mixed([parts[number] for number in kept[order]], weights[..., order], y, classes)
+    model = Stack([one.model for one in members], shares[order], varying)
+    return _ran(members, model, judged, classes, y_scale)
+
+
+def _spreads(parts: Sequence[Judged]) -> np.ndarray | None:
+    """Return the deviations that models state of held-out rows, (n, K); None where they have none that are numbers."""
+    found = [part.spread for part in parts if part.spread is not None]
+    if len(found) < len(parts):
+        return None
+    spread = np.column_stack(found)
+    return spread if np.all(np.isfinite(spread) & (spread > 0.0)) else None
 
 
 def _can_join(one: Ran, best: Ran) -> bool:
@@ -74,7 +110,7 @@ def _can_join(one: Ran, best: Ran) -> bool:
 
 
 def mixed(parts: Sequence[Judged], weights: np.ndarray, y: np.ndarray, classes: bool) -> Judged:
-    """Return what a stack says of held-out rows, of what its parts say."""
+    """Return what a stack says of held-out rows, of what its parts say; weights are (K,), or (n, K) of each row."""
     density = mixed_log_density(np.column_stack([part.log_density for part in parts]), weights)
     scores = np.stack([part.scores for part in parts])
     if classes:
@@ -83,20 +119,21 @@ def mixed(parts: Sequence[Judged], weights: np.ndarray, y: np.ndarray, classes: 
         wrong = (guess != y).astype(np.float64)
         return Judged(density, wrong, proba, guess.astype(np.float64), np.zeros(len(y)))
     mean, std = mixed_moments(
-        np.stack([part.mean for part in parts]), np.stack([part.std for part in parts]), weights
+        np.stack([part.mean for part in parts]), np.stack([part.std for part in parts]), weights.T
     )
-    return Judged(density, (y - mean) ** 2, mixed_scores(scores, weights), mean, std)
+    return Judged(density, (y - mean) ** 2, mixed_scores(scores, weights.T), mean, std)
 
 
 def _ran(
-    members: tuple[Ran, ...], weights: np.ndarray, judged: Judged, classes: bool, y_scale: float
+    members: tuple[Ran, ...], model: Stack, judged: Judged, classes: bool, y_scale: float
 ) -> Ran:
     first = members[0]
-    shares = (f"{one.candidate.name} {w:.0%}" for one, w in zip(members, weights, strict=True))
-    name = f"stack of {', '.join(shares)}"
+    shares = zip(members, model.weights, strict=True)
+    name = f"stack of {', '.join(f'{one.candidate.name} {share:.0%}' for one, share in shares)}"
+    how = "weights by held-out log density"
+    how += "" if model.varying is None else ", less where a model's deviation is large"
     entry = Entry(
         name, first.warp.name, max(one.entry.rows for one in members), sum(one.entry.seconds for one in members),
-        note="weights by held-out log density", **scores_of(judged, classes, y_scale),
+        note=how, **scores_of(judged, classes, y_scale),
     )  # fmt: skip
-    model = Stack([one.model for one in members], weights)
     return Ran(Candidate(name, ""), first.warp, entry, judged, model, members)

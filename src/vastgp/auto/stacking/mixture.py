@@ -18,21 +18,21 @@ from vastgp.solvers.averaged_posterior import mixture_moments
 def mixed_moments(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and deviation of a mixture, (n,) each, of those of its parts, (K, n)."""
+    """Return mean and deviation of a mixture, (n,) each, of those of its parts, (K, n); weights as in `Mixture`."""
     mean, variance = mixture_moments(means, stds**2, weights)
     return mean, np.sqrt(variance)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """The distribution of a new observation at each of n rows: one of several, taken with fixed probabilities.
+    """The distribution of a new observation at each of n rows: one of several, taken with given probabilities.
 
     It has what `Predictive` has.
 
     Attributes
     ----------
     parts : tuple of Predictive
-    weights : ndarray of shape (K,)
+    weights : ndarray of shape (K,), or (K, n) for each row its own
     """
 
     parts: Sequence[Predictive]
@@ -61,7 +61,7 @@ class Mixture:
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""
         of_parts = np.stack([part.log_density(y) for part in self.parts])
-        return np.asarray(logsumexp(of_parts, b=self.weights[:, None], axis=0))
+        return np.asarray(logsumexp(of_parts, b=self.weights.reshape(len(of_parts), -1), axis=0))
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
         """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""
@@ -79,11 +79,11 @@ class Mixture:
         return mixed_quantiles(of_parts, probabilities, self.weights, unit, reached)
 
 
-def mixture_parts(found: Predictive | Mixture) -> list[tuple[Predictive, float]]:
+def mixture_parts(found: Predictive | Mixture) -> list[tuple[Predictive, np.ndarray]]:
     """Return the distributions that one is the average of, with their weights; of a plain one itself."""
     if isinstance(found, Mixture):
-        return list(zip(found.parts, found.weights.tolist(), strict=True))
-    return [(found, 1.0)]
+        return list(zip(found.parts, found.weights, strict=True))
+    return [(found, np.ones(()))]
 
 
 def _scores_of_rows(part: Predictive, y: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.auto.stacking.by_spread import BySpread, finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.trees import of_file
 from vastgp.data.archive import above, below
@@ -24,17 +25,22 @@ class Stack:
         Fitted to rows of the same columns, on the same scale of the target.
     weights : array-like of shape (K,)
         Not negative; they are divided by their sum.
+    varying : BySpread, optional
+        Weights that differ by row, of the members in the order given; ``weights`` are then their means over some rows.
     """
 
-    def __init__(self, members: Sequence[Any], weights: Any) -> None:
+    def __init__(
+        self, members: Sequence[Any], weights: Any, varying: BySpread | None = None
+    ) -> None:
         weights = np.asarray(weights, np.float64)
         order = np.argsort(-weights, kind="stable")
         self.members = tuple(members[number] for number in order)
         self.weights = weights[order] / weights.sum()
+        self.varying = None if varying is None else varying.of_parts(order)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the member with the largest weight."""
-        if name.startswith("__") or name in ("members", "weights"):
+        if name.startswith("__") or name in ("members", "weights", "varying"):
             raise AttributeError(name)  # of an object that is being made, by pickle for example
         return getattr(self.members[0], name)
 
@@ -70,6 +76,8 @@ class Stack:
 
     def predict(self, X: Any) -> np.ndarray:
         """Return means at encoded rows, (n,)."""
+        if self.varying is not None:
+            return self.distribution(X).mean
         return self.weights @ np.stack([member.predict(X) for member in self.members])
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -82,16 +90,30 @@ class Stack:
 
     def distribution(self, X: Any) -> Mixture:
         """Return the distribution of new observations at encoded rows."""
-        return Mixture(tuple(member.distribution(X) for member in self.members), self.weights)
+        parts = tuple(member.distribution(X) for member in self.members)
+        weights = self.weights if self.varying is None else self.varying.at(_spreads(parts)).T
+        return Mixture(parts, weights)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Return samples of the function at encoded rows, (n, n_samples): each of one member, drawn by its weight."""
+        """Return samples of the function at encoded rows, (n, n_samples): each of one member, drawn by its weight.
+
+        Where weights differ by row it is that member's at the rows where the level that was drawn lies in its share.
+        """
         generator = np.random.default_rng([seed_from(random_state), 4])
-        member = generator.choice(len(self.members), size=n_samples, p=self.weights)
+        level = generator.uniform(size=n_samples)
+        if self.varying is None:
+            weights = np.broadcast_to(self.weights, (len(X), len(self.members)))
+        else:
+            weights = self.varying.at(_spreads([one.distribution(X) for one in self.members]))
+        ends = np.cumsum(weights, axis=1)[:, :-1]
+        chosen = np.sum(level >= ends[:, :, None], axis=1)  # (n, n_samples)
         found = np.empty((len(X), n_samples))
-        for number in np.unique(member):
-            here = np.flatnonzero(member == number)
-            found[:, here] = self.members[number].sample_y(X, len(here), random_state)
+        for number, member in enumerate(self.members):
+            of_it = chosen == number
+            here = np.flatnonzero(of_it.any(axis=0))
+            if len(here):
+                drawn = member.sample_y(X, len(here), random_state)
+                found[:, here] = np.where(of_it[:, here], drawn, found[:, here])
         return found
 
     # ------------------------------------------------------------ files
@@ -103,7 +125,8 @@ class Stack:
             header, of_member = member._to_file()
             headers.append(header)
             arrays |= above(f"member{number}/", of_member)
-        return {"stack": headers, "weights": self.weights.tolist()}, arrays
+        varying = None if self.varying is None else self.varying.to_state()
+        return {"stack": headers, "weights": self.weights.tolist(), "varying": varying}, arrays
 
 
 def model_from_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
@@ -114,7 +137,15 @@ def model_from_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> An
         of_file(one, below(f"member{number}/", arrays))
         for number, one in enumerate(header["stack"])
     ]
-    return Stack(members, header["weights"])
+    varying = header.get("varying")
+    return Stack(
+        members, header["weights"], None if varying is None else BySpread.from_state(varying)
+    )
+
+
+def _spreads(parts: Sequence[Any]) -> np.ndarray:
+    """Return the deviations that distributions state of rows, (n, K)."""
+    return np.column_stack([finite_spread(part.std, part.quantiles) for part in parts])
 
 
 def leading(model: Any) -> Any:

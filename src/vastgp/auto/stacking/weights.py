@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import logsumexp
 
-from vastgp.auto.calibration import folds
+from vastgp.auto.calibration import exceeds, folds
 
-# A part of less weight is left out, and no more parts than so many are kept: each costs a fit and a prediction.
-_LEAST_WEIGHT, _MOST_PARTS = 0.1, 3
+# A part that gains less, in nats a row, is left out, and no more than so many are kept: each costs a fit and a
+# prediction.
+_LEAST_GAIN, _MOST_PARTS = 0.01, 3
 _MOST_STEPS, _ERROR = 2000, 1e-7
 
 
@@ -44,23 +47,52 @@ def stacking_weights(log_density: np.ndarray) -> np.ndarray:
 
 
 def mixed_log_density(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``log sum_k w_k p_k`` of each row, (n,)."""
+    """Return ``log sum_k w_k p_k`` of each row, (n,); weights are (K,), or (n, K) for each row its own."""
     return np.asarray(logsumexp(log_density, b=weights, axis=1))
 
 
-def parts_to_keep(log_density: np.ndarray) -> np.ndarray:
-    """Return the numbers of the parts that a stack needs, those of most weight first."""
-    weights = stacking_weights(log_density)
-    order = np.argsort(-weights, kind="stable")[:_MOST_PARTS]
-    kept = order[weights[order] >= _LEAST_WEIGHT]
-    return kept if len(kept) else order[:1]
+def parts_to_keep(log_density: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the numbers of the parts that a stack needs, the best alone first.
+
+    Each next one is that which raises the mean log density most, where it does so by more than it costs and by more
+    than one standard error. Weights of all of them at once do not tell: one that is right where the others are far off
+    can have a twentieth of the weight and most of the gain.
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n, K)
+    score : callable
+        ``score(numbers)`` gives the log density of each row, (n,), by a stack of some of the parts.
+    """
+    kept = [int(np.argmax(np.mean(log_density, axis=0)))]
+    best = log_density[:, kept[0]]
+    while len(kept) < min(_MOST_PARTS, log_density.shape[1]):
+        others = [k for k in range(log_density.shape[1]) if k not in kept]
+        found = [score(np.array([*kept, other])) for other in others]
+        number = int(np.argmax([np.mean(one) for one in found]))
+        gain = found[number] - best
+        if not np.mean(gain) > _LEAST_GAIN or not exceeds(gain):
+            break
+        kept.append(others[number])
+        best = found[number]
+    return np.array(kept)
 
 
-def left_out_log_density(log_density: np.ndarray, seed: int) -> np.ndarray:
-    """Return the log density of each row by a stack whose weights the other rows gave, (n,)."""
+def left_out_log_density(
+    log_density: np.ndarray, seed: int, weights: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return the log density of each row by a stack whose weights the other rows gave, (n,).
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n, K)
+    seed : int
+        Of the folds.
+    weights : callable
+        ``weights(others, here)`` finds weights by some rows, for some others; both are masks.
+    """
     fold, found = folds(len(log_density), seed), np.empty(len(log_density))
     for number in np.unique(fold):
         here = fold == number
-        weights = stacking_weights(log_density[~here])
-        found[here] = mixed_log_density(log_density[here], weights)
+        found[here] = mixed_log_density(log_density[here], weights(~here, here))
     return found
