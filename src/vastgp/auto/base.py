@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
-from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate
+from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate, alone
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
@@ -203,7 +203,7 @@ class FrontDoor(SavedFrontDoor):
         warps = self._warps(y, track.seed)
         many = candidates[0].needs >= SECONDS_OF_MANY and len(warps) == 1
         if left is not None and left < (_SECONDS_OF_A_LARGE_RACE if many else _SECONDS_OF_A_RACE):
-            candidates, warps = candidates[:1], warps[:1]
+            candidates, warps = [alone(candidates, left)], warps[:1]
         if self._work is not None:
             most = int(_RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]

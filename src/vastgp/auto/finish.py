@@ -15,10 +15,11 @@ from vastgp.auto.folds import some_rows
 from vastgp.auto.inputs import Groups, Inputs
 from vastgp.auto.race import FAILURES, Ran, fit_one
 from vastgp.auto.stacking import Stack
-from vastgp.auto.trees import WHOLE, Grove
+from vastgp.auto.trees import WHOLE, Grove, process_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.race import OWN
+from vastgp.fitting.run import First
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.
 _WORTH_AGAIN = 0.7
@@ -133,6 +134,8 @@ def _fit(
         seed=seed, seconds=seconds, tied=tied, kernel=_kernel_of(ran), grown=grown
     )
     with whole.firsts.shared(model, candidate, WHOLE, rows.n, warp):
+        if candidate.goes_on and ran is not None and _kernel_of(ran) is not None:
+            process_of(model)._known_firsts = (_first_of(ran),)
         fit_one(model, rows, warp)
     return model
 
@@ -140,6 +143,13 @@ def _fit(
 def _falls_short(model: Any, ran: Ran) -> bool:
     """Whether the last fit had too little time for the method's own answer, which that of the race had."""
     return ran.model.answer_ == OWN and model.answer_ != OWN and not model.converged_
+
+
+def _first_of(ran: Ran) -> First:
+    """Return kernel and likelihood of a model of the race, in standardised units."""
+    return First(
+        _kernel_of(ran), ran.model.likelihood_.in_units(1.0 / ran.model.standardizer_.y_scale)
+    )
 
 
 def _kernel_of(ran: Ran | None) -> Any:

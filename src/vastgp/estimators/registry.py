@@ -60,6 +60,7 @@ OPTIONS = {
     "Mixture": "vastgp.methods.direct.options",
     "NUTS": "vastgp.methods.reweighted.options",
     "Natural": "vastgp.methods.svgp.options",
+    "Nearest": "vastgp.methods.swsgp.options",
     "OrthogonalWeights": "vastgp.methods.reweighted.options",
     "PenalizeGaps": "vastgp.methods.grid.options",
     "Pruning": "vastgp.methods.relevance.options",

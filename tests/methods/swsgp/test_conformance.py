@@ -27,6 +27,15 @@ class TestStochastic(RegressorConformance):
         return SWSGPRegressor(**(QUICK | STEPS | {"hyperparameters": "learn"} | params))
 
 
+class TestNearest(RegressorConformance):
+    units_tolerance = 1e-5
+
+    def make(self, **params):
+        return SWSGPRegressor(
+            **({"kernel": "rbf", "num_neighbors": 8, "solver": "nearest"} | params)
+        )
+
+
 class TestSWSGPClassifier(ClassifierConformance):
     def make(self, **params):
         return SWSGPClassifier(**(QUICK | params))

@@ -93,6 +93,8 @@ def local_systems(
 ) -> tuple[Float[Array, "n h h"], Float[Array, "n h"]]:
     """Return ``K_i`` and ``k_i`` of each row; the identity and zero where neighbours are absent.
 
+    ``jitter``, relative to the prior variance, is that of all neighbours, or of each: (n, h).
+
     With a border, ``K_i`` has what variance of noise fades each neighbour out on its diagonal: none up to half the way
     to the border, infinite there. Weights are then continuous functions of ``x`` also where a neighbour is replaced.
     """
@@ -100,7 +102,7 @@ def local_systems(
     K = jax.vmap(lambda z: kernel(z, z))(near.Z)
     k = jax.vmap(lambda x, z: kernel(x[None], z)[0])(X, near.Z)
     scale = kernel.total_variance()
-    added = jnp.full(near.present.shape, jitter * scale, X.dtype)
+    added = jnp.broadcast_to(jnp.asarray(jitter * scale, X.dtype), near.present.shape)
     if near.border is not None:
         added = added + scale * fading(kernel, X, near)
     both = near.present[:, :, None] & near.present[:, None, :]
@@ -144,7 +146,7 @@ def row_moments(kernel: Any, X: Float[Array, "n d"], near: Neighbours, jitter: A
     """Return mean and variance of the function at each row, eq. (13)."""
     K, k = local_systems(kernel, X, near, jitter)
     a = solve_each(K, k)
-    return weighted_moments(a, near, _conditional(kernel, X, k, a))
+    return weighted_moments(a, near, conditional_variance(kernel, X, k, a))
 
 
 @jax.jit
@@ -160,10 +162,11 @@ def local_weights(
     blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
     K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, border), jitter)
     a = solve_each(K, k)
-    return a, _conditional(kernel, X, k, a)
+    return a, conditional_variance(kernel, X, k, a)
 
 
-def _conditional(kernel: Any, X: Array, k: Array, a: Array) -> Array:
+def conditional_variance(kernel: Any, X: Array, k: Array, a: Array) -> Array:
+    """Return the prior's variance at each row given its neighbours, by ``k_i`` and the weights ``a_i``."""
     return jnp.maximum(kernel.diag(X) - jnp.sum(k * a, axis=1), 0.0)
 
 
@@ -192,7 +195,7 @@ def moments_and_divergences(
     # KL(N(m, S) || N(0, K)) = 1/2 [tr(K^-1 (S + m m^T)) - H + log |K| - log |S|]
     size = functions * K.shape[1]
     divergence = 0.5 * (trace - size + functions * log_determinant - entropy)
-    return weighted_moments(a, near, _conditional(kernel, X, k, a)), divergence
+    return weighted_moments(a, near, conditional_variance(kernel, X, k, a)), divergence
 
 
 def ordered_divergences(
@@ -206,7 +209,7 @@ def ordered_divergences(
     K, k = local_systems(kernel, own.Z, predecessors, jitter)
     a = solve_each(K, k)
     # an inducing variable has jitter of its own, as on the diagonal of K: the prior is the same one
-    v = _conditional(kernel, own.Z, k, a) + jitter * kernel.total_variance()
+    v = conditional_variance(kernel, own.Z, k, a) + jitter * kernel.total_variance()
     mean = own.mean - jnp.einsum("nh,nhc->nc", a, predecessors.mean)
     if own.spread.ndim == 2:
         # Var[u_j - a^T u'] of a diagonal S

@@ -28,11 +28,13 @@ from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.estimators.weighted_classes import WeightedClassifier
 from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
-from vastgp.likelihoods import Likelihood
+from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.fit import Inputs, distinct, fit_neighbourhoods, placed
+from vastgp.methods.swsgp.nearest import fit_nearest
 from vastgp.methods.swsgp.options import (
     SOLVERS,
     LocalSteps,
+    Nearest,
     Sparse,
     check_options,
     plain_options,
@@ -45,14 +47,17 @@ _SPARSE_BYTES, _MOST_SPARSE_BYTES = 48, 6_000_000_000
 _SHARE, _MOST_INDUCING, _NEIGHBORS = 4, 10_000, 32
 # A covariance of all inducing variables has this many entries at most; without a word there are so many of them.
 _MOST_FULL, _FULL = 4096, 512
-_START_ROWS, _NOISE_FLOOR = 2000, 1e-3
-# Of the budget, for first hyperparameters.
-_FOR_START = 0.5
+_START = {"rows": 2000, "noise_floor": 1e-3}
+# Where rows are predicted from their nearest others, kernel and noise are learned from there on by these, in systems
+# that need no more noise than that; and so many rows are kept.
+_NEAREST, _MOST_NEAREST = {"rows": 1000, "noise_floor": 1e-6}, 1_000_000
+# Of the budget, for first hyperparameters; where they are only the first.
+_FOR_START, _FOR_FIRST = 0.5, 0.25
 
 _Count = Annotated[int | None, Positive(integer=True, none="a quarter of the rows, at most 10,000")]
 _Neighbors = Annotated[int | None, Positive(integer=True, none=f"{_NEIGHBORS}")]
 _Inputs = Annotated[str | list[list[float]] | np.ndarray, InducingInputs("auto", *METHODS)]
-_Solver = Annotated[str | Sparse | LocalSteps, SOLVERS]
+_Solver = Annotated[str | Sparse | LocalSteps | Nearest, SOLVERS]
 _Search = Annotated[str | Subset | Learn | Fixed, SEARCHES]
 _FIELDS = {
     "covariance": "covariance",
@@ -94,21 +99,46 @@ class SwsgpFits(BaseGP):
     def _check_params(self) -> None:
         search, solver = self._resolved()
         check_options(solver, search, self.dtype)
+        if isinstance(solver, Nearest):
+            self._check_nearest()
+
+    def _check_nearest(self) -> None:
+        """Refuse what ``solver="nearest"`` is not for."""
+        likelihood = getattr(self, "likelihood", "gaussian")
+        normal = likelihood == "gaussian" or isinstance(likelihood, Gaussian)
+        if isinstance(self, SWSGPClassifier) or not normal:
+            raise ValueError(
+                "solver='nearest' takes the targets of neighbouring rows for the function with normal noise, and "
+                f"likelihood={likelihood!r} is another. Set solver='sparse', or leave it out."
+            )
+        if not (isinstance(self.inducing_inputs, str) and self.inducing_inputs == "auto"):
+            raise ValueError(
+                "inducing_inputs has no effect with solver='nearest', whose inducing inputs are the rows: leave it "
+                "out, or set solver='sparse'."
+            )
 
     # ------------------------------------------------------------ fit
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         search, solver = self._resolved()
         scaling = self.standardizer_
-        inputs = self._inputs(rows, getattr(solver, "covariance", "diagonal"))
+        inputs = self._inputs(rows, solver)
         neighbors = self._neighbors(inputs.size, solver)
         if solver == "auto":
             solver = _solver_of(rows.n, inputs.size, neighbors, search)
         fixed = isinstance(search, Fixed)
         if not fixed:
-            search = search.given(rows=_START_ROWS, noise_floor=_NOISE_FLOOR)
-        beginning = Beginning(search, self.kernel, rows, scaling, run, _FOR_START)
+            start = _NEAREST if isinstance(solver, Nearest) else _START
+            search = search.given(**start)
+        share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
+        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
         first = find_first(beginning, self._first_likelihood)
+        if isinstance(solver, Nearest):
+            yield fit_nearest(
+                rows, scaling, first, inputs.size, self.num_neighbors, solver, run,
+                floor=None if fixed else search.noise_floor,
+            )  # fmt: skip
+            return
         Z = placed(rows, scaling, first[0], inputs, run.seed)
         options = plain_options(solver, search, min(neighbors, len(Z)), fixed)
         yield fit_neighbourhoods(
@@ -118,12 +148,15 @@ class SwsgpFits(BaseGP):
     def _can_spare(self, left: int) -> bool:
         return self.num_inducing is None or self.num_inducing <= left
 
-    def _inputs(self, rows: Rows, covariance: str) -> Inputs:
+    def _inputs(self, rows: Rows, solver: Any) -> Inputs:
         """Return inducing inputs as they are asked for; refuse those that cannot be."""
+        covariance = getattr(solver, "covariance", "diagonal")
         Z = given_inputs(self.inducing_inputs, self.num_inducing, rows.d)
         if Z is not None:
             _refuse_twice(Z)
             count = len(Z)
+        elif self.num_inducing is None and isinstance(solver, Nearest):
+            count = min(rows.n, _MOST_NEAREST)
         elif self.num_inducing is None:
             count = max(min(rows.n, 100), min(rows.n // _SHARE, _MOST_INDUCING))
             if covariance == "full":
@@ -185,6 +218,11 @@ def _refuse_twice(Z: np.ndarray) -> None:
     )
 
 
+def _is_shared(model: SWSGPRegressor) -> bool:
+    """Whether several processes share the rows of a model."""
+    return not model._is_varying and not isinstance(model._resolved()[1], Nearest)
+
+
 class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
     """Regression with up to hundreds of thousands of inducing inputs, a few of which are active at a time.
 
@@ -212,10 +250,12 @@ Likelihood, default "gaussian"
         ``"subset"``: those of highest evidence on 2000 rows, in three parts that are compared, as the evidence of 1000
         rows can have several optima. ``"learn"`` goes on from there on all rows, by stochastic steps. ``"fixed"``:
         those given, in the units of inputs and target. Objects of `vastgp.options`.
-    solver : {"auto", "sparse", "stochastic"} or Sparse or LocalSteps, default "auto"
+    solver : {"auto", "sparse", "stochastic", "nearest"} or Sparse, LocalSteps or Nearest, default "auto"
         How the inducing variables are found, see `vastgp.options`. ``"sparse"``: the bound's maximum by sparse linear
         algebra; one pass over the rows. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches
-        (``LocalSteps``). ``"auto"``: sparse where it takes less than 6 GB.
+        (``LocalSteps``). ``"nearest"``: each row is predicted from the targets of the rows nearest to it, of which
+        ``num_inducing`` are kept (all, up to a million): normal noise alone, and most accurate where there are many
+        rows near each other. ``"auto"``: sparse where it takes less than 6 GB.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver. Noise and
         variances of a fit that it ended are those of its means.
@@ -259,7 +299,9 @@ Likelihood, default "gaussian"
 
     _moved: ClassVar[Mapping[str, str]] = _MOVED
     _learns_from_known = True
-    _shared_rows = SharedRows("with noise that does not vary", lambda model: not model._is_varying)
+    _shared_rows = SharedRows(
+        "with noise that does not vary and another solver than 'nearest'", _is_shared
+    )
 
     def __init__(
         self,

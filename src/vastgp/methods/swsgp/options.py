@@ -93,7 +93,29 @@ class LocalSteps(Options):
     tol: Annotated[float, Positive()] = 1e-4
 
 
-SOLVERS = Named({"auto": None, "sparse": Sparse, "stochastic": LocalSteps})
+@dataclass(frozen=True)
+class Nearest(Options):
+    """Each row is predicted from the training rows nearest to it, whose targets are what is known there.
+
+    Every row is an inducing input, and there is nothing to solve: a fit takes as long as the search for kernel and
+    noise, whatever the rows, and a prediction ``O(H^3)`` with H neighbours. Where ``num_neighbors`` is not given, 64,
+    128, 256 or 512 are taken, as many as rows of the fit gain by when each is predicted from its nearest others; these
+    correct noise and amplitude as well. For regression with normal noise. The mean jumps where one neighbour takes
+    another's place.
+
+    Parameters
+    ----------
+    neighbor_search : {"auto", "exact", "approximate"}, default "auto"
+        As in `Sparse`.
+    jitter : float, default 1e-8
+        On the diagonal of a neighbourhood's matrix beside the noise, relative to the prior variance.
+    """
+
+    neighbor_search: Annotated[str, OneOf(*SEARCHES)] = "auto"
+    jitter: Annotated[float, Positive()] = _JITTER
+
+
+SOLVERS = Named({"auto": None, "sparse": Sparse, "stochastic": LocalSteps, "nearest": Nearest})
 
 
 @dataclass(frozen=True)
@@ -162,16 +184,26 @@ def check_options(solver: Any, search: Any, dtype: str) -> None:
 
     Parameters
     ----------
-    solver : "auto", Sparse or LocalSteps
+    solver : "auto", Sparse, LocalSteps or Nearest
     search : Subset, Learn or Fixed
     dtype : str
     """
     if isinstance(solver, LocalSteps) and isinstance(search, Learn):
         instead = {"steps": "solver=LocalSteps(max_steps=...)", "rate": "solver=LocalSteps(rate=...)"}  # fmt: skip
         refuse_given("hyperparameters", search, **instead)
-    if isinstance(solver, Sparse) and not isinstance(search, Learn) and dtype != "float64":
+    exact = isinstance(solver, Nearest) or (
+        isinstance(solver, Sparse) and not isinstance(search, Learn)
+    )
+    if exact and dtype != "float64":
+        name = "nearest" if isinstance(solver, Nearest) else "sparse"
         raise ValueError(
-            f"dtype={dtype!r} has no effect with solver='sparse', which works in float64: leave it out, or set "
+            f"dtype={dtype!r} has no effect with solver={name!r}, which works in float64: leave it out, or set "
+            "solver='stochastic'."
+        )
+    if isinstance(solver, Nearest) and isinstance(search, Learn):
+        raise ValueError(
+            "hyperparameters='learn' goes on by stochastic steps, which solver='nearest' does not take: it learns "
+            "kernel and noise on some rows. Set hyperparameters=Subset(rows=...) for more of them, or "
             "solver='stochastic'."
         )
     if solver != "auto" and solver.neighbor_search == "approximate":

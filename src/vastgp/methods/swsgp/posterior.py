@@ -53,6 +53,9 @@ class SwsgpPosterior:
     taper : bool
         Whether neighbours fade out towards the border of a neighbourhood.
     search : {"auto", "exact", "approximate"}
+    noise : ndarray of shape (M,), optional
+        Where what is known at ``Z`` is not the function but observations of it, their noise variances: ``mean_u`` then
+        holds targets, and ``spread`` nothing. None: the function.
     """
 
     kernel: Kernel
@@ -63,6 +66,7 @@ class SwsgpPosterior:
     jitter: float
     taper: bool = False
     search: str = "auto"
+    noise: np.ndarray | None = None
 
     @property
     def num_functions(self) -> int:
@@ -90,10 +94,22 @@ class SwsgpPosterior:
 
     def mean_and_latent_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function at each row of ``X``, shape (n,) or (C, n)."""
-        X = np.asarray(X, np.float64)
+        return self.given_neighbours(np.asarray(X, np.float64))
+
+    def given_neighbours(
+        self, X: np.ndarray, found: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the function at rows, by their nearest inducing inputs or those that are given.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        found : ndarray of int, shape (n, num_neighbors), optional
+            With ``taper`` one more, the border. None: the nearest.
+        """
         mean = np.empty((self.num_functions, len(X)))
         variance = np.empty_like(mean)
-        for here, rows, near, edge in self._tiles(X):
+        for here, rows, near, edge in self._tiles(X, found):
             with precision("float64"):
                 a, conditional = self._weights(rows, near, edge)
                 moments = _moments(a, self.mean_u[near], self.spread[near], conditional)
@@ -131,13 +147,16 @@ class SwsgpPosterior:
     def _fades(self) -> bool:
         return self.taper and self.num_neighbors < len(self.Z)
 
-    def _tiles(self, X: np.ndarray) -> Any:
+    def _tiles(self, X: np.ndarray, given: np.ndarray | None = None) -> Any:
         """Yield places of rows, the rows padded, numbers of their neighbours, and the nearest input that is none."""
         tile = min(self.tile_rows, 1 << max(len(X) - 1, 1).bit_length())
         for start in range(0, len(X), tile):
             here = slice(start, min(start + tile, len(X)))
             rows = X[here]
-            found = self.index.query(rows, self.num_neighbors + self._fades)
+            if given is None:
+                found = self.index.query(rows, self.num_neighbors + self._fades)
+            else:
+                found = given[here]
             missing = tile - len(rows)
             if missing:
                 rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
@@ -147,8 +166,11 @@ class SwsgpPosterior:
     def _weights(self, X: np.ndarray, near: np.ndarray, edge: np.ndarray) -> Any:
         """Return the weights of each row's neighbours and the prior's variance given them."""
         border = edge if self._fades else None
+        jitter: Any = self.jitter
+        if self.noise is not None:
+            jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
         return local_weights(
-            self.kernel, X, self.Z[near], np.ones(near.shape, bool), border, self.jitter
+            self.kernel, X, self.Z[near], np.ones(near.shape, bool), border, jitter
         )
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -191,8 +213,9 @@ class SwsgpPosterior:
             )
         cross = A @ K_xz.T
         scale = float(self.kernel.total_variance())
-        # inducing variables have jitter of their own
-        K_z[np.diag_indices_from(K_z)] += self.jitter * scale
+        # inducing variables have jitter of their own, and observations their noise
+        own = 0.0 if self.noise is None else self.noise[used]
+        K_z[np.diag_indices_from(K_z)] += self.jitter * scale + own
         covariance = K - cross - cross.T + A @ K_z @ A.T
         if self._fades:
             # what fades is noise of the row alone
@@ -217,7 +240,11 @@ class SwsgpPosterior:
         """Return draws of ``f(X) - A f(Z)``, where ``f`` is a function."""
         total = self.num_functions * count
         f = PriorDraws(self.kernel, total, X.shape[1], generator)
-        rest = f(X) - np.einsum("nh,nhs->ns", a, f(self.Z[used])[where])
+        at_inducing = f(self.Z[used])
+        if self.noise is not None:
+            normals = generator.standard_normal(at_inducing.shape)
+            at_inducing = at_inducing + self.noise[used, None] ** 0.5 * normals
+        rest = f(X) - np.einsum("nh,nhs->ns", a, at_inducing[where])
         return rest.reshape(len(X), self.num_functions, count)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
@@ -230,6 +257,8 @@ class SwsgpPosterior:
         kernel, arrays = to_spec(self.kernel)
         arrays = above("kernel/", arrays)
         arrays |= {"Z": self.Z, "mean_u": self.mean_u, "spread": self.spread}
+        if self.noise is not None:
+            arrays["noise"] = self.noise
         state = {
             "kernel": kernel,
             "num_neighbors": int(self.num_neighbors),
@@ -249,6 +278,7 @@ class SwsgpPosterior:
             arrays["mean_u"],
             arrays["spread"],
             **{name: state[name] for name in ("num_neighbors", "jitter", "taper", "search")},
+            noise=arrays.get("noise"),
         )
 
 

@@ -1,0 +1,275 @@
+"""Each row is predicted from the training rows nearest to it: every row is an inducing input, and nothing is solved.
+
+With inducing inputs at all rows the sparse-within-sparse posterior of a row needs no variational distribution: what is
+known there are the targets, whose noise is known. Given the H rows nearest to ``x`` (Vecchia 1988; Allison, Stephenson
+and others 2023, "Leveraging locality and robustness to achieve massively scalable Gaussian process regression"),
+
+    f(x) | y  ~  N(k^T (K + N)^-1 y,  k(x, x) - k^T (K + N)^-1 k),      N the noise variances of these rows.
+
+Kernel and noise are those by which some rows are likeliest, each given its nearest others: the evidence of few rows,
+which are far from each other, says little of what the function does between near ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Rows, Standardizer, observations
+from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.estimators.inducing_inputs import inducing_attributes
+from vastgp.fitting.best_fit import fit_evidence
+from vastgp.fitting.clock import now
+from vastgp.fitting.history import History
+from vastgp.fitting.run import Answer, Run
+from vastgp.kernels import Kernel
+from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_of, nearest_others
+from vastgp.methods.swsgp.options import Nearest
+from vastgp.methods.swsgp.posterior import SwsgpPosterior
+
+# Numbers of neighbours that are compared, where none is given.
+_LADDER = (64, 128, 256, 512)
+# More are taken where each row says so many nats more, and that by more than one standard error.
+_LEAST_GAIN = 0.01
+# Rows that kernel and noise are learned by, with so many neighbours, found anew after so many steps, so often.
+_LEARNERS, _NEAR, _STEPS, _ROUNDS = 2048, 32, 15, 3
+_TOL = 1e-3
+# One in so many is conditioned on farther ones as well.
+_ONE_IN_FAR = 4
+# What is left of the budget for that, and for a second search of all rows; and seconds below which its program is not
+# worth to be compiled.
+_FOR_LEARNING, _FOR_SEARCH, _LEAST_SECONDS = 0.6, 0.1, 2.5
+# The first of these judge numbers of neighbours and the amplitude.
+_JUDGES = 1000
+# Uses of the seed, see `fixed_indices`.
+_SEEN, _LEARNING = 120, 121
+# Twice the neighbours take about so many times as long, and their program so many seconds.
+_SLOWER, _COMPILING = 5.0, 0.5
+
+
+def fit_nearest(
+    rows: Rows,
+    standardizer: Standardizer,
+    first: tuple[Kernel, Gaussian],
+    count: int,
+    neighbors: int | None,
+    solver: Nearest,
+    run: Run,
+    *,
+    floor: float | None,
+) -> Answer:
+    """Keep the rows that predictions are made from, and find kernel, noise and the number of neighbours.
+
+    Parameters
+    ----------
+    rows, standardizer
+    first : tuple of Kernel and Gaussian
+        In standardised units.
+    count : int
+        How many of the rows are kept, random ones where there are more.
+    neighbors : int or None
+        None: found.
+    solver : Nearest
+    run : Run
+    floor : float or None
+        Least noise variance; None: kernel and noise are the user's, and stay.
+    """
+    kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, count))
+    X, y = standardised_rows(rows, standardizer, kept)
+    near = _Near(X, solver, run)
+    history, steps, learned = History(), 0, True
+    if floor is not None and len(X) > 1:
+        first, history, steps, learned = _learn(first, y, near, run, floor)
+    judges = _Judges(y, near)
+    size = min(neighbors or _LADDER[0], len(X))
+    posterior = _posterior(first, X, y, size, solver)
+
+    def settled() -> dict[str, Any]:
+        # what the clock has a say in is kept in the file of the fit
+        found = posterior if neighbors else judges.with_neighbors(posterior, run)
+        scale = 1.0 if floor is None else judges.scale(found)
+        return {"neighbors": found.num_neighbors, "scale": scale}
+
+    ends = run.once("neighbours", settled)
+    scale = float(ends["scale"])
+    params = first[0].in_units(1.0, scale**0.5), Gaussian(scale * float(first[1].noise_variance))
+    index = posterior.index
+    posterior = _posterior(params, X, y, int(ends["neighbors"]), solver)
+    posterior.__dict__["index"] = index  # of the same lengthscales
+    scores = judges.scores(posterior)
+    many = f"{posterior.num_neighbors} nearest of {len(X)} rows"
+    reason = f"each row is predicted from the {many}"
+    if not learned:
+        reason = f"kernel and noise were not learned to the end; {reason}"
+    diagnosis = {
+        "objective": float(np.mean(scores)),
+        "objective_se": float(np.std(scores) / np.sqrt(len(scores))),
+        "searches": 1,
+        "recall": float(index.recall),
+        "stale": 0.0,
+        "neighbors": posterior.num_neighbors,
+        "scale": scale,
+    }
+    return Answer(
+        *params,
+        lambda: posterior,
+        steps,
+        reason,
+        learned,
+        history,
+        advice="give more time (max_seconds).",
+        attributes={"diagnosis_": diagnosis, "solver_": "nearest"}
+        | inducing_attributes(X, standardizer),
+    )
+
+
+class _Near:
+    """Some rows of the fit, and the rows nearest to them in the metric of a kernel.
+
+    All rows are looked through for as many as are ever asked for; when lengthscales have moved, those are ranked anew.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+    chosen : ndarray of int, shape (J,)
+    """
+
+    def __init__(self, X: np.ndarray, solver: Nearest, run: Run) -> None:
+        self.X, self.solver, self._run = X, solver, run
+        self.chosen = fixed_indices(run.seed, _LEARNING, len(X), _LEARNERS)
+        self._pool: np.ndarray | None = None
+
+    def search(self, kernel: Kernel) -> None:
+        """Look through all rows."""
+        search = self.solver.neighbor_search
+        self._pool = nearest_others(kernel, self.X, self.chosen, _LADDER[-1], search)
+
+    def of(self, kernel: Kernel, count: int, rows: int | None = None) -> np.ndarray:
+        """Return the nearest others of the first rows, (rows, count)."""
+        if self._pool is None:
+            self.search(kernel)
+        assert self._pool is not None
+        return nearest_of(kernel, self.X, self.chosen[:rows], self._pool[:rows], count)
+
+    def at_all_distances(self, kernel: Kernel) -> np.ndarray:
+        """Return what learning conditions rows on: the nearest others, and for some rows nearer and farther ones.
+
+        Rows that are all near say next to nothing of a lengthscale much longer than they are apart, of which depends
+        what is said of gaps and beyond the rows.
+        """
+        whole = self.of(kernel, _LADDER[-1])
+        most = whole.shape[1]
+        found = whole[:, : min(_NEAR, most)].copy()
+        if most > _NEAR:
+            # _NEAR ranks, the distances between them growing
+            ranks = np.geomspace(1.0, most, _NEAR) - 1.0 + np.arange(_NEAR) * 1e-6
+            ranks = np.maximum(np.floor(ranks).astype(int), np.arange(_NEAR))
+            found[::_ONE_IN_FAR] = whole[::_ONE_IN_FAR, ranks]
+        return found
+
+
+def _learn(
+    first: tuple[Kernel, Gaussian], y: np.ndarray, near: _Near, run: Run, floor: float
+) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
+    """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
+    left = run.seconds_left(_FOR_LEARNING)
+    if left is not None and left < _LEAST_SECONDS:
+        return first, History(), 0, False
+    steps, ended, history = 0, False, History()
+    again = run.once("search of neighbours", lambda: _search(first[0], near, run))
+    for number in range(_ROUNDS):
+        if number == 1 and again:
+            near.search(first[0])  # lengthscales have moved
+        evidence = NeighbourEvidence(
+            near.X, y, near.chosen, near.at_all_distances(first[0]), near.solver.jitter
+        )
+        share = _FOR_LEARNING / (_ROUNDS - number)
+        try:
+            found = fit_evidence(
+                evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
+                record=run.evaluations(f"nearest others, {number + 1}", share=share),
+            )  # fmt: skip
+        except FactorizationError:
+            return first, history, steps, False  # those of the rows' evidence stand
+        first, steps, history = found.params, steps + found.num_iter, found.history
+        ended = found.converged
+        if ended and found.num_iter < _STEPS // 3:
+            break
+    return first, history, steps, ended
+
+
+def _search(kernel: Kernel, near: _Near, run: Run) -> bool:
+    """Look through all rows, and return whether there is time for doing so again."""
+    began = now()
+    near.search(kernel)
+    left = run.seconds_left(_FOR_SEARCH)
+    return left is None or now() - began < left
+
+
+def _posterior(
+    params: tuple[Kernel, Gaussian], X: np.ndarray, y: np.ndarray, neighbors: int, solver: Nearest
+) -> SwsgpPosterior:
+    noise = observations.noise_variances(y, float(params[1].noise_variance))
+    return SwsgpPosterior(
+        params[0], X, observations.targets(y)[:, None], np.zeros((len(X), 1)), neighbors, solver.jitter,
+        search=solver.neighbor_search, noise=np.broadcast_to(noise, len(X)).copy(),
+    )  # fmt: skip
+
+
+class _Judges:
+    """Some rows of the fit, of which each is predicted from its nearest others."""
+
+    def __init__(self, y: np.ndarray, near: _Near) -> None:
+        self._y, self._all = y, near
+        self.chosen = near.chosen[:_JUDGES]
+
+    def _moments(self, posterior: SwsgpPosterior) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far targets are from the means by their nearest others, and variances of observations."""
+        near = self._all.of(posterior.kernel, posterior.num_neighbors, _JUDGES)
+        mine = replace(posterior, num_neighbors=near.shape[1])
+        mean, variance = mine.given_neighbours(posterior.Z[self.chosen], near)
+        assert posterior.noise is not None
+        off = observations.targets(self._y)[self.chosen] - mean
+        return off, variance + posterior.noise[self.chosen]
+
+    def scores(self, posterior: SwsgpPosterior) -> np.ndarray:
+        """Return the log density of each, in nats, in standardised units."""
+        if len(self._y) < 2:
+            return np.zeros(1)
+        off, variance = self._moments(posterior)
+        return -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
+
+    def scale(self, posterior: SwsgpPosterior) -> float:
+        """Return the factor of all variances by which they are likeliest; one where some errors are known."""
+        y = self._y
+        if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
+            return 1.0
+        off, variance = self._moments(posterior)
+        # max_s  -1/2 log(s v) - z^2 / (2 s)  is at s = mean z^2
+        found = float(np.mean(off**2 / variance))
+        return found if found > 0.0 else 1.0
+
+    def with_neighbors(self, posterior: SwsgpPosterior, run: Run) -> SwsgpPosterior:
+        """Return the posterior with as many neighbours as are of use, and as there is time to look at."""
+        self.scores(posterior)  # its program is compiled
+        began = now()
+        best = self.scores(posterior)
+        took = now() - began
+        for size in _LADDER[1:]:
+            left = run.seconds_left(0.5)
+            if size > len(self._y) or (left is not None and left < _SLOWER * took + _COMPILING):
+                break
+            began = now()
+            tried = replace(posterior, num_neighbors=size)
+            scores = self.scores(tried)
+            took = now() - began
+            gain = scores - best
+            error = float(np.std(gain) / np.sqrt(len(gain)))
+            if np.mean(gain) <= max(_LEAST_GAIN, error):
+                break
+            posterior, best = tried, scores
+        return posterior

@@ -1,0 +1,130 @@
+"""How likely rows are, each given its nearest others, as a function of kernel and noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import precision
+from vastgp.data import observations
+from vastgp.data.neighbours import NeighbourIndex, smallest
+from vastgp.kernels import Kernel
+from vastgp.kernels.metric import metric_lengthscales
+from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import FactorizationError
+from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
+from vastgp.methods.swsgp.neighbour_systems import solve_each
+
+
+def nearest_others(
+    kernel: Kernel, X: np.ndarray, chosen: np.ndarray, count: int, search: str = "auto"
+) -> np.ndarray:
+    """Return the numbers of the rows nearest to some rows in the kernel's metric, without these themselves.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : ndarray of shape (n, d)
+    chosen : ndarray of int, shape (J,)
+    count : int
+        So many, or all others.
+    search : {"auto", "exact", "approximate"}
+
+    Returns
+    -------
+    ndarray of int32, shape (J, count)
+        The nearest first.
+    """
+    wanted = min(count, len(X) - 1)
+    index = NeighbourIndex(X, metric_lengthscales(kernel, X.shape[1]), search)
+    found = index.query(X[chosen], wanted + 1)
+    own = found == chosen[:, None]
+    # of rows that repeat each other it may not be among them: then the farthest goes
+    own[~own.any(axis=1), -1] = True
+    return found[~own].reshape(len(chosen), wanted)
+
+
+def nearest_of(
+    kernel: Kernel, X: np.ndarray, chosen: np.ndarray, near: np.ndarray, count: int
+) -> np.ndarray:
+    """Return those of the neighbours of some rows that are nearest in another kernel's metric, (J, count).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X, chosen
+        As in `nearest_others`.
+    near : ndarray of int, shape (J, pool)
+        In which they are looked for.
+    count : int
+        So many, or all.
+    """
+    points = X / metric_lengthscales(kernel, X.shape[1])
+    distance = np.sum((points[near] - points[chosen][:, None]) ** 2, axis=2)
+    places = smallest(distance, min(count, near.shape[1]))
+    return np.take_along_axis(near, places, axis=1)
+
+
+class NeighbourEvidence:
+    """``sum_i log p(y_i | targets of the rows nearest to i)`` of some rows i, in float64.
+
+    Each term is a normal density with the moments of `vastgp.methods.swsgp.nearest`. With the neighbours among the rows
+    before i, and over all rows, it would be Vecchia's approximation of the evidence.
+
+    Parameters
+    ----------
+    X, y : ndarray
+        All standardised rows.
+    chosen : ndarray of int, shape (J,)
+    near : ndarray of int, shape (J, h)
+        Of each chosen row.
+    jitter : float
+        Relative to the prior variance.
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, chosen: np.ndarray, near: np.ndarray, jitter: float
+    ) -> None:
+        targets = observations.targets(y)
+        # noise variances are  inverse weight * noise variance + known variance
+        known = observations.noise_variances(y, 0.0) + np.zeros(len(X))
+        inverse = observations.noise_variances(y, 1.0) - known
+        of_rows = [X, targets, inverse, known]
+        self._rows = [part[chosen] for part in of_rows]
+        self._near = [part[near] for part in of_rows]
+        self._jitter = jitter
+        self.num_rows, self.num_features = len(chosen), X.shape[1]
+
+    def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, Any]:
+        """Return the value and its derivatives by every hyperparameter and the noise variance."""
+        kernel, likelihood = params
+        with precision("float64"):
+            noise = jnp.asarray(float(likelihood.noise_variance))
+            value, slope = _value_and_slope((kernel, noise), self._rows, self._near, self._jitter)
+        if not np.isfinite(value):
+            raise FactorizationError(
+                "The covariance matrix of a row's neighbours could not be factorised. Raise the noise (noise_floor), "
+                "or jitter."
+            )
+        return float(value), slope
+
+
+@jax.jit
+@jax.value_and_grad
+def _value_and_slope(
+    params: Any, rows: list[Float[Array, "n ..."]], near: list[Float[Array, "n h ..."]], jitter: Any
+) -> Array:
+    kernel, noise = params
+    (X, y, inverse, known), (Z, targets, inverse_near, known_near) = rows, near
+    blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
+    present = jnp.ones(Z.shape[:2], bool)
+    added = jitter + (noise * inverse_near + known_near) / kernel.total_variance()
+    K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, None), added)
+    a = solve_each(K, k)
+    variance = conditional_variance(kernel, X, k, a) + noise * inverse + known
+    off = y - jnp.sum(a * targets, axis=1)
+    return -0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variance) + off**2 / variance)

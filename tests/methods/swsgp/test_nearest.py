@@ -1,0 +1,250 @@
+"""Predictions from the nearest rows: exact given these, learned by what rows are given their nearest others."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from vastgp import RBF, ExactGPRegressor, Matern32, SWSGPClassifier, SWSGPRegressor
+from vastgp.data import observations
+from vastgp.kernels.matrices import covariance
+from vastgp.likelihoods import Gaussian
+from vastgp.methods.swsgp.neighbour_evidence import (
+    NeighbourEvidence,
+    nearest_of,
+    nearest_others,
+)
+from vastgp.options import Fixed, Learn, Subset
+
+KERNEL = Matern32([1.0, 2.5], 1.5)
+
+
+def table(n=60, seed=0, noise=0.2):
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-2.0, 2.0, size=(n, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + noise * generator.normal(size=n)
+    return X, y, generator
+
+
+def given(neighbors, **more):
+    return SWSGPRegressor(
+        KERNEL,
+        num_neighbors=neighbors,
+        hyperparameters=Fixed(noise_std=0.3),
+        solver="nearest",
+        **more,
+    )
+
+
+def by_hand(X, y, new, neighbors, variances):
+    """Mean and variance of the function at each row from the nearest ones, in NumPy alone."""
+    found = []
+    scales = np.asarray(KERNEL.lengthscales)
+    for x in new:
+        near = np.argsort(np.sum(((X - x) / scales) ** 2, axis=1))[:neighbors]
+        K = covariance(KERNEL, X[near], X[near]) + np.diag(variances[near])
+        k = covariance(KERNEL, x[None], X[near])[0]
+        a = np.linalg.solve(K, k)
+        found.append((a @ y[near], 1.5 - k @ a))
+    return np.array(found).T
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def test_with_all_rows_it_is_the_exact_process():
+    X, y, generator = table()
+    new = generator.uniform(-3.0, 3.0, size=(9, 2))
+    exact = ExactGPRegressor(KERNEL, hyperparameters=Fixed(noise_std=0.3)).fit(X, y)
+    mean, std = given(60).fit(X, y).predict(new, return_std=True)
+    expected = exact.predict(new, return_std=True)
+    np.testing.assert_allclose(mean, expected[0], atol=1e-6)
+    np.testing.assert_allclose(std, expected[1], rtol=1e-6)
+
+
+def test_a_row_is_predicted_from_its_nearest_rows():
+    X, y, generator = table()
+    new = generator.uniform(-2.0, 2.0, size=(7, 2))
+    mean, std = given(6).fit(X, y).predict(new, return_std=True)
+    # targets are centred at their mean
+    expected = by_hand(X, y - y.mean(), new, 6, np.full(60, 0.3**2))
+    np.testing.assert_allclose(mean, y.mean() + expected[0], atol=1e-6)
+    np.testing.assert_allclose(std**2, expected[1] + 0.3**2, atol=1e-6)
+
+
+def test_noise_and_weights_of_the_rows_are_those_of_neighbours():
+    X, y, generator = table()
+    error, weight = generator.uniform(0.1, 1.0, size=60), generator.uniform(0.5, 3.0, size=60)
+    model = given(5).fit(X, y, noise_std=error, sample_weight=weight)
+    middle = model.standardizer_.y_mean
+    mean = model.predict(X[:8])
+    relative = weight / weight.mean()  # of the learned noise, which is that of a row of mean weight
+    expected = by_hand(X, y - middle, X[:8], 5, 0.3**2 / relative + error**2)
+    np.testing.assert_allclose(mean, middle + expected[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [40, 2100])
+def test_joint_samples_have_the_moments_of_predictions(rows):
+    """Of a covariance up to 2000 rows, beyond of waves, which miss variances by some two per cent."""
+    X, y, _ = table()
+    model = given(5).fit(X, y)
+    new = np.random.default_rng(2).uniform(-2.0, 2.0, size=(rows, 2))
+    drawn = model.sample_y(new, 3000 if rows < 2000 else 400, random_state=0)
+    middle, scale = model.standardizer_.y_mean, model.standardizer_.y_scale
+    mean, variance = model.posterior_.mean_and_latent_variance(model.standardizer_.transform_X(new))
+    error = drawn.std(axis=1) / np.sqrt(drawn.shape[1])
+    off = (drawn.mean(axis=1) - (middle + scale * mean)) / error
+    assert np.abs(off).max() < 5.0
+    ratio = drawn.var(axis=1) / (scale**2 * variance)
+    # two per cent of the prior's variance is a larger share of the posterior's
+    assert abs(ratio.mean() - 1.0) < (0.05 if rows < 2000 else 0.15)
+
+
+# ---------------------------------------------------------------- what rows are given their nearest others
+
+
+def test_nearest_others_are_the_nearest_and_never_the_row_itself():
+    X, _, _ = table(40)
+    X[7] = X[3]  # a row that another repeats
+    chosen = np.array([3, 7, 20, 25])
+    found = nearest_others(KERNEL, X, chosen, 5)
+    distance = np.sum(((X[chosen][:, None] - X) / np.asarray(KERNEL.lengthscales)) ** 2, axis=2)
+    distance[np.arange(4), chosen] = np.inf
+    np.testing.assert_array_equal(found, np.argsort(distance, axis=1, kind="stable")[:, :5])
+    assert found[0, 0] == 7 and found[1, 0] == 3
+    # no more than there are
+    assert nearest_others(KERNEL, X, chosen, 100).shape == (4, 39)
+    other = RBF([5.0, 0.2])
+    pool = nearest_others(KERNEL, X, chosen, 39)
+    np.testing.assert_array_equal(
+        nearest_of(other, X, chosen, pool, 6), nearest_others(other, X, chosen, 6)
+    )
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_evidence_is_that_of_normal_laws_given_neighbours(own):
+    X, y, generator = table(30)
+    variances = np.full(30, 0.2)
+    if own:
+        y = np.column_stack([y, generator.uniform(0.5, 2.0, 30), generator.uniform(0.0, 0.3, 30)])
+        variances = 0.2 * y[:, 1] + y[:, 2]
+    targets, chosen = observations.targets(y), np.array([1, 4, 9, 16])
+    near = nearest_others(KERNEL, X, chosen, 6)
+    evidence = NeighbourEvidence(X, y, chosen, near, 1e-12)
+    params = KERNEL, Gaussian(0.2)
+    value, slope = evidence.objective(params)
+    expected = 0.0
+    for i, others in zip(chosen, near, strict=True):
+        K = covariance(KERNEL, X[others], X[others]) + np.diag(variances[others])
+        k = covariance(KERNEL, X[i][None], X[others])[0]
+        a = np.linalg.solve(K, k)
+        std = (1.5 - k @ a + variances[i]) ** 0.5
+        expected += norm.logpdf(targets[i], a @ targets[others], std)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    # slopes by central differences
+    step = 1e-5
+    for j, name in enumerate(("first", "second")):
+        moved = []
+        for sign in (1.0, -1.0):
+            scales = np.array(KERNEL.lengthscales, float)
+            scales[j] += sign * step
+            moved.append(evidence.objective((Matern32(scales, 1.5), params[1]))[0])
+        found = np.asarray(slope[0].lengthscales)[j]
+        np.testing.assert_allclose(
+            found, (moved[0] - moved[1]) / (2 * step), rtol=1e-5, err_msg=name
+        )
+    moved = [evidence.objective((KERNEL, Gaussian(0.2 + sign * step)))[0] for sign in (1.0, -1.0)]
+    np.testing.assert_allclose(slope[1], (moved[0] - moved[1]) / (2 * step), rtol=1e-5)
+
+
+def test_kernel_and_noise_are_those_of_the_law_that_drew_the_rows():
+    generator = np.random.default_rng(5)
+    X = generator.uniform(0.0, 12.0, size=(1500, 1))
+    truth = RBF(0.7, 2.0)
+    K = covariance(truth, X, X) + 1e-8 * np.eye(1500)
+    y = np.linalg.cholesky(K) @ generator.normal(size=1500) + 0.3 * generator.normal(size=1500)
+    # from a start that is far off
+    model = SWSGPRegressor(
+        RBF(0.2), num_neighbors=64, solver="nearest", hyperparameters=Subset(rows=20)
+    )
+    model.fit(X, y)
+    assert model.answer_ == "own"
+    noise = float(model.likelihood_.noise_variance) ** 0.5
+    assert abs(noise - 0.3) < 0.03
+    # near rows tell a smooth function's slopes, v / l^2, and those a lengthscale away l itself
+    assert 0.5 < float(np.squeeze(model.kernel_.lengthscales)) / 0.7 < 2.0
+    # what it says of rows is as likely as what the truth says
+    new = generator.uniform(0.0, 12.0, size=(400, 1))
+    cross = covariance(truth, new, X)
+    A = K + 0.09 * np.eye(1500)
+    f = cross @ np.linalg.solve(A, y)
+    rest = np.sqrt(2.0 - np.sum(cross * np.linalg.solve(A, cross.T).T, axis=1))
+    of_new = f + rest * generator.normal(size=400) + 0.3 * generator.normal(size=400)
+    best = norm.logpdf(of_new, f, np.sqrt(rest**2 + 0.09)).mean()
+    assert model.log_predictive_density(new, of_new).mean() > best - 0.02
+
+
+@pytest.mark.parametrize(("noise", "wanted"), [(0.01, {256, 512}), (None, {64})])
+def test_as_many_neighbours_as_rows_gain_by(noise, wanted):
+    """Of a smooth function in four inputs far rows say much; of noise alone none say more."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1.0, 1.0, size=(700, 4))
+    y = generator.normal(size=700)
+    if noise is not None:
+        y = np.sin(X @ np.array([1.5, -1.0, 0.5, 1.0])) + noise * y
+    fixed = Fixed(noise_std=noise or 1.0)
+    model = SWSGPRegressor(RBF([1.5] * 4), hyperparameters=fixed, solver="nearest").fit(X, y)
+    assert model.diagnosis_["neighbors"] in wanted
+
+
+def test_all_variances_have_the_factor_that_rows_are_likeliest_with():
+    X, y, _ = table(300)
+    model = SWSGPRegressor("rbf", num_neighbors=20, solver="nearest").fit(X, y)
+    assert model.answer_ == "own"
+    diagnosis = model.diagnosis_
+    # log density is largest where the mean square of scores is one: then it is -1/2 (mean log variance + log 2 pi + 1)
+    scaling = model.standardizer_
+    Z, t = scaling.transform_X(X), scaling.transform_y(y)
+    chosen = np.arange(300)
+    kernel = model.kernel_.in_units(1.0 / scaling.x_scale, 1.0 / scaling.y_scale)
+    noise = float(model.likelihood_.noise_variance) / scaling.y_scale**2
+    near = nearest_others(kernel, Z, chosen, 20)
+    squares = []
+    for i in chosen:
+        K = covariance(kernel, Z[near[i]], Z[near[i]]) + noise * np.eye(20)
+        k = covariance(kernel, Z[i][None], Z[near[i]])[0]
+        a = np.linalg.solve(K, k)
+        squares.append(
+            (t[i] - a @ t[near[i]]) ** 2 / (float(kernel.total_variance()) - k @ a + noise)
+        )
+    np.testing.assert_allclose(np.mean(squares), 1.0, rtol=1e-6)
+    assert diagnosis["scale"] > 0.0 and diagnosis["neighbors"] == 20
+
+
+def test_random_rows_are_kept_where_fewer_are_asked_for():
+    X, y, _ = table(200)
+    model = SWSGPRegressor("rbf", 50, 10, solver="nearest").fit(X, y)
+    assert model.num_inducing_ == 50
+    kept = {tuple(row) for row in np.round(model.inducing_points_, 9)}
+    assert len(kept) == 50 and kept <= {tuple(row) for row in np.round(X, 9)}
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        (SWSGPRegressor(solver="nearest", likelihood="student-t"), "likelihood"),
+        (SWSGPRegressor(solver="nearest", likelihood="heteroskedastic"), "likelihood"),
+        (SWSGPRegressor(solver="nearest", hyperparameters=Learn(steps=10)), "hyperparameters"),
+        (SWSGPRegressor(solver="nearest", inducing_inputs="kmeans"), "inducing_inputs"),
+        (SWSGPRegressor(solver="nearest", dtype="float32"), "dtype"),
+        (SWSGPRegressor(solver="nearest", num_neighbors=61), "num_neighbors"),
+        (SWSGPRegressor(solver="nearest", num_inducing=61), "num_inducing"),
+        (SWSGPClassifier(solver="nearest"), "likelihood"),
+    ],
+)
+def test_what_it_is_not_for_is_refused_by_name(model, word):
+    X, y, _ = table()
+    with pytest.raises(ValueError, match=word):
+        model.fit(X, y if isinstance(model, SWSGPRegressor) else y > 0.0)
