@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vastgp import GPRegressor
-from vastgp.auto import base, candidates, race
+from vastgp import RBF, GPRegressor, SWSGPRegressor
+from vastgp.auto import base, candidates, finish, race
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
@@ -215,8 +215,15 @@ def test_who_runs_follows_from_the_table():
 
     assert names()[:3] == ["exact", "linear", "exact on trees"]
     assert "qsgp" not in names() and "qsgp" in names(n=5000)
-    # of many rows the exact process comes first as well, before methods that take all
-    assert names(n=50_000)[:5] == ["exact", "linear", "exact on trees", "swsgp", "qsgp on trees"]
+    # of many rows the exact process comes first as well, then what takes all of them
+    assert names(n=50_000)[:5] == [
+        "exact",
+        "linear",
+        "nearest",
+        "nearest on trees",
+        "exact on trees",
+    ]
+    assert names(n=50_000)[5:7] == ["swsgp", "qsgp on trees"] and "nearest" not in names(n=3000)
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
     # columns that are one input count as one for methods of neighbours
@@ -229,6 +236,8 @@ def test_who_runs_follows_from_the_table():
         "qsgp",
         "qsgp on trees",
         "linear",
+        "nearest",
+        "nearest on trees",
         "swsgp",
         "tsvgp",
         "iterative",
@@ -299,6 +308,41 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
     assert sent["models"] == min(models, len(given))
     assert sent["scales"] == (1 if models == 1 else scales)
     assert sent["deadline"] == (budget if models == 1 else 0.5 * budget)
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "name"),
+    [
+        (2000, 11.0, "exact"),
+        (5000, 9.0, "exact"),
+        (5000, 11.0, "nearest"),
+        (50_000, 27.0, "nearest"),
+    ],
+)
+def test_the_one_that_has_all_of_the_time(n, seconds, name):
+    given = candidates.regressors(n, 5, inputs=5, tied=False, counts=False, likelihood="auto")
+    assert candidates.alone(given, seconds).name == name
+    assert candidates.alone(given[:1], seconds).name == "exact"
+
+
+def test_a_last_fit_goes_on_from_the_race_where_it_learns_by_another_measure():
+    """Kernel and noise of the race, standardised, are what the fit begins with, without a search."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1.0, 1.0, size=(80, 2)) * [1.0, 5.0]
+    y = 3.0 * np.sin(3.0 * X[:, 0]) + 0.1 * generator.normal(size=80)
+    model = SWSGPRegressor(RBF([1.0, 1.0]), num_neighbors=20, solver="nearest").fit(X, y)
+    candidate = candidates.named("nearest", False, "auto")
+    assert candidate.goes_on and not candidates.named("exact", False, "auto").goes_on
+    made = candidate.make(seed=0, seconds=None)
+    finish._go_on(made, Ran(candidate, Own(), Entry("nearest", "own", 80, 1.0), None, model))
+    (first,) = made._known_firsts
+    scaling = model.standardizer_
+    assert first.complete
+    np.testing.assert_allclose(
+        first.kernel.lengthscales, np.asarray(model.kernel_.lengthscales) / scaling.x_scale
+    )
+    noise = float(model.likelihood_.noise_variance) / scaling.y_scale**2
+    np.testing.assert_allclose(float(first.likelihood.noise_variance), noise)
 
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):

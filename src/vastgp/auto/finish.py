@@ -134,8 +134,8 @@ def _fit(
         seed=seed, seconds=seconds, tied=tied, kernel=_kernel_of(ran), grown=grown
     )
     with whole.firsts.shared(model, candidate, WHOLE, rows.n, warp):
-        if candidate.goes_on and ran is not None and _kernel_of(ran) is not None:
-            process_of(model)._known_firsts = (_first_of(ran),)
+        if candidate.goes_on:
+            _go_on(model, ran)
         fit_one(model, rows, warp)
     return model
 
@@ -145,11 +145,13 @@ def _falls_short(model: Any, ran: Ran) -> bool:
     return ran.model.answer_ == OWN and model.answer_ != OWN and not model.converged_
 
 
-def _first_of(ran: Ran) -> First:
-    """Return kernel and likelihood of a model of the race, in standardised units."""
-    return First(
-        _kernel_of(ran), ran.model.likelihood_.in_units(1.0 / ran.model.standardizer_.y_scale)
-    )
+def _go_on(model: Any, ran: Ran | None) -> None:
+    """Let a model begin with kernel and noise of the race as they are, where that has found some."""
+    kernel = _kernel_of(ran)
+    if ran is None or kernel is None:
+        return
+    likelihood = ran.model.likelihood_.in_units(1.0 / ran.model.standardizer_.y_scale)
+    process_of(model)._known_firsts = (First(kernel, likelihood),)
 
 
 def _kernel_of(ran: Ran | None) -> Any:

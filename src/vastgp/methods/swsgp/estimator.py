@@ -30,7 +30,7 @@ from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.fit import Inputs, distinct, fit_neighbourhoods, placed
-from vastgp.methods.swsgp.nearest import fit_nearest
+from vastgp.methods.swsgp.nearest import check_nearest, fit_nearest
 from vastgp.methods.swsgp.options import (
     SOLVERS,
     LocalSteps,
@@ -100,22 +100,8 @@ class SwsgpFits(BaseGP):
         search, solver = self._resolved()
         check_options(solver, search, self.dtype)
         if isinstance(solver, Nearest):
-            self._check_nearest()
-
-    def _check_nearest(self) -> None:
-        """Refuse what ``solver="nearest"`` is not for."""
-        likelihood = getattr(self, "likelihood", "gaussian")
-        normal = likelihood == "gaussian" or isinstance(likelihood, Gaussian)
-        if isinstance(self, SWSGPClassifier) or not normal:
-            raise ValueError(
-                "solver='nearest' takes the targets of neighbouring rows for the function with normal noise, and "
-                f"likelihood={likelihood!r} is another. Set solver='sparse', or leave it out."
-            )
-        if not (isinstance(self.inducing_inputs, str) and self.inducing_inputs == "auto"):
-            raise ValueError(
-                "inducing_inputs has no effect with solver='nearest', whose inducing inputs are the rows: leave it "
-                "out, or set solver='sparse'."
-            )
+            likelihood = getattr(self, "likelihood", "gaussian")
+            check_nearest(likelihood, self.inducing_inputs, isinstance(self, SWSGPClassifier))
 
     # ------------------------------------------------------------ fit
 
@@ -134,8 +120,10 @@ class SwsgpFits(BaseGP):
         beginning = Beginning(search, self.kernel, rows, scaling, run, share)
         first = find_first(beginning, self._first_likelihood)
         if isinstance(solver, Nearest):
+            kernel, likelihood = first
+            assert isinstance(likelihood, Gaussian)  # see `check_nearest`
             yield fit_nearest(
-                rows, scaling, first, inputs.size, self.num_neighbors, solver, run,
+                rows, scaling, (kernel, likelihood), inputs.size, self.num_neighbors, solver, run,
                 floor=None if fixed else search.noise_floor,
             )  # fmt: skip
             return

@@ -51,6 +51,28 @@ _SEEN, _LEARNING = 120, 121
 _SLOWER, _COMPILING = 5.0, 0.5
 
 
+def check_nearest(likelihood: Any, inducing_inputs: Any, classes: bool) -> None:
+    """Refuse what ``solver="nearest"`` is not for.
+
+    Parameters
+    ----------
+    likelihood, inducing_inputs
+        Of the estimator.
+    classes : bool
+        Whether that is a classifier.
+    """
+    if classes or not (likelihood == "gaussian" or isinstance(likelihood, Gaussian)):
+        raise ValueError(
+            "solver='nearest' takes the targets of neighbouring rows for the function with normal noise, and "
+            f"likelihood={likelihood!r} is another. Set solver='sparse', or leave it out."
+        )
+    if not (isinstance(inducing_inputs, str) and inducing_inputs == "auto"):
+        raise ValueError(
+            "inducing_inputs has no effect with solver='nearest', whose inducing inputs are the rows: leave it out, or "
+            "set solver='sparse'."
+        )
+
+
 def fit_nearest(
     rows: Rows,
     standardizer: Standardizer,
