@@ -288,7 +288,7 @@ Likelihood, default "gaussian"
     _moved: ClassVar[Mapping[str, str]] = _MOVED
     _learns_from_known = True
     _shared_rows = SharedRows(
-        "with noise that does not vary and another solver than 'nearest'", _is_shared
+        "by solvers of inducing variables, with noise that does not vary", _is_shared
     )
 
     def __init__(
