@@ -25,6 +25,7 @@ from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
+from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_of, nearest_others
@@ -42,7 +43,7 @@ _TOL = 1e-3
 _ONE_IN_FAR = 4
 # What is left of the budget for that, and for a second search of all rows; and seconds below which its program is not
 # worth to be compiled.
-_FOR_LEARNING, _FOR_SEARCH, _LEAST_SECONDS = 0.6, 0.1, 2.5
+_FOR_LEARNING, _FOR_SEARCH, _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 0.6, 0.1, 2.5, 6.0
 # The first of these judge numbers of neighbours and the amplitude.
 _JUDGES = 1000
 # Uses of the seed, see `fixed_indices`.
@@ -163,19 +164,27 @@ class _Near:
     def __init__(self, X: np.ndarray, solver: Nearest, run: Run) -> None:
         self.X, self.solver, self._run = X, solver, run
         self.chosen = fixed_indices(run.seed, _LEARNING, len(X), _LEARNERS)
-        self._pool: np.ndarray | None = None
+        self._ranked = np.empty((len(self.chosen), 0), np.int32)
+        self._scales: np.ndarray | None = None
 
     def search(self, kernel: Kernel) -> None:
         """Look through all rows."""
         search = self.solver.neighbor_search
-        self._pool = nearest_others(kernel, self.X, self.chosen, _LADDER[-1], search)
+        self._ranked = nearest_others(kernel, self.X, self.chosen, _LADDER[-1], search)
+        self._scales = self._metric(kernel)
 
     def of(self, kernel: Kernel, count: int, rows: int | None = None) -> np.ndarray:
         """Return the nearest others of the first rows, (rows, count)."""
-        if self._pool is None:
+        if self._scales is None:
             self.search(kernel)
-        assert self._pool is not None
-        return nearest_of(kernel, self.X, self.chosen[:rows], self._pool[:rows], count)
+        elif not np.array_equal(self._scales, self._metric(kernel)):
+            most = self._ranked.shape[1]
+            self._ranked = nearest_of(kernel, self.X, self.chosen, self._ranked, most)
+            self._scales = self._metric(kernel)
+        return self._ranked[:rows, :count]
+
+    def _metric(self, kernel: Kernel) -> np.ndarray:
+        return np.asarray(metric_lengthscales(kernel, self.X.shape[1]))
 
     def at_all_distances(self, kernel: Kernel) -> np.ndarray:
         """Return what learning conditions rows on: the nearest others, and for some rows nearer and farther ones.
@@ -202,14 +211,14 @@ def _learn(
     if left is not None and left < _LEAST_SECONDS:
         return first, History(), 0, False
     steps, ended, history = 0, False, History()
-    again = run.once("search of neighbours", lambda: _search(first[0], near, run))
-    for number in range(_ROUNDS):
+    again, rounds = run.once("search of neighbours", lambda: _search(first[0], near, run))
+    for number in range(rounds):
         if number == 1 and again:
             near.search(first[0])  # lengthscales have moved
         evidence = NeighbourEvidence(
             near.X, y, near.chosen, near.at_all_distances(first[0]), near.solver.jitter
         )
-        share = _FOR_LEARNING / (_ROUNDS - number)
+        share = _FOR_LEARNING / (rounds - number)
         try:
             found = fit_evidence(
                 evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
@@ -224,12 +233,17 @@ def _learn(
     return first, history, steps, ended
 
 
-def _search(kernel: Kernel, near: _Near, run: Run) -> bool:
-    """Look through all rows, and return whether there is time for doing so again."""
+def _search(kernel: Kernel, near: _Near, run: Run) -> list[Any]:
+    """Look through all rows; return whether there is time for doing so again, and how many rounds there is time for.
+
+    There is one round where its program takes most of the time.
+    """
     began = now()
     near.search(kernel)
-    left = run.seconds_left(_FOR_SEARCH)
-    return left is None or now() - began < left
+    took = now() - began
+    another, learning = run.seconds_left(_FOR_SEARCH), run.seconds_left(_FOR_LEARNING)
+    short = learning is not None and learning < _SECONDS_OF_ROUNDS
+    return [another is None or took < another, 1 if short else _ROUNDS]
 
 
 def _posterior(

@@ -19,6 +19,9 @@ from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
 
+# Numbers of differences that are in memory at a time.
+_TILE_ENTRIES = 2**22
+
 
 def nearest_others(
     kernel: Kernel, X: np.ndarray, chosen: np.ndarray, count: int, search: str = "auto"
@@ -64,9 +67,14 @@ def nearest_of(
         So many, or all.
     """
     points = X / metric_lengthscales(kernel, X.shape[1])
-    distance = np.sum((points[near] - points[chosen][:, None]) ** 2, axis=2)
-    places = smallest(distance, min(count, near.shape[1]))
-    return np.take_along_axis(near, places, axis=1)
+    found = np.empty((len(chosen), min(count, near.shape[1])), near.dtype)
+    tile = max(1, _TILE_ENTRIES // (near.shape[1] * X.shape[1]))
+    for start in range(0, len(chosen), tile):
+        here = slice(start, start + tile)
+        distance = np.sum((points[near[here]] - points[chosen[here]][:, None]) ** 2, axis=2)
+        places = smallest(distance, found.shape[1])
+        found[here] = np.take_along_axis(near[here], places, axis=1)
+    return found
 
 
 class NeighbourEvidence:
