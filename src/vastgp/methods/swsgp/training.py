@@ -309,7 +309,7 @@ class Chunks:
         assert self.index is not None
         numbers, X, y, own, counts = drawn
         count = len(numbers)
-        near = self._neighbours(numbers, X, counts)
+        near, X = self._neighbours(numbers, X, counts)
         before = np.zeros((count, 0, self.sees), np.int32)
         if self.plan.ordered:
             before = self.before[own]
@@ -339,19 +339,21 @@ class Chunks:
 
     def _neighbours(
         self, numbers: np.ndarray, X: np.ndarray, counts: np.ndarray | None
-    ) -> np.ndarray:
-        """Return the neighbours of the rows of minibatches, of all processes one after the other: (T, n, H)."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the neighbours of the rows of minibatches, of all processes one after the other, and own rows."""
         assert self.index is not None
         rows = np.ones(numbers.shape, bool) if counts is None else counts
         found = np.full((*numbers.shape, self.sees + self.taper), -1, np.int32)
         found[rows] = self.table.lookup(numbers[rows], X[rows], self.index)
         if counts is None:
-            return found
+            return found, X
         found = np.concatenate(processes.gathered(found), axis=1)
         absent = found[:, :, 0] < 0
-        # filling sees what a row of the step sees, so that nothing else is touched
+        # filling sees what a row of the step sees, so that nothing else is touched, and is where the nearest of it is
         some = found[np.arange(len(found)), np.argmin(absent, axis=1)]
-        return np.where(absent[:, :, None], some[:, None], found)
+        places = self.index.points[some[:, 0]] * self.index.scales
+        X = np.where(counts[:, :, None], X, places[:, None])
+        return np.where(absent[:, :, None], some[:, None], found), X
 
     def _part_of(self, batch: Batch, counts: np.ndarray) -> Batch:
         """Return what this process works on: its rows, and its share of the divergences."""
