@@ -1,13 +1,12 @@
 """Several processes at once, as tests start them."""
 
+import functools
 import os
 import socket
 import subprocess
 import sys
 import threading
 import traceback
-
-import functools
 
 import jax
 import numpy as np
@@ -68,7 +67,8 @@ def in_threads(monkeypatch, count, work) -> list:
                 barrier.abort()
                 raise
         barrier.wait()
-        mine = jax.tree.map(lambda array: jax.numpy.array(array), done[-1])
+        # each has its own, to give away
+        mine = jax.tree.map(jax.numpy.array, done[-1])
         barrier.wait()
         return mine
 
