@@ -58,7 +58,6 @@ models = {
 }
 new = np.random.default_rng(1).uniform(size=(20, 2))
 for name, model in models.items():
-    print(number, name, flush=True)
     model.fit(folder, "y")
     found[name] = np.stack(model.predict(new, return_std=True))
     if name in {"tsvgp", "swsgp"}:

@@ -110,6 +110,9 @@ def heard() -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            # of this process itself, which has no room
+            raise
         raise others.lost(error) from error
 
 
