@@ -99,7 +99,7 @@ def _jointly(program, told):
     sums, JAX sees to: an output along the axis is refused.
     """
     static, given = told[0][: program.num_static], [each[program.num_static :] for each in told]
-    leaves, tree = jax.tree.flatten(opened(given[0]))
+    tree = jax.tree.structure(opened(given[0]))
     own = tuple(jax.tree.leaves(owned(given[0])))
     columns = zip(own, *(jax.tree.leaves(opened(each)) for each in given), strict=True)
     arguments = []

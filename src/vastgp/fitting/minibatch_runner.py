@@ -73,7 +73,7 @@ class MinibatchRunner:
     ) -> None:
         self.constants, self._shared = constants, shared
         options = tuple((compiler_options or {}).items())
-        self._program = joint_program(options) if shared else chunk_program(options)
+        self._program: Any = joint_program(options) if shared else chunk_program(options)
         self._static = (step, plan, chunk)
         self._chunk, self._last = chunk, last
         self._draw, self._complete = draw, complete

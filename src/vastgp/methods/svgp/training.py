@@ -234,7 +234,9 @@ class Trainer:
 
     def _own(self, X: np.ndarray, y: np.ndarray, counts: np.ndarray) -> Rows:
         """Return rows that the process has of minibatches, with what they count."""
-        return Rows(X, y, counts * np.asarray(max(self.rows.n / self.options.row_batch, 1.0), self.dtype))
+        return Rows(
+            X, y, counts * np.asarray(max(self.rows.n / self.options.row_batch, 1.0), self.dtype)
+        )
 
     def _whole(self) -> Any:
         if self.parts is not None:

@@ -14,8 +14,7 @@ from vastgp.methods.swsgp.bound import (
     Neighbours,
     expected_log_likelihoods,
     moments_and_divergences,
-    ordered_divergences,
-    row_moments,
+    moments_and_ordered_divergences,
 )
 from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
 
@@ -111,7 +110,6 @@ def bound(
         batch.near, jnp.ones(batch.near.shape, bool), batch.border if plan.taper else None
     )
     if plan.ordered:
-        moments = row_moments(kernel, batch.X, near, constants.jitter)
         innovation = local.spread[batch.own]
         if plan.full:
             numbers = batch.rows[batch.own]
@@ -120,7 +118,9 @@ def bound(
             )
         own = Inducing(local.Z[batch.own], local.mean[batch.own], spread[batch.own], innovation)
         before = neighbours(batch.before, batch.present)
-        each = ordered_divergences(kernel, own, before, constants.jitter)
+        moments, each = moments_and_ordered_divergences(
+            kernel, batch.X, near, own, before, constants.jitter
+        )
         # a sum over inducing inputs
         if batch.own_counts is None:
             divergence = constants.num_inducing / len(batch.own) * jnp.sum(each)

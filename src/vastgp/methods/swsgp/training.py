@@ -294,8 +294,8 @@ class Chunks:
             chosen = [_some(self.seed, step, self.size, some) for step in steps]
             own = np.stack(chosen).astype(np.int32)
         if self.parts is not None:
-            numbers, X, y, counts = self.parts.draw(first, count)
-            return Drawn(numbers, X, y, own, counts)
+            part = self.parts.draw(first, count)
+            return Drawn(part.numbers, part.X, part.y, own, part.counts)
         numbers = np.stack([minibatch_indices(self.seed, step, rows.n, batch) for step in steps])
         X, y = rows.take(numbers.ravel())
         assert y is not None
