@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from several_processes import in_threads
-from vastgp.data import as_rows, processes
+from vastgp.data import Standardizer, as_rows, minibatch, minibatch_indices, processes
 from vastgp.data.files import open_table_file
-from vastgp.data.shared_rows import as_shared_labelled
+from vastgp.data.minibatch import SharedMinibatches
+from vastgp.data.shared_rows import as_shared_labelled, as_shared_rows
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,52 @@ def test_labels_of_several_types_or_of_one_class_are_refused_by_all(monkeypatch)
         monkeypatch, 2, lambda number: as_shared_labelled(X, np.full(4, 3 + number))
     ):
         assert classes.tolist() == [3, 4] and rows.n == 8
+
+
+@pytest.mark.parametrize("counts", [(600,), (300, 300), (150, 150, 150, 150), (0, 599, 1)])
+def test_parts_of_minibatches_make_the_whole_and_none_is_told(monkeypatch, counts):
+    X = np.arange(600.0)[:, None]
+    rows, ends = as_rows(X, -X[:, 0]), np.cumsum([0, *counts])
+    scaling = Standardizer().fit(rows)
+    scaled = scaling.transform_X(X)[:, 0]
+
+    def begin(number):
+        some = slice(ends[number], ends[number + 1])
+        part = as_shared_rows(X[some], -X[some, 0], min_rows=2)
+        return SharedMinibatches(part, scaling, 3, 60)
+
+    made = in_threads(monkeypatch, len(counts), begin) if len(counts) > 1 else [begin(0)]
+    # what is told from here on has nobody to hear it
+    drawn = [each.draw(7, 5) for each in made]
+    for t in range(5):
+        found = np.concatenate([part.X[t, part.counts[t], 0] for part in drawn])
+        whole = minibatch_indices(3, 7 + t, 600, 60)
+        np.testing.assert_array_equal(np.sort(found), np.sort(scaled[whole]))
+    for number, part in enumerate(drawn):
+        assert part.X.shape[:2] == (5, made[0].size)
+        np.testing.assert_array_equal(part.y[part.counts], -part.X[part.counts][:, 0])
+        filling = np.unique(part.X[~part.counts])
+        np.testing.assert_array_equal(filling, scaled[:1][: len(filling)])
+        own = ends[number] + part.numbers[part.counts]
+        np.testing.assert_array_equal(part.X[part.counts][:, 0], scaled[own])
+    # one part in a million is larger
+    largest = 60 * max(counts) / 600
+    assert largest <= made[0].size <= min(60, largest + 5.0 * largest**0.5)
+
+
+def test_parts_that_are_larger_than_planned_are_whole_minibatches(monkeypatch):
+    """Planned so that a tenth of the parts are: in some chunks of steps there is one."""
+    X = np.arange(600.0)[:, None]
+    scaling = Standardizer().fit(as_rows(X, X[:, 0]))
+    monkeypatch.setattr(minibatch, "_TOO_LARGE", 0.1)
+
+    def drawn(number):
+        some = slice(300 * number, 300 * (number + 1))
+        shared = SharedMinibatches(as_shared_rows(X[some], X[some, 0], min_rows=2), scaling, 3, 60)
+        return shared.size, [shared.draw(first, 3) for first in range(0, 60, 3)]
+
+    (size, first), (_, second) = in_threads(monkeypatch, 2, drawn)
+    for one, other in zip(first, second, strict=True):
+        most = max(part.counts.sum(axis=1).max() for part in (one, other))
+        assert one.X.shape == other.X.shape == (3, 60 if most > size else size, 1)
+    assert len({part.X.shape for part in first}) == 2

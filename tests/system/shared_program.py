@@ -15,7 +15,7 @@ if count > 1:
 import vastgp  # noqa: E402
 from vastgp.data import Standardizer, processes, without  # noqa: E402
 from vastgp.data.shared_rows import as_shared_rows  # noqa: E402
-from vastgp.options import Block, Fixed, Natural, Subset  # noqa: E402
+from vastgp.options import Block, Fixed, LocalSteps, Natural, Subset  # noqa: E402
 
 found: dict[str, np.ndarray] = {}
 
@@ -52,11 +52,17 @@ models = {
     "grief": vastgp.GriefRegressor("rbf", 20, hyperparameters=few),
     "functions": vastgp.QSGPRegressor(kernel, 60, hyperparameters=fixed, dtype="float64"),
     "tsvgp": vastgp.TSVGPRegressor(kernel, 15, solver=Natural(max_steps=3)),
+    "swsgp": vastgp.SWSGPRegressor(
+        kernel, 60, 8, solver=LocalSteps(row_batch=200, max_steps=20), hyperparameters=fixed
+    ),
 }
 new = np.random.default_rng(1).uniform(size=(20, 2))
 for name, model in models.items():
     model.fit(folder, "y")
     found[name] = np.stack(model.predict(new, return_std=True))
+    if name in {"tsvgp", "swsgp"}:
+        # what steps came to, whatever predicts better
+        found[f"{name}, history"] = np.array(model.history_.objective)
 
 # products of tiles; to a residual far below what is compared
 few_rows = folder + ".npz"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from vastgp.data import processes
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 
@@ -13,6 +16,8 @@ _MINIBATCH = 1
 _HELD_OUT = 2
 _FIXED = 3
 _WORD = (1 << 64) - 1
+# Of parts of minibatches that processes have, how many are larger than the size that is planned for.
+_TOO_LARGE = 1e-6
 
 
 def generator(seed: int, step: int, purpose: int) -> np.random.Generator:
@@ -117,6 +122,97 @@ def chunk_of_minibatches(
         standardizer.transform_X(X, np.dtype(dtype)).reshape(*shape, rows.d),
         standardizer.transform_y(y).astype(dtype).reshape(*shape, *y.shape[1:]),
     )
+
+
+class Parts(NamedTuple):
+    """Those rows of minibatches of consecutive steps (first axis) that one process has, and filling.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (num_steps, size)
+        Of the rows among those of the process, 0 for the filling.
+    X : ndarray, shape (num_steps, size, d)
+        Standardised.
+    y : ndarray, shape (num_steps, size)
+    counts : ndarray of bool, shape (num_steps, size)
+        Whether it is a row: filling counts nothing.
+    """
+
+    numbers: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    counts: np.ndarray
+
+
+class SharedMinibatches:
+    """Minibatches of rows that several processes share: each reads and works on those rows of them that it has.
+
+    Which rows a minibatch has does not depend on who has them: they are drawn by their numbers in the whole, as where
+    one process has all (`minibatch_indices`), and none is told to another process. How many of them a process has
+    scatters about its share. All parts of a step are filled up to one size, which all but one in a million keep within;
+    a chunk of steps with a larger one has them as large as a minibatch. The filling is the first row of all.
+
+    All processes make this at the same place of the program. What it draws it tells nobody, and a thread may ask for.
+
+    Parameters
+    ----------
+    rows : Rows
+        With targets.
+    standardizer : Standardizer
+    seed, batch : int
+        As in `minibatch_indices`.
+    dtype : {"float32", "float64"}, default "float64"
+
+    Attributes
+    ----------
+    size : int
+        Rows that a process works on in a step, filling included.
+    """
+
+    def __init__(
+        self, rows: Rows, standardizer: Standardizer, seed: int, batch: int, dtype: str = "float64"
+    ) -> None:
+        self._n, self._batch, self._seed = rows.n, min(batch, rows.n), seed
+        self._local, self._standardizer, self._dtype = rows.local, standardizer, dtype
+        counts = np.array([int(n) for n in processes.gathered(np.int64(rows.local.n))])
+        self._ends, self._number = np.cumsum(counts), processes.number()
+        self._filling = self._scaled(*rows.take(np.zeros(1, np.int64)))
+        self.size = _part_size(self._batch, counts)
+
+    def draw(self, first: int, count: int) -> Parts:
+        """Return this process's parts of the minibatches of ``count`` steps from ``first`` on."""
+        steps = range(first, first + count)
+        drawn = [minibatch_indices(self._seed, step, self._n, self._batch) for step in steps]
+        owners = [np.searchsorted(self._ends, each, side="right") for each in drawn]
+        fits = max(np.bincount(each).max() for each in owners) <= self.size
+        shape = count, self.size if fits else self._batch
+        numbers, counts = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        start = self._ends[self._number] - self._local.n
+        for t, (each, owner) in enumerate(zip(drawn, owners, strict=True)):
+            mine = each[owner == self._number] - start
+            numbers[t, : len(mine)], counts[t, : len(mine)] = mine, True
+        X, y = (np.broadcast_to(part, (*shape, *part.shape[1:])).copy() for part in self._filling)
+        # all at once, so that a disk reads forwards once
+        X[counts], y[counts] = self._scaled(*self._local.take(numbers[counts]))
+        return Parts(numbers, X, y, counts)
+
+    def _scaled(self, X: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        assert y is not None
+        return (
+            self._standardizer.transform_X(X, np.dtype(self._dtype)),
+            self._standardizer.transform_y(y).astype(self._dtype),
+        )
+
+
+def _part_size(batch: int, counts: np.ndarray) -> int:
+    """Return how many rows of a minibatch a process has at most, but for some parts, see `_TOO_LARGE`."""
+    from scipy.stats import binom
+
+    n, most = int(counts.sum()), int(counts.max())
+    if batch >= n:
+        return most
+    # Without replacement counts scatter less than the binomial's: Hoeffding (1963), theorem 4.
+    return int(min(batch, most, binom.isf(_TOO_LARGE, batch, most / n)))
 
 
 def standardised_rows(

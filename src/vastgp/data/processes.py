@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -93,10 +94,25 @@ def _told(message: np.ndarray) -> np.ndarray:
     ProcessLostError
         Where one of them has ended.
     """
+    with heard():
+        return _exchanged(message)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Say which process has ended where what all do together fails.
+
+    Raises
+    ------
+    ProcessLostError
+    """
     others = _others()
     try:
-        return _exchanged(message)
+        yield
     except (ValueError, RuntimeError) as error:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            # of this process itself, which has no room
+            raise
         raise others.lost(error) from error
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp.data import processes
+from vastgp.data.joint_programs import JointProgram
 from vastgp.data.padding import repeat_last
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
@@ -50,6 +51,10 @@ class MinibatchRunner:
         Number of steps of the whole fit, beyond which no rows are read.
     compiler_options : dict, optional
         Of `jax.jit`.
+    shared : bool, default False
+        Whether several processes take the steps together, each with its own part of every batch: what ``draw`` (which
+        then tells nobody anything) or ``complete`` give, and the constants, are marked by `vastgp.data.joint_programs`
+        where they are of each process, and the step adds up what it makes of them.
     """
 
     def __init__(
@@ -64,9 +69,11 @@ class MinibatchRunner:
         summarise: Callable[[Any, Any, int], Mapping[str, Any]] | None = None,
         last: int | None = None,
         compiler_options: Mapping[str, Any] | None = None,
+        shared: bool = False,
     ) -> None:
-        self.constants = constants
-        self._program = chunk_program(tuple((compiler_options or {}).items()))
+        self.constants, self._shared = constants, shared
+        options = tuple((compiler_options or {}).items())
+        self._program: Any = joint_program(options) if shared else chunk_program(options)
         self._static = (step, plan, chunk)
         self._chunk, self._last = chunk, last
         self._draw, self._complete = draw, complete
@@ -122,8 +129,9 @@ class MinibatchRunner:
 
     def _read_ahead(self, first: int) -> None:
         count = self._chunk if self._last is None else min(self._chunk, self._last - first)
-        if self._draw is not None and count > 0 and processes.count() == 1:
-            # several processes read together, in one order with all else that they tell each other
+        # what several processes read together is told in one order with all else
+        alone = self._shared or processes.count() == 1
+        if self._draw is not None and count > 0 and alone:
             self._ahead = _Reader(self._draw, first, count)
             self._ahead.start()
 
@@ -159,6 +167,12 @@ def chunk_program(compiler_options: tuple[tuple[str, Any], ...] = ()) -> Any:
         donate_argnums=4,
         compiler_options=dict(compiler_options) or None,
     )
+
+
+@functools.cache
+def joint_program(compiler_options: tuple[tuple[str, Any], ...] = ()) -> JointProgram:
+    """Return the loop that several processes run together, one for each choice of options in a process."""
+    return JointProgram(_steps, num_static=3, donated=4, compiler_options=dict(compiler_options))
 
 
 def _steps(

@@ -16,7 +16,7 @@ from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import fit_sparse, given_means
 from vastgp.methods.swsgp.sparse_system import build_sparse
 from vastgp.methods.swsgp.state import Variables, start_state
-from vastgp.methods.swsgp.step import bound
+from vastgp.methods.swsgp.step import bound, one_step
 from vastgp.methods.swsgp.training import Chunks, fit_swsgp
 
 KERNEL, LIKELIHOOD = Matern52(np.array([0.7, 1.3])), Gaussian(0.1)
@@ -104,6 +104,16 @@ def test_drawn_minibatches_are_unbiased(double, prior):
     error = np.std(found, ddof=1) / 1500**0.5
     assert abs(np.mean(found) - whole) < 4.0 * error
     assert error < 0.05 * abs(whole)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_a_step_factorises_one_batch(double, covariance):
+    """Two that do not depend on each other wait for each other's threads, for ever where there are two of these."""
+    chunks, state = chunks_and_state(SwsgpOptions(5, covariance, row_batch=8))
+    chunks.make_index(state)
+    batch = jax.tree.map(lambda leaf: leaf[0], chunks.touching(chunks.draw(0, 1)))
+    step = jax.make_jaxpr(lambda *given: one_step(chunks.plan, *given))
+    assert str(step(chunks.constants, state, batch, 0)).count(" cholesky") == 1
 
 
 def test_neighbours_are_searched_anew_when_too_many_have_changed(double):

@@ -273,11 +273,12 @@ def bound_of(
     inverse: Float[Array, "m m"],
     q: Whitened,
     rows: Rows,
+    share: float = 1.0,
 ) -> Array:
-    """Return the lower bound of the log evidence, eq. (8)."""
+    """Return the lower bound of the log evidence, eq. (8), or what some rows and a share of the divergence add."""
     psi = whitened_features(kernel, Z, inverse, rows.X)
     mean, variance = q.moments(psi, kernel.diag(rows.X))
-    return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - q.divergence()
+    return expected_fit(likelihood, rows.y, rows.weights, mean, variance) - share * q.divergence()
 
 
 def moved_bound(

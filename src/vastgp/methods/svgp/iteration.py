@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from vastgp.data.joint_programs import all_find
 from vastgp.fitting.averages import average_weight, moved
 from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums
 from vastgp.methods.svgp.steps import (
@@ -42,6 +43,8 @@ class Plan(NamedTuple):
     ----------
     full : bool
         Whether every step takes all rows.
+    processes : int
+        How many of them have a part each of the rows of a step.
     """
 
     optimizer: str
@@ -52,6 +55,7 @@ class Plan(NamedTuple):
     num_m_steps: int
     learn: bool
     move: bool
+    processes: int = 1
 
     @property
     def shares(self) -> bool:
@@ -80,7 +84,7 @@ class Constants(NamedTuple):
     weight : float
         What a row of a minibatch counts.
     whole : Rows or None
-        All rows, where every step takes them.
+        All rows, or those that the process has, where every step takes them.
     """
 
     setting: Setting
@@ -134,20 +138,23 @@ def iteration(
     def rows(k: Any) -> Rows:
         if constants.whole is not None:
             return constants.whole
-        X, y = (part[k] for part in batch)
-        return Rows(X, y, jnp.full(y.shape[:1], constants.weight))
+        X, y, *weights = (part[k] for part in batch)
+        # parts of several processes have filling
+        return Rows(X, y, *(weights or [jnp.full(y.shape[:1], constants.weight)]))
 
     record = Record(jnp.full((), jnp.nan, constants.weight.dtype), jnp.zeros((), jnp.int32))
     if plan.optimizer == "adam":
-        state, record = _tried(_adam(plan, constants, rows(0)), state, record, _ADAM)
+        state, record = _tried(
+            _adam(plan, constants, rows(0)), state, record, _ADAM, plan.processes
+        )
     else:
         alone = plan.num_e_steps - plan.shares
 
         def e(k: Any, carry: tuple[State, Record]) -> tuple[State, Record]:
-            return _tried(_e(plan, constants, rows(k)), *carry, _E)
+            return _tried(_e(plan, constants, rows(k)), *carry, _E, plan.processes)
 
         def m(k: Any, carry: tuple[State, Record]) -> tuple[State, Record]:
-            return _tried(_m(plan, constants, rows(alone + k), k), *carry, _M)
+            return _tried(_m(plan, constants, rows(alone + k), k), *carry, _M, plan.processes)
 
         if alone:
             state, record = jax.lax.fori_loop(0, alone, e, (state, record))
@@ -168,9 +175,11 @@ def _length(plan: Plan, constants: Constants, state: State) -> Any:
 
 def _e(plan: Plan, constants: Constants, rows: Rows) -> Attempt:
     def attempt(state: State, share: Any) -> tuple[State, Any, Any]:
-        step = untied_e_step if plan.untied else e_step
-        rate = share * _length(plan, constants, state)
-        q, value, good = step(state.params, state.here, state.q, rows, rate)
+        given = state.params, state.here, state.q, rows, share * _length(plan, constants, state)
+        if plan.untied:
+            q, value, good = untied_e_step(*given)
+        else:
+            q, value, good = e_step(*given, processes=plan.processes)
         return state._replace(q=q, e_steps=state.e_steps + 1), value, good
 
     return attempt
@@ -194,7 +203,7 @@ def _m(plan: Plan, constants: Constants, rows: Rows, number: Any) -> Attempt:
             e_steps = e_steps + (number == 0)
         params, here, q, optimizer, value, good = m_step(
             state.params, state.here, state.q, before, rows, step_rate, rate, setting,
-            hold=plan.hold, move=plan.move,
+            hold=plan.hold, move=plan.move, processes=plan.processes,
         )  # fmt: skip
         if plan.shares:
             optimizer = jax.tree.map(lambda old, new: jnp.where(first, old, new), before, optimizer)
@@ -209,13 +218,16 @@ def _adam(plan: Plan, constants: Constants, rows: Rows) -> Attempt:
         params, q, optimizer, value, good = adam_step(
             state.params, state.q, state.optimizer, rows, share * constants.learning_rate,
             constants.setting, whiten=plan.hold == "whitened", learn=plan.learn, move=plan.move,
+            processes=plan.processes,
         )  # fmt: skip
         return state._replace(params=params, q=q, optimizer=optimizer), value, good
 
     return attempt
 
 
-def _tried(attempt: Attempt, state: State, record: Record, code: int) -> tuple[State, Record]:
+def _tried(
+    attempt: Attempt, state: State, record: Record, code: int, processes: int = 1
+) -> tuple[State, Record]:
     """Take a step, or as much of it as leaves a posterior."""
     dtype = record.objective.dtype
 
@@ -230,7 +242,7 @@ def _tried(attempt: Attempt, state: State, record: Record, code: int) -> tuple[S
             start = start._replace(q=q)
         share = jnp.asarray(0.5, dtype) ** halvings
         found, value, good = attempt(start, share)
-        return start, found, value.astype(dtype), good, halvings + 1
+        return start, found, value.astype(dtype), all_find(good, processes), halvings + 1
 
     nothing = (state, state, record.objective, jnp.array(False), jnp.zeros((), jnp.int32))
     _, found, value, good, tries = jax.lax.while_loop(again, once, nothing)

@@ -22,7 +22,7 @@ class Natural(Options):
     Parameters
     ----------
     row_batch : int, optional
-        Rows of a step; where there are no more than that, all of them. None: 500.
+        Rows of a step, those of all processes together; where there are no more than that, all of them. None: 500.
     max_steps : int, optional
         Iterations at most, of an E-step and an M-step each. None: 2000.
     e_steps, m_steps : int, optional

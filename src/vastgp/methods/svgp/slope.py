@@ -44,6 +44,7 @@ def bound_slope_and_sites(
     q: Whitened,
     here: Coordinates,
     rows: Rows,
+    share: float = 1.0,
 ) -> tuple[Array, Slope, SiteSums]:
     """Return `moved_bound` where the sites are, its derivatives, and the sums of sites that they ask for.
 
@@ -61,6 +62,9 @@ def bound_slope_and_sites(
         What the sites give here.
     here : Coordinates
         Of these hyperparameters and inducing points.
+    share : float, default 1.0
+        Of what does not depend on the rows: where each of k processes has a part of them and 1 / k of this, all that is
+        returned adds up to what one would have.
     """
 
     def covariances(log_kernel: Kernel, Z: Array) -> tuple[Array, Array, Array]:
@@ -88,10 +92,10 @@ def bound_slope_and_sites(
     better = row_sums(psi, precision * mean + g, precision)
     # with alpha and W held: d mean_i / d k_i = alpha, d variance_i / d k_i = -2 W k_i = -2 L^-T Y_i
     by_psi = q.mean.T @ g - 2.0 * jnp.sum(Y * h[:, None, :], axis=0)
-    G = _by_prior(hold, psi, Y, g, h, q.mean, covariance, by_psi, better.precision)
+    G = _by_prior(hold, psi, Y, g, h, q.mean, covariance, by_psi, better.precision, share)
     by_K = here.inverse.T @ (0.5 * (G + G.T)) @ here.inverse
     by_kernel, by_Z = pull_back((by_K, here.inverse.T @ by_psi, jnp.sum(h, axis=0)))
-    return value - q.divergence(), Slope(by_kernel, by_likelihood, by_Z), better
+    return value - share * q.divergence(), Slope(by_kernel, by_likelihood, by_Z), better
 
 
 def _by_prior(
@@ -104,6 +108,7 @@ def _by_prior(
     covariance: Float[Array, "C m m"],
     by_psi: Float[Array, "m n"],
     asked: Float[Array, "C m m"],
+    share: float,
 ) -> Float[Array, "m m"]:
     """Return ``G``, summed over the functions; its symmetric part counts.
 
@@ -122,10 +127,10 @@ def _by_prior(
         return inner - 0.5 * jnp.diag(jnp.diagonal(inner))
     eye = jnp.eye(len(psi), dtype=psi.dtype)
     if hold == "sites":
-        slopes = (Y @ g[:, :, None] + covariance @ v[:, :, None])[:, :, 0]
+        slopes = (Y @ g[:, :, None] + share * (covariance @ v[:, :, None]))[:, :, 0]
         rest = eye - covariance
-        by_function = rest @ (asked + eye) @ rest
-        return (0.5 * v - slopes).T @ v - 0.5 * jnp.sum(by_function, axis=0)
+        by_function = rest @ (asked + share * eye) @ rest
+        return (0.5 * share * v - slopes).T @ v - 0.5 * jnp.sum(by_function, axis=0)
     weighted = jnp.swapaxes(psi * h[:, None, :], 1, 2)
-    by_function = (Y - covariance @ psi) @ weighted + 0.5 * (covariance - eye)
-    return jnp.sum(by_function, axis=0) + (0.5 * v - g @ psi.T).T @ v
+    by_function = (Y - covariance @ psi) @ weighted + 0.5 * share * (covariance - eye)
+    return jnp.sum(by_function, axis=0) + (0.5 * share * v - g @ psi.T).T @ v

@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float
 
 from vastgp._programs import program
+from vastgp.data.joint_programs import added_within
 from vastgp.fitting.damped_updates import toward
 from vastgp.fitting.dual_evidence import local_sites
 from vastgp.kernels import Kernel
@@ -116,19 +117,23 @@ def coordinates_of(params: Params, jitter: Any) -> Coordinates:
     return params.coordinates(jitter)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="processes")
 def e_step(
-    params: Params, here: Coordinates, sums: SiteSums, rows: Rows, rate: Any
+    params: Params, here: Coordinates, sums: SiteSums, rows: Rows, rate: Any, *, processes: int = 1
 ) -> tuple[SiteSums, Array, Array]:
     """Return the sums after a natural-gradient step, the bound before it, and whether all is finite.
 
     Sums with a positive semi-definite precision, which `better_sums` are, keep it: ``R`` is then no less than one.
+
+    Here as in the other steps so many ``processes`` have a part of the rows each; sums over rows are those of all.
     """
     kernel, likelihood = params.positive()
     psi = whitened_features(kernel, params.Z, here.inverse, rows.X)
     sums, q = posterior_under(likelihood, sums)
     moments = q.moments(psi, kernel.diag(rows.X))
-    fit, better = better_sums(likelihood, rows.y, rows.weights, psi, *moments)
+    fit, better = added_within(
+        better_sums(likelihood, rows.y, rows.weights, psi, *moments), processes
+    )
     found = toward(sums, better, rate)
     bound = fit - q.divergence()
     return found, bound, _finite(bound, found)
@@ -156,7 +161,7 @@ def mended(sums: SiteSums, eps: float | None = None) -> SiteSums:
     return sums._replace(precision=found)
 
 
-@partial(jax.jit, static_argnames=("hold", "move"))
+@partial(jax.jit, static_argnames=("hold", "move", "processes"))
 def m_step(
     params: Params,
     here: Coordinates,
@@ -169,6 +174,7 @@ def m_step(
     *,
     hold: str,
     move: bool,
+    processes: int = 1,
 ) -> tuple[Params, Coordinates, SiteSums, Any, Array, Array]:
     """Return hyperparameters and inducing points after a step of Adam on the bound of eq. (15) or (14), and the sums.
 
@@ -177,7 +183,10 @@ def m_step(
     moments and expectations serve both, in two thirds of the time of one after the other. ``None`` is no E-step.
     """
     sums, q = posterior_under(params.positive()[1], sums)
-    value, slope, better = bound_slope_and_sites(*params, setting.jitter, hold, q, here, rows)
+    share = 1.0 / processes
+    value, slope, better = added_within(
+        bound_slope_and_sites(*params, setting.jitter, hold, q, here, rows, share), processes
+    )
     if step_rate is not None:
         sums = toward(sums, better, step_rate)
     params, optimizer = _ascend(params, Params(*slope), optimizer, learning_rate, setting, move)
@@ -246,7 +255,7 @@ def sums_of_rows(
     return row_sums(whitened_features(kernel, params.Z, here.inverse, rows.X), *sites)
 
 
-@partial(jax.jit, static_argnames=("whiten", "learn", "move"))
+@partial(jax.jit, static_argnames=("whiten", "learn", "move", "processes"))
 def adam_step(
     params: Params,
     q: Moments,
@@ -258,6 +267,7 @@ def adam_step(
     whiten: bool,
     learn: bool,
     move: bool,
+    processes: int = 1,
 ) -> tuple[Params, Moments, Any, Array, Array]:
     """Return hyperparameters, inducing points and ``q`` after a step of Adam on the bound of eq. (8)."""
 
@@ -266,9 +276,10 @@ def adam_step(
         kernel, likelihood = params.positive()
         inverse = params.coordinates(setting.jitter).inverse
         form = q.whitened(None if whiten else inverse)
-        return bound_of(kernel, likelihood, params.Z, inverse, form, rows)
+        return bound_of(kernel, likelihood, params.Z, inverse, form, rows, 1.0 / processes)
 
-    value, (by_params, by_q) = jax.value_and_grad(bound)((params, q))
+    found = added_within(jax.value_and_grad(bound)((params, q)), processes)
+    value, (by_params, by_q) = found
     (of_params, of_q) = optimizer
     if learn:
         params, of_params = _ascend(params, by_params, of_params, learning_rate, setting, move)

@@ -18,7 +18,8 @@ from vastgp._precision import as_dtype, precision
 from vastgp._programs import options_of_steps, program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer, processes
-from vastgp.data.minibatch import chunk_of_minibatches
+from vastgp.data.joint_programs import Own
+from vastgp.data.minibatch import SharedMinibatches, chunk_of_minibatches
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.dual_evidence import most_rate
@@ -124,6 +125,11 @@ class Trainer:
         self.seed, self.dtype = seed, dtype
         self.full = options.untied or options.row_batch >= rows.n
         self.rate = self._rate(likelihood)
+        # sites of their own for all rows are no sums: every process has them all
+        self.shared = processes.count() > 1 and not options.untied
+        self.parts = None
+        if self.shared:
+            self.parts = SharedMinibatches(rows, standardizer, seed, options.row_batch, dtype)
         self.plan = Plan(
             options.optimizer,
             options.hold,
@@ -133,6 +139,7 @@ class Trainer:
             options.num_m_steps,
             options.learn,
             options.move,
+            processes.count() if self.shared else 1,
         )
 
     def start(self, kernel: Kernel, likelihood: Likelihood, Z: np.ndarray) -> State:
@@ -153,7 +160,8 @@ class Trainer:
             weight=_number(self.rows.n / options.row_batch, dtype),
             whole=whole,
         )
-        self._work = min(self.options.row_batch, self.rows.n) * len(Z)
+        rows = min(self.options.row_batch, self.rows.n) if self.parts is None else self.parts.size
+        self._work = rows * len(Z)
         here = coordinates_of(params, setting.jitter)
         optimizer: Any = start_optimizer(params)
         q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
@@ -181,10 +189,14 @@ class Trainer:
             summarise=self._summary,
             last=last,
             compiler_options={**FACTORISING, **options_of_steps(self._work)},
+            shared=self.shared,
         )
 
-    def _draw(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def _draw(self, first: int, count: int) -> Any:
         each = self.plan.batches
+        if self.parts is not None:
+            own = self._own(*self.parts.draw(first * each, count * each)[1:])
+            return Own(tuple(part.reshape(count, each, *part.shape[1:]) for part in own))
         X, y = chunk_of_minibatches(
             self.rows, self.standardizer, self.seed, first * each, count * each,
             self.options.row_batch, self.dtype,
@@ -220,7 +232,15 @@ class Trainer:
         share = self.options.row_batch / self.rows.n
         return min(most_rate(likelihood), max(_LEAST_RATE, share))
 
-    def _whole(self) -> Rows:
+    def _own(self, X: np.ndarray, y: np.ndarray, counts: np.ndarray) -> Rows:
+        """Return rows that the process has of minibatches, with what they count."""
+        return Rows(
+            X, y, counts * np.asarray(max(self.rows.n / self.options.row_batch, 1.0), self.dtype)
+        )
+
+    def _whole(self) -> Any:
+        if self.parts is not None:
+            return Own(self._own(*(part[0] for part in self.parts.draw(0, 1)[1:])))
         n = self.rows.n
         (tile,) = row_tiles(self.rows, self.standardizer, tile_size(n, 1 << n.bit_length()))
         return Rows(*(jnp.asarray(part, self.dtype) for part in tile[:3]))

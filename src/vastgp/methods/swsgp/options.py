@@ -69,7 +69,7 @@ class LocalSteps(Options):
     learn_inducing : bool, default False
         Whether the bound moves the inducing inputs.
     row_batch : int, default 64
-        Rows of a step; where there are no more than that, all of them.
+        Rows of a step, those of all processes together; where there are no more than that, all of them.
     max_steps : int, default 20,000
         Steps at most.
     rate : float, default 0.01

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vastgp.data.joint_programs import added_within
 from vastgp.methods.swsgp.bound import (
     Inducing,
     Neighbours,
     expected_log_likelihoods,
     moments_and_divergences,
-    ordered_divergences,
-    row_moments,
+    moments_and_ordered_divergences,
 )
 from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
 
@@ -29,6 +29,7 @@ class StepPlan(NamedTuple):
     taper: bool
     learn: bool
     move: bool
+    processes: int = 1
 
 
 class Constants(NamedTuple):
@@ -62,6 +63,9 @@ class Batch(NamedTuple):
         Their nearest predecessors.
     present : Array of shape (T, J, H)
         Which of these there are.
+    counts, own_counts : Array of shape (T, n) and (T, J), optional
+        What each row and each of ``own`` counts where several processes have a part of them each, with filling. None:
+        what all count alike.
     """
 
     X: Any
@@ -72,12 +76,16 @@ class Batch(NamedTuple):
     own: Any
     before: Any
     present: Any
+    counts: Any = None
+    own_counts: Any = None
 
 
 def bound(
     plan: StepPlan, constants: Constants, local: Variables, hyper: Any, batch: Batch
 ) -> Float[Array, ""]:
     """Return an unbiased estimate of the bound from one minibatch, eq. (11) with the weights of Algorithm 1.
+
+    Of a part of one it is what the part adds to that.
 
     Parameters
     ----------
@@ -102,7 +110,6 @@ def bound(
         batch.near, jnp.ones(batch.near.shape, bool), batch.border if plan.taper else None
     )
     if plan.ordered:
-        moments = row_moments(kernel, batch.X, near, constants.jitter)
         innovation = local.spread[batch.own]
         if plan.full:
             numbers = batch.rows[batch.own]
@@ -111,14 +118,24 @@ def bound(
             )
         own = Inducing(local.Z[batch.own], local.mean[batch.own], spread[batch.own], innovation)
         before = neighbours(batch.before, batch.present)
-        each = ordered_divergences(kernel, own, before, constants.jitter)
+        moments, each = moments_and_ordered_divergences(
+            kernel, batch.X, near, own, before, constants.jitter
+        )
         # a sum over inducing inputs
-        divergence = constants.num_inducing / len(batch.own) * jnp.sum(each)
+        if batch.own_counts is None:
+            divergence = constants.num_inducing / len(batch.own) * jnp.sum(each)
+        else:
+            divergence = jnp.sum(batch.own_counts * each)
     else:
         moments, each = moments_and_divergences(kernel, batch.X, near, constants.jitter)
         # a mean over rows
-        divergence = jnp.mean(each)
+        if batch.counts is None:
+            divergence = jnp.mean(each)
+        else:
+            divergence = jnp.sum(batch.counts * each) / constants.num_rows
     fit = expected_log_likelihoods(likelihood, batch.y, moments)
+    if batch.counts is not None:
+        return jnp.sum(batch.counts * fit) - divergence
     return constants.num_rows / size * jnp.sum(fit) - divergence
 
 
@@ -138,6 +155,10 @@ def one_step(
         return -bound(plan, constants, local, hyper, batch) / constants.num_rows
 
     value, (by_local, by_hyper) = jax.value_and_grad(loss, argnums=(0, 1))(local, state.hyper)
+    names = Variables._fields if plan.move else ("mean", "spread")
+    slopes = {name: getattr(by_local, name) for name in names}
+    told = value, slopes, by_hyper if plan.learn else ()
+    value, slopes, by_hyper = added_within(told, plan.processes)
     rate = constants.learning_rate / jnp.sqrt(
         1.0 + state.steps.astype(value.dtype) / constants.half_life
     )
@@ -149,13 +170,13 @@ def one_step(
     moved: dict[str, Array] = {}
     firsts: dict[str, Array] = {}
     seconds: dict[str, Array] = {}
-    for name in Variables._fields if plan.move else ("mean", "spread"):
+    for name in names:
         whole, first, second = (
             getattr(tree, name) for tree in (state.variables, state.first, state.second)
         )
         new, one, two = _adam(
             getattr(local, name),
-            getattr(by_local, name),
+            slopes[name],
             first.at[rows].get(mode="clip"),
             second.at[rows].get(mode="clip"),
             touched,

@@ -13,7 +13,8 @@ import numpy as np
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, processes
-from vastgp.data.minibatch import fixed_indices, generator, minibatch_indices
+from vastgp.data.joint_programs import Own
+from vastgp.data.minibatch import SharedMinibatches, fixed_indices, generator, minibatch_indices
 from vastgp.data.neighbours import (
     NeighbourIndex,
     NeighbourTable,
@@ -160,12 +161,16 @@ def fit_swsgp(
 
 
 class Drawn(NamedTuple):
-    """Minibatches of some steps (first axis): numbers of rows, the rows, inducing inputs whose divergence counts."""
+    """Minibatches of some steps (first axis): numbers of rows, the rows, inducing inputs whose divergence counts.
+
+    Where several processes share the rows: those of a process, numbered among these, and which of them are no filling.
+    """
 
     numbers: np.ndarray
     X: np.ndarray
     y: np.ndarray
     own: np.ndarray
+    counts: np.ndarray | None = None
 
 
 class Chunks:
@@ -184,6 +189,9 @@ class Chunks:
     ) -> None:
         self.rows, self.standardizer, self.options = rows, standardizer, options
         self.seed, self.dtype, self.size = seed, dtype, size
+        self.parts = None
+        if processes.count() > 1:
+            self.parts = SharedMinibatches(rows, standardizer, seed, options.row_batch)
         self.sees = min(options.num_neighbors, size)
         # one neighbour more says where the border is
         self.taper = options.taper and self.sees < size
@@ -193,6 +201,7 @@ class Chunks:
             self.taper,
             options.learn,
             options.move,
+            processes.count(),
         )
         numbers = (rows.n, size, options.learning_rate, options.half_life)
         self.constants = Constants(
@@ -204,7 +213,7 @@ class Chunks:
         )
         self.always = options.move and size <= _ALWAYS_SEARCHED
         self.chunk = _SHORT_CHUNK if self.always else _CHUNK
-        self.table = NeighbourTable(rows.n, self.sees + self.taper)
+        self.table = NeighbourTable(rows.local.n, self.sees + self.taper)
         self.probe_rows = np.sort(fixed_indices(seed, _PROBED, rows.n, _PROBES))
         self.probes = standardizer.transform_X(rows.take(self.probe_rows)[0])
         self.index: NeighbourIndex | None = None
@@ -220,6 +229,7 @@ class Chunks:
             summarise=_summary,
             last=last,
             compiler_options=FACTORISING,
+            shared=self.parts is not None,
         )
         self._first = True
 
@@ -278,15 +288,18 @@ class Chunks:
         """Return the minibatches of some steps."""
         rows, steps = self.rows, range(first, first + count)
         batch = self.options.row_batch
-        numbers = np.stack([minibatch_indices(self.seed, step, rows.n, batch) for step in steps])
-        X, y = rows.take(numbers.ravel())
-        assert y is not None
-        X, y = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
         own = np.zeros((count, 0), np.int32)
         if self.plan.ordered:
             some = min(batch, self.size)
             chosen = [_some(self.seed, step, self.size, some) for step in steps]
             own = np.stack(chosen).astype(np.int32)
+        if self.parts is not None:
+            part = self.parts.draw(first, count)
+            return Drawn(part.numbers, part.X, part.y, own, part.counts)
+        numbers = np.stack([minibatch_indices(self.seed, step, rows.n, batch) for step in steps])
+        X, y = rows.take(numbers.ravel())
+        assert y is not None
+        X, y = self.standardizer.transform_X(X), self.standardizer.transform_y(y)
         return Drawn(
             numbers, X.reshape(*numbers.shape, -1), y.reshape(*numbers.shape, *y.shape[1:]), own
         )
@@ -294,10 +307,9 @@ class Chunks:
     def touching(self, drawn: Drawn) -> Batch:
         """Return minibatches with what they touch, by the neighbours as they are now."""
         assert self.index is not None
-        numbers, X, y, own = drawn
+        numbers, X, y, own, counts = drawn
         count = len(numbers)
-        near = self.table.lookup(numbers.ravel(), X.reshape(numbers.size, -1), self.index)
-        near = near.reshape(*numbers.shape, -1)
+        near, X = self._neighbours(numbers, X, counts)
         before = np.zeros((count, 0, self.sees), np.int32)
         if self.plan.ordered:
             before = self.before[own]
@@ -313,7 +325,7 @@ class Chunks:
         cuts = np.cumsum([part.shape[1] for part in parts])[:-1]
         at_near, at_own, at_before = np.split(places, cuts, axis=1)
         at_near = at_near.reshape(near.shape)
-        return Batch(
+        batch = Batch(
             X.astype(self.dtype),
             y.astype(self.dtype),
             which,
@@ -322,6 +334,49 @@ class Chunks:
             at_own,
             at_before.reshape(before.shape),
             before >= 0,
+        )
+        return batch if counts is None else self._part_of(batch, counts)
+
+    def _neighbours(
+        self, numbers: np.ndarray, X: np.ndarray, counts: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the neighbours of the rows of minibatches, of all processes one after the other, and own rows."""
+        assert self.index is not None
+        rows = np.ones(numbers.shape, bool) if counts is None else counts
+        found = np.full((*numbers.shape, self.sees + self.taper), -1, np.int32)
+        found[rows] = self.table.lookup(numbers[rows], X[rows], self.index)
+        if counts is None:
+            return found, X
+        found = np.concatenate(processes.gathered(found), axis=1)
+        absent = found[:, :, 0] < 0
+        # filling sees what a row of the step sees, so that nothing else is touched, and is where the nearest of it is
+        some = found[np.arange(len(found)), np.argmin(absent, axis=1)]
+        places = self.index.points[some[:, 0]] * self.index.scales
+        X = np.where(counts[:, :, None], X, places[:, None])
+        return np.where(absent[:, :, None], some[:, None], found), X
+
+    def _part_of(self, batch: Batch, counts: np.ndarray) -> Batch:
+        """Return what this process works on: its rows, and its share of the divergences."""
+        steps, rows = counts.shape
+        here = slice(processes.number() * rows, (processes.number() + 1) * rows)
+        some = batch.own.shape[1]
+        first, last = processes.share_of(some)
+        own = first + np.arange(-(-some // processes.count()))
+        own_counts = (own < last) * (self.size / max(some, 1))
+        own = np.minimum(own, some - 1)
+        weight = self.rows.n / min(self.options.row_batch, self.rows.n)
+        return Batch(
+            Own(batch.X),
+            Own(batch.y),
+            # what is touched is the same in all
+            batch.rows,
+            Own(batch.near[:, here]),
+            Own(batch.border[:, here]),
+            Own(batch.own[:, own]),
+            Own(batch.before[:, own]),
+            Own(batch.present[:, own]),
+            Own((counts * weight).astype(self.dtype)),
+            Own(np.tile(own_counts.astype(self.dtype), (steps, 1))),
         )
 
 
