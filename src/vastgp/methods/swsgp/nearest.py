@@ -23,6 +23,7 @@ from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
@@ -37,13 +38,14 @@ _LADDER = (64, 128, 256, 512)
 # More are taken where each row says so many nats more, and that by more than one standard error.
 _LEAST_GAIN = 0.01
 # Rows that kernel and noise are learned by, with so many neighbours, found anew after so many steps, so often.
-_LEARNERS, _NEAR, _STEPS, _ROUNDS = 2048, 32, 15, 3
+_LEARNERS, _NEAR, _STEPS, _ROUNDS = 2048, 32, 15, 8
 _TOL = 1e-3
 # One in so many is conditioned on farther ones as well.
 _ONE_IN_FAR = 4
-# What is left of the budget for that, and for a second search of all rows; and seconds below which its program is not
-# worth to be compiled.
-_FOR_LEARNING, _FOR_SEARCH, _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 0.6, 0.1, 2.5, 6.0
+# What is left of the budget for that, of which a round has half, and for a second search of all rows; and seconds below
+# which its program is not worth to be compiled, or there is one round.
+_FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH = 0.6, 0.5, 0.1
+_LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
 # The first of these judge numbers of neighbours and the amplitude.
 _JUDGES = 1000
 # Uses of the seed, see `fixed_indices`.
@@ -103,7 +105,7 @@ def fit_nearest(
     """
     kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, count))
     X, y = standardised_rows(rows, standardizer, kept)
-    near = _Near(X, solver, run)
+    near = _Near(X, solver, run.seed)
     history, steps, learned = History(), 0, True
     if floor is not None and len(X) > 1:
         first, history, steps, learned = _learn(first, y, near, run, floor)
@@ -144,7 +146,7 @@ def fit_nearest(
         reason,
         learned,
         history,
-        advice="give more time (max_seconds).",
+        advice=f"give more time (max_seconds); without a limit there are {_ROUNDS} rounds of {_STEPS} steps.",
         attributes={"diagnosis_": diagnosis, "solver_": "nearest"}
         | inducing_attributes(X, standardizer),
     )
@@ -161,9 +163,9 @@ class _Near:
     chosen : ndarray of int, shape (J,)
     """
 
-    def __init__(self, X: np.ndarray, solver: Nearest, run: Run) -> None:
-        self.X, self.solver, self._run = X, solver, run
-        self.chosen = fixed_indices(run.seed, _LEARNING, len(X), _LEARNERS)
+    def __init__(self, X: np.ndarray, solver: Nearest, seed: int) -> None:
+        self.X, self.solver = X, solver
+        self.chosen = fixed_indices(seed, _LEARNING, len(X), _LEARNERS)
         self._ranked = np.empty((len(self.chosen), 0), np.int32)
         self._scales: np.ndarray | None = None
 
@@ -207,9 +209,6 @@ def _learn(
     first: tuple[Kernel, Gaussian], y: np.ndarray, near: _Near, run: Run, floor: float
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
     """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
-    left = run.seconds_left(_FOR_LEARNING)
-    if left is not None and left < _LEAST_SECONDS:
-        return first, History(), 0, False
     steps, ended, history = 0, False, History()
     again, rounds = run.once("search of neighbours", lambda: _search(first[0], near, run))
     for number in range(rounds):
@@ -218,7 +217,7 @@ def _learn(
         evidence = NeighbourEvidence(
             near.X, y, near.chosen, near.at_all_distances(first[0]), near.solver.jitter
         )
-        share = _FOR_LEARNING / (rounds - number)
+        share = _FOR_LEARNING if rounds == 1 else _OF_A_ROUND * _FOR_LEARNING
         try:
             found = fit_evidence(
                 evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
@@ -228,7 +227,7 @@ def _learn(
             return first, history, steps, False  # those of the rows' evidence stand
         first, steps, history = found.params, steps + found.num_iter, found.history
         ended = found.converged
-        if ended and found.num_iter < _STEPS // 3:
+        if found.message == OUT_OF_TIME or (ended and found.num_iter < _STEPS // 3):
             break
     return first, history, steps, ended
 
@@ -236,8 +235,11 @@ def _learn(
 def _search(kernel: Kernel, near: _Near, run: Run) -> list[Any]:
     """Look through all rows; return whether there is time for doing so again, and how many rounds there is time for.
 
-    There is one round where its program takes most of the time.
+    There is one round where its program takes most of the time, and none where it takes more.
     """
+    learning = run.seconds_left(_FOR_LEARNING)
+    if learning is not None and learning < _LEAST_SECONDS:
+        return [False, 0]
     began = now()
     near.search(kernel)
     took = now() - began
