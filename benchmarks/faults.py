@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--cases", type=int, default=100, help="tables, files, or predictions")
     parser.add_argument("--rows", type=int, nargs="+", default=[2, 3, 12, 40, 120])
+    parser.add_argument("--columns", type=int, default=3, help="of a table, at most")
     parser.add_argument(
         "--only", nargs="+", default=[*QUICK, GRID, STATIONS], help="names of estimators"
     )
