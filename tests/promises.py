@@ -176,6 +176,8 @@ def check_regressor(name: str, table: OddTable, many: int = 25) -> Any:
 def _mean_and_spread(model: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return means and deviations, or where the law of the noise has none, what a normal one has between quartiles."""
     mean, std = model.predict(rows, return_std=True)
+    if isinstance(model, vastgp.GPRegressor):
+        return mean, std  # states half the distance between two levels then
     likelihood = model.likelihood_
     if isinstance(likelihood, StudentT) and likelihood.degrees_of_freedom <= 2:
         assert np.all(np.isinf(std)), f"a deviation of {likelihood}"
