@@ -166,8 +166,11 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         return None
     generator = np.random.default_rng(args.seed)
     kinds = ["normal", "uniform", "integers", "one-hot", "lognormal", "two values", "sum"]
-    gains, inside = [], []
-    for number in range(args.cases):
+    gains, inside, failures = [], [], []
+    began = time.process_time()
+    for number in range(args.seed, args.seed + args.cases):
+        if time.process_time() - began > args.seconds:
+            break
         columns = [Column(str(generator.choice(kinds))) for _ in range(generator.integers(1, 4))]
         target = str(generator.choice(["smooth", "noise", "noisy line"]))
         table = OddTable(int(generator.choice([40, 120])), tuple(columns), target, seed=number)
@@ -178,10 +181,15 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
             gain, share = _beside_a_line(getattr(vastgp, name)(), table)
         gains.append(gain)
         inside.append(share)
+        if gain > _WORSE:
+            failures.append(f"{gain:.3f} nats, {share:.3f} inside <- {table}")
+            print(failures[-1], file=sys.stderr, flush=True)
     worse = np.array(gains) > _WORSE
     return {
+        "failures": failures[:20],
         "tables": len(gains),
         "coverage of 95 %": round(float(np.mean(inside)), 3),
+        "its least": round(float(np.min(inside)), 3),
         "mean NLPD less that of a line": round(float(np.mean(gains)), 3),
         "median": round(float(np.median(gains)), 3),
         "largest": round(float(np.max(gains)), 3),
