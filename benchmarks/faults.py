@@ -166,7 +166,7 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         return None
     generator = np.random.default_rng(args.seed)
     kinds = ["normal", "uniform", "integers", "one-hot", "lognormal", "two values", "sum"]
-    gains, inside, failures = [], [], []
+    gains, inside, of_line, failures = [], [], [], []
     began = time.process_time()
     for number in range(args.seed, args.seed + args.cases):
         if time.process_time() - began > args.seconds:
@@ -178,9 +178,10 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gain, share = _beside_a_line(getattr(vastgp, name)(), table)
+            gain, share, lines = _beside_a_line(getattr(vastgp, name)(), table)
         gains.append(gain)
         inside.append(share)
+        of_line.append(lines)
         if gain > _WORSE:
             failures.append(f"{gain:.3f} nats, {share:.3f} inside <- {table}")
             print(failures[-1], file=sys.stderr, flush=True)
@@ -190,6 +191,8 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         "tables": len(gains),
         "coverage of 95 %": round(float(np.mean(inside)), 3),
         "its least": round(float(np.min(inside)), 3),
+        "that of a line": round(float(np.mean(of_line)), 3),
+        "least of a line": round(float(np.min(of_line)), 3),
         "mean NLPD less that of a line": round(float(np.mean(gains)), 3),
         "median": round(float(np.median(gains)), 3),
         "largest": round(float(np.max(gains)), 3),
@@ -197,8 +200,8 @@ def quality(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     }
 
 
-def _beside_a_line(model: Any, table: OddTable) -> tuple[float, float]:
-    """Return NLPD on new rows less that of a Bayesian line, and coverage of 95 % intervals."""
+def _beside_a_line(model: Any, table: OddTable) -> tuple[float, float, float]:
+    """Return NLPD on new rows less that of a Bayesian line, and coverage of 95 % intervals of both."""
     X, y, new, target = table.draw(500)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     scale, center = float(y.std()), float(y.mean())
@@ -210,7 +213,8 @@ def _beside_a_line(model: Any, table: OddTable) -> tuple[float, float]:
     density -= 0.5 * np.log(2.0 * np.pi)
     found = model.fit(X, y).log_predictive_density(new, target)
     inside = coverage(target, *model.predict(new, return_std=True))
-    return float(np.mean(density) - np.mean(found)), float(inside)
+    of_line = coverage(target, center + scale * mean, scale * std)
+    return float(np.mean(density) - np.mean(found)), float(inside), float(of_line)
 
 
 # ---------------------------------------------------------------- processes that end
