@@ -101,6 +101,10 @@ FELL = {
         "ExactGPRegressor, heteroskedastic",
         OddTable(2, (Column("clusters", -64),), "two values", 0, -3.0, 0.0, "uint16", seed=1541),
     ),
+    "near repetitions that were others in another order": (
+        "ExactGPRegressor",
+        OddTable(40, (Column("two values"), Column("uniform")), "constant but one", seed=1),
+    ),
 }
 
 
