@@ -151,9 +151,9 @@ def test_a_constant_target_warns_and_gets_scale_1() -> None:
 def test_a_spread_whose_square_float64_has_not_is_refused_by_name(spread: float) -> None:
     """The square of 1e-156 is there with fewer digits, and its inverse is not: noise had an infinite variance."""
     x = np.random.default_rng(5).normal(size=(50, 1))
-    with pytest.raises(ValueError, match="y runs from .* cannot be represented in float64"):
+    with pytest.raises(ValueError, match=r"y runs from .* cannot be represented in float64"):
         Standardizer().fit(Rows(x, spread * x[:, 0]))
-    with pytest.raises(ValueError, match="X column 0 runs from .* Express it in another unit"):
+    with pytest.raises(ValueError, match=r"X column 0 runs from .* Express it in another unit"):
         Standardizer().fit(Rows(spread * x))
     for near in (1e-153, 1e152):
         scaling = Standardizer().fit(Rows(near * x, near * x[:, 0]))

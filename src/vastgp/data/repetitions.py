@@ -57,7 +57,9 @@ def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
         return np.arange(len(matrix))
     scale = np.std(matrix, axis=0)
     # cells begin at the least value of each input, whichever the order of the rows
-    cells = np.round((matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
+    cells = np.round(
+        (matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, _REPEATED * scale, 1.0)
+    )
     # a random number for each input makes one of each row, which are equal where the rows are: all are added up in one
     # order, which those of BLAS are not
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
