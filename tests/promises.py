@@ -298,7 +298,9 @@ def _check_units(name: str, table: OddTable, mean: np.ndarray, std: np.ndarray) 
         np.ptp(X, axis=0) <= 1e-12 * np.abs(X).max(axis=0)
     ):
         return  # what is constant has no scale
-    factors = 2.0 ** np.resize([3, -5, 9], X.shape[1])
+    # rows of whole numbers alone are taken to come again, so that they are to stay whole
+    powers = [3, 5, 9] if np.array_equal(X, np.round(X)) else [3, -5, 9]
+    factors = 2.0 ** np.resize(powers, X.shape[1])
     model = asked("fit in other units", lambda: quick(name, X).fit(X * factors, y * 0.125))
     found = _mean_and_spread(model, new * factors)
     for mine, theirs in zip((mean, std), found, strict=True):
