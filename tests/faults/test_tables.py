@@ -110,7 +110,7 @@ FELL = {
             0,
             1e3,
             seed=156338,
-        ),  # fmt: skip
+        ),
     ),
     "near repetitions that were others in another order": (
         "ExactGPRegressor",
