@@ -106,7 +106,7 @@ def no_strange_warnings() -> Iterator[None]:
     for each in caught:
         strange = issubclass(each.category, RuntimeWarning) or _NOT_OURS.search(each.filename)
         assert not strange, (
-            f"{each.category.__name__} at {each.filename}:{each.lineno}: {each.message}"
+            f"{each.category.__name__} at {Path(each.filename).name}:{each.lineno}: {each.message}"
         )
 
 
