@@ -52,6 +52,15 @@ def test_which_scales_are_tried():
     assert warps_to_try(generator.integers(0, 3, size=500) ** 4) == [Own()]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [2.0**-480, 2.0**480])
+def test_a_skewed_target_is_so_in_any_unit(unit):
+    """Its third moment is 1e±430: an overflow, or nothing."""
+    y = np.random.default_rng(0).gamma(2.0, size=200) - 1.0
+    [_, there], [_, here] = warps_to_try(unit * y), warps_to_try(y)
+    assert (there.power, there.unit) == (here.power, unit * here.unit)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_scales_that_are_tried_reach_all_that_a_normal_variable_may_be(sign):
     generator = np.random.default_rng(2)

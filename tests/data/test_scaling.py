@@ -147,6 +147,19 @@ def test_a_constant_target_warns_and_gets_scale_1() -> None:
     assert (scaling.y_mean, scaling.y_scale) == (2.5, 1.0)
 
 
+@pytest.mark.parametrize("spread", [1e-156, 1e-160, 1e-200, 1e156])
+def test_a_spread_whose_square_float64_has_not_is_refused_by_name(spread: float) -> None:
+    """The square of 1e-156 is there with fewer digits, and its inverse is not: noise had an infinite variance."""
+    x = np.random.default_rng(5).normal(size=(50, 1))
+    with pytest.raises(ValueError, match=r"y runs from .* cannot be represented in float64"):
+        Standardizer().fit(Rows(x, spread * x[:, 0]))
+    with pytest.raises(ValueError, match=r"X column 0 runs from .* Express it in another unit"):
+        Standardizer().fit(Rows(spread * x))
+    for near in (1e-153, 1e152):
+        scaling = Standardizer().fit(Rows(near * x, near * x[:, 0]))
+        np.testing.assert_allclose(scaling.transform_X(near * x).std(), 1.0, rtol=1e-12)
+
+
 def test_one_row_and_no_target() -> None:
     scaling = Standardizer().fit(Rows(np.array([[3.0, 4.0]])))
     assert scaling.x_mean.tolist() == [3.0, 4.0] and scaling.x_scale.tolist() == [1.0, 1.0]

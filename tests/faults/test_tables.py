@@ -101,6 +101,21 @@ FELL = {
         "ExactGPRegressor, heteroskedastic",
         OddTable(2, (Column("clusters", -64),), "two values", 0, -3.0, 0.0, "uint16", seed=1541),
     ),
+    "an average of one part": (
+        "ExactGPRegressor",
+        OddTable(
+            12,
+            (Column("one-hot", 150, 1e9), Column("almost constant", 150, 1e3)),
+            "two values",
+            0,
+            1e3,
+            seed=156338,
+        ),
+    ),
+    "near repetitions that were others in another order": (
+        "ExactGPRegressor",
+        OddTable(40, (Column("two values"), Column("uniform")), "constant but one", seed=1),
+    ),
 }
 
 

@@ -117,7 +117,7 @@ def warps_to_try(y: np.ndarray, seed: int = 0) -> list[Own]:
     spread = float(np.std(y))
     if spread <= 1e-9 * float(np.max(np.abs(y), initial=0.0)) or len(np.unique(y)) < 10:
         return [Own()]
-    skewness = float(skew(y))
+    skewness = float(skew(y / spread))  # in the target's unit its cube may overflow
     if abs(skewness) < _SKEWED:
         return [Own()]
     if np.min(y) > 0.0 and skewness > 0.0:

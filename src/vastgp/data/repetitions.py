@@ -56,10 +56,14 @@ def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
     if not varies.any():
         return np.arange(len(matrix))
     scale = np.std(matrix, axis=0)
-    cells = np.round((matrix - matrix[0]) / np.where(scale > 0.0, _REPEATED * scale, 1.0))
-    # a random number for each input makes one of each row, which are equal where the rows are
+    # cells begin at the least value of each input, whichever the order of the rows
+    cells = np.round(
+        (matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, _REPEATED * scale, 1.0)
+    )
+    # a random number for each input makes one of each row, which are equal where the rows are: all are added up in one
+    # order, which those of BLAS are not
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-    return np.unique(cells @ mixing, return_inverse=True)[1]
+    return np.unique(np.einsum("ij,j->i", cells, mixing), return_inverse=True)[1]
 
 
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:

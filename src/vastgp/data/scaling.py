@@ -333,8 +333,9 @@ def _scale(moments: _Moments, column: Any) -> np.ndarray:
     constant = _is_constant(moments)
     with np.errstate(invalid="ignore"):
         scale = np.where(constant, 1.0, np.sqrt(moments.squares / moments.count))
-    # Squares below 1e-308 or above 1e308 do not exist in float64.
-    bad = np.flatnonzero(~(np.isfinite(moments.mean) & np.isfinite(scale) & (scale > 0.0)))
+    # Squares below 1e-308 (which lose digits, and whose inverses overflow) or above 1e308 do not exist in float64.
+    exists = np.isfinite(scale) & (scale >= np.finfo(np.float64).tiny ** 0.5)
+    bad = np.flatnonzero(~(np.isfinite(moments.mean) & exists))
     if bad.size:
         j = int(bad[0])
         raise ValueError(

@@ -282,13 +282,15 @@ class BaseGP(FittedModel, abc.ABC):
     ) -> tuple[np.ndarray, Any]:
         """Return mean and variance of the function at all rows, float64, in standardised units.
 
-        Of shape (n,), or (C, n) where there is one function for each of C classes. ``latent`` may give those of several
-        ``functions`` instead of `_latent`.
+        Of shape (n,), or (C, n) where there is one function for each of C classes. ``latent`` may give those of
+        ``functions`` instead of `_latent`, of shape (functions, n) also where it is one.
         """
-        functions = functions or self.likelihood_.num_latent
+        shape: tuple[int, ...] = (functions, rows.n)
+        if not functions:
+            number = self.likelihood_.num_latent
+            shape = (rows.n,) if number == 1 else (number, rows.n)
         latent = latent or self._reader("_latent")
         most = self._reader("_tile_rows")()
-        shape = (rows.n,) if functions == 1 else (functions, rows.n)
         mean = np.empty(shape)
         variance = np.empty(shape) if with_variance else None
         done = 0
