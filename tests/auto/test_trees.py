@@ -221,6 +221,20 @@ def test_trees_run_where_there_are_rows_for_them():
     assert names(5000)[3:5] == ["nearest on trees", "exact on trees"]
     assert "tsvgp, heteroskedastic on trees" in names(5000)
     assert not any("trees" in name for name in [*names(100), *names(500, 1)])
+
+    # of very many rows growing them would take the budget
+    def within(seconds):
+        many = {
+            "inputs": 11,
+            "tied": False,
+            "counts": False,
+            "likelihood": "auto",
+            "seconds": seconds,
+        }
+        return [one.name for one in candidates.regressors(180_000, 11, **many)]
+
+    assert not any("trees" in name for name in within(60.0))
+    assert "nearest on trees" in within(300.0) and "nearest on trees" in within(None)
     assert candidates.classifiers(500, 5, 5)[1].name == "tsvgp on trees"
     named = candidates.named("qsgp on trees", False, "auto")
     assert named.on_trees and named.estimator == "QSGPRegressor"

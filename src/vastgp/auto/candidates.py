@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scipy.optimize import brentq
-
 from vastgp._arguments import Named, check_arguments, declared
 from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.solvers.exact_factor import affordable_rows
-from vastgp.solvers.plan import operations_a_second, operations_of_exact
+from vastgp.solvers.plan import operations_a_second, rows_of_exact
 
 # Up to here an exact process has all rows wherever results are to be the same on any machine; without a budget up to so
 # many more: some minutes. With one it has as many as the budget allows.
@@ -31,6 +29,9 @@ _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 _MANY = 1000
 # Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
 _TREE_ROWS = 150
+# They take so many seconds for each number of the inputs (180,000 rows, 11 inputs, two cores: 16 s), in the race and
+# again for all rows, and may take this share of the budget each time.
+_TREE_SECONDS, _TREE_SHARE = 8e-6, 0.15
 # Laws of counts: Poisson's, and one that scatters more.
 COUNTS = ("poisson", "poisson-log-normal")
 # How the leaderboard, and ``method``, call a model with trees as an input.
@@ -137,6 +138,7 @@ def regressors(
     likelihood: Any,
     own_noise: bool = False,
     exact_rows: int = _EXACT_ROWS,
+    seconds: float | None = None,
 ) -> list[Candidate]:
     """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
 
@@ -156,6 +158,8 @@ def regressors(
         Whether rows have known errors or weights, which not all methods take.
     exact_rows : int
         Most rows that an exact process is given, see `most_exact_rows`: random ones where there are more.
+    seconds : float, optional
+        Of the whole fit. Trees are left out where they would take too much of it.
 
     Notes
     -----
@@ -171,7 +175,8 @@ def regressors(
             Candidate("svgp", "SVGPRegressor", {"likelihood": likelihood}),
             Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
         ]
-    trees = n >= _TREE_ROWS and d > 1
+    grown = seconds is None or _TREE_SECONDS * n * d <= _TREE_SHARE * seconds
+    trees = n >= _TREE_ROWS and d > 1 and grown
     few = n <= _EXACT_ROWS
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
     found = [exact, _LINEAR]
@@ -182,7 +187,7 @@ def regressors(
     many_on_trees = [_QSGP.with_trees()] if trees else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += [*varying, *local] if few else [*local, *many_on_trees, *varying]
+    found += [*varying, *local] if few else [*many_on_trees, *varying]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
@@ -191,6 +196,8 @@ def regressors(
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
     if not few:
+        # what the nearest rows say is more than inducing inputs do, and of many rows their system takes its time
+        found += local
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 
@@ -227,8 +234,7 @@ def most_exact_rows(
     if seconds is None:
         return max(min(_EXACT_UNTIMED, held), _EXACT_ROWS)
     operations = share * seconds * operations_a_second()
-    root = brentq(lambda n: operations_of_exact(n, itemsize) - operations, 0.0, 1e7)
-    return max(min(int(root), held), _EXACT_ROWS)
+    return max(min(rows_of_exact(operations, itemsize), held), _EXACT_ROWS)
 
 
 def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candidate]:

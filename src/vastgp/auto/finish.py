@@ -130,9 +130,8 @@ def _fit(
     grown = whole.grove.of_whole(rows, warp) if candidate.on_trees else None
     if seconds is not None:
         seconds = max(seconds - (time.perf_counter() - began), _LEAST_SECONDS)
-    model = candidate.make(
-        seed=seed, seconds=seconds, tied=tied, kernel=_kernel_of(ran), grown=grown
-    )
+    kernel = None if candidate.goes_on else _kernel_of(ran)
+    model = candidate.make(seed=seed, seconds=seconds, tied=tied, kernel=kernel, grown=grown)
     with whole.firsts.shared(model, candidate, WHOLE, rows.n, warp):
         if candidate.goes_on:
             _go_on(model, ran)

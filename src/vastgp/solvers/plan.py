@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
 from vastgp.fitting.clock import now
 from vastgp.solvers.preconditioners import PRECONDITIONER_BYTES
@@ -122,6 +123,11 @@ def operations_of_exact(n: float, itemsize: int) -> float:
         Bytes of a number of the factor.
     """
     return (n**3 / 3 + _EXACT_PER_PAIR[itemsize] * n**2) * itemsize / 4
+
+
+def rows_of_exact(operations: float, itemsize: int) -> int:
+    """Return of how many rows the exact posterior takes so many operations, see `operations_of_exact`."""
+    return int(brentq(lambda n: operations_of_exact(n, itemsize) - operations, 0.0, 1e7))
 
 
 def operations_a_second() -> float:

@@ -34,7 +34,7 @@ from vastgp.linalg.panel_folder import SPILLED_ROWS
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages
 from vastgp.methods.exact.options import MaxRows, Spill
-from vastgp.methods.exact.pace import Pace
+from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
 from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
@@ -54,6 +54,8 @@ _MOST_RESERVE = 0.6
 # The rows are put in random order where the posterior of all of them may not fit into what is left of the budget.
 _SURELY_FITS = 0.4
 _ORDER = 42  # a use of the seed
+# With less time the posterior of very many rows is that of as many as have one matrix.
+_FOR_PANELS = 6.0
 
 
 class LeaveOneOut(NamedTuple):
@@ -270,10 +272,12 @@ class ExactGPRegressor(FitsVaryingNoise):
         run: Run,
     ) -> Answer:
         (kernel, likelihood), n, (learned, rows_learned) = params, len(y), found
-        if self._is_dense(n):
-            noise, seen = float(likelihood.noise_variance), np.arange(n)
-            posterior, evidence = ExactPosterior.condition(kernel, noise, X, y)
-            diagnosis = diagnosis_of_dense(n, posterior.factor.jitter)
+        most = n if self._is_dense(n) else self._rows_at_once(n, run)
+        if most is not None:
+            noise = float(likelihood.noise_variance)
+            seen = np.arange(n) if most == n else self._in_random_order(n, run)[:most]
+            posterior, evidence = ExactPosterior.condition(kernel, noise, X[seen], y[seen])
+            diagnosis = diagnosis_of_dense(most, posterior.factor.jitter)
         else:
             posterior, factored, seen = self._condition_many(params, X, y, run)
             evidence, diagnosis = factored.log_evidence, factored.diagnosis
@@ -307,6 +311,25 @@ class ExactGPRegressor(FitsVaryingNoise):
             },
         )
 
+    def _rows_at_once(self, n: int, run: Run) -> int | None:
+        """Return how many of very many rows have one matrix in float64 where time is short; None: panels are better.
+
+        Their programs take seconds to compile, and a low noise would have them made a second time.
+        """
+        left = run.seconds_left()
+        if (
+            left is None
+            or left >= _FOR_PANELS
+            or self.dtype == "float32"
+            or isinstance(self.max_rows, Spill)
+        ):
+            return None
+        return min(rows_within(left, 8), _DENSE_ROWS, n)
+
+    @staticmethod
+    def _in_random_order(n: int, run: Run) -> np.ndarray:
+        return np.random.default_rng([run.seed, _ORDER]).permutation(n)
+
     def _condition_many(
         self, params: Params, X: np.ndarray, y: np.ndarray, run: Run
     ) -> tuple[ExactPosterior, Factored, np.ndarray]:
@@ -317,7 +340,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         pace, order = Pace(run, panel_rows), np.arange(n)
         left = run.seconds_left()
         if left is not None and self._seconds(n) > _SURELY_FITS * left:
-            order = np.random.default_rng([run.seed, _ORDER]).permutation(n)
+            order = self._in_random_order(n, run)
         with run.timed("factor"), Progress("factor", run.verbose) as shown:
 
             def go_on(done: int, itemsize: int) -> bool:

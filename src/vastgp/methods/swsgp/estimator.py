@@ -124,7 +124,7 @@ class SwsgpFits(BaseGP):
             assert isinstance(likelihood, Gaussian)  # see `check_nearest`
             yield fit_nearest(
                 rows, scaling, (kernel, likelihood), inputs.size, self.num_neighbors, solver, run,
-                floor=None if fixed else search.noise_floor,
+                floor=None if fixed else search.noise_floor, free=self.kernel is None,
             )  # fmt: skip
             return
         Z = placed(rows, scaling, first[0], inputs, run.seed)
