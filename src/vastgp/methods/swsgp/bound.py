@@ -216,7 +216,7 @@ def moments_and_ordered_divergences(
     of_own = local_systems(kernel, own.Z, predecessors, jitter)
     K, k = (jnp.concatenate(parts) for parts in zip(of_rows, of_own, strict=True))
     a = solve_each(K, k)
-    moments = weighted_moments(a[:n], near, _conditional(kernel, X, k[:n], a[:n]))
+    moments = weighted_moments(a[:n], near, conditional_variance(kernel, X, k[:n], a[:n]))
     return moments, _ordered_divergences(kernel, own, predecessors, jitter, k[n:], a[n:])
 
 
