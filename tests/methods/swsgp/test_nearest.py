@@ -228,6 +228,17 @@ def test_random_rows_are_kept_where_fewer_are_asked_for():
     assert len(kept) == 50 and kept <= {tuple(row) for row in np.round(X, 9)}
 
 
+def test_columns_that_are_one_input_stay_so_in_another_form_of_kernel():
+    X, y, generator = table(150)
+    X = np.column_stack([X, generator.uniform(size=150)])
+    model = SWSGPRegressor(
+        solver="nearest", num_neighbors=10, hyperparameters=Subset(tied=[(0, 2)])
+    )
+    kernel = model.fit(X, y).kernel_
+    assert model.answer_ != "own" or kernel.inputs == (0, 1, 0)
+    assert np.isfinite(model.predict(X)).all()
+
+
 # ---------------------------------------------------------------- mistakes
 
 

@@ -228,7 +228,8 @@ def _of_best_form(
     for form in _FORMS:
         if form is not type(kernel):
             # a rougher function of the same slopes has longer lengthscales
-            tried += [(form(factor * scales, variance), noise) for factor in (1.0, 2.0)]
+            grouped = kernel.inputs  # type: ignore[attr-defined]
+            tried += [(form(factor * scales, variance, grouped), noise) for factor in (1.0, 2.0)]
     return max(tried, key=judges.best_density)
 
 
