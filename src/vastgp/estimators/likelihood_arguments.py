@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, from_name
+from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, LocallyScaled, from_name
 from vastgp.likelihoods.several_classes import SeveralClasses
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson", "poisson-log-normal")
@@ -29,8 +29,8 @@ def chosen_likelihood(likelihood: Any, estimator: str, several: bool = False) ->
     """
     chosen = from_name(likelihood) if isinstance(likelihood, str) else likelihood
     known = (*REGRESSION, HeteroskedasticGaussian.name) if several else REGRESSION
-    of_classes = isinstance(chosen, (Bernoulli, SeveralClasses))
-    if not isinstance(chosen, Likelihood) or of_classes or (chosen.num_latent > 1 and not several):
+    unfit = isinstance(chosen, (Bernoulli, SeveralClasses, LocallyScaled))
+    if not isinstance(chosen, Likelihood) or unfit or (chosen.num_latent > 1 and not several):
         raise ValueError(
             f"likelihood must be one of {known}, or a vastgp.likelihoods object of one of these; received "
             f"{likelihood!r}. For classes, use {estimator.replace('Regressor', 'Classifier')}."

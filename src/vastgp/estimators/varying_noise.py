@@ -66,6 +66,11 @@ class FitsVaryingNoise(FitsOwnNoise):
             isinstance(given, str) and given == VARYING
         )
 
+    @property
+    def _varies_by_itself(self) -> bool:
+        """Whether the method's own fit finds how noise varies, in place of turns with a process of it."""
+        return False
+
     def _check_own_noise(self, given: str) -> None:
         if self._is_varying:
             raise ValueError(
@@ -83,7 +88,7 @@ class FitsVaryingNoise(FitsOwnNoise):
         super()._check_params()
 
     def _last_answer(self, rows: Rows, run: Run) -> Answer:
-        if not self._is_varying:
+        if not self._is_varying or self._varies_by_itself:
             return super()._last_answer(rows, run)
         return _Fit(self, rows, run).answer()
 

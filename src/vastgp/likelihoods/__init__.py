@@ -6,6 +6,7 @@ from vastgp.likelihoods.exposed import Exposed
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.locally_scaled import LocallyScaled
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
@@ -22,6 +23,7 @@ __all__ = [
     "HeteroskedasticGaussian",
     "Laplace",
     "Likelihood",
+    "LocallyScaled",
     "MultinomialProbit",
     "OneVsRest",
     "Poisson",

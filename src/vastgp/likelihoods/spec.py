@@ -11,6 +11,7 @@ from vastgp.likelihoods.exposed import Exposed
 from vastgp.likelihoods.gaussian import Gaussian
 from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
+from vastgp.likelihoods.locally_scaled import LocallyScaled
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
@@ -34,6 +35,8 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)
+# Of fitted models alone.
+_FOUND = {LocallyScaled.name: LocallyScaled}
 
 
 def from_name(name: Any) -> Likelihood:
@@ -64,7 +67,7 @@ def to_spec(likelihood: Likelihood) -> dict[str, Any]:
     """
     if isinstance(likelihood, (Exposed, Weighted)):
         return {"kind": likelihood.name, "of_one": to_spec(likelihood.of_one)}
-    if type(likelihood) not in _DEFAULTS:
+    if type(likelihood) not in (*_DEFAULTS, *_FOUND.values()):
         raise TypeError(f"a likelihood of type {type(likelihood).__name__} cannot be saved.")
     spec: dict[str, Any] = {"kind": likelihood.name}
     for field in dataclasses.fields(likelihood):
@@ -89,9 +92,10 @@ def from_spec(spec: dict[str, Any]) -> Likelihood:
     for around in (Exposed, Weighted):
         if kind == around.name:
             return around(from_spec(spec["of_one"]))
-    if kind not in _BY_NAME:
+    by_name = _BY_NAME | _FOUND
+    if kind not in by_name:
         raise ValueError(f"the file holds a likelihood {kind!r} that this version does not know.")
-    cls, values = _BY_NAME[kind], {name: value for name, value in spec.items() if name != "kind"}
+    cls, values = by_name[kind], {name: value for name, value in spec.items() if name != "kind"}
     known = {field.name for field in dataclasses.fields(cls)}
     if set(values) - known:
         raise ValueError(

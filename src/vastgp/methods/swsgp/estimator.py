@@ -31,6 +31,7 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.fit import Inputs, distinct, fit_neighbourhoods, placed
 from vastgp.methods.swsgp.nearest import check_nearest, fit_nearest
+from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.options import (
     SOLVERS,
     LocalSteps,
@@ -78,7 +79,8 @@ _MOVED = (
 class SwsgpFits(BaseGP):
     """Fits of the regressor and the classifier."""
 
-    _posterior_class = SwsgpPosterior
+    _is_normal: bool = False  # whether noise is, with one variance or with one that varies
+    _varies_by_itself: bool = False
     _beside_posterior = ("diagnosis", "solver")
 
     kernel: Any
@@ -91,6 +93,10 @@ class SwsgpFits(BaseGP):
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
         raise NotImplementedError
 
+    @property
+    def _posterior_class(self) -> Any:
+        return NearestPosterior if self.solver_ == "nearest" else SwsgpPosterior
+
     def _resolved(self) -> tuple[Any, Any]:
         """Return what ``hyperparameters`` and ``solver`` stand for."""
         search = SEARCHES.resolve("hyperparameters", self.hyperparameters)
@@ -100,8 +106,7 @@ class SwsgpFits(BaseGP):
         search, solver = self._resolved()
         check_options(solver, search, self.dtype)
         if isinstance(solver, Nearest):
-            likelihood = getattr(self, "likelihood", "gaussian")
-            check_nearest(likelihood, self.inducing_inputs, isinstance(self, SWSGPClassifier))
+            check_nearest(self.likelihood, self.inducing_inputs, normal=self._is_normal)
 
     # ------------------------------------------------------------ fit
 
@@ -118,15 +123,17 @@ class SwsgpFits(BaseGP):
             search = search.given(**start)
         share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
         beginning = Beginning(search, self.kernel, rows, scaling, run, share)
-        first = find_first(beginning, self._first_likelihood)
         if isinstance(solver, Nearest):
-            kernel, likelihood = first
+            normal = self._of_normal_noise() if self._varies_by_itself else self
+            kernel, likelihood = find_first(beginning, normal._first_likelihood)
             assert isinstance(likelihood, Gaussian)  # see `check_nearest`
             yield fit_nearest(
                 rows, scaling, (kernel, likelihood), inputs.size, self.num_neighbors, solver, run,
                 floor=None if fixed else search.noise_floor, free=self.kernel is None,
+                varies=self._varies_by_itself,
             )  # fmt: skip
             return
+        first = find_first(beginning, self._first_likelihood)
         Z = placed(rows, scaling, first[0], inputs, run.seed)
         options = plain_options(solver, search, min(neighbors, len(Z)), fixed)
         yield fit_neighbourhoods(
@@ -242,8 +249,8 @@ Likelihood, default "gaussian"
         How the inducing variables are found, see `vastgp.options`. ``"sparse"``: the bound's maximum by sparse linear
         algebra; one pass over the rows. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches
         (``LocalSteps``). ``"nearest"``: each row is predicted from the targets of the rows nearest to it, of which
-        ``num_inducing`` are kept (all, up to a million): normal noise alone, and most accurate where there are many
-        rows near each other. ``"auto"``: sparse where it takes less than 6 GB.
+        ``num_inducing`` are kept (all, up to a million): normal noise alone, where it varies on scales of the rows' own, and most
+        accurate where there are many rows near each other. ``"auto"``: sparse where it takes less than 6 GB.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver. Noise and
         variances of a fit that it ended are those of its means.
@@ -323,6 +330,15 @@ Likelihood, default "gaussian"
     def _check_params(self) -> None:
         super()._check_params()
         self._check_given(self._resolved()[0])
+
+    @property
+    def _is_normal(self) -> bool:
+        return self._is_varying or isinstance(self._chosen_likelihood(), Gaussian)
+
+    @property
+    def _varies_by_itself(self) -> bool:
+        # from the nearest rows: their scale is of function and noise together
+        return self._is_varying and isinstance(self._resolved()[1], Nearest)
 
 
 class SWSGPClassifier(WeightedClassifier, SwsgpFits):

@@ -28,9 +28,10 @@ from vastgp.kernels import RBF, Kernel, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.methods.swsgp.local_scale import LocalScale, Scattered, local_scale_of
+from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_of, nearest_others
 from vastgp.methods.swsgp.options import Nearest
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
 
 # Numbers of neighbours that are compared, where none is given.
 _LADDER = (64, 128, 256, 512)
@@ -43,7 +44,7 @@ _TOL = 1e-3
 _ONE_IN_FAR = 4
 # What is left of the budget for that, of which a round has half, and for a second search of all rows; and seconds below
 # which its program is not worth to be compiled, or there is one round, and one form of kernel.
-_FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH = 0.6, 0.5, 0.1
+_FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
 # The first of these judge numbers of neighbours and the amplitude.
 _JUDGES = 1000
@@ -55,17 +56,17 @@ _SEEN, _LEARNING = 120, 121
 _SLOWER, _COMPILING = 5.0, 0.5
 
 
-def check_nearest(likelihood: Any, inducing_inputs: Any, classes: bool) -> None:
+def check_nearest(likelihood: Any, inducing_inputs: Any, normal: bool) -> None:
     """Refuse what ``solver="nearest"`` is not for.
 
     Parameters
     ----------
     likelihood, inducing_inputs
         Of the estimator.
-    classes : bool
-        Whether that is a classifier.
+    normal : bool
+        Whether noise is normal, with one variance or with one that varies.
     """
-    if classes or not (likelihood == "gaussian" or isinstance(likelihood, Gaussian)):
+    if not normal:
         raise ValueError(
             "solver='nearest' takes the targets of neighbouring rows for the function with normal noise, and "
             f"likelihood={likelihood!r} is another. Set solver='sparse', or leave it out."
@@ -88,6 +89,7 @@ def fit_nearest(
     *,
     floor: float | None,
     free: bool,
+    varies: bool,
 ) -> Answer:
     """Keep the rows that predictions are made from, and find kernel, noise and the number of neighbours.
 
@@ -106,6 +108,8 @@ def fit_nearest(
         Least noise variance; None: kernel and noise are the user's, and stay.
     free : bool
         Whether the kernel may have another form than the one that it begins with.
+    varies : bool
+        Whether rows may have scales of their own, see `vastgp.methods.swsgp.local_scale`.
     """
     kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, count))
     X, y = standardised_rows(rows, standardizer, kept)
@@ -131,7 +135,12 @@ def fit_nearest(
     index = posterior.index
     posterior = _posterior(params, X, y, int(ends["neighbors"]), solver)
     posterior.__dict__["index"] = index  # of the same lengthscales
-    scores = judges.scores(posterior)
+    gain, scores = 0.0, judges.scores(posterior)
+    if varies:
+        found = run.once("scale of rows", lambda: _local_scale(judges, posterior, run))
+        gain = float(found["gain"])
+        if found["scale"] is not None:
+            posterior = _on_scale(posterior, LocalScale(**found["scale"]))
     many = f"{posterior.num_neighbors} nearest of {len(X)} rows"
     reason = f"each row is predicted from the {many}"
     if not learned:
@@ -145,8 +154,11 @@ def fit_nearest(
         "neighbors": posterior.num_neighbors,
         "scale": scale,
     }
+    if varies:
+        diagnosis |= {"noise_varies": posterior.scale is not None, "noise_gain": gain}
     return Answer(
-        *params,
+        params[0],
+        posterior.likelihood,
         lambda: posterior,
         steps,
         reason,
@@ -181,15 +193,15 @@ class _Near:
         self._ranked = nearest_others(kernel, self.X, self.chosen, _LADDER[-1], search)
         self._scales = self._metric(kernel)
 
-    def of(self, kernel: Kernel, count: int, rows: int | None = None) -> np.ndarray:
-        """Return the nearest others of the first rows, (rows, count)."""
+    def of(self, kernel: Kernel, count: int) -> np.ndarray:
+        """Return the nearest others, (J, count)."""
         if self._scales is None:
             self.search(kernel)
         elif not np.array_equal(self._scales, self._metric(kernel)):
             most = self._ranked.shape[1]
             self._ranked = nearest_of(kernel, self.X, self.chosen, self._ranked, most)
             self._scales = self._metric(kernel)
-        return self._ranked[:rows, :count]
+        return self._ranked[:, :count]
 
     def _metric(self, kernel: Kernel) -> np.ndarray:
         return np.asarray(metric_lengthscales(kernel, self.X.shape[1]))
@@ -282,12 +294,25 @@ def _search(kernel: Kernel, near: _Near, run: Run) -> list[Any]:
 
 def _posterior(
     params: tuple[Kernel, Gaussian], X: np.ndarray, y: np.ndarray, neighbors: int, solver: Nearest
-) -> SwsgpPosterior:
+) -> NearestPosterior:
     noise = observations.noise_variances(y, float(params[1].noise_variance))
-    return SwsgpPosterior(
+    return NearestPosterior(
         params[0], X, observations.targets(y)[:, None], np.zeros((len(X), 1)), neighbors, solver.jitter,
         search=solver.neighbor_search, noise=np.broadcast_to(noise, len(X)).copy(),
+        noise_variance=float(params[1].noise_variance),
     )  # fmt: skip
+
+
+def _on_scale(posterior: NearestPosterior, scale: LocalScale) -> NearestPosterior:
+    found = replace(posterior, scale=scale)
+    found.__dict__["index"] = posterior.index
+    return found
+
+
+def _local_scale(judges: _Judges, posterior: NearestPosterior, run: Run) -> dict[str, Any]:
+    """Return the law of the rows' scales, None where there is one for all, and what it gains in nats."""
+    scale, gain = local_scale_of(judges.scattered(posterior, run.seconds_left(_FOR_SCALE)))
+    return {"scale": None if scale is None else scale.to_state(), "gain": gain}
 
 
 class _Judges:
@@ -295,25 +320,33 @@ class _Judges:
 
     def __init__(self, y: np.ndarray, near: _Near) -> None:
         self._y, self._all = y, near
-        self.chosen = near.chosen[:_JUDGES]
 
-    def _moments(self, posterior: SwsgpPosterior) -> tuple[np.ndarray, np.ndarray]:
+    def scattered(self, posterior: NearestPosterior, seconds: float | None) -> Scattered:
+        """Return what rows are off by: of all learners, or of fewer where these take longer than some seconds."""
+        began = now()
+        found = self._rows(posterior, slice(0, _JUDGES))
+        more = len(self._all.chosen) > _JUDGES
+        if not more or (seconds is not None and seconds < 2.0 * (now() - began)):
+            return found
+        return found.and_of(self._rows(posterior, slice(_JUDGES, None)))
+
+    def _rows(self, posterior: NearestPosterior, rows: slice) -> Scattered:
+        near = self._all.of(posterior.kernel, posterior.num_neighbors)[rows]
+        return posterior.scattered(self._all.chosen[rows], near)
+
+    def _moments(self, posterior: NearestPosterior) -> tuple[np.ndarray, np.ndarray]:
         """Return how far targets are from the means by their nearest others, and variances of observations."""
-        near = self._all.of(posterior.kernel, posterior.num_neighbors, _JUDGES)
-        mine = replace(posterior, num_neighbors=near.shape[1])
-        mean, variance = mine.given_neighbours(posterior.Z[self.chosen], near)
-        assert posterior.noise is not None
-        off = observations.targets(self._y)[self.chosen] - mean
-        return off, variance + posterior.noise[self.chosen]
+        found = self._rows(posterior, slice(0, _JUDGES))
+        return found.off, found.variance + found.noise
 
-    def scores(self, posterior: SwsgpPosterior) -> np.ndarray:
+    def scores(self, posterior: NearestPosterior) -> np.ndarray:
         """Return the log density of each, in nats, in standardised units."""
         if len(self._y) < 2:
             return np.zeros(1)
         off, variance = self._moments(posterior)
         return -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
 
-    def scale(self, posterior: SwsgpPosterior) -> float:
+    def scale(self, posterior: NearestPosterior) -> float:
         """Return the factor of all variances by which they are likeliest; one where some errors are known."""
         y = self._y
         if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
@@ -331,7 +364,7 @@ class _Judges:
         found = -0.5 * (np.mean(np.log(variance)) + np.log(np.mean(off**2 / variance)))
         return float(found) if np.isfinite(found) else -np.inf
 
-    def with_neighbors(self, posterior: SwsgpPosterior, run: Run) -> SwsgpPosterior:
+    def with_neighbors(self, posterior: NearestPosterior, run: Run) -> NearestPosterior:
         """Return the posterior with as many neighbours as are of use, and as there is time to look at."""
         self.scores(posterior)  # its program is compiled
         began = now()

@@ -1,0 +1,175 @@
+r"""How far observations scatter where they are: the scale of a process as the nearest rows have it.
+
+A stationary process is as uncertain wherever rows are as dense. Where a function is flat here and steep there, or its
+noise varies, the rows nearest to a place say which: of their targets, the nearest first, and ``L L^T = K + N``,
+
+    w = L^-1 y
+
+has entries that are standard normal if kernel and noise are right, ``w_j`` being how far target j is from what those
+before it say. With an unknown factor ``s`` of all variances, whose prior is worth ``nu0`` observations of one, its
+estimate is their mean square (West & Harrison 1997, section 10.8, have the same of a series), where farther rows count
+less,
+
+    s(x) = (nu0 + sum_j e^(-j / tau) w_j^2) / (nu0 + sum_j e^(-j / tau)),    j = 0, 1, ...
+
+An observation has the Student distribution around the process's mean whose square of width is
+
+    c s(x)^b (v0 (v(x) / v0)^p + kappa N),
+
+with the process's variance ``v`` and noise variance ``N``. ``b = 0, p = kappa = c = 1`` and many degrees of freedom are
+the process itself. The seven numbers are those by which rows are likeliest, each given its nearest others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import gammaln
+
+# Of the logarithms of prior worth and reach, of half of those of the degrees of freedom, of c, of b, p and log kappa.
+_BOUNDS = ((-5.0, 6.0), (0.0, 7.0), (-4.0, 0.5), (-12.0, 12.0), (0.0, 2.0), (0.0, 2.0), (-8.0, 3.0))
+_STARTS = ((1.0, 2.5, -1.0, 0.0, 1.0, 1.0, 0.0), (3.0, 4.5, -1.0, 0.0, 1.0, 1.0, 0.0))
+_ITERATIONS = 100
+# Above this many degrees of freedom there are; squares of widths are not below that, in units of the target's variance.
+_LEAST_DEGREES, _LEAST_SQUARE = 2.1, 1e-10
+# With fewer rows the numbers are noise.
+_LEAST_ROWS = 100
+# Rows that had no say in the numbers have to be likelier, by so many nats each and by more than one standard error.
+_LEAST_GAIN = 0.01
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """What rows are off by, given their nearest others.
+
+    Attributes
+    ----------
+    off, variance, noise : ndarray of shape (n,)
+        Distance of the target from the mean, variance of the function, and of the noise.
+    squares : ndarray of shape (n, H)
+        ``w_j^2`` of the neighbours, the nearest first.
+    """
+
+    off: np.ndarray
+    variance: np.ndarray
+    noise: np.ndarray
+    squares: np.ndarray
+
+    def of(self, rows: Any) -> Scattered:
+        """Return some of the rows."""
+        return Scattered(
+            self.off[rows], self.variance[rows], self.noise[rows], self.squares[rows]
+        )
+
+
+    def and_of(self, other: Scattered) -> Scattered:
+        """Return these rows and others."""
+        both = ((getattr(self, name), getattr(other, name)) for name in vars(self))
+        return Scattered(*(np.concatenate(pair) for pair in both))
+
+
+@dataclass(frozen=True)
+class LocalScale:
+    """The seven numbers of the formula, and where they were found.
+
+    Attributes
+    ----------
+    worth, reach, degrees, factor, power, of_variance, of_noise : float
+        ``nu0``, ``tau``, the degrees of freedom, ``c``, ``b``, ``p`` and ``kappa``.
+    middle, least, most : float
+        ``v0``, and the range of variances in which ``p`` holds: beyond, widths go with the variance.
+    """
+
+    worth: float
+    reach: float
+    degrees: float
+    factor: float
+    power: float
+    of_variance: float
+    of_noise: float
+    middle: float
+    least: float
+    most: float
+
+    def squares(
+        self, variance: Any, noise: Any, squares: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two parts of the square of each row's width: of the function, and of the noise.
+
+        Parameters
+        ----------
+        variance, noise : ndarray of shape (n,)
+        squares : ndarray of shape (n, H)
+        """
+        counts = np.exp(-np.arange(squares.shape[1]) / self.reach)
+        scale = (self.worth + squares @ counts) / (self.worth + counts.sum())
+        factor = self.factor * scale**self.power
+        # v0 (v / v0)^p within the range,  in proportion to v beyond it
+        inside = np.clip(variance, self.least, self.most)
+        of_function = self.middle * (inside / self.middle) ** self.of_variance * variance / inside
+        return (
+            np.maximum(factor * of_function, _LEAST_SQUARE),
+            np.maximum(factor * self.of_noise * noise, _LEAST_SQUARE),
+        )
+
+    def log_density(self, rows: Scattered) -> np.ndarray:
+        """Return the log density of each row's target, in nats."""
+        of_function, of_noise = self.squares(rows.variance, rows.noise, rows.squares)
+        square, nu = of_function + of_noise, self.degrees
+        constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu)
+        tail = 0.5 * (nu + 1.0) * np.log1p(rows.off**2 / (nu * square))
+        return constant - 0.5 * np.log(np.pi * nu * square) - tail
+
+    @classmethod
+    def of_vector(cls, vector: np.ndarray, rows: Scattered) -> LocalScale:
+        """Return the law with the numbers of `_BOUNDS`; the rows say in which range of variances it was found."""
+        worth, reach, spread, factor, power, of_variance, of_noise = (float(each) for each in vector)
+        logs = np.log(np.maximum(rows.variance, _LEAST_SQUARE))
+        return cls(
+            np.exp(worth), np.exp(reach), _LEAST_DEGREES + 2.0 * np.exp(-2.0 * spread),
+            np.exp(factor), power, of_variance, np.exp(of_noise),
+            *(float(np.exp(log)) for log in (logs.mean(), logs.min(), logs.max())),
+        )  # fmt: skip
+
+    @classmethod
+    def fit(cls, rows: Scattered) -> LocalScale:
+        """Return the law by which rows are likeliest."""
+
+        def cost(vector: np.ndarray) -> float:
+            return -float(np.mean(cls.of_vector(vector, rows).log_density(rows)))
+
+        found = [
+            minimize(
+                cost, start, method="L-BFGS-B", bounds=_BOUNDS, options={"maxiter": _ITERATIONS}
+            )
+            for start in _STARTS
+        ]
+        return cls.of_vector(min(found, key=lambda one: one.fun).x, rows)
+
+    def to_state(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return {name: float(value) for name, value in asdict(self).items()}
+
+
+def local_scale_of(rows: Scattered) -> tuple[LocalScale | None, float]:
+    """Return the law, and what it gains in nats a row; None where that is not more than chance.
+
+    The gain is that over the process itself, of each half of the rows by numbers of the other half.
+    """
+    n = len(rows.off)
+    if n < _LEAST_ROWS:
+        return None, 0.0
+    square = rows.variance + rows.noise
+    plain = -0.5 * (np.log(2.0 * np.pi * square) + rows.off**2 / square)
+    gain = np.empty(n)
+    for start in range(2):
+        others, here = slice(1 - start, None, 2), slice(start, None, 2)
+        mine = rows.of(here)
+        gain[here] = LocalScale.fit(rows.of(others)).log_density(mine) - plain[here]
+    mean, error = float(np.mean(gain)), float(np.std(gain)) / n**0.5
+    if not mean > max(_LEAST_GAIN, error):
+        return None, mean
+    return LocalScale.fit(rows), mean

@@ -1,0 +1,160 @@
+"""The posterior from the nearest rows, on the scale that these have."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from vastgp._precision import precision
+from vastgp.data import observations
+from vastgp.likelihoods import Gaussian, LocallyScaled
+from vastgp.methods.swsgp.bound import Neighbours, local_systems
+from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
+from vastgp.methods.swsgp.posterior import SwsgpPosterior
+
+_USE_OF_SEED = 122
+
+
+@dataclass(frozen=True)
+class NearestPosterior(SwsgpPosterior):
+    """What the targets of the nearest rows say of the function, see `vastgp.methods.swsgp.nearest`.
+
+    With a scale, means and variances have two functions as the first axis, as `vastgp.likelihoods.LocallyScaled` has.
+
+    Attributes
+    ----------
+    scale : LocalScale, optional
+        None: that of the process everywhere.
+    noise_variance : float
+        Of new observations, where the scale is one.
+    """
+
+    scale: LocalScale | None = None
+    noise_variance: float = 0.0
+
+    @property
+    def likelihood(self) -> Gaussian | LocallyScaled:
+        """How observations scatter around the function."""
+        if self.scale is None:
+            return Gaussian(self.noise_variance)
+        return LocallyScaled(self.noise_variance, self.scale.degrees)
+
+    def given_neighbours(
+        self, X: np.ndarray, found: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the function at rows, (n,), or (2, n) with a scale.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        found : ndarray of int, shape (n, num_neighbors), optional
+            None: the nearest.
+        """
+        if self.scale is None:
+            return super().given_neighbours(X, found)
+        mean, variance, squares = self._scattered(X, found)
+        return self._on_scale(mean, variance, squares)
+
+    def scattered(self, rows: np.ndarray, near: np.ndarray) -> Scattered:
+        """Return what rows of the fit are off by, given others.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (J,)
+        near : ndarray of int, shape (J, H)
+            Not themselves.
+        """
+        mine = replace(self, num_neighbors=near.shape[1])
+        mean, variance, squares = mine._scattered(self.Z[rows], near)
+        assert self.noise is not None
+        return Scattered(self.mean_u[rows, 0] - mean, variance, self.noise[rows], squares)
+
+    def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+        """Return joint samples of the function at the rows of ``X``: (n, num_samples), or (n, 2, num_samples).
+
+        On the row's own scale, up to a factor that is not known and all rows of a sample have in common.
+        """
+        drawn = super().samples(X, num_samples, seed)
+        if self.scale is None:
+            return drawn
+        plain, before = replace(self, scale=None).given_neighbours(np.asarray(X, np.float64))
+        (mean, log_noise), (variance, _) = self.given_neighbours(np.asarray(X, np.float64))
+        nu = self.scale.degrees
+        generator = np.random.default_rng([seed, _USE_OF_SEED])
+        factor = (nu - 2.0) / generator.chisquare(nu, num_samples)
+        ratio = variance / np.maximum(before, np.finfo(float).tiny)
+        drawn = mean[:, None] + np.sqrt(ratio[:, None] * factor) * (drawn - plain[:, None])
+        return np.stack([drawn, np.broadcast_to(log_noise[:, None], drawn.shape)], axis=1)
+
+    def _scattered(
+        self, X: np.ndarray, found: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return means, variances, and squares of what the neighbours' targets are off by one after the other."""
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        squares = np.empty((len(X), self.num_neighbors))
+        assert self.noise is not None
+        total = float(self.kernel.total_variance())
+        for here, rows, near, _ in self._tiles(X, found):
+            added = self.jitter + self.noise[near] / total
+            with precision("float64"):
+                parts = _moments_and_squares(
+                    self.kernel, rows, self.Z[near], self.mean_u[near][..., 0], added
+                )
+            size = here.stop - here.start
+            mean[here], variance[here], squares[here] = (
+                np.asarray(part)[:size] for part in parts
+            )
+        return mean, variance, squares
+
+    def _on_scale(
+        self, mean: np.ndarray, variance: np.ndarray, squares: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        scale = self.scale
+        assert scale is not None
+        noise = np.full(len(mean), self.noise_variance)
+        of_function, of_noise = scale.squares(variance, noise, squares)
+        # variances of a Student distribution are  nu / (nu - 2)  of its width's square
+        more = scale.degrees / (scale.degrees - 2.0)
+        log_noise = np.log(more * of_noise / self.noise_variance)
+        return np.stack([mean, log_noise]), np.stack([more * of_function, np.zeros(len(mean))])
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the posterior as JSON-able data and arrays."""
+        state, arrays = super().to_state()
+        scale = None if self.scale is None else self.scale.to_state()
+        return state | {"noise_variance": float(self.noise_variance), "scale": scale}, arrays
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> NearestPosterior:
+        """Return the posterior that `to_state` wrote."""
+        plain = SwsgpPosterior.from_state(state, arrays)
+        scale = None if state["scale"] is None else LocalScale(**state["scale"])
+        fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+        return cls(**fields, scale=scale, noise_variance=state["noise_variance"])
+
+
+@jax.jit
+def _moments_and_squares(
+    kernel: Any,
+    X: Float[Array, "n d"],
+    Z: Float[Array, "n h d"],
+    targets: Float[Array, "n h"],
+    added: Float[Array, "n h"],
+) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, "n h"]]:
+    blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
+    present = jnp.ones(Z.shape[:2], bool)
+    K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank), added)
+    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
+    # w = L^-1 y, h = L^-1 k:  k^T K^-1 y = h^T w,  k^T K^-1 k = h^T h
+    half = jax.lax.linalg.triangular_solve(
+        lower, jnp.stack([targets, k], axis=2), left_side=True, lower=True
+    )
+    w, h = half[..., 0], half[..., 1]
+    variance = jnp.maximum(kernel.diag(X) - jnp.sum(h**2, axis=1), 0.0)
+    return jnp.sum(h * w, axis=1), variance, w**2
