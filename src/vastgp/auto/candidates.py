@@ -27,6 +27,8 @@ _SECONDS_OF_TURNS = 10.0
 _GRID_INPUTS, _LOCAL_INPUTS = 12, 60
 # Rows from which on methods that do not grow with them are worth their own start.
 _MANY = 1000
+# Rows from which on their nearest ones tell a scale of their own.
+_NEAREST_ROWS = 500
 # Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
 _TREE_ROWS = 150
 # They take so many seconds for each number of the inputs (180,000 rows, 11 inputs, two cores: 16 s), in the race and
@@ -180,14 +182,17 @@ def regressors(
     few = n <= _EXACT_ROWS
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
     found = [exact, _LINEAR]
-    found += [] if few else [_NEAREST, *([_NEAREST.with_trees()] if trees else [])]
+    nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
+    local = [nearest, *([nearest.with_trees()] if trees else [])]
+    found += [] if few else local
     found += [exact.with_trees()] if trees else []
+    found += local if few and n >= _NEAREST_ROWS else []
     found += _POISSON if counts and likelihood == "auto" else []
-    local = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
+    sparse = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += [*varying, *local] if few else [*many_on_trees, *varying]
+    found += [*varying, *sparse] if few else [*many_on_trees, *varying]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
@@ -197,7 +202,7 @@ def regressors(
         found.append(Candidate("iterative", "IterativeGPRegressor"))
     if not few:
         # what the nearest rows say is more than inducing inputs do, and of many rows their system takes its time
-        found += local
+        found += sparse
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 
@@ -287,7 +292,13 @@ def _with_law(candidate: Candidate, law: Any, named_so: bool) -> Candidate:
 
 _EXACT = Candidate("exact", "ExactGPRegressor")
 # Kernel and noise are learned twice: by the evidence of some rows, and by what rows are given their nearest others.
-_NEAREST = Candidate("nearest", "SWSGPRegressor", {"solver": "nearest"}, needs=10.0, goes_on=True)
+_NEAREST_ONE_NOISE = Candidate(
+    "nearest", "SWSGPRegressor", {"solver": "nearest"}, needs=10.0, goes_on=True
+)
+# On scales of the rows' own: see `vastgp.methods.swsgp.local_scale`.
+_NEAREST = dataclasses.replace(
+    _NEAREST_ONE_NOISE, params=_NEAREST_ONE_NOISE.params | {"likelihood": "heteroskedastic"}
+)
 _LINEAR = Candidate(
     "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
 )
@@ -375,7 +386,7 @@ def named(method: str, classes: bool, likelihood: Any) -> Candidate:
     if isinstance(method, str) and method.removesuffix(_ON_TREES) != method:
         return named(method.removesuffix(_ON_TREES), classes, likelihood).with_trees()
     if not classes and method == _NEAREST.name and likelihood in ("auto", "gaussian"):
-        return _NEAREST
+        return _NEAREST if likelihood == "auto" else _NEAREST_ONE_NOISE
     if not isinstance(method, str) or method not in methods:
         names = methods if classes else [*methods, _NEAREST.name]
         raise ValueError(

@@ -81,7 +81,7 @@ _IMAGINING = 113
 
 
 class Judged(NamedTuple):
-    """An answer, the fitted attributes that it makes, and log densities of the rows that judge."""
+    """An answer, the fitted attributes that it makes, and log densities of the rows that judge, a mean for each place."""
 
     name: str
     answer: Answer
@@ -99,9 +99,11 @@ class Judge:
     """Rows kept out of the fit, or rows of it where there are few, and what an answer says of them."""
 
     def __init__(self, model: Any, rows: Rows, seed: int) -> None:
-        self.spared = rows.n >= _LEAST_TO_SPARE
+        groups = None
+        self.spared = rows.n >= _LEAST_TO_SPARE, None
         if self.spared:
-            chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED, _repetitions(rows))
+            groups = _repetitions(rows)
+            chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED, groups)
             self.spared = model._can_spare(rows.n - len(chosen))
         # the exact posterior of some rows has then seen few of those that judge
         self.apart = self.spared or rows.n >= 2 * _MORE_ROWS
@@ -109,8 +111,10 @@ class Judge:
             self.training = without(rows, chosen)
         else:
             chosen = np.sort(fixed_indices(seed, _ROWS_OF[OWN], rows.n, _MOST_SPARED))
-            self.training = rows
+            self.training, groups = rows, None
         self.chosen = chosen
+        # the place of each row: rows that repeat each other tell as much as one
+        self._places = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
         self.rows = self._with(*rows.take(chosen))
 
     def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
@@ -124,6 +128,8 @@ class Judge:
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
         else:
             scores = _densities(trial, self.rows, run)
+        if self._places is not None:
+            scores = np.bincount(self._places, scores) / np.bincount(self._places)
         return Judged(name, answer, trial.__dict__, scores)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:

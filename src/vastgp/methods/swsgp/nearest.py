@@ -13,11 +13,12 @@ which are far from each other, says little of what the function does between nea
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer, observations
+from vastgp.data import Rows, Standardizer, nearly_repeated, observations
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
@@ -203,6 +204,20 @@ class _Near:
             self._scales = self._metric(kernel)
         return self._ranked[:, :count]
 
+    def without_repetitions(self, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return nearest others, for two of each four rows those first that do not repeat them, and how many these are.
+
+        New rows repeat some of the fit, nearly, or none, and what the nearest ones say has to be right for both.
+        """
+        other = self._groups[near] != self._groups[self.chosen][:, None]
+        other[np.arange(len(near)) % 4 < 2] = True
+        order = np.argsort(~other, axis=1, kind="stable")
+        return np.take_along_axis(near, order, axis=1), other.sum(axis=1)
+
+    @cached_property
+    def _groups(self) -> np.ndarray:
+        return nearly_repeated(self.X)
+
     def _metric(self, kernel: Kernel) -> np.ndarray:
         return np.asarray(metric_lengthscales(kernel, self.X.shape[1]))
 
@@ -212,7 +227,7 @@ class _Near:
         Rows that are all near say next to nothing of a lengthscale much longer than they are apart, of which depends
         what is said of gaps and beyond the rows.
         """
-        whole = self.of(kernel, _LADDER[-1])
+        whole, _ = self.without_repetitions(self.of(kernel, _LADDER[-1]))
         most = whole.shape[1]
         found = whole[:, : min(_NEAR, most)].copy()
         if most > _NEAR:
@@ -319,20 +334,28 @@ class _Judges:
     """Some rows of the fit, of which each is predicted from its nearest others."""
 
     def __init__(self, y: np.ndarray, near: _Near) -> None:
-        self._y, self._all = y, near
+        self._y, self._all, self.chosen = y, near, near.chosen
 
     def scattered(self, posterior: NearestPosterior, seconds: float | None) -> Scattered:
-        """Return what rows are off by: of all learners, or of fewer where these take longer than some seconds."""
+        """Return what rows are off by: of all learners, or of fewer where these take longer than some seconds.
+
+        Of rows that others repeat, nearly, every second one is told by those that do not: new rows are of both kinds.
+        """
         began = now()
-        found = self._rows(posterior, slice(0, _JUDGES))
-        more = len(self._all.chosen) > _JUDGES
+        found = self._rows(posterior, slice(0, _JUDGES), True)
+        more = len(self.chosen) > _JUDGES
         if not more or (seconds is not None and seconds < 2.0 * (now() - began)):
             return found
-        return found.and_of(self._rows(posterior, slice(_JUDGES, None)))
+        return found.and_of(self._rows(posterior, slice(_JUDGES, None), True))
 
-    def _rows(self, posterior: NearestPosterior, rows: slice) -> Scattered:
-        near = self._all.of(posterior.kernel, posterior.num_neighbors)[rows]
-        return posterior.scattered(self._all.chosen[rows], near)
+    def _rows(self, posterior: NearestPosterior, rows: slice, apart: bool = False) -> Scattered:
+        chosen, count = self.chosen[rows], posterior.num_neighbors
+        near = self._all.of(posterior.kernel, _LADDER[-1])
+        if apart:
+            near, others = self._all.without_repetitions(near)
+            enough = others[rows] >= min(count, near.shape[1])
+            return posterior.scattered(chosen[enough], near[rows][enough, :count])
+        return posterior.scattered(chosen, near[rows, :count])
 
     def _moments(self, posterior: NearestPosterior) -> tuple[np.ndarray, np.ndarray]:
         """Return how far targets are from the means by their nearest others, and variances of observations."""
