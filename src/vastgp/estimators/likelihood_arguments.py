@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from vastgp.likelihoods import Bernoulli, HeteroskedasticGaussian, Likelihood, LocallyScaled, from_name
+from vastgp.likelihoods import (
+    Bernoulli,
+    HeteroskedasticGaussian,
+    Likelihood,
+    LocallyScaled,
+    from_name,
+)
 from vastgp.likelihoods.several_classes import SeveralClasses
 
 REGRESSION = ("gaussian", "laplace", "student-t", "poisson", "poisson-log-normal")

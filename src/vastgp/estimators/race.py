@@ -81,7 +81,7 @@ _IMAGINING = 113
 
 
 class Judged(NamedTuple):
-    """An answer, the fitted attributes that it makes, and log densities of the rows that judge, a mean for each place."""
+    """An answer, the fitted attributes that it makes, and mean log densities at the places that judge."""
 
     name: str
     answer: Answer

@@ -249,7 +249,8 @@ Likelihood, default "gaussian"
         How the inducing variables are found, see `vastgp.options`. ``"sparse"``: the bound's maximum by sparse linear
         algebra; one pass over the rows. ``"stochastic"``: the paper's Algorithm 1, Adam on minibatches
         (``LocalSteps``). ``"nearest"``: each row is predicted from the targets of the rows nearest to it, of which
-        ``num_inducing`` are kept (all, up to a million): normal noise alone, where it varies on scales of the rows' own, and most
+        ``num_inducing`` are kept (all, up to a million): normal noise alone, with ``"heteroskedastic"`` function and
+        noise on the scale that near rows have (`vastgp.likelihoods.LocallyScaled`); most
         accurate where there are many rows near each other. ``"auto"``: sparse where it takes less than 6 GB.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver. Noise and

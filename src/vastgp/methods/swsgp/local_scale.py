@@ -41,6 +41,13 @@ _LEAST_ROWS = 100
 _LEAST_GAIN = 0.01
 
 
+def student_log_density(off: np.ndarray, square: np.ndarray, degrees: float) -> np.ndarray:
+    """Return the log density of a Student distribution, so far from its centre, of the square of its width."""
+    constant = gammaln(0.5 * (degrees + 1.0)) - gammaln(0.5 * degrees)
+    tail = 0.5 * (degrees + 1.0) * np.log1p(off**2 / (degrees * square))
+    return constant - 0.5 * np.log(np.pi * degrees * square) - tail
+
+
 @dataclass(frozen=True)
 class Scattered:
     """What rows are off by, given their nearest others.
@@ -58,12 +65,38 @@ class Scattered:
     noise: np.ndarray
     squares: np.ndarray
 
-    def of(self, rows: Any) -> Scattered:
-        """Return some of the rows."""
+    @property
+    def factor(self) -> float:
+        """The factor of all variances by which rows are likeliest."""
+        # max_c  -1/2 log(c v) - z^2 / (2 c)  is at c = mean z^2
+        found = float(np.mean(self.off**2 / (self.variance + self.noise)))
+        return found if found > 0.0 else 1.0
+
+    def times(self, factor: float) -> Scattered:
+        """Return the same with other variances."""
         return Scattered(
-            self.off[rows], self.variance[rows], self.noise[rows], self.squares[rows]
+            self.off, factor * self.variance, factor * self.noise, self.squares / factor
         )
 
+    def log_density(self) -> np.ndarray:
+        """Return the log density of each row's target on the scale of the process, in nats."""
+        square = self.variance + self.noise
+        return -0.5 * (np.log(2.0 * np.pi * square) + self.off**2 / square)
+
+    def on_own_scale(self, worth: float, count: int) -> np.ndarray:
+        """Return that with a factor of all variances of each row's own, by so many of its nearest.
+
+        As `vastgp.methods.swsgp.neighbour_evidence` has it: a Student density with ``worth + count`` degrees of freedom
+        and the mean square of ``worth`` ones and the ``w_j``.
+        """
+        near = self.squares[:, :count]
+        nu = worth + near.shape[1]
+        square = (self.variance + self.noise) * (worth + near.sum(axis=1)) / nu
+        return student_log_density(self.off, square, nu)
+
+    def of(self, rows: Any) -> Scattered:
+        """Return some of the rows."""
+        return Scattered(self.off[rows], self.variance[rows], self.noise[rows], self.squares[rows])
 
     def and_of(self, other: Scattered) -> Scattered:
         """Return these rows and others."""
@@ -118,15 +151,14 @@ class LocalScale:
     def log_density(self, rows: Scattered) -> np.ndarray:
         """Return the log density of each row's target, in nats."""
         of_function, of_noise = self.squares(rows.variance, rows.noise, rows.squares)
-        square, nu = of_function + of_noise, self.degrees
-        constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu)
-        tail = 0.5 * (nu + 1.0) * np.log1p(rows.off**2 / (nu * square))
-        return constant - 0.5 * np.log(np.pi * nu * square) - tail
+        return student_log_density(rows.off, of_function + of_noise, self.degrees)
 
     @classmethod
     def of_vector(cls, vector: np.ndarray, rows: Scattered) -> LocalScale:
         """Return the law with the numbers of `_BOUNDS`; the rows say in which range of variances it was found."""
-        worth, reach, spread, factor, power, of_variance, of_noise = (float(each) for each in vector)
+        worth, reach, spread, factor, power, of_variance, of_noise = (
+            float(each) for each in vector
+        )
         logs = np.log(np.maximum(rows.variance, _LEAST_SQUARE))
         return cls(
             np.exp(worth), np.exp(reach), _LEAST_DEGREES + 2.0 * np.exp(-2.0 * spread),
@@ -162,8 +194,7 @@ def local_scale_of(rows: Scattered) -> tuple[LocalScale | None, float]:
     n = len(rows.off)
     if n < _LEAST_ROWS:
         return None, 0.0
-    square = rows.variance + rows.noise
-    plain = -0.5 * (np.log(2.0 * np.pi * square) + rows.off**2 / square)
+    plain = rows.times(rows.factor).log_density()
     gain = np.empty(n)
     for start in range(2):
         others, here = slice(1 - start, None, 2), slice(start, None, 2)

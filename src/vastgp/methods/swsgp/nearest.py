@@ -13,12 +13,11 @@ which are far from each other, says little of what the function does between nea
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer, nearly_repeated, observations
+from vastgp.data import Rows, Standardizer, observations
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
@@ -26,35 +25,27 @@ from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import RBF, Kernel, Matern32, Matern52
-from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.methods.swsgp.local_scale import LocalScale, Scattered, local_scale_of
+from vastgp.methods.swsgp.local_scale import LocalScale, local_scale_of
+from vastgp.methods.swsgp.near_rows import LADDER, NEAR, WORTH, Judges, NearRows
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
-from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_of, nearest_others
+from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.options import Nearest
 
-# Numbers of neighbours that are compared, where none is given.
-_LADDER = (64, 128, 256, 512)
-# More are taken where each row says so many nats more, and that by more than one standard error.
-_LEAST_GAIN = 0.01
-# Rows that kernel and noise are learned by, with so many neighbours, found anew after so many steps, so often.
-_LEARNERS, _NEAR, _STEPS, _ROUNDS = 2048, 32, 15, 8
+# Steps of learning with the same neighbours, and how often these are found anew.
+_STEPS, _ROUNDS = 15, 8
 _TOL = 1e-3
-# One in so many is conditioned on farther ones as well.
-_ONE_IN_FAR = 4
-# What is left of the budget for that, of which a round has half, and for a second search of all rows; and seconds below
-# which its program is not worth to be compiled, or there is one round, and one form of kernel.
+# What is left of the budget for that, of which a round has half; for a second search of all rows; and for scales of the
+# rows' own. Seconds below which its program is not worth to be compiled, or there is one round, and one form of kernel.
 _FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
-# The first of these judge numbers of neighbours and the amplitude.
-_JUDGES = 1000
+# With so much known of the scales of rows before, all have the same.
+_ONE_SCALE = 1e8
 # Forms of kernel that are compared where none is given.
 _FORMS = (RBF, Matern52, Matern32)
-# Uses of the seed, see `fixed_indices`.
-_SEEN, _LEARNING = 120, 121
-# Twice the neighbours take about so many times as long, and their program so many seconds.
-_SLOWER, _COMPILING = 5.0, 0.5
+# A use of the seed, see `fixed_indices`.
+_SEEN = 120
 
 
 def check_nearest(likelihood: Any, inducing_inputs: Any, normal: bool) -> None:
@@ -114,34 +105,38 @@ def fit_nearest(
     """
     kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, count))
     X, y = standardised_rows(rows, standardizer, kept)
-    near = _Near(X, solver, run.seed)
-    judges = _Judges(y, near)
+    near = NearRows(X, solver, run.seed)
+    judges = Judges(y, near, varies)
     history, steps, learned = History(), 0, True
     if floor is not None and len(X) > 1:
         if free:
-            first = run.once("form of kernel", lambda: _of_best_form(first, judges, run))
-        first, history, steps, learned = _learn(first, y, near, run, floor)
-    size = min(neighbors or _LADDER[0], len(X))
-    posterior = _posterior(first, X, y, size, solver)
+            first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
+        first, history, steps, learned = _learn(first, y, near, run, floor, varies)
+    posterior = _posterior(first, X, y, min(neighbors or LADDER[0], len(X)), solver)
 
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
-        found = posterior if neighbors else judges.with_neighbors(posterior, run)
-        scale = 1.0 if floor is None else judges.scale(found)
-        return {"neighbors": found.num_neighbors, "scale": scale}
+        found, scale, gain = posterior, None, 0.0
+        if not neighbors:
+            found = judges.with_neighbors(posterior, run)
+        if varies:
+            scale, gain = local_scale_of(judges.scattered(found, run.seconds_left(_FOR_SCALE)))
+        return {
+            "neighbors": found.num_neighbors,
+            "factor": 1.0 if floor is None or scale is not None else judges.factor(found),
+            "scale": None if scale is None else scale.to_state(),
+            "gain": gain,
+        }
 
     ends = run.once("neighbours", settled)
-    scale = float(ends["scale"])
-    params = first[0].in_units(1.0, scale**0.5), Gaussian(scale * float(first[1].noise_variance))
+    factor = float(ends["factor"])
+    params = first[0].in_units(1.0, factor**0.5), Gaussian(factor * float(first[1].noise_variance))
     index = posterior.index
     posterior = _posterior(params, X, y, int(ends["neighbors"]), solver)
+    if ends["scale"] is not None:
+        posterior = replace(posterior, scale=LocalScale(**ends["scale"]))
     posterior.__dict__["index"] = index  # of the same lengthscales
-    gain, scores = 0.0, judges.scores(posterior)
-    if varies:
-        found = run.once("scale of rows", lambda: _local_scale(judges, posterior, run))
-        gain = float(found["gain"])
-        if found["scale"] is not None:
-            posterior = _on_scale(posterior, LocalScale(**found["scale"]))
+    scores = judges.scores(posterior)
     many = f"{posterior.num_neighbors} nearest of {len(X)} rows"
     reason = f"each row is predicted from the {many}"
     if not learned:
@@ -153,10 +148,10 @@ def fit_nearest(
         "recall": float(index.recall),
         "stale": 0.0,
         "neighbors": posterior.num_neighbors,
-        "scale": scale,
+        "factor": factor,
     }
     if varies:
-        diagnosis |= {"noise_varies": posterior.scale is not None, "noise_gain": gain}
+        diagnosis |= {"noise_varies": posterior.scale is not None, "noise_gain": ends["gain"]}
     return Answer(
         params[0],
         posterior.likelihood,
@@ -171,75 +166,8 @@ def fit_nearest(
     )
 
 
-class _Near:
-    """Some rows of the fit, and the rows nearest to them in the metric of a kernel.
-
-    All rows are looked through for as many as are ever asked for; when lengthscales have moved, those are ranked anew.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d)
-    chosen : ndarray of int, shape (J,)
-    """
-
-    def __init__(self, X: np.ndarray, solver: Nearest, seed: int) -> None:
-        self.X, self.solver = X, solver
-        self.chosen = fixed_indices(seed, _LEARNING, len(X), _LEARNERS)
-        self._ranked = np.empty((len(self.chosen), 0), np.int32)
-        self._scales: np.ndarray | None = None
-
-    def search(self, kernel: Kernel) -> None:
-        """Look through all rows."""
-        search = self.solver.neighbor_search
-        self._ranked = nearest_others(kernel, self.X, self.chosen, _LADDER[-1], search)
-        self._scales = self._metric(kernel)
-
-    def of(self, kernel: Kernel, count: int) -> np.ndarray:
-        """Return the nearest others, (J, count)."""
-        if self._scales is None:
-            self.search(kernel)
-        elif not np.array_equal(self._scales, self._metric(kernel)):
-            most = self._ranked.shape[1]
-            self._ranked = nearest_of(kernel, self.X, self.chosen, self._ranked, most)
-            self._scales = self._metric(kernel)
-        return self._ranked[:, :count]
-
-    def without_repetitions(self, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return nearest others, for two of each four rows those first that do not repeat them, and how many these are.
-
-        New rows repeat some of the fit, nearly, or none, and what the nearest ones say has to be right for both.
-        """
-        other = self._groups[near] != self._groups[self.chosen][:, None]
-        other[np.arange(len(near)) % 4 < 2] = True
-        order = np.argsort(~other, axis=1, kind="stable")
-        return np.take_along_axis(near, order, axis=1), other.sum(axis=1)
-
-    @cached_property
-    def _groups(self) -> np.ndarray:
-        return nearly_repeated(self.X)
-
-    def _metric(self, kernel: Kernel) -> np.ndarray:
-        return np.asarray(metric_lengthscales(kernel, self.X.shape[1]))
-
-    def at_all_distances(self, kernel: Kernel) -> np.ndarray:
-        """Return what learning conditions rows on: the nearest others, and for some rows nearer and farther ones.
-
-        Rows that are all near say next to nothing of a lengthscale much longer than they are apart, of which depends
-        what is said of gaps and beyond the rows.
-        """
-        whole, _ = self.without_repetitions(self.of(kernel, _LADDER[-1]))
-        most = whole.shape[1]
-        found = whole[:, : min(_NEAR, most)].copy()
-        if most > _NEAR:
-            # _NEAR ranks, the distances between them growing
-            ranks = np.geomspace(1.0, most, _NEAR) - 1.0 + np.arange(_NEAR) * 1e-6
-            ranks = np.maximum(np.floor(ranks).astype(int), np.arange(_NEAR))
-            found[::_ONE_IN_FAR] = whole[::_ONE_IN_FAR, ranks]
-        return found
-
-
 def _of_best_form(
-    first: tuple[Kernel, Gaussian], judges: _Judges, run: Run
+    first: tuple[Kernel, Gaussian], y: np.ndarray, judges: Judges, near: NearRows, run: Run
 ) -> tuple[Kernel, Gaussian]:
     """Return the kernel in the form by which rows are likeliest given their nearest others, and the noise.
 
@@ -257,11 +185,21 @@ def _of_best_form(
             # a rougher function of the same slopes has longer lengthscales
             grouped = kernel.inputs  # type: ignore[attr-defined]
             tried += [(form(factor * scales, variance, grouped), noise) for factor in (1.0, 2.0)]
-    return max(tried, key=judges.best_density)
+    size = min(NEAR, len(y))
+
+    def density(params: tuple[Kernel, Gaussian]) -> float:
+        return judges.mean_density(_posterior(params, near.X, y, size, near.solver))
+
+    return max(tried, key=density)
 
 
 def _learn(
-    first: tuple[Kernel, Gaussian], y: np.ndarray, near: _Near, run: Run, floor: float
+    first: tuple[Kernel, Gaussian],
+    y: np.ndarray,
+    near: NearRows,
+    run: Run,
+    floor: float,
+    varies: bool,
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
     """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
     steps, ended, history = 0, False, History()
@@ -269,9 +207,7 @@ def _learn(
     for number in range(rounds):
         if number == 1 and again:
             near.search(first[0])  # lengthscales have moved
-        evidence = NeighbourEvidence(
-            near.X, y, near.chosen, near.at_all_distances(first[0]), near.solver.jitter
-        )
+        evidence = _likeliest_of(near, y, first, varies)
         left, share = run.seconds_left(), 1.0
         if left is not None:
             mine = max(until - run.elapsed(), 0.0) * (1.0 if number == rounds - 1 else _OF_A_ROUND)
@@ -290,7 +226,18 @@ def _learn(
     return first, history, steps, ended
 
 
-def _search(kernel: Kernel, near: _Near, run: Run) -> list[Any]:
+def _likeliest_of(
+    near: NearRows, y: np.ndarray, params: tuple[Kernel, Gaussian], varies: bool
+) -> NeighbourEvidence:
+    """Return what kernel and noise are learned by: with scales of the rows' own where these are likelier so."""
+    rows = near.X, y, near.chosen, near.at_all_distances(params[0]), near.solver.jitter
+    if not varies:
+        return NeighbourEvidence(*rows)
+    found = [NeighbourEvidence(*rows, worth) for worth in (_ONE_SCALE, WORTH)]
+    return max(found, key=lambda each: each.objective(params)[0])
+
+
+def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:
     """Look through all rows; return whether there is time for that again, how many rounds there are, and until when.
 
     There is one round where its program takes most of the time, and none where it takes more.
@@ -316,94 +263,3 @@ def _posterior(
         search=solver.neighbor_search, noise=np.broadcast_to(noise, len(X)).copy(),
         noise_variance=float(params[1].noise_variance),
     )  # fmt: skip
-
-
-def _on_scale(posterior: NearestPosterior, scale: LocalScale) -> NearestPosterior:
-    found = replace(posterior, scale=scale)
-    found.__dict__["index"] = posterior.index
-    return found
-
-
-def _local_scale(judges: _Judges, posterior: NearestPosterior, run: Run) -> dict[str, Any]:
-    """Return the law of the rows' scales, None where there is one for all, and what it gains in nats."""
-    scale, gain = local_scale_of(judges.scattered(posterior, run.seconds_left(_FOR_SCALE)))
-    return {"scale": None if scale is None else scale.to_state(), "gain": gain}
-
-
-class _Judges:
-    """Some rows of the fit, of which each is predicted from its nearest others."""
-
-    def __init__(self, y: np.ndarray, near: _Near) -> None:
-        self._y, self._all, self.chosen = y, near, near.chosen
-
-    def scattered(self, posterior: NearestPosterior, seconds: float | None) -> Scattered:
-        """Return what rows are off by: of all learners, or of fewer where these take longer than some seconds.
-
-        Of rows that others repeat, nearly, every second one is told by those that do not: new rows are of both kinds.
-        """
-        began = now()
-        found = self._rows(posterior, slice(0, _JUDGES), True)
-        more = len(self.chosen) > _JUDGES
-        if not more or (seconds is not None and seconds < 2.0 * (now() - began)):
-            return found
-        return found.and_of(self._rows(posterior, slice(_JUDGES, None), True))
-
-    def _rows(self, posterior: NearestPosterior, rows: slice, apart: bool = False) -> Scattered:
-        chosen, count = self.chosen[rows], posterior.num_neighbors
-        near = self._all.of(posterior.kernel, _LADDER[-1])
-        if apart:
-            near, others = self._all.without_repetitions(near)
-            enough = others[rows] >= min(count, near.shape[1])
-            return posterior.scattered(chosen[enough], near[rows][enough, :count])
-        return posterior.scattered(chosen, near[rows, :count])
-
-    def _moments(self, posterior: NearestPosterior) -> tuple[np.ndarray, np.ndarray]:
-        """Return how far targets are from the means by their nearest others, and variances of observations."""
-        found = self._rows(posterior, slice(0, _JUDGES))
-        return found.off, found.variance + found.noise
-
-    def scores(self, posterior: NearestPosterior) -> np.ndarray:
-        """Return the log density of each, in nats, in standardised units."""
-        if len(self._y) < 2:
-            return np.zeros(1)
-        off, variance = self._moments(posterior)
-        return -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
-
-    def scale(self, posterior: NearestPosterior) -> float:
-        """Return the factor of all variances by which they are likeliest; one where some errors are known."""
-        y = self._y
-        if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
-            return 1.0
-        off, variance = self._moments(posterior)
-        # max_s  -1/2 log(s v) - z^2 / (2 s)  is at s = mean z^2
-        found = float(np.mean(off**2 / variance))
-        return found if found > 0.0 else 1.0
-
-    def best_density(self, params: tuple[Kernel, Gaussian]) -> float:
-        """Return the mean log density at kernel and noise, with the best factor of all variances; some neighbours."""
-        all_rows, solver = self._all.X, self._all.solver
-        posterior = _posterior(params, all_rows, self._y, min(_NEAR, len(all_rows)), solver)
-        off, variance = self._moments(posterior)
-        found = -0.5 * (np.mean(np.log(variance)) + np.log(np.mean(off**2 / variance)))
-        return float(found) if np.isfinite(found) else -np.inf
-
-    def with_neighbors(self, posterior: NearestPosterior, run: Run) -> NearestPosterior:
-        """Return the posterior with as many neighbours as are of use, and as there is time to look at."""
-        self.scores(posterior)  # its program is compiled
-        began = now()
-        best = self.scores(posterior)
-        took = now() - began
-        for size in _LADDER[1:]:
-            left = run.seconds_left(0.5)
-            if size > len(self._y) or (left is not None and left < _SLOWER * took + _COMPILING):
-                break
-            began = now()
-            tried = replace(posterior, num_neighbors=size)
-            scores = self.scores(tried)
-            took = now() - began
-            gain = scores - best
-            error = float(np.std(gain) / np.sqrt(len(gain)))
-            if np.mean(gain) <= max(_LEAST_GAIN, error):
-                break
-            posterior, best = tried, scores
-        return posterior

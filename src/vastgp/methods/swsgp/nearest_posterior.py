@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.data import observations
 from vastgp.likelihoods import Gaussian, LocallyScaled
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
@@ -107,9 +106,7 @@ class NearestPosterior(SwsgpPosterior):
                     self.kernel, rows, self.Z[near], self.mean_u[near][..., 0], added
                 )
             size = here.stop - here.start
-            mean[here], variance[here], squares[here] = (
-                np.asarray(part)[:size] for part in parts
-            )
+            mean[here], variance[here], squares[here] = (np.asarray(part)[:size] for part in parts)
         return mean, variance, squares
 
     def _on_scale(

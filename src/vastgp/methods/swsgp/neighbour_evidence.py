@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
@@ -92,10 +93,21 @@ class NeighbourEvidence:
         Of each chosen row.
     jitter : float
         Relative to the prior variance.
+    worth : float, optional
+        Each row and its neighbours have a factor of all variances of their own, which is not known: as much is known of
+        it as if so many observations had said that it is one. None: it is one. In the notation of
+        `vastgp.methods.swsgp.local_scale` a term is then a Student density with ``worth + h`` degrees of freedom, whose
+        square of width is ``(worth + y^T K^-1 y) / (worth + h)`` times the variance (Shah, Wilson and Ghahramani 2014).
     """
 
     def __init__(
-        self, X: np.ndarray, y: np.ndarray, chosen: np.ndarray, near: np.ndarray, jitter: float
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        chosen: np.ndarray,
+        near: np.ndarray,
+        jitter: float,
+        worth: float | None = None,
     ) -> None:
         targets = observations.targets(y)
         # noise variances are  inverse weight * noise variance + known variance
@@ -104,7 +116,7 @@ class NeighbourEvidence:
         of_rows = [X, targets, inverse, known]
         self._rows = [part[chosen] for part in of_rows]
         self._near = [part[near] for part in of_rows]
-        self._jitter = jitter
+        self._jitter, self._worth = jitter, worth
         self.num_rows, self.num_features = len(chosen), X.shape[1]
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, Any]:
@@ -112,7 +124,9 @@ class NeighbourEvidence:
         kernel, likelihood = params
         with precision("float64"):
             noise = jnp.asarray(float(likelihood.noise_variance))
-            value, slope = _value_and_slope((kernel, noise), self._rows, self._near, self._jitter)
+            value, slope = _value_and_slope(
+                (kernel, noise), self._rows, self._near, self._jitter, self._worth
+            )
         if not np.isfinite(value):
             raise FactorizationError(
                 "The covariance matrix of a row's neighbours could not be factorised. Raise the noise (noise_floor), "
@@ -124,7 +138,11 @@ class NeighbourEvidence:
 @jax.jit
 @jax.value_and_grad
 def _value_and_slope(
-    params: Any, rows: list[Float[Array, "n ..."]], near: list[Float[Array, "n h ..."]], jitter: Any
+    params: Any,
+    rows: list[Float[Array, "n ..."]],
+    near: list[Float[Array, "n h ..."]],
+    jitter: Any,
+    worth: Any,
 ) -> Array:
     kernel, noise = params
     (X, y, inverse, known), (Z, targets, inverse_near, known_near) = rows, near
@@ -132,7 +150,17 @@ def _value_and_slope(
     present = jnp.ones(Z.shape[:2], bool)
     added = jitter + (noise * inverse_near + known_near) / kernel.total_variance()
     K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, None), added)
-    a = solve_each(K, k)
+    if worth is None:
+        a = solve_each(K, k)
+    else:
+        a, by_targets = jnp.moveaxis(solve_each(K, jnp.stack([k, targets], axis=2)), 2, 0)
     variance = conditional_variance(kernel, X, k, a) + noise * inverse + known
     off = y - jnp.sum(a * targets, axis=1)
-    return -0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variance) + off**2 / variance)
+    if worth is None:
+        return -0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variance) + off**2 / variance)
+    # log t(off) with nu = worth + h and the square of width  (worth + y^T K^-1 y) / nu  times the variance
+    nu = worth + targets.shape[1]
+    square = variance * (worth + jnp.sum(targets * by_targets, axis=1)) / nu
+    constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * jnp.log(jnp.pi * nu)
+    tail = 0.5 * (nu + 1.0) * jnp.log1p(off**2 / (nu * square))
+    return jnp.sum(constant - 0.5 * jnp.log(square) - tail)

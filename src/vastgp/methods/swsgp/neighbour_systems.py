@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 
 @jax.custom_vjp
-def solve_each(K: Float[Array, "n h h"], k: Float[Array, "n h"]) -> Float[Array, "n h"]:
-    """Return ``K_i^-1 k_i`` of each matrix; NaN where one is not positive definite."""
+def solve_each(K: Float[Array, "n h h"], k: Float[Array, "n h *r"]) -> Float[Array, "n h *r"]:
+    """Return ``K_i^-1 k_i`` of each matrix, of one or several right sides; NaN where one is not positive definite."""
     return _solve(jnp.linalg.cholesky(K, symmetrize_input=False), k)
 
 
@@ -30,7 +30,7 @@ def _solve_backward(kept: tuple[Array, Array], by_a: Array) -> tuple[Array, Arra
     # a = K^-1 k:  da = K^-1 (dk - dK a)
     lower, a = kept
     by_k = _solve(lower, by_a)
-    return _outer(-by_k, a), by_k
+    return -_outer(by_k, a) if a.ndim == 2 else -by_k @ jnp.swapaxes(a, 1, 2), by_k
 
 
 solve_each.defvjp(_solve_forward, _solve_backward)
@@ -96,10 +96,12 @@ def log_determinants(lower: Float[Array, "n h h"]) -> Float[Array, " n"]:
 
 
 def _solve(lower: Array, right: Array) -> Array:
-    half = jax.lax.linalg.triangular_solve(lower, right[..., None], left_side=True, lower=True)
-    return jax.lax.linalg.triangular_solve(
+    columns = right[..., None] if right.ndim == 2 else right
+    half = jax.lax.linalg.triangular_solve(lower, columns, left_side=True, lower=True)
+    found = jax.lax.linalg.triangular_solve(
         lower, half, left_side=True, lower=True, transpose_a=True
-    )[..., 0]
+    )
+    return found.reshape(right.shape)
 
 
 def _outer(a: Array, b: Array) -> Array:
