@@ -100,7 +100,7 @@ class Judge:
 
     def __init__(self, model: Any, rows: Rows, seed: int) -> None:
         groups = None
-        self.spared = rows.n >= _LEAST_TO_SPARE, None
+        self.spared = rows.n >= _LEAST_TO_SPARE
         if self.spared:
             groups = _repetitions(rows)
             chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED, groups)

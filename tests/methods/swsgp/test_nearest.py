@@ -217,7 +217,7 @@ def test_all_variances_have_the_factor_that_rows_are_likeliest_with():
             (t[i] - a @ t[near[i]]) ** 2 / (float(kernel.total_variance()) - k @ a + noise)
         )
     np.testing.assert_allclose(np.mean(squares), 1.0, rtol=1e-6)
-    assert diagnosis["scale"] > 0.0 and diagnosis["neighbors"] == 20
+    assert diagnosis["factor"] > 0.0 and diagnosis["neighbors"] == 20
 
 
 def test_random_rows_are_kept_where_fewer_are_asked_for():
@@ -246,7 +246,7 @@ def test_columns_that_are_one_input_stay_so_in_another_form_of_kernel():
     ("model", "word"),
     [
         (SWSGPRegressor(solver="nearest", likelihood="student-t"), "likelihood"),
-        (SWSGPRegressor(solver="nearest", likelihood="heteroskedastic"), "likelihood"),
+        (SWSGPRegressor(solver="nearest", likelihood="laplace"), "likelihood"),
         (SWSGPRegressor(solver="nearest", hyperparameters=Learn(steps=10)), "hyperparameters"),
         (SWSGPRegressor(solver="nearest", inducing_inputs="kmeans"), "inducing_inputs"),
         (SWSGPRegressor(solver="nearest", dtype="float32"), "dtype"),

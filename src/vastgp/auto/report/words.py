@@ -27,6 +27,8 @@ _NOISE = {
     "StudentT": "Noise is Student's t: heavy tails, so that single rows far out do not bend the function.",
     "Laplace": "Noise is Laplace's: heavy tails, so that single rows far out do not bend the function.",
     "HeteroskedasticGaussian": "Noise is normal, and its deviation is a function of the inputs, too.",
+    "LocallyScaled": "Function and noise have the scale that the nearest rows show, which is known up to a factor: "
+    "tails are Student's.",
     "Poisson": "Targets are counts, and Poisson's around the function.",
     "PoissonLogNormal": "Targets are counts, and scatter more than Poisson's around the function.",
     "Bernoulli": "The probability of a class is a function that a link keeps between 0 and 1.",
