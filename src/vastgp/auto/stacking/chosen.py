@@ -21,7 +21,9 @@ from vastgp.auto.stacking.weights import (
     parts_to_keep,
     stacking_weights,
 )
+from vastgp.auto.trees import process_of
 from vastgp.estimators.mixed_predictive import mixed_scores
+from vastgp.estimators.race import SUBSET
 
 # With fewer held-out rows than this, weights are noise.
 _LEAST_ROWS = 50
@@ -102,6 +104,10 @@ def _spreads(parts: Sequence[Judged]) -> np.ndarray | None:
 def _can_join(one: Ran, best: Ran) -> bool:
     """Whether a model has densities at the same rows, on the same scale, as the winner."""
     if one.judged is None or best.judged is None or one.warp != best.warp:
+        return False
+    # the exact posterior of some rows, which stood in for a method that had no answer of its own: in the last fit it
+    # would take that method's time again
+    if one is not best and process_of(one.model).answer_ == SUBSET:
         return False
     # quantiles of counts come in steps, which a mixture of models does not look for
     if one.model.likelihood_.counts or best.model.likelihood_.counts:

@@ -79,8 +79,6 @@ _MOVED = (
 class SwsgpFits(BaseGP):
     """Fits of the regressor and the classifier."""
 
-    _is_normal: bool = False  # whether noise is, with one variance or with one that varies
-    _varies_by_itself: bool = False
     _beside_posterior = ("diagnosis", "solver")
 
     kernel: Any
@@ -92,6 +90,15 @@ class SwsgpFits(BaseGP):
 
     def _first_likelihood(self, y: np.ndarray) -> Likelihood:
         raise NotImplementedError
+
+    @property
+    def _is_normal(self) -> bool:
+        """Whether noise is normal, with one variance or with one that varies."""
+        return False
+
+    @property
+    def _varies_by_itself(self) -> bool:
+        return False
 
     @property
     def _posterior_class(self) -> Any:
