@@ -206,7 +206,6 @@ def test_who_runs_follows_from_the_table():
         given = {
             "n": 500,
             "d": 5,
-            "inputs": 5,
             "tied": False,
             "counts": False,
             "likelihood": "auto",
@@ -223,14 +222,11 @@ def test_who_runs_follows_from_the_table():
         "nearest on trees",
         "exact on trees",
     ]
-    assert names(n=50_000)[5] == "qsgp on trees" and names(n=50_000)[-1] == "swsgp"
+    assert names(n=50_000)[5] == "qsgp on trees"
     # of fewer they tell a scale of their own, after the exact process has been tried
     assert names()[3:5] == ["nearest", "nearest on trees"] and "nearest" not in names(n=499)
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
-    # columns that are one input count as one for methods of neighbours
-    assert "swsgp" in names(n=5000, d=90, inputs=20)
-    assert "swsgp" not in names(n=5000, d=90, inputs=90)
     assert names(likelihood="student-t") == ["tsvgp", "svgp", "swsgp"]
     assert set(names(n=5000, own_noise=True)) == {
         "exact",
@@ -240,7 +236,6 @@ def test_who_runs_follows_from_the_table():
         "linear",
         "nearest",
         "nearest on trees",
-        "swsgp",
         "tsvgp",
         "iterative",
     }
@@ -266,13 +261,13 @@ def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatc
 def test_of_more_rows_than_the_exact_process_is_given_it_has_a_random_part():
     def given(n):
         found = candidates.regressors(
-            n, 5, inputs=5, tied=False, counts=False, likelihood="auto", exact_rows=4000
+            n, 5, tied=False, counts=False, likelihood="auto", exact_rows=4000
         )
         return {one.name: one.most_rows for one in found}
 
     assert given(4000)["exact"] is None
     assert given(4001)["exact"] == given(4001)["exact on trees"] == 4000
-    assert given(4001)["swsgp"] is None
+    assert given(4001)["nearest"] is None
 
 
 def test_a_model_says_how_many_rows_its_posterior_has_seen():
@@ -302,7 +297,7 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
     monkeypatch.setattr(base, "run_race", look)
     monkeypatch.setattr(base.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(GPRegressor, "_warps", lambda self, y, seed: [Own(), Log()][:scales])
-    given = candidates.regressors(n, 5, inputs=5, tied=False, counts=False, likelihood="auto")[:9]
+    given = candidates.regressors(n, 5, tied=False, counts=False, likelihood="auto")[:9]
     track = Track(
         [Fold(np.arange(3), np.arange(2))], lambda number: None, lambda *some: None, 0, False
     )
@@ -324,7 +319,7 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
     ],
 )
 def test_the_one_that_has_all_of_the_time(n, seconds, name):
-    given = candidates.regressors(n, 5, inputs=5, tied=False, counts=False, likelihood="auto")
+    given = candidates.regressors(n, 5, tied=False, counts=False, likelihood="auto")
     assert candidates.alone(given, seconds).name == name
     assert candidates.alone(given[:1], seconds).name == "exact"
 
@@ -351,7 +346,7 @@ def test_a_last_fit_goes_on_from_the_race_where_it_learns_by_another_measure():
 
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
     """Candidates that use up what they are given: who runs, and how long."""
-    given = candidates.regressors(499, 5, inputs=5, tied=False, counts=False, likelihood="auto")
+    given = candidates.regressors(499, 5, tied=False, counts=False, likelihood="auto")
     nothing = Track([], lambda number: None, lambda model, warp, rows: None, 0, False)
     clock = [0.0]
     monkeypatch.setattr(race.time, "perf_counter", lambda: clock[0])

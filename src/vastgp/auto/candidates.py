@@ -134,7 +134,6 @@ def regressors(
     n: int,
     d: int,
     *,
-    inputs: int,
     tied: bool,
     counts: bool,
     likelihood: Any,
@@ -148,8 +147,6 @@ def regressors(
     ----------
     n, d : int
         Rows, and columns of the encoded inputs.
-    inputs : int
-        Of columns that are one input as one.
     tied : bool
         Whether some columns are one input.
     counts : bool
@@ -188,11 +185,10 @@ def regressors(
     found += [exact.with_trees()] if trees else []
     found += local if few and n >= _NEAREST_ROWS else []
     found += _POISSON if counts and likelihood == "auto" else []
-    sparse = [Candidate("swsgp", "SWSGPRegressor")] if n > _MANY and inputs <= _LOCAL_INPUTS else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += [*varying, *sparse] if few else [*many_on_trees, *varying]
+    found += varying if few else [*many_on_trees, *varying]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
@@ -201,8 +197,6 @@ def regressors(
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
     if not few:
-        # what the nearest rows say is more than inducing inputs do, and of many rows their system takes its time
-        found += sparse
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
 

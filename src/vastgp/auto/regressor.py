@@ -180,7 +180,6 @@ class GPRegressor(Predictions):
         return candidates.regressors(
             rows.n,
             rows.d,
-            inputs=len(tied) or rows.d,
             tied=any(len(group) > 1 for group in tied),
             counts=self.heap_ is None and _are_counts(observations.targets(rows.y)),
             likelihood=self._law,

@@ -66,9 +66,35 @@ def test_with_all_neighbours_predictions_are_those_of_svgp(data):
         np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_defaults_take_the_sparse_solver_and_explain_the_data(data):
+def test_defaults_take_the_nearest_rows_and_explain_the_data(data):
     X, y = data
     model = SWSGPRegressor().fit(X, y)
+    assert model.solver_ == "nearest" and model.num_inducing_ == len(X)
+    assert model.score(X, y) > 0.95
+    assert abs(model.likelihood_.noise_std - 0.3) < 0.05
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"num_inducing": 40},
+        {"inducing_inputs": "random"},
+        {"hyperparameters": Learn(steps=20)},
+        {"kernel": RBF([0.5, 0.5]), "hyperparameters": Fixed(noise_std=0.3)},
+        {"likelihood": "student-t"},
+    ],
+)
+def test_what_is_asked_of_inducing_variables_has_these(data, asked):
+    assert SWSGPRegressor(**asked)._resolved()[1] == "auto"
+    given = dict(asked, hyperparameters=asked.get("hyperparameters", Subset(rows=100)))
+    model = SWSGPRegressor(**given, max_seconds=20.0).fit(data[0][:200], data[1][:200])
+    # who learns by stochastic steps has its hyperparameters from these
+    assert model.solver_ == ("stochastic" if "Learn" in str(asked) else "sparse")
+
+
+def test_the_sparse_solver_explains_the_data(data):
+    X, y = data
+    model = SWSGPRegressor(solver="sparse").fit(X, y)
     assert model.solver_ == "sparse" and model.converged_ and model.num_inducing_ == 100
     assert model.diagnosis_["residual"] < 1e-3
     assert model.score(X, y) > 0.95
@@ -256,7 +282,7 @@ def test_columns_of_text_are_named(data):
 def test_repeated_rows_become_one_inducing_input_each():
     X = np.repeat(np.arange(20.0), 20)[:, None]
     y = np.sin(X[:, 0] / 3)
-    model = SWSGPRegressor("rbf", num_neighbors=5).fit(X, y)
+    model = SWSGPRegressor("rbf", num_neighbors=5, solver="sparse").fit(X, y)
     assert model.num_inducing_ == 20 and len(distinct(model.inducing_points_)) == 20
     with pytest.raises(ValueError, match="num_inducing=30, but X has 20 distinct rows"):
         SWSGPRegressor("rbf", 30).fit(X, y)

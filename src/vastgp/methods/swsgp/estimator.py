@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
-
-from vastgp._arguments import Positive
-from vastgp.data import Rows
+from vastgp.data import processes
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -17,207 +14,23 @@ from vastgp.estimators.arguments import (
     Seed,
     Verbose,
 )
-from vastgp.estimators.base import BaseGP
 from vastgp.estimators.classes import MOVED_TO_CLASSES, ClassesLike
-from vastgp.estimators.first_hyperparameters import Beginning, find_first
-from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
 from vastgp.estimators.likelihood_regressor import LikelihoodRegressor
-from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
+from vastgp.estimators.searches import Fixed, Learn
 from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise
 from vastgp.estimators.weighted_classes import WeightedClassifier
-from vastgp.fitting.inducing_points import METHODS
-from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.swsgp.fit import Inputs, distinct, fit_neighbourhoods, placed
-from vastgp.methods.swsgp.nearest import check_nearest, fit_nearest
-from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
-from vastgp.methods.swsgp.options import (
-    SOLVERS,
-    LocalSteps,
-    Nearest,
-    Sparse,
-    check_options,
-    plain_options,
+from vastgp.methods.swsgp.fits import (
+    MOVED,
+    CountLike,
+    InputsLike,
+    NeighborsLike,
+    SearchLike,
+    SolverLike,
+    SwsgpFits,
 )
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
-
-# Memory of the sparse solver for each row and neighbour, and how much of it `solver="auto"` uses.
-_SPARSE_BYTES, _MOST_SPARSE_BYTES = 48, 6_000_000_000
-# Without a word: a quarter of the rows as inducing inputs, at most so many, and so many neighbours.
-_SHARE, _MOST_INDUCING, _NEIGHBORS = 4, 10_000, 32
-# A covariance of all inducing variables has this many entries at most; without a word there are so many of them.
-_MOST_FULL, _FULL = 4096, 512
-_START = {"rows": 2000, "noise_floor": 1e-3}
-# Where rows are predicted from their nearest others, kernel and noise are learned from there on by these, in systems
-# that need no more noise than that; and so many rows are kept.
-_NEAREST, _MOST_NEAREST = {"rows": 1000, "noise_floor": 1e-6}, 1_000_000
-# Of the budget, for first hyperparameters; where they are only the first.
-_FOR_START, _FOR_FIRST = 0.5, 0.25
-
-_Count = Annotated[int | None, Positive(integer=True, none="a quarter of the rows, at most 10,000")]
-_Neighbors = Annotated[int | None, Positive(integer=True, none=f"{_NEIGHBORS}")]
-_Inputs = Annotated[str | list[list[float]] | np.ndarray, InducingInputs("auto", *METHODS)]
-_Solver = Annotated[str | Sparse | LocalSteps | Nearest, SOLVERS]
-_Search = Annotated[str | Subset | Learn | Fixed, SEARCHES]
-_FIELDS = {
-    "covariance": "covariance",
-    "prior": "prior",
-    "row_batch": "row_batch",
-    "max_iter": "max_steps",
-    "learning_rate": "rate",
-    "inducing": "learn_inducing",
-}
-_SHARED = ("taper", "predict_neighbors", "neighbor_search", "jitter", "tol")
-_MOVED = (
-    moved_to("Subset")
-    | {old: f"solver=LocalSteps({new}=...)" for old, new in _FIELDS.items()}
-    | {name: f"solver=Sparse({name}=...) or LocalSteps({name}=...)" for name in _SHARED}
-)
-
-
-class SwsgpFits(BaseGP):
-    """Fits of the regressor and the classifier."""
-
-    _beside_posterior = ("diagnosis", "solver")
-
-    kernel: Any
-    num_inducing: Any
-    num_neighbors: Any
-    inducing_inputs: Any
-    hyperparameters: Any
-    solver: Any
-
-    def _first_likelihood(self, y: np.ndarray) -> Likelihood:
-        raise NotImplementedError
-
-    @property
-    def _is_normal(self) -> bool:
-        """Whether noise is normal, with one variance or with one that varies."""
-        return False
-
-    @property
-    def _varies_by_itself(self) -> bool:
-        return False
-
-    @property
-    def _posterior_class(self) -> Any:
-        return NearestPosterior if self.solver_ == "nearest" else SwsgpPosterior
-
-    def _resolved(self) -> tuple[Any, Any]:
-        """Return what ``hyperparameters`` and ``solver`` stand for."""
-        search = SEARCHES.resolve("hyperparameters", self.hyperparameters)
-        return search, SOLVERS.resolve("solver", self.solver)
-
-    def _check_params(self) -> None:
-        search, solver = self._resolved()
-        check_options(solver, search, self.dtype)
-        if isinstance(solver, Nearest):
-            check_nearest(self.likelihood, self.inducing_inputs, normal=self._is_normal)
-
-    # ------------------------------------------------------------ fit
-
-    def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
-        search, solver = self._resolved()
-        scaling = self.standardizer_
-        inputs = self._inputs(rows, solver)
-        neighbors = self._neighbors(inputs.size, solver)
-        if solver == "auto":
-            solver = _solver_of(rows.n, inputs.size, neighbors, search)
-        fixed = isinstance(search, Fixed)
-        if not fixed:
-            start = _NEAREST if isinstance(solver, Nearest) else _START
-            search = search.given(**start)
-        share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
-        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
-        if isinstance(solver, Nearest):
-            normal = self._of_normal_noise() if self._varies_by_itself else self
-            kernel, likelihood = find_first(beginning, normal._first_likelihood)
-            assert isinstance(likelihood, Gaussian)  # see `check_nearest`
-            yield fit_nearest(
-                rows, scaling, (kernel, likelihood), inputs.size, self.num_neighbors, solver, run,
-                floor=None if fixed else search.noise_floor, free=self.kernel is None,
-                varies=self._varies_by_itself,
-            )  # fmt: skip
-            return
-        first = find_first(beginning, self._first_likelihood)
-        Z = placed(rows, scaling, first[0], inputs, run.seed)
-        options = plain_options(solver, search, min(neighbors, len(Z)), fixed)
-        yield fit_neighbourhoods(
-            rows, scaling, first, Z, options, run, sparse=isinstance(solver, Sparse), dtype=self.dtype
-        )  # fmt: skip
-
-    def _can_spare(self, left: int) -> bool:
-        return self.num_inducing is None or self.num_inducing <= left
-
-    def _inputs(self, rows: Rows, solver: Any) -> Inputs:
-        """Return inducing inputs as they are asked for; refuse those that cannot be."""
-        covariance = getattr(solver, "covariance", "diagonal")
-        Z = given_inputs(self.inducing_inputs, self.num_inducing, rows.d)
-        if Z is not None:
-            _refuse_twice(Z)
-            count = len(Z)
-        elif self.num_inducing is None and isinstance(solver, Nearest):
-            count = min(rows.n, _MOST_NEAREST)
-        elif self.num_inducing is None:
-            count = max(min(rows.n, 100), min(rows.n // _SHARE, _MOST_INDUCING))
-            if covariance == "full":
-                count = min(count, _FULL)
-        else:
-            count = int(self.num_inducing)
-            if count > rows.n:
-                raise ValueError(
-                    f"num_inducing={count} is more than the {rows.n} rows of X: inducing inputs are chosen among rows, "
-                    f"each once. Give at most {rows.n}, or inducing_inputs of your own."
-                )
-        if covariance == "full" and count > _MOST_FULL:
-            raise ValueError(
-                f"covariance='full' keeps {count} x {count} numbers for {count} inducing inputs, and a step reads "
-                f"{count} of them for each neighbour. Set covariance='diagonal', or num_inducing={_MOST_FULL}."
-            )
-        if Z is None:
-            return Inputs(None, self.inducing_inputs, count, self.num_inducing is not None)
-        return Inputs(self.standardizer_.transform_X(Z), "given", count, True)
-
-    def _neighbors(self, count: int, solver: Any) -> int:
-        """Return the number of neighbours; refuse more than there are."""
-        neighbors = min(_NEIGHBORS, count) if self.num_neighbors is None else self.num_neighbors
-        predict = getattr(solver, "predict_neighbors", None)
-        for name, asked in (("num_neighbors", neighbors), ("predict_neighbors", predict)):
-            if asked is not None and asked > count:
-                raise ValueError(
-                    f"{name}={asked} is more than the {count} inducing inputs: a row cannot see more than there are. "
-                    f"Give at most {count}, or raise num_inducing."
-                )
-        return int(neighbors)
-
-    # ------------------------------------------------------------ predict
-
-    def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        super()._restore_state(state, arrays)
-        self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
-
-
-def _solver_of(n: int, count: int, neighbors: int, search: Any) -> Sparse | LocalSteps:
-    """Return the solver that ``"auto"`` stands for: sparse where its matrices are not too large."""
-    if _SPARSE_BYTES * (n + count) * neighbors <= _MOST_SPARSE_BYTES:
-        return Sparse()
-    asked = {"max_steps": getattr(search, "steps", None), "rate": getattr(search, "rate", None)}
-    return LocalSteps(**{name: value for name, value in asked.items() if value is not None})
-
-
-def _refuse_twice(Z: np.ndarray) -> None:
-    """Raise ValueError for inducing inputs of which two are the same."""
-    if len(distinct(Z)) == len(Z):
-        return
-    _, where = np.unique(Z, axis=0, return_inverse=True)
-    where = where.ravel()
-    a, b = np.flatnonzero(where == np.flatnonzero(np.bincount(where) > 1)[0])[:2]
-    raise ValueError(
-        f"inducing_inputs has {len(Z)} rows of which {len(distinct(Z))} differ; rows {a} and {b} are the same. Two "
-        "inducing variables at one place have no covariance of their own: give each place once, for example "
-        "np.unique(inducing_inputs, axis=0)."
-    )
+from vastgp.methods.swsgp.options import Nearest
 
 
 def _is_shared(model: SWSGPRegressor) -> bool:
@@ -230,7 +43,8 @@ class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
 
     Each row sees the ``num_neighbors`` inducing inputs nearest to it, by the kernel's own lengthscales, in training and
     in prediction. A step reads and changes what its rows see and nothing else: with a diagonal covariance and fixed
-    inducing inputs, its time does not depend on how many there are.
+    inducing inputs, its time does not depend on how many there are. With normal noise, and nothing asked of the
+    inducing inputs, these are all rows, and what is known there are their targets (``solver="nearest"``).
 
     Parameters
     ----------
@@ -238,10 +52,12 @@ class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
         As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows.
         Sums and products are allowed.
     num_inducing : int, optional
-        Number M of inducing inputs, at most the number of rows. None: a quarter of the rows, at least 100 and at most
-        10,000 (512 with a full covariance). As many as rows: each row is one.
+        Number M of inducing inputs, at most the number of rows. None: all rows, up to a million, with
+        ``solver="nearest"``; else a quarter of the rows, at least 100 and at most 10,000 (512 with a full covariance).
+        As many as rows: each row is one.
     num_neighbors : int, optional
-        Inducing inputs H that a row sees. None: 32, or all. With all of them the method is SVGP.
+        Inducing inputs H that a row sees. None: 64 to 512 with ``solver="nearest"``, as rows gain by; else 32, or all.
+        With all of them the method is SVGP.
     likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal"} or \
 Likelihood, default "gaussian"
         As in `QSGPRegressor`.
@@ -258,7 +74,8 @@ Likelihood, default "gaussian"
         (``LocalSteps``). ``"nearest"``: each row is predicted from the targets of the rows nearest to it, of which
         ``num_inducing`` are kept (all, up to a million): normal noise alone, with ``"heteroskedastic"`` function and
         noise on the scale that near rows have (`vastgp.likelihoods.LocallyScaled`); most
-        accurate where there are many rows near each other. ``"auto"``: sparse where it takes less than 6 GB.
+        accurate where there are many rows near each other. ``"auto"``: nearest for normal noise where inducing inputs
+        and the search for hyperparameters are left to it, in one process; else sparse where that takes less than 6 GB.
     max_seconds : float, optional
         Wall-clock budget of ``fit``, checked every 50 steps, or at every iteration of a linear solver. Noise and
         variances of a fit that it ended are those of its means.
@@ -300,7 +117,7 @@ Likelihood, default "gaussian"
     True
     """
 
-    _moved: ClassVar[Mapping[str, str]] = _MOVED
+    _moved: ClassVar[Mapping[str, str]] = MOVED
     _learns_from_known = True
     _shared_rows = SharedRows(
         "by solvers of inducing variables, with noise that does not vary", _is_shared
@@ -309,13 +126,13 @@ Likelihood, default "gaussian"
     def __init__(
         self,
         kernel: KernelLike = None,
-        num_inducing: _Count = None,
-        num_neighbors: _Neighbors = None,
+        num_inducing: CountLike = None,
+        num_neighbors: NeighborsLike = None,
         *,
         likelihood: str | Likelihood = "gaussian",
-        inducing_inputs: _Inputs = "auto",
-        hyperparameters: _Search = "subset",
-        solver: _Solver = "auto",
+        inducing_inputs: InputsLike = "auto",
+        hyperparameters: SearchLike = "subset",
+        solver: SolverLike = "auto",
         max_seconds: MaxSeconds = None,
         checkpoint: CheckpointLike = None,
         random_state: Seed = 0,
@@ -342,6 +159,17 @@ Likelihood, default "gaussian"
     @property
     def _is_normal(self) -> bool:
         return self._is_varying or isinstance(self._chosen_likelihood(), Gaussian)
+
+    def _prefers_nearest(self, search: Any) -> bool:
+        of_its_own = self.num_inducing is None and isinstance(self.inducing_inputs, str)
+        return (
+            of_its_own
+            and self.inducing_inputs == "auto"
+            and self.dtype == "float64"
+            and not isinstance(search, Learn | Fixed)
+            and self._is_normal
+            and processes.count() == 1
+        )
 
     @property
     def _varies_by_itself(self) -> bool:
@@ -385,19 +213,19 @@ random_state, dtype, verbose
     ['above', 'below']
     """
 
-    _moved: ClassVar[Mapping[str, str]] = _MOVED | MOVED_TO_CLASSES
+    _moved: ClassVar[Mapping[str, str]] = MOVED | MOVED_TO_CLASSES
     _shared_rows = SharedRows()
 
     def __init__(
         self,
         kernel: KernelLike = None,
-        num_inducing: _Count = None,
-        num_neighbors: _Neighbors = None,
+        num_inducing: CountLike = None,
+        num_neighbors: NeighborsLike = None,
         *,
         likelihood: ClassesLike = "logit",
-        inducing_inputs: _Inputs = "auto",
-        hyperparameters: _Search = "subset",
-        solver: _Solver = "auto",
+        inducing_inputs: InputsLike = "auto",
+        hyperparameters: SearchLike = "subset",
+        solver: SolverLike = "auto",
         max_seconds: MaxSeconds = None,
         checkpoint: CheckpointLike = None,
         random_state: Seed = 0,
