@@ -23,7 +23,7 @@ LADDER = (64, 128, 256, 512)
 # More are taken where each row says so many nats more, and that by more than one standard error.
 _LEAST_GAIN = 0.01
 # Rows that kernel and noise are learned by, with so many neighbours; one in so many is conditioned on farther ones.
-_LEARNERS, NEAR, _ONE_IN_FAR = 2048, 32, 4
+_LEARNERS, NEAR, _ONE_IN_FAR = 4096, 48, 4
 # The first of these judge numbers of neighbours and the amplitude.
 _JUDGES = 1000
 # With scales of their own, what is known of these before is worth so many observations.

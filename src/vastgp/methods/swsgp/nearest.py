@@ -34,7 +34,7 @@ from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.options import Nearest
 
 # Steps of learning with the same neighbours, and how often these are found anew.
-_STEPS, _ROUNDS = 15, 8
+_STEPS, _ROUNDS = 15, 16
 _TOL = 1e-3
 # What is left of the budget for that, of which a round has half; for a second search of all rows; and for scales of the
 # rows' own. Seconds below which its program is not worth to be compiled, or there is one round, and one form of kernel.

@@ -22,6 +22,8 @@ from vastgp.methods.swsgp.neighbour_systems import solve_each
 
 # Numbers of differences that are in memory at a time.
 _TILE_ENTRIES = 2**22
+# Rows whose systems are in the cache together: 2048 at once take 80 ms, in tiles of 256 22 ms (32 neighbours).
+_TILE_ROWS = 256
 
 
 def nearest_others(
@@ -114,8 +116,13 @@ class NeighbourEvidence:
         known = observations.noise_variances(y, 0.0) + np.zeros(len(X))
         inverse = observations.noise_variances(y, 1.0) - known
         of_rows = [X, targets, inverse, known]
-        self._rows = [part[chosen] for part in of_rows]
-        self._near = [part[near] for part in of_rows]
+        # rows that fill the last tile count nothing
+        tiles = -(-len(chosen) // _TILE_ROWS)
+        size = -(-len(chosen) // tiles)
+        filled = np.minimum(np.arange(tiles * size), len(chosen) - 1).reshape(tiles, size)
+        self._rows = [part[chosen[filled]] for part in of_rows]
+        self._near = [part[near[filled]] for part in of_rows]
+        self._counts = (np.arange(tiles * size) < len(chosen)).astype(float).reshape(tiles, size)
         self._jitter, self._worth = jitter, worth
         self.num_rows, self.num_features = len(chosen), X.shape[1]
 
@@ -125,7 +132,7 @@ class NeighbourEvidence:
         with precision("float64"):
             noise = jnp.asarray(float(likelihood.noise_variance))
             value, slope = _value_and_slope(
-                (kernel, noise), self._rows, self._near, self._jitter, self._worth
+                (kernel, noise), self._rows, self._near, self._counts, self._jitter, self._worth
             )
         if not np.isfinite(value):
             raise FactorizationError(
@@ -136,11 +143,29 @@ class NeighbourEvidence:
 
 
 @jax.jit
-@jax.value_and_grad
 def _value_and_slope(
+    params: Any,
+    rows: list[Float[Array, "tiles n ..."]],
+    near: list[Float[Array, "tiles n h ..."]],
+    counts: Float[Array, "tiles n"],
+    jitter: Any,
+    worth: Any,
+) -> tuple[Array, Any]:
+    """Return the sum over all tiles, and its derivatives."""
+
+    def add(before: Any, tile: Any) -> tuple[Any, None]:
+        found = jax.value_and_grad(_tile_value)(params, *tile, jitter, worth)
+        return jax.tree.map(jnp.add, before, found), None
+
+    none = jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
+    return jax.lax.scan(add, none, (rows, near, counts))[0]
+
+
+def _tile_value(
     params: Any,
     rows: list[Float[Array, "n ..."]],
     near: list[Float[Array, "n h ..."]],
+    counts: Float[Array, " n"],
     jitter: Any,
     worth: Any,
 ) -> Array:
@@ -157,10 +182,10 @@ def _value_and_slope(
     variance = conditional_variance(kernel, X, k, a) + noise * inverse + known
     off = y - jnp.sum(a * targets, axis=1)
     if worth is None:
-        return -0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variance) + off**2 / variance)
+        return -0.5 * jnp.sum(counts * (jnp.log(2.0 * jnp.pi * variance) + off**2 / variance))
     # log t(off) with nu = worth + h and the square of width  (worth + y^T K^-1 y) / nu  times the variance
     nu = worth + targets.shape[1]
     square = variance * (worth + jnp.sum(targets * by_targets, axis=1)) / nu
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * jnp.log(jnp.pi * nu)
     tail = 0.5 * (nu + 1.0) * jnp.log1p(off**2 / (nu * square))
-    return jnp.sum(constant - 0.5 * jnp.log(square) - tail)
+    return jnp.sum(counts * (constant - 0.5 * jnp.log(square) - tail))
