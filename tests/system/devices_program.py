@@ -1,4 +1,4 @@
-"""What `test_devices` runs with so many devices of the processor: how many, which models, where to write the answers."""
+"""What `test_devices` runs with so many devices of the processor: how many, which models, where answers go."""
 
 import os
 import sys
