@@ -62,7 +62,9 @@ def over_devices(tree: T, count: int, axis: int = 0) -> T:
         return jax.device_put(tree)
 
     def put(array: Any) -> Any:
-        return jax.device_put(array, layout(count, axis if np.ndim(array) > axis else None, np.ndim(array)))
+        return jax.device_put(
+            array, layout(count, axis if np.ndim(array) > axis else None, np.ndim(array))
+        )
 
     return jax.tree.map(put, tree)
 
@@ -99,7 +101,7 @@ def on_host(tree: T) -> T:
     return tree if len(jax.local_devices()) == 1 else jax.device_get(tree)
 
 
-def dealt(array: T, count: int, axis: int = 0) -> T:
+def dealt(array: Any, count: int, axis: int = 0) -> Any:
     """Return an array, within a program, of which each device is to make a part of one axis."""
     if count == 1:
         return array

@@ -46,7 +46,10 @@ def test_values(devices):
 def test_of_two_batches_each_device_has_its_part(devices):
     first, second = np.arange(8.0), -np.arange(4.0)
     both = batches_together(jnp.asarray(first), jnp.asarray(second), devices)
-    mine = [[*one, *two] for one, two in zip(np.split(first, devices), np.split(second, devices), strict=True)]
+    mine = [
+        [*one, *two]
+        for one, two in zip(np.split(first, devices), np.split(second, devices), strict=True)
+    ]
     np.testing.assert_array_equal(both, np.concatenate(mine))
     for part, truth in zip(batches_apart(both, 8, devices), (first, second), strict=True):
         np.testing.assert_array_equal(part, truth)

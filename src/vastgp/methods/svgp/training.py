@@ -187,7 +187,8 @@ class Trainer:
         """Return what does the iterations, ``last`` of them."""
         constants = self.constants
         if self._devices > 1:
-            constants = constants._replace(whole=Own(constants.whole))
+            whole: Any = Own(constants.whole)
+            constants = constants._replace(whole=whole)
         return MinibatchRunner(
             iteration,
             self.plan,

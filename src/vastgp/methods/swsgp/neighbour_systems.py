@@ -31,9 +31,7 @@ def _solve_forward(K: Array, k: Array, devices: int) -> tuple[Array, tuple[Array
     return a, (lower, a)
 
 
-def _solve_backward(
-    devices: int, kept: tuple[Array, Array], by_a: Array
-) -> tuple[Array, Array]:
+def _solve_backward(devices: int, kept: tuple[Array, Array], by_a: Array) -> tuple[Array, Array]:
     # a = K^-1 k:  da = K^-1 (dk - dK a)
     lower, a = kept
     by_k = _of_parts(_solve, devices, lower, by_a)

@@ -204,14 +204,9 @@ class Chunks:
             others = min(batch, size) if ordered else batch
             self.devices = devices_for(batch * self.sees**3, batch, others)
         self.plan = StepPlan(
-            options.covariance == "full",
-            ordered,
-            self.taper,
-            options.learn,
-            options.move,
-            processes.count(),
-            self.devices,
-        )
+            options.covariance == "full", ordered, self.taper, options.learn, options.move,
+            processes.count(), self.devices,
+        )  # fmt: skip
         numbers = (rows.n, size, options.learning_rate, options.half_life)
         self.constants = Constants(
             *(jnp.asarray(number, dtype) for number in (*numbers, options.least_jitter(dtype))),
@@ -347,8 +342,7 @@ class Chunks:
         )
         if self.devices > 1:
             # what is touched is the same for all
-            whole = {"rows": batch.rows, "counts": None, "own_counts": None}
-            return Batch(*map(Own, batch))._replace(**whole)
+            return Batch(*map(Own, batch))._replace(rows=batch.rows, counts=None, own_counts=None)
         return batch if counts is None else self._part_of(batch, counts)
 
     def _neighbours(
