@@ -36,6 +36,7 @@ from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     optimal_diagonal,
     sampled_product,
 )
+from vastgp.methods.qsgp.stochastic.setup import make_plan
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-6)])
@@ -211,7 +212,8 @@ def test_diagonal_columns_are_proposition_1_over_all_rows():
     rows, standardizer, basis = problem(150, 40)
     with precision("float64"):
         X = jnp.asarray(standardizer.transform_X(rows.X))
-        found = np.asarray(diagonal_columns(basis, NOISE, X, 150, 3))
+        plan = make_plan(Stochastic(dense_columns=3), 150, basis, Gaussian(NOISE))
+        found = np.asarray(diagonal_columns(plan, basis, NOISE, X, 150))
         phi = np.asarray(features(basis, X, jnp.arange(20)))
         expected = np.asarray(optimal_diagonal(jnp.sum(jnp.asarray(phi) ** 2, axis=0), 1.0, NOISE))
     dense = np.zeros((2, 20), bool)

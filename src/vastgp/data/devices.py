@@ -14,35 +14,95 @@ import numpy as np
 
 T = TypeVar("T")
 
+# Multiplications that are worth a device of their own: a few milliseconds of one core. Telling each other a sum takes
+# some 0.05 ms, and a program for several devices is started by each of them.
+LEAST_WORK = 1 << 24
+
+
+def devices_for(work: float, *sizes: int) -> int:
+    """Return how many devices of this process some work is dealt out to.
+
+    Parameters
+    ----------
+    work : float
+        Multiplications that fall as they are dealt out. Each device has at least `LEAST_WORK` of them: one works alone
+        where there are fewer.
+    *sizes : int
+        Lengths of what is dealt out: each device has the same number of them.
+    """
+    most = int(min(len(jax.local_devices()), work // LEAST_WORK))
+    even = (k for k in range(most, 1, -1) if all(size % k == 0 for size in sizes))
+    return next(even, 1)
+
 
 @functools.cache
-def _mesh() -> Any:
-    """Return the devices of this process as a mesh of one axis."""
-    return jax.sharding.Mesh(np.array(jax.local_devices()), ("rows",))
+def mesh(count: int) -> Any:
+    """Return the first devices of this process as a mesh of one axis."""
+    return jax.sharding.Mesh(np.array(jax.local_devices()[:count]), ("parts",))
 
 
-def _placed(tree: T, whole: bool) -> T:
-    count = _mesh().size
+def layout(count: int, axis: int | None, ndim: int = 0) -> Any:
+    """Return how an array lies on some devices: a part of one axis, counted from the end if negative, on each.
+
+    Whole on each where ``axis`` is None.
+    """
+    if axis is None:
+        return jax.sharding.NamedSharding(mesh(count), jax.sharding.PartitionSpec())
+    names: list[str | None] = [None] * ndim
+    names[axis] = "parts"
+    return jax.sharding.NamedSharding(mesh(count), jax.sharding.PartitionSpec(*names))
+
+
+def over_devices(tree: T, count: int, axis: int = 0) -> T:
+    """Put arrays on some devices, of one axis a part on each; `devices_for` finds a number that it divides by.
+
+    Arrays without that axis are whole on each.
+    """
+    if count == 1:
+        return jax.device_put(tree)
 
     def put(array: Any) -> Any:
-        # rows that cannot be dealt out evenly are worked on by every device
-        split = not whole and np.ndim(array) > 0 and array.shape[0] % count == 0
-        axes = jax.sharding.PartitionSpec("rows") if split else jax.sharding.PartitionSpec()
-        return jax.device_put(array, jax.sharding.NamedSharding(_mesh(), axes))
+        return jax.device_put(
+            array, layout(count, axis if np.ndim(array) > axis else None, np.ndim(array))
+        )
 
     return jax.tree.map(put, tree)
 
 
-def over_devices(tree: T) -> T:
-    """Put arrays with rows along their first axis on the devices, a part on each."""
-    return jax.device_put(tree) if _mesh().size == 1 else _placed(tree, whole=False)
+def rows_over_devices(rows: T, work: float) -> T:
+    """Return arrays of rows over so many devices as are worth it, as they are where that is one.
+
+    Parameters
+    ----------
+    rows : pytree of arrays
+        With the rows along their first axis.
+    work : float
+        Multiplications that a row takes.
+    """
+    size = len(jax.tree.leaves(rows)[0])
+    count = devices_for(size * work, size)
+    return rows if count == 1 else over_devices(rows, count)
 
 
-def on_every_device(tree: T) -> T:
+def on_every_device(tree: T, count: int) -> T:
     """Return arrays that go with those of `over_devices`: whole on each device."""
-    return tree if _mesh().size == 1 else _placed(tree, whole=True)
+    return tree if count == 1 else jax.device_put(tree, layout(count, None))
 
 
 def on_first_device(tree: T) -> T:
     """Return what a program made of arrays of `over_devices`, for all else that one device does."""
-    return tree if _mesh().size == 1 else jax.device_put(tree, jax.local_devices()[0])
+    if len(jax.local_devices()) == 1:
+        return tree
+    return jax.device_put(tree, jax.local_devices()[0])
+
+
+def on_host(tree: T) -> T:
+    """Return what a program made of arrays of `over_devices` as arrays that go with those of any devices."""
+    return tree if len(jax.local_devices()) == 1 else jax.device_get(tree)
+
+
+def dealt(array: Any, count: int, axis: int = 0) -> Any:
+    """Return an array, within a program, of which each device is to make a part of one axis."""
+    if count == 1:
+        return array
+    return jax.lax.with_sharding_constraint(array, layout(count, axis, np.ndim(array)))

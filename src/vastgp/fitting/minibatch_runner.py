@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp.data import processes
-from vastgp.data.joint_programs import JointProgram
+from vastgp.data.devices import on_every_device, on_first_device, over_devices
+from vastgp.data.joint_programs import JointProgram, Own
 from vastgp.data.padding import repeat_last
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
@@ -55,6 +56,11 @@ class MinibatchRunner:
         Whether several processes take the steps together, each with its own part of every batch: what ``draw`` (which
         then tells nobody anything) or ``complete`` give, and the constants, are marked by `vastgp.data.joint_programs`
         where they are of each process, and the step adds up what it makes of them.
+    devices : int, default 1
+        To how many devices of this process rows are dealt out: what is marked as `vastgp.data.joint_programs.Own` lies
+        on them, a part on each, and all else is whole on each. The step is the one of a single device; XLA splits it.
+    axis : int, default 1
+        Along which what is marked in batches is dealt out (steps are the first axis); in the constants it is the first.
     """
 
     def __init__(
@@ -70,8 +76,11 @@ class MinibatchRunner:
         last: int | None = None,
         compiler_options: Mapping[str, Any] | None = None,
         shared: bool = False,
+        devices: int = 1,
+        axis: int = 1,
     ) -> None:
-        self.constants, self._shared = constants, shared
+        self._shared, self._devices, self._axis = shared, devices, axis
+        self.constants = constants if devices == 1 else _over_devices(constants, devices, 0)
         options = tuple((compiler_options or {}).items())
         self._program: Any = joint_program(options) if shared else chunk_program(options)
         self._static = (step, plan, chunk)
@@ -102,7 +111,12 @@ class MinibatchRunner:
         if num_iters < self._chunk:
             batches = jax.tree.map(lambda leaf: repeat_last(leaf, self._chunk), batches)
         numbers = np.int32(first_iter), np.int32(num_iters)
+        if self._devices > 1:
+            state = on_every_device(state, self._devices)
+            batches = _over_devices(batches, self._devices, self._axis)
         state, records = self._program(*self._static, self.constants, state, batches, *numbers)
+        if self._devices > 1:
+            state = on_first_device(state)
         # reading the records waits for the program
         records = jax.tree.map(lambda leaf: np.asarray(leaf)[:num_iters], records)
         return state, self._summarise(state, records, done)
@@ -156,6 +170,17 @@ class _Reader(threading.Thread):
         if self.error is not None:
             raise self.error
         return self.found
+
+
+def _over_devices(tree: Any, count: int, axis: int) -> Any:
+    """Return arrays on some devices, those that are marked dealt out along an axis, without the mark."""
+
+    def put(part: Any) -> Any:
+        if isinstance(part, Own):
+            return over_devices(part.value, count, axis)
+        return on_every_device(part, count)
+
+    return jax.tree.map(put, tree, is_leaf=lambda part: isinstance(part, Own))
 
 
 @functools.cache

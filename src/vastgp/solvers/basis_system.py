@@ -15,7 +15,7 @@ from jaxtyping import Array
 from vastgp._precision import precision
 from vastgp.bases import PairedBasis, seed_key
 from vastgp.data import observations, processes
-from vastgp.data.devices import on_every_device, on_first_device, over_devices
+from vastgp.data.devices import devices_for, on_every_device, on_first_device, over_devices
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.data.tiles import Tile, row_tiles, tile_size
@@ -100,19 +100,23 @@ class BasisSystem(System):
         # A power of two of rows where all fit in one tile: data of similar sizes share compiled code.
         most = max(64, 1 << ((PANEL // basis.num_basis).bit_length() - 1))
         self.tile = tile_size(rows.n, most, 1)
+        self._devices = devices_for(self.tile * basis.num_basis * (1 + num_samples), self.tile)
         self._kept: list[Any] | None = None
         self.vector_dtype = self._vectors(dtype, rows.n, widen)
         self._prior = prior_weights_of(self.blocks, self.seed, num_samples, dtype)
         self.precondition = precondition or self._make_preconditioner(rank, seed)
         with precision(self.vector_dtype):
             shape = (1 + num_samples, basis.num_basis)
-            right = on_every_device(jax.device_put(np.zeros(shape, self.vector_dtype)))
-            draws = on_every_device(_flat(self._prior))
+            right = self._whole(jax.device_put(np.zeros(shape, self.vector_dtype)))
+            draws = self._whole(_flat(self._prior))
             for tile, targets in self._targets():
                 right = prior_targets(
                     self.blocks, tile.X, tile.weights, targets, draws, right, self.vector_dtype
                 )
             self.right = processes.summed(on_first_device(right))
+
+    def _whole(self, tree: Any) -> Any:
+        return on_every_device(tree, self._devices)
 
     def _tiles(self) -> Iterator[_RowTile]:
         """Yield all rows that this process has, standardised, in tiles of one shape."""
@@ -122,7 +126,7 @@ class BasisSystem(System):
         size = self.dtype.itemsize * (self._local.n + self.tile) * (self._local.d + 2)
         kept: list[Any] | None = [] if size <= _MOST_KEPT else None
         for tile in self._read():
-            parts = over_devices(self._weighted(tile))
+            parts = over_devices(self._weighted(tile), self._devices)
             if kept is not None:
                 kept.append(parts)
             yield parts
@@ -175,7 +179,7 @@ class BasisSystem(System):
         """Return ``Phi^T Phi v + sigma^2 v``."""
         # sigma^2 v is one of the terms: that of process 0
         noise = self.noise_variance if processes.number() == 0 else 0.0
-        V = on_every_device(V)
+        V = self._whole(V)
         total = _times(np.asarray(noise, self.vector_dtype), V)
         for tile in self._tiles():
             total = normal_product(self.blocks, tile.X, tile.weights, V, total)
@@ -200,7 +204,7 @@ class BasisSystem(System):
         whole = BlockedBasis(self.basis, self.blocks.block)
         noise = np.asarray(self.noise_variance, self.dtype)
         total = None
-        prior, solution = on_every_device((self._prior, solution))
+        prior, solution = self._whole((self._prior, solution))
         for tile, targets in self._targets():
             slopes = _basis_slopes(whole, tile, targets, prior, solution, noise)
             total = slopes if total is None else jax.tree.map(np.add, total, slopes)

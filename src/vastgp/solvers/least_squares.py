@@ -45,14 +45,28 @@ class BlockedBasis(eqx.Module):
     @classmethod
     def cut(cls, basis: PairedBasis, most: int = _BLOCK) -> BlockedBasis:
         """Cut a basis into blocks of at most so many pairs, of a size that needs no padding if there is one."""
-        most = min(most, basis.num_pairs)
-        sizes = (size for size in range(most, most // 2, -1) if basis.num_pairs % size == 0)
-        return cls(basis, next(sizes, most))
+        return cls(basis, cls.size(basis.num_pairs, most))
+
+    @staticmethod
+    def size(num_pairs: int, most: int = _BLOCK) -> int:
+        """Return the size of the blocks of so many pairs."""
+        most = min(most, num_pairs)
+        sizes = (size for size in range(most, most // 2, -1) if num_pairs % size == 0)
+        return next(sizes, most)
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs."""
+        return self.basis.num_pairs
+
+    def numbers(self, pairs: Int[Array, " b"]) -> Int[Array, " b"]:
+        """Return what numbers the basis has for some of the pairs."""
+        return pairs
 
     @property
     def num_blocks(self) -> int:
         """Number of blocks, the last one padded."""
-        return -(-self.basis.num_pairs // self.block)
+        return -(-self.num_pairs // self.block)
 
     @property
     def padded(self) -> int:
@@ -66,9 +80,9 @@ class BlockedBasis(eqx.Module):
     def features(self, X: Float[Array, "n d"], which: Any) -> Float[Array, "k n"]:
         """Return the features of a block, ``k = 2 block``: cosines, then sines."""
         pairs = self.pairs(which)
-        phi = self.basis.features_by_pair(X, pairs)
-        if self.padded != self.basis.num_pairs:
-            phi = phi * (pairs < self.basis.num_pairs).astype(X.dtype)[None, :, None]
+        phi = self.basis.features_by_pair(X, self.numbers(pairs))
+        if self.padded != self.num_pairs:
+            phi = phi * (pairs < self.num_pairs).astype(X.dtype)[None, :, None]
         return phi.reshape(2 * self.block, X.shape[0])
 
     def take(self, W: Float[Array, "C 2 padded"], which: Any) -> Float[Array, "C k"]:
@@ -85,7 +99,7 @@ class BlockedBasis(eqx.Module):
 
     def pad(self, W: Float[Array, "*C P"]) -> Float[Array, "*C padded"]:
         """Return weights of all pairs with zeros for the padding."""
-        extra = self.padded - self.basis.num_pairs
+        extra = self.padded - self.num_pairs
         return jnp.pad(W, [(0, 0)] * (W.ndim - 1) + [(0, extra)]) if extra else W
 
     def zeros(self, num_columns: int, dtype: Any) -> Float[Array, "C 2 padded"]:

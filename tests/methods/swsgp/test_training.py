@@ -106,10 +106,11 @@ def test_drawn_minibatches_are_unbiased(double, prior):
     assert error < 0.05 * abs(whole)
 
 
+@pytest.mark.parametrize("prior", ["neighborhoods", "ordered"])
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_a_step_factorises_one_batch(double, covariance):
+def test_a_step_factorises_one_batch(double, covariance, prior):
     """Two that do not depend on each other wait for each other's threads, for ever where there are two of these."""
-    chunks, state = chunks_and_state(SwsgpOptions(5, covariance, row_batch=8))
+    chunks, state = chunks_and_state(SwsgpOptions(5, covariance, prior, row_batch=8))
     chunks.make_index(state)
     batch = jax.tree.map(lambda leaf: leaf[0], chunks.touching(chunks.draw(0, 1)))
     step = jax.make_jaxpr(lambda *given: one_step(chunks.plan, *given))

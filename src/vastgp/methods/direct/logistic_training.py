@@ -12,6 +12,7 @@ import numpy as np
 
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, processes
+from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import Moments
 from vastgp.fitting.lbfgs import maximise_real
@@ -76,7 +77,8 @@ class LabelledFeatures:
         size = min(block_rows_of(self.num_basis), self.num_rows)
         for tile in row_tiles(self._rows, self._standardizer, size, self._dtype):
             with precision(self._dtype):
-                made = np.asarray(feature_matrix(self._basis, tile.X), np.float64)
+                X = rows_over_devices(tile.X, float(self.num_basis))
+                made = np.asarray(feature_matrix(self._basis, X), np.float64)
             block = (made[: tile.num_rows], tile.y[: tile.num_rows])
             if keep:
                 kept.append(block)

@@ -29,6 +29,7 @@ from jaxtyping import Array, Float
 
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import observations
+from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import Tile
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.sufficient_statistics import feature_matrix
@@ -145,10 +146,10 @@ def slopes_of_parts(
             mask = mask * weight.astype(X.dtype)
             own = observations.inverse_weights(y).astype(X.dtype)
         narrow = [np.asarray(array).astype(X.dtype) for array in (inverse, weights, signs)]
+        given = rows_over_devices((X, observations.targets(y), mask, own), float(m) ** 2)
         slope, of_tile, trace = _slope(
-            blocks, X, observations.targets(y), mask, *narrow,
-            np.asarray(noise_variance, X.dtype), own,
-        )  # fmt: skip
+            blocks, *given[:3], *narrow, np.asarray(noise_variance, X.dtype), given[3]
+        )
         by_kernel = slope if by_kernel is None else jax.tree.map(jnp.add, by_kernel, slope)
         squares += np.asarray(of_tile, np.float64)
         n += count

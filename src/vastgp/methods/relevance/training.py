@@ -302,7 +302,7 @@ class _Search:
         Z = pad_rows(self.inputs[members])
         size = tile_size(self.rows.n if chosen is None else len(chosen), _TILE)
 
-        def features(X: np.ndarray) -> np.ndarray:
+        def features(X: Any) -> np.ndarray:
             with in_precision("float64"):
                 made = kernel_matrix(self.kernel, jnp.asarray(X), jnp.asarray(Z))
             return np.asarray(made)[:, : len(members)]

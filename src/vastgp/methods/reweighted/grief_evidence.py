@@ -16,6 +16,7 @@ from scipy.linalg import eigh
 
 from vastgp._precision import precision
 from vastgp.bases.grid_eigenfunctions import GridEigenfunctionBasis
+from vastgp.data.devices import rows_over_devices
 from vastgp.data.tiles import array_tiles, tile_size
 from vastgp.fitting.accumulate import Moments, accumulate
 from vastgp.fitting.best_fit import fit_from_best
@@ -91,9 +92,12 @@ class GriefEvidence:
             value, by_noise, weights, inverse = self._solve(sums, noise)
             sigma2 = jnp.asarray(noise)  # a number would be compiled in
             slopes = [
-                _pull_back(kernel, fixed, active, X, y, mask, weights, inverse, sigma2)
-                for X, y, mask, _ in self._tiles
-            ]
+                _pull_back(
+                    kernel, fixed, active, *rows_over_devices(tile[:3], float(self._num_basis) ** 2),
+                    weights, inverse, sigma2,
+                )
+                for tile in self._tiles
+            ]  # fmt: skip
             slope = jax.tree.map(lambda *parts: np.asarray(sum(parts)), *slopes)
         return value, (slope, by_noise)
 

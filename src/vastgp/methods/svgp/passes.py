@@ -15,6 +15,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer, processes
+from vastgp.data.devices import on_host, rows_over_devices
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.clock import now
 from vastgp.fitting.damped_updates import (
@@ -109,9 +110,9 @@ class _Passes:
     def _evaluate(self, sums: SiteSums) -> Found:
         sums, q = _posterior(self.likelihood, sums)
         found: Any = np.zeros(()), jax.tree.map(np.zeros_like, sums)
-        for tile in tiles(self.rows.local, self.standardizer, self.size):
+        for tile in tiles(self.rows.local, self.standardizer, self.size, len(self.params.Z)):
             found = tile_sums(self.params, self.here, q, tile, *found)
-        found = processes.summed(found)
+        found = processes.summed(on_host(found))
         # read once: the rows of a tile are prepared while those before are at work
         bound = processes.from_first(np.float64(found[0]) - np.float64(_divergence(q)))
         return Found(sums, np.float64(bound), found[1])
@@ -138,10 +139,12 @@ def _exact(state: Ascent) -> Ascent:
     return state._replace(found=Found(better, after, better), end=end)
 
 
-def tiles(rows: DataRows, standardizer: Standardizer, size: int) -> Iterator[Rows]:
-    """Yield rows in float64, by tiles of one size."""
-    for X, y, weight, _ in row_tiles(rows, standardizer, size):
-        yield Rows(X, y, weight)
+def tiles(
+    rows: DataRows, standardizer: Standardizer, size: int, num_inducing: int
+) -> Iterator[Rows]:
+    """Yield rows in float64, by tiles of one size, over the devices of this process where these are worth it."""
+    for tile in row_tiles(rows, standardizer, size):
+        yield Rows(*rows_over_devices(tile[:3], float(num_inducing) ** 2))
 
 
 def _sound(sums: SiteSums) -> SiteSums:
@@ -161,7 +164,7 @@ def seconds_of_a_pass(
         params, sums = as_dtype((params, sums), np.float64)
         _, q = _posterior(params.likelihood, sums)  # its kind is all that counts
         here = coordinates_of(params, options.jitter)
-        tile = next(tiles(rows, standardizer, tile_size(rows.n, _TILE)))
+        tile = next(tiles(rows, standardizer, tile_size(rows.n, _TILE), len(params.Z)))
         given = params, here, q, tile, np.zeros(()), jax.tree.map(np.zeros_like, sums)
         jax.block_until_ready(tile_sums(*given))
         began = now()

@@ -18,6 +18,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp._programs import options_of_steps, program
 from vastgp.data import Rows as DataRows
 from vastgp.data import Standardizer, processes
+from vastgp.data.devices import devices_for
 from vastgp.data.joint_programs import Own
 from vastgp.data.minibatch import SharedMinibatches, chunk_of_minibatches
 from vastgp.data.tiles import row_tiles, tile_size
@@ -162,6 +163,10 @@ class Trainer:
         )
         rows = min(self.options.row_batch, self.rows.n) if self.parts is None else self.parts.size
         self._work = rows * len(Z)
+        self._devices = 1
+        if not self.shared:
+            size = len(whole.y) if whole is not None else rows
+            self._devices = devices_for(functions * size * len(Z) ** 2, size)
         here = coordinates_of(params, setting.jitter)
         optimizer: Any = start_optimizer(params)
         q: Any = SiteSums.none(functions, len(Z), jnp.dtype(dtype))
@@ -180,16 +185,22 @@ class Trainer:
 
     def runner(self, last: int) -> MinibatchRunner:
         """Return what does the iterations, ``last`` of them."""
+        constants = self.constants
+        if self._devices > 1:
+            whole: Any = Own(constants.whole)
+            constants = constants._replace(whole=whole)
         return MinibatchRunner(
             iteration,
             self.plan,
-            self.constants,
+            constants,
             chunk=_CHUNK,
             draw=None if self.full else self._draw,
             summarise=self._summary,
             last=last,
             compiler_options={**FACTORISING, **options_of_steps(self._work)},
             shared=self.shared,
+            devices=self._devices,
+            axis=2,
         )
 
     def _draw(self, first: int, count: int) -> Any:
@@ -202,7 +213,8 @@ class Trainer:
             self.options.row_batch, self.dtype,
         )  # fmt: skip
         of_step = count, each
-        return X.reshape(*of_step, *X.shape[1:]), y.reshape(*of_step, *y.shape[1:])
+        drawn = X.reshape(*of_step, *X.shape[1:]), y.reshape(*of_step, *y.shape[1:])
+        return drawn if self._devices == 1 else Own(drawn)
 
     def _summary(self, state: State, records: Record, done: int) -> dict[str, float]:
         failed = records.failed[records.failed > 0]

@@ -29,7 +29,8 @@ from jaxtyping import Array, Bool, Float
 from vastgp.kernels.metric import falling_part
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.swsgp.neighbour_systems import (
-    log_determinant_each,
+    batches_apart,
+    batches_together,
     solve_and_divergence,
     solve_each,
 )
@@ -171,7 +172,7 @@ def conditional_variance(kernel: Any, X: Array, k: Array, a: Array) -> Array:
 
 
 def moments_and_divergences(
-    kernel: Any, X: Float[Array, "n d"], near: Neighbours, jitter: Any
+    kernel: Any, X: Float[Array, "n d"], near: Neighbours, jitter: Any, devices: int = 1
 ) -> tuple[Moments, Float[Array, " n"]]:
     """Return eq. (13) at each row and ``KL(q(u_i) || p(u_i))`` of its neighbourhood, summed over functions."""
     K, k = local_systems(kernel, X, near, jitter)
@@ -183,15 +184,19 @@ def moments_and_divergences(
         # absent neighbours have the variance one that their place in K has: nothing diverges there
         variances = jnp.where(near.present[:, :, None], near.spread, 1.0)
         B = B + identity * jnp.sum(variances, axis=2)[:, None, :]
-        entropy = jnp.sum(jnp.log(variances), axis=(1, 2))
+        S = K[:0]
     else:
         rows = jnp.where(near.present[:, :, None, None], near.spread, 0.0)
         S = jnp.einsum("nicm,njcm->ncij", rows, rows)
         absent = jnp.where(near.present, 0.0, 1.0)[:, None, None, :]
         S = S + identity * absent
         B = B + jnp.sum(S, axis=1)
-        entropy = log_determinant_each(S.reshape(-1, *K.shape[1:])).reshape(len(X), -1).sum(axis=1)
-    a, trace, log_determinant = solve_and_divergence(K, k, B)
+        S = S.reshape(-1, *K.shape[1:])
+    a, trace, log_determinant, logs = solve_and_divergence(K, k, B, S, devices)
+    if near.spread.ndim == 3:
+        entropy = jnp.sum(jnp.log(variances), axis=(1, 2))
+    else:
+        entropy = logs.reshape(len(X), -1).sum(axis=1)
     # KL(N(m, S) || N(0, K)) = 1/2 [tr(K^-1 (S + m m^T)) - H + log |K| - log |S|]
     size = functions * K.shape[1]
     divergence = 0.5 * (trace - size + functions * log_determinant - entropy)
@@ -205,19 +210,20 @@ def moments_and_ordered_divergences(
     own: Inducing,
     predecessors: Neighbours,
     jitter: Any,
+    devices: int = 1,
 ) -> tuple[Moments, Float[Array, " J"]]:
     """Return `row_moments` and the divergences of inducing variables of the ordered prior, solved as one batch.
 
     Two batches do not depend on each other, and XLA's CPU executor begins both: each waits for threads that the other
-    has, for ever where there are two (JAX 0.10.2).
+    has, for ever where there are two (JAX 0.10.2). Over several devices each has its part of both.
     """
-    n = len(X)
     of_rows = local_systems(kernel, X, near, jitter)
     of_own = local_systems(kernel, own.Z, predecessors, jitter)
-    K, k = (jnp.concatenate(parts) for parts in zip(of_rows, of_own, strict=True))
-    a = solve_each(K, k)
-    moments = weighted_moments(a[:n], near, conditional_variance(kernel, X, k[:n], a[:n]))
-    return moments, _ordered_divergences(kernel, own, predecessors, jitter, k[n:], a[n:])
+    K, k_both = (batches_together(*each, devices) for each in zip(of_rows, of_own, strict=True))
+    a, a_own = batches_apart(solve_each(K, k_both, devices), len(X), devices)
+    k, k_own = of_rows[1], of_own[1]
+    moments = weighted_moments(a, near, conditional_variance(kernel, X, k, a))
+    return moments, _ordered_divergences(kernel, own, predecessors, jitter, k_own, a_own)
 
 
 def _ordered_divergences(

@@ -7,87 +7,102 @@ the two terms of a Gaussian divergence in which the matrix stands. Their gradien
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vastgp.data.devices import mesh
 
-@jax.custom_vjp
-def solve_each(K: Float[Array, "n h h"], k: Float[Array, "n h *r"]) -> Float[Array, "n h *r"]:
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def solve_each(
+    K: Float[Array, "n h h"], k: Float[Array, "n h *r"], devices: int = 1
+) -> Float[Array, "n h *r"]:
     """Return ``K_i^-1 k_i`` of each matrix, of one or several right sides; NaN where one is not positive definite."""
-    return _solve(jnp.linalg.cholesky(K, symmetrize_input=False), k)
+    return _solve_forward(K, k, devices)[0]
 
 
-def _solve_forward(K: Array, k: Array) -> tuple[Array, tuple[Array, Array]]:
-    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
-    a = _solve(lower, k)
+def _solve_forward(K: Array, k: Array, devices: int) -> tuple[Array, tuple[Array, Array]]:
+    lower, a = _of_parts(_factor_and_solve, devices, K, k)
     return a, (lower, a)
 
 
-def _solve_backward(kept: tuple[Array, Array], by_a: Array) -> tuple[Array, Array]:
+def _solve_backward(devices: int, kept: tuple[Array, Array], by_a: Array) -> tuple[Array, Array]:
     # a = K^-1 k:  da = K^-1 (dk - dK a)
     lower, a = kept
-    by_k = _solve(lower, by_a)
+    by_k = _of_parts(_solve, devices, lower, by_a)
     return -_outer(by_k, a) if a.ndim == 2 else -by_k @ jnp.swapaxes(a, 1, 2), by_k
 
 
 solve_each.defvjp(_solve_forward, _solve_backward)
 
 
-@jax.custom_vjp
-def solve_and_divergence(
-    K: Float[Array, "n h h"], k: Float[Array, "n h"], B: Float[Array, "n h h"]
-) -> tuple[Float[Array, "n h"], Float[Array, " n"], Float[Array, " n"]]:
-    """Return ``K_i^-1 k_i``, ``tr(K_i^-1 B_i)`` and ``log |K_i|`` of each matrix.
+class Divergences(NamedTuple):
+    """What the divergences of many ``N(m, S)`` from ``N(0, K)`` have of their matrices, and solutions.
 
-    The last two are what the divergence of ``N(m, S)`` from ``N(0, K)`` has of ``K``, with ``B = S + m m^T``.
+    Attributes
+    ----------
+    solutions : Array of shape (n, h)
+        ``K_i^-1 k_i``.
+    traces : Array of shape (n,)
+        ``tr(K_i^-1 B_i)`` with ``B = S + m m^T``.
+    log_determinants : Array of shape (n,)
+        ``log |K_i|``.
+    of_covariances : Array of shape (s,)
+        ``log |S_j|``.
     """
-    return _divergence_forward(K, k, B)[0]
+
+    solutions: Float[Array, "n h"]
+    traces: Float[Array, " n"]
+    log_determinants: Float[Array, " n"]
+    of_covariances: Float[Array, " s"]
 
 
-def _divergence_forward(K: Array, k: Array, B: Array) -> tuple[Any, Any]:
-    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
-    identity = jnp.broadcast_to(jnp.eye(K.shape[-1], dtype=K.dtype), K.shape)
-    half = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
-    inverse = jnp.swapaxes(half, 1, 2) @ half
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def solve_and_divergence(
+    K: Float[Array, "n h h"],
+    k: Float[Array, "n h"],
+    B: Float[Array, "n h h"],
+    S: Float[Array, "s h h"],
+    devices: int = 1,
+) -> Divergences:
+    """Return solutions, traces and log-determinants; NaN where a matrix is not positive definite.
+
+    All matrices are factorised as one batch. Two batches do not depend on each other, and XLA's CPU executor begins
+    both: each waits for threads that the other has, for ever where there are two (JAX 0.10.2).
+    """
+    return _divergence_forward(K, k, B, S, devices)[0]
+
+
+def _divergence_forward(
+    K: Array, k: Array, B: Array, S: Array, devices: int
+) -> tuple[Divergences, Any]:
+    both = batches_together(K, S, devices)
+    lower, half = _of_parts(_factor_and_invert, devices, both)
+    halves, of_S = batches_apart(half, len(K), devices)
+    logs, logs_of_S = batches_apart(log_determinants(lower), len(K), devices)
+    inverse = jnp.swapaxes(halves, 1, 2) @ halves
     # by the factor: the product with the inverse has lost twice the digits
-    a = jnp.einsum("nij,ni->nj", half, jnp.einsum("nij,nj->ni", half, k))
-    value = (a, jnp.sum(inverse * B, axis=(1, 2)), log_determinants(lower))
-    return value, (inverse, a, B)
+    a = jnp.einsum("nij,ni->nj", halves, jnp.einsum("nij,nj->ni", halves, k))
+    value = Divergences(a, jnp.sum(inverse * B, axis=(1, 2)), logs, logs_of_S)
+    return value, (inverse, a, B, of_S)
 
 
-def _divergence_backward(kept: Any, by: Any) -> tuple[Array, Array, Array]:
-    inverse, a, B = kept
-    by_a, by_trace, by_log = by
+def _divergence_backward(devices: int, kept: Any, by: Divergences) -> tuple[Array, ...]:
+    inverse, a, B, of_S = kept
+    by_a, by_trace, by_log, by_log_of_S = by
     by_k = jnp.einsum("nij,nj->ni", inverse, by_a)
     # d tr(K^-1 B) = tr(K^-1 dB) - tr(K^-1 B K^-1 dK),  d log |K| = tr(K^-1 dK)
     by_K = by_log[:, None, None] * inverse - by_trace[:, None, None] * (inverse @ B @ inverse)
-    return by_K - _outer(by_k, a), by_k, by_trace[:, None, None] * inverse
+    by_S = by_log_of_S[:, None, None] * (jnp.swapaxes(of_S, 1, 2) @ of_S)
+    return by_K - _outer(by_k, a), by_k, by_trace[:, None, None] * inverse, by_S
 
 
 solve_and_divergence.defvjp(_divergence_forward, _divergence_backward)
-
-
-@jax.custom_vjp
-def log_determinant_each(S: Float[Array, "n h h"]) -> Float[Array, " n"]:
-    """Return ``log |S_i|`` of each matrix; NaN where one is not positive definite."""
-    return log_determinants(jnp.linalg.cholesky(S, symmetrize_input=False))
-
-
-def _log_forward(S: Array) -> tuple[Array, Array]:
-    lower = jnp.linalg.cholesky(S, symmetrize_input=False)
-    return log_determinants(lower), lower
-
-
-def _log_backward(lower: Array, by_log: Array) -> tuple[Array]:
-    identity = jnp.broadcast_to(jnp.eye(lower.shape[-1], dtype=lower.dtype), lower.shape)
-    half = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
-    return (by_log[:, None, None] * (jnp.swapaxes(half, 1, 2) @ half),)
-
-
-log_determinant_each.defvjp(_log_forward, _log_backward)
 
 
 def log_determinants(lower: Float[Array, "n h h"]) -> Float[Array, " n"]:
@@ -95,8 +110,35 @@ def log_determinants(lower: Float[Array, "n h h"]) -> Float[Array, " n"]:
     return 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower, axis1=1, axis2=2)), axis=1)
 
 
+def _of_parts(function: Callable[..., Any], devices: int, *batches: Array) -> Any:
+    """Return what a function of batches of matrices, or of single ones, gives; each device has its part of them.
+
+    Devices of a CPU share one pool of threads: a batch of factorisations waits for threads there while the others wait
+    for what the device is to tell them. There each matrix is done after the other.
+    """
+    if devices == 1 or jax.default_backend() != "cpu":
+        return function(*batches)
+    parts = jax.sharding.PartitionSpec("parts")
+    return jax.shard_map(
+        lambda *own: jax.lax.map(lambda each: function(*each), own),
+        mesh=mesh(devices), in_specs=parts, out_specs=parts, check_vma=False,
+    )(*batches)  # fmt: skip
+
+
+def _factor_and_solve(K: Array, k: Array) -> tuple[Array, Array]:
+    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
+    return lower, _solve(lower, k)
+
+
+def _factor_and_invert(K: Array) -> tuple[Array, Array]:
+    """Return the lower factors and their inverses."""
+    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
+    identity = jnp.broadcast_to(jnp.eye(K.shape[-1], dtype=K.dtype), K.shape)
+    return lower, jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
+
+
 def _solve(lower: Array, right: Array) -> Array:
-    columns = right[..., None] if right.ndim == 2 else right
+    columns = right[..., None] if right.ndim < lower.ndim else right
     half = jax.lax.linalg.triangular_solve(lower, columns, left_side=True, lower=True)
     found = jax.lax.linalg.triangular_solve(
         lower, half, left_side=True, lower=True, transpose_a=True
@@ -106,3 +148,21 @@ def _solve(lower: Array, right: Array) -> Array:
 
 def _outer(a: Array, b: Array) -> Array:
     return a[:, :, None] * b[:, None, :]
+
+
+def batches_together(
+    first: Float[Array, "n *s"], second: Float[Array, "j *s"], devices: int = 1
+) -> Float[Array, "both *s"]:
+    """Return two batches as one, of which each device has what it has of the two."""
+    parts = (batch.reshape(devices, -1, *batch.shape[1:]) for batch in (first, second))
+    return jnp.concatenate(list(parts), axis=1).reshape(-1, *first.shape[1:])
+
+
+def batches_apart(
+    both: Float[Array, "both *s"], num_first: int, devices: int = 1
+) -> tuple[Float[Array, "n *s"], Float[Array, "j *s"]]:
+    """Return the two batches that `batches_together` put together, the first of so many."""
+    parts = both.reshape(devices, -1, *both.shape[1:])
+    each = num_first // devices
+    first, second = parts[:, :each], parts[:, each:]
+    return first.reshape(-1, *both.shape[1:]), second.reshape(-1, *both.shape[1:])

@@ -30,6 +30,7 @@ class StepPlan(NamedTuple):
     learn: bool
     move: bool
     processes: int = 1
+    devices: int = 1
 
 
 class Constants(NamedTuple):
@@ -119,7 +120,7 @@ def bound(
         own = Inducing(local.Z[batch.own], local.mean[batch.own], spread[batch.own], innovation)
         before = neighbours(batch.before, batch.present)
         moments, each = moments_and_ordered_divergences(
-            kernel, batch.X, near, own, before, constants.jitter
+            kernel, batch.X, near, own, before, constants.jitter, plan.devices
         )
         # a sum over inducing inputs
         if batch.own_counts is None:
@@ -127,7 +128,9 @@ def bound(
         else:
             divergence = jnp.sum(batch.own_counts * each)
     else:
-        moments, each = moments_and_divergences(kernel, batch.X, near, constants.jitter)
+        moments, each = moments_and_divergences(
+            kernel, batch.X, near, constants.jitter, plan.devices
+        )
         # a mean over rows
         if batch.counts is None:
             divergence = jnp.mean(each)

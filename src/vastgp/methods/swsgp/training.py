@@ -13,6 +13,7 @@ import numpy as np
 from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer, processes
+from vastgp.data.devices import devices_for
 from vastgp.data.joint_programs import Own
 from vastgp.data.minibatch import SharedMinibatches, fixed_indices, generator, minibatch_indices
 from vastgp.data.neighbours import (
@@ -195,14 +196,17 @@ class Chunks:
         self.sees = min(options.num_neighbors, size)
         # one neighbour more says where the border is
         self.taper = options.taper and self.sees < size
+        ordered = options.prior == "ordered"
+        self.devices = 1
+        if self.parts is None:
+            batch = min(options.row_batch, rows.n)
+            # inducing inputs whose divergence counts are dealt out, too
+            others = min(batch, size) if ordered else batch
+            self.devices = devices_for(batch * self.sees**3, batch, others)
         self.plan = StepPlan(
-            options.covariance == "full",
-            options.prior == "ordered",
-            self.taper,
-            options.learn,
-            options.move,
-            processes.count(),
-        )
+            options.covariance == "full", ordered, self.taper, options.learn, options.move,
+            processes.count(), self.devices,
+        )  # fmt: skip
         numbers = (rows.n, size, options.learning_rate, options.half_life)
         self.constants = Constants(
             *(jnp.asarray(number, dtype) for number in (*numbers, options.least_jitter(dtype))),
@@ -230,6 +234,7 @@ class Chunks:
             last=last,
             compiler_options=FACTORISING,
             shared=self.parts is not None,
+            devices=self.devices,
         )
         self._first = True
 
@@ -335,6 +340,9 @@ class Chunks:
             at_before.reshape(before.shape),
             before >= 0,
         )
+        if self.devices > 1:
+            # what is touched is the same for all
+            return Batch(*map(Own, batch))._replace(rows=batch.rows, counts=None, own_counts=None)
         return batch if counts is None else self._part_of(batch, counts)
 
     def _neighbours(

@@ -15,7 +15,8 @@ from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.qsgp.stochastic.fit import fit_stochastic
 from vastgp.methods.qsgp.stochastic.options import Stochastic
-from vastgp.methods.qsgp.stochastic.sample import draw_samples, function_order
+from vastgp.methods.qsgp.stochastic.parts import function_order
+from vastgp.methods.qsgp.stochastic.sample import draw_samples
 from vastgp.methods.qsgp.stochastic.setup import make_plan, make_problem, start_state
 from vastgp.methods.qsgp.stochastic.step import _precondition, _renewed, step, step_keys
 
@@ -78,7 +79,7 @@ def test_preconditioner_is_the_inverse_on_and_below_the_diagonal_of_every_dense_
             plan, problem, state, problem.basis, keys, chosen, problem.support_X[:50]
         )
         G, p, d = np.asarray(own.phi_support), plan.support_rows, float(problem.damping)
-        order = np.asarray(function_order(own.pairs))
+        order = np.asarray(function_order(plan, own.pairs))
         if not plan.exact_curvature:
             M = np.linalg.inv(p * d * np.eye(p) + G @ G.T)
             H = G[:, [np.flatnonzero(order == r)[0] for r in range(2 * plan.head)]]
@@ -175,7 +176,7 @@ def test_running_products_are_made_anew_and_the_control_variate_has_mean_zero_ag
         truth = np.einsum("pcj,fcj->pf", phi, drifted.mean)
 
         def largest(number):
-            state = _renewed(problem, drifted, jnp.int32(number))
+            state = _renewed(plan, problem, drifted, jnp.int32(number))
             none = jnp.arange(0)
 
             def error(key):

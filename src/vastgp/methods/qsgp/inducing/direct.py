@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
@@ -52,7 +54,7 @@ def solve_directly(
         root = factorize(_kernel(kernel, inputs, inputs), _JITTER * variance, what=what).lower
         root = np.tril(root)
 
-        def whitened_features(X: np.ndarray) -> np.ndarray:
+        def whitened_features(X: Any) -> np.ndarray:
             phi = _kernel(kernel, inputs, X)
             return np.asarray(solve_triangular(root, phi, lower=True, check_finite=False)).T
 
@@ -70,6 +72,6 @@ def solve_directly(
     return mean, LoopResult(1, seconds, True, "solved directly", history)
 
 
-def _kernel(kernel: Kernel, Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+def _kernel(kernel: Kernel, Z: np.ndarray, X: Any) -> np.ndarray:
     with precision("float64"):
-        return np.array(kernel_matrix(kernel, np.asarray(Z), np.asarray(X)))
+        return np.array(kernel_matrix(kernel, np.asarray(Z), X))

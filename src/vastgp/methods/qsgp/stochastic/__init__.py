@@ -9,4 +9,6 @@ From ``QSGPRegressor.fit`` to the numerics:
 4. `step.step`: one step, a pure function;
 5. `sample.draw_samples`, `sampled_elbo`, `control_variates`: the estimates of Theorems 1 and 2, equation by equation
    (`likelihood` and `sampled_likelihood` where noise is not Gaussian).
+
+Of several devices each has a part of the functions, see `parts`.
 """

@@ -14,6 +14,7 @@ from vastgp._precision import as_dtype
 from vastgp._programs import program
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
+from vastgp.data.devices import on_first_device
 from vastgp.data.padding import repeat_last
 from vastgp.fitting.loop import LoopResult
 from vastgp.kernels import Kernel
@@ -24,7 +25,8 @@ from vastgp.methods.qsgp.stochastic.likelihood import (
     latent_values,
     sampling_report,
 )
-from vastgp.methods.qsgp.stochastic.sample import current_basis, products
+from vastgp.methods.qsgp.stochastic.parts import over_functions, products
+from vastgp.methods.qsgp.stochastic.sample import current_basis
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.sampled_likelihood import SamplingGap
 from vastgp.methods.qsgp.stochastic.setup import fixed_rows
@@ -92,13 +94,17 @@ def finish(
     given = (np.arange(_DIAGONAL_ROWS) < len(X)).astype(dtype)
     # one shape for any number of rows
     whole = (repeat_last(part, _DIAGONAL_ROWS) for part in (X, y))
-    mean, diagonal, averaged, kernel, noise = _closed(plan, problem, state, *whole, given)
+    # what others do with it one device does
+    mean, diagonal, averaged, kernel, noise = on_first_device(
+        _closed(plan, problem, state, *whole, given)
+    )
+    basis, likelihood = on_first_device((problem.basis, problem.likelihood))
     few = as_dtype((X[:_REPORT_ROWS], y[:_REPORT_ROWS]), dtype)
     return StochasticFit(
-        basis=problem.basis.with_kernel(kernel),
-        likelihood=Gaussian(float(noise)) if plan.gaussian else problem.likelihood,
+        basis=basis.with_kernel(kernel),
+        likelihood=Gaussian(float(noise)) if plan.gaussian else likelihood,
         mean=mean,
-        columns=state.columns_average if plan.dense_columns else None,
+        columns=on_first_device(state.columns_average) if plan.dense_columns else None,
         diagonal=diagonal,
         averaged=bool(averaged),
         loop=loop,
@@ -122,10 +128,10 @@ def _closed(
     """
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     likelihood: Likelihood = Gaussian(noise_variance) if plan.gaussian else problem.likelihood
-    blocks, few = BlockedBasis.cut(basis), slice(_JUDGE_ROWS)
+    few = slice(_JUDGE_ROWS)
     variance = isotropic_covariance(plan, problem, basis, state.curvature)[1]
     columns = (state.columns_average,) if plan.dense_columns and not plan.gaussian else ()
-    values = products(blocks, X[few], state.mean, state.mean_average, *columns)
+    values = products(plan, basis, X[few], state.mean, state.mean_average, *columns)
     F = plan.functions
     if columns:
         variance = add_dense(plan, variance, values[:, 2 * F :] ** 2)
@@ -138,17 +144,16 @@ def _closed(
     average_is_better = loss(state.mean_average, values[:, F:]) <= loss(state.mean, values)
     mean = jnp.where(average_is_better, state.mean_average, state.mean)
     noise = noise_variance if plan.gaussian else 1.0 / state.curvature
-    num_rows, q = problem.numbers.num_rows, plan.dense_columns
-    diagonal = diagonal_columns(basis, noise, X, num_rows, q, given)
+    diagonal = diagonal_columns(plan, basis, noise, X, problem.numbers.num_rows, given)
     return mean[0] if F == 1 else mean, diagonal, average_is_better, basis.kernel, noise_variance
 
 
 def diagonal_columns(
+    plan: StochasticPlan,
     basis: FourierBasis,
     noise_variance: Any,
     X: Float[Array, "s d"],
     num_rows: Any,
-    dense_columns: int,
     given: Float[Array, " s"] | None = None,
 ) -> Float[Array, "2 P"]:
     """Return the diagonal columns' entries by Proposition 1, zero for the dense ones.
@@ -159,14 +164,20 @@ def diagonal_columns(
     independent between frequencies, so that a predictive variance, a sum over thousands of them, has no error to
     speak of. With all rows it is exact. ``given`` is zero for rows that fill up.
     """
-    blocks = BlockedBasis.cut(basis)
     weights = jnp.full(len(X), 1.0 / len(X), X.dtype) if given is None else given / jnp.sum(given)
 
-    def body(which: Any, diagonal: Array) -> Array:
-        gram = num_rows * (blocks.features(X, which) ** 2 @ weights)
-        return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
+    def entries(blocks: BlockedBasis, X: Array, *given: Array) -> Array:
+        weights, num_rows, noise_variance = given
 
-    start = blocks.zeros(1, X.dtype)
-    diagonal = jax.lax.fori_loop(0, blocks.num_blocks, body, start)[0, :, : basis.num_pairs]
-    order = np.arange(dense_columns)
-    return diagonal.at[order % 2, order // 2].set(0.0) if dense_columns else diagonal
+        def body(which: Any, diagonal: Array) -> Array:
+            gram = num_rows * (blocks.features(X, which) ** 2 @ weights)
+            return blocks.put(diagonal, optimal_diagonal(gram, 1.0, noise_variance)[None], which)
+
+        start = blocks.zeros(1, X.dtype)
+        found = jax.lax.fori_loop(0, blocks.num_blocks, body, start)
+        return found[0, :, : blocks.num_pairs]
+
+    numbers = (jnp.asarray(number, X.dtype) for number in (num_rows, noise_variance))
+    diagonal = over_functions(plan, entries, basis, X, weights, *numbers, summed=False)
+    order = np.arange(plan.dense_columns)
+    return diagonal.at[order % 2, order // 2].set(0.0) if plan.dense_columns else diagonal

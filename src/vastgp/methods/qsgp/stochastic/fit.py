@@ -39,8 +39,9 @@ from vastgp.methods.qsgp.stochastic.likelihood import (
     likelihood_residual,
 )
 from vastgp.methods.qsgp.stochastic.options import Stochastic
+from vastgp.methods.qsgp.stochastic.parts import layouts, products
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
-from vastgp.methods.qsgp.stochastic.sample import current_basis, products
+from vastgp.methods.qsgp.stochastic.sample import current_basis
 from vastgp.methods.qsgp.stochastic.setup import (
     check_stochastic,
     make_plan,
@@ -54,7 +55,6 @@ from vastgp.methods.qsgp.stochastic.state import (
     features_made,
 )
 from vastgp.methods.qsgp.stochastic.step import OBJECTIVE_EVERY, step
-from vastgp.solvers.least_squares import BlockedBasis
 
 _CHUNK = 50
 _MOST_JUDGES = 1000  # rows held out
@@ -152,14 +152,14 @@ def fit_stochastic(
         ) as runner:
             # before there are arrays of the basis's length: the compiler needs 200 MB itself
             return_freed_memory()
-            shapes = jax.eval_shape(lambda: start_state(plan, problem, noise_variance, dtype))
+            start, shapes, placed = _starting(plan, problem, noise_variance, dtype)
             row = np.zeros((plan.row_batch, rows.d), dtype)
             runner.compile(shapes, (row, row[:, 0]))
             return_freed_memory()
             state, loop = run.steps(
                 "stochastic",
-                runner,
-                start_state(plan, problem, noise_variance, dtype),
+                lambda state, *steps: runner(placed(state), *steps),
+                start(),
                 max_iter=options.max_steps,
                 chunk=_CHUNK,
                 should_stop=_ended(watched, tol, noise_variance, bool(judges)),
@@ -167,6 +167,26 @@ def fit_stochastic(
             )
         return_freed_memory()
         return finish(plan, problem, state, rows, standardizer, loop, run.seed, dtype)
+
+
+def _starting(
+    plan: StochasticPlan, problem: StochasticProblem, noise_variance: float, dtype: str
+) -> tuple[Callable[[], StochasticState], Any, Callable[[StochasticState], StochasticState]]:
+    """Return what makes the first state, its shapes, and what puts a state on the devices that it is for."""
+
+    def start(problem: StochasticProblem) -> StochasticState:
+        return start_state(plan, problem, noise_variance, dtype)
+
+    shapes = jax.eval_shape(start, problem)
+    if plan.devices == 1:
+        return lambda: start(problem), shapes, lambda state: state
+    where = layouts(plan, shapes)
+    shapes = jax.tree.map(
+        lambda leaf, own: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=own), shapes, where
+    )
+    # never whole on one device
+    made = functools.partial(jax.jit(start, out_shardings=where), problem)
+    return made, shapes, lambda state: jax.device_put(state, where)
 
 
 def fit_stochastic_answers(
@@ -235,7 +255,7 @@ def _error(
 ) -> Array:
     """Return the root mean square error of the average of iterates."""
     basis, _ = current_basis(problem, state.hyper, plan)
-    mean = products(BlockedBasis.cut(basis), X, state.mean_average)[:, 0]
+    mean = products(plan, basis, X, state.mean_average)[:, 0]
     return jnp.mean((y - mean) ** 2) ** 0.5
 
 

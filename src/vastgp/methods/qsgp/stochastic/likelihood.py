@@ -18,14 +18,16 @@ from vastgp._programs import program
 from vastgp.bases.draws import purpose_key
 from vastgp.likelihoods import Likelihood
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
-from vastgp.methods.qsgp.stochastic.sample import (
-    Sample,
-    current_basis,
+from vastgp.methods.qsgp.stochastic.parts import (
     diagonal_position,
-    draw_samples,
     flat,
     function_order,
     products,
+)
+from vastgp.methods.qsgp.stochastic.sample import (
+    Sample,
+    current_basis,
+    draw_samples,
 )
 from vastgp.methods.qsgp.stochastic.sampled_elbo import DiagonalPrior, sampled_product
 from vastgp.methods.qsgp.stochastic.sampled_likelihood import (
@@ -42,7 +44,6 @@ from vastgp.methods.qsgp.stochastic.state import (
     StochasticState,
     features_made,
 )
-from vastgp.solvers.least_squares import BlockedBasis
 
 # Draws of the report.
 _NUM_DRAWS = 16
@@ -187,9 +188,9 @@ def _sampled_fit(
     blocks, means, columns = [], [], []
     F, q = plan.functions, plan.dense_columns
     for side in sides:
-        phi = flat(basis.features(X, side.pairs)) if plan.learn else side.phi
+        phi = flat(plan, basis.features(X, side.pairs)) if plan.learn else side.phi
         dense = jnp.zeros((phi.shape[1], 0), X.dtype)
-        scales = jnp.sqrt(square) * (function_order(side.pairs) >= q)
+        scales = jnp.sqrt(square) * (function_order(plan, side.pairs) >= q)
         blocks.append(SampledBlock(phi, side.weights[:, 0], dense, scales, side.factor))
         sampled = sampled_product(phi, side.weights, side.factor) - coefficient * side.error
         means.append(latent_values(plan, sampled))
@@ -238,8 +239,7 @@ def _draws(
 ) -> tuple[Float[Array, " draws"], Float[Array, ""]]:
     """Return the fit to some rows by sampled basis functions, several times, and by all of them."""
     basis = current_basis(problem, state.hyper, plan)[0]
-    blocks = BlockedBasis.cut(basis)
-    values = products(blocks, X, state.mean, state.columns)
+    values = products(plan, basis, X, state.mean, state.columns)
     square, _ = isotropic_covariance(plan, problem, basis, state.curvature)
     variance = square * basis.kernel.total_variance()
     if plan.dense_columns:

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from vastgp.bases.random_fourier import Spectrum, features_of_spectrum
+from vastgp.data.devices import dealt
 from vastgp.methods.qsgp.stochastic.control_variates import interpolated_error, target_control
 from vastgp.methods.qsgp.stochastic.index_sets import stratified_indices
+from vastgp.methods.qsgp.stochastic.parts import diagonal_position, flat, function_order
 from vastgp.methods.qsgp.stochastic.sampled_elbo import (
     DiagonalPrior,
     constant_objective,
@@ -28,7 +30,6 @@ from vastgp.methods.qsgp.stochastic.state import (
     StochasticProblem,
     StochasticState,
 )
-from vastgp.solvers.least_squares import BlockedBasis
 
 
 class Sample(NamedTuple):
@@ -55,37 +56,9 @@ def current_basis(
     return problem.basis.with_kernel(jax.tree.map(jnp.exp, log_kernel)), jnp.exp(log_noise)
 
 
-def flat(phi: Float[Array, "n 2 b"]) -> Float[Array, "n c"]:
-    return phi.reshape(phi.shape[0], phi.shape[1] * phi.shape[2])
-
-
-def products(
-    blocks: BlockedBasis, X: Float[Array, "n d"], *parts: Float[Array, "_ 2 P"]
-) -> Float[Array, "n r"]:
-    """Return ``Phi w`` of every row of weights in ``parts``, each as long as the basis and copied only to be padded."""
-    padded = [blocks.pad(part) for part in parts]
-
-    def body(which: Any, total: Array) -> Array:
-        weights = jnp.concatenate([blocks.take(part, which) for part in padded])
-        return total + (weights @ blocks.features(X, which)).T
-
-    start = jnp.zeros((X.shape[0], sum(map(len, parts))), X.dtype)
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, start)
-
-
-def function_order(pairs: Int[Array, " b"]) -> Int[Array, " c"]:
-    """Return the numbers of the functions of some pairs, cosines first; pair ``p`` has ``2 p`` and ``2 p + 1``."""
-    return jnp.concatenate([2 * pairs, 2 * pairs + 1])
-
-
 def vector_columns(plan: StochasticPlan, chosen: Int[Array, " k"]) -> Int[Array, " r"]:
     """Return which columns of `StochasticState.support` belong to the means and the chosen dense columns."""
     return jnp.concatenate([jnp.arange(plan.functions, dtype=jnp.int32), plan.functions + chosen])
-
-
-def diagonal_position(plan: StochasticPlan, chosen: Int[Array, " k"]) -> Int[Array, " k"]:
-    """Return where in a sample's functions the diagonal entries of dense columns lie."""
-    return (chosen % 2) * plan.pair_batch + chosen // 2
 
 
 def draw_pairs(plan: StochasticPlan, key: Array) -> Int[Array, " b"]:
@@ -104,21 +77,27 @@ def draw_samples(
 ) -> list[Sample]:
     """Draw index sets and make what belongs to each."""
     pairs = jax.vmap(functools.partial(draw_pairs, plan))(keys)
+    pairs = dealt(pairs, plan.devices, axis=1)
     cross = problem.basis.kernel(X, problem.support_X)
-    # The draws behind all frequencies at once; rows of the batch see the present hyperparameters, the support rows
-    # those that their operators were made with.
-    fixed = problem.basis.spectrum(pairs.reshape(-1), X.shape[1], X.dtype)
-    present = basis.spectrum(pairs.reshape(-1), X.shape[1], X.dtype) if plan.learn else fixed
-
-    b = pairs.shape[1]
-
-    def of(s: int, whole: Any) -> Any:
-        return jax.tree.map(lambda array: array[s * b : (s + 1) * b], whole)
-
+    # rows of the batch see the present hyperparameters, the support rows those that their operators were made with
+    fixed = _spectra(plan, problem.basis, pairs, X)
+    present = _spectra(plan, basis, pairs, X) if plan.learn else fixed
     return [
-        _sample(plan, problem, state, pairs[s], of(s, present), of(s, fixed), chosen, X, cross)
-        for s in range(len(keys))
+        _sample(plan, problem, state, *each, chosen, X, cross)
+        for each in zip(pairs, present, fixed, strict=True)
     ]
+
+
+def _spectra(
+    plan: StochasticPlan, basis: FourierBasis, pairs: Int[Array, "s b"], X: Float[Array, "n d"]
+) -> list[Spectrum]:
+    """Return the spectrum of each set of pairs."""
+    if plan.devices > 1:
+        return [basis.spectrum(own, X.shape[1], X.dtype) for own in pairs]
+    # the draws behind all frequencies at once
+    sets, b = pairs.shape
+    whole = basis.spectrum(pairs.reshape(-1), X.shape[1], X.dtype)
+    return [jax.tree.map(lambda array, s=s: array[s * b : (s + 1) * b], whole) for s in range(sets)]
 
 
 def _sample(
@@ -137,14 +116,14 @@ def _sample(
     factor = jnp.concatenate(
         [jnp.ones(plan.head, dtype), jnp.full(plan.tail_batch, plan.tail_factor, dtype)]
     )
-    factor = jnp.tile(factor, 2)
-    weights = state.mean[..., pairs].reshape(plan.functions, -1)
+    factor = flat(plan, jnp.stack([factor, factor]))
+    weights = flat(plan, state.mean[..., pairs])
     if plan.column_batch:
         columns = state.columns[chosen[:, None, None], jnp.arange(2)[None, :, None], pairs]
-        weights = jnp.concatenate([weights, columns.reshape(plan.column_batch, -1)])
+        weights = jnp.concatenate([weights, flat(plan, columns)])
     weights = weights.T
-    phi = flat(features_of_spectrum(X, present))
-    phi_support = flat(features_of_spectrum(problem.support_X, fixed))
+    phi = flat(plan, features_of_spectrum(X, present))
+    phi_support = flat(plan, features_of_spectrum(problem.support_X, fixed))
     product = sampled_product(phi, weights, factor)
     running = state.support[:, vector_columns(plan, chosen)]
     support_error = sampled_product(phi_support, weights, factor) - running
@@ -173,8 +152,8 @@ def estimate_bound(
     common: dict[str, Any] = {
         "noise_variance": noise_variance, "row_factor": num_rows / plan.row_batch
     }  # fmt: skip
-    phi_i = flat(basis.features(X, i.pairs)) if plan.learn else i.phi
-    phi_j = flat(basis.features(X, j.pairs)) if plan.learn else j.phi
+    phi_i = flat(plan, basis.features(X, i.pairs)) if plan.learn else i.phi
+    phi_j = flat(plan, basis.features(X, j.pairs)) if plan.learn else j.phi
     # What is subtracted has mean zero whatever the hyperparameters are.
     f_i = sampled_product(phi_i, i.weights, i.factor) - coefficient * i.error
     f_j = sampled_product(phi_j, j.weights, j.factor) - coefficient * j.error
@@ -189,7 +168,7 @@ def estimate_bound(
                 problem.target_support @ side.support_error[:, 0]
             )
             mean = mean + 0.5 * target_control(
-                problem.target[:, side.pairs].reshape(-1),
+                flat(plan, problem.target[:, side.pairs]),
                 side.weights[:, 0],
                 expected,
                 basis_factor=side.factor,
@@ -197,10 +176,10 @@ def estimate_bound(
             )
     # scales of Proposition 1 from rows of their own: independent of the minibatch, so unbiased
     spectrum = basis.spectrum(i.pairs, X.shape[1], X.dtype) if plan.learn else i.spectrum
-    scales = flat(features_of_spectrum(problem.scale_X, spectrum))
+    scales = flat(plan, features_of_spectrum(problem.scale_X, spectrum))
     gram = num_rows * jnp.mean(scales**2, axis=0)
     diagonal = jax.lax.stop_gradient(optimal_diagonal(gram, 1.0, noise_variance))
-    order = function_order(i.pairs)
+    order = function_order(plan, i.pairs)
     covariance = diagonal_objective(
         phi_i, diagonal, 1.0, column_factor=i.factor * (order >= plan.dense_columns), **common
     )

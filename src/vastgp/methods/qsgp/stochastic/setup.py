@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
+from vastgp.data.devices import devices_for, on_every_device, over_devices
 from vastgp.data.minibatch import fixed_indices
 from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
@@ -36,6 +37,7 @@ _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _TILE = 4096
+_OF_FEATURE = 16  # multiplications, about
 # Up to so many pairs of functions the preconditioner is made of them, and not of the kernel that they are drawn for.
 _KNOWN_PAIRS = 8192
 _TRIED_SETS = 2  # sets that the damping is tried on
@@ -85,11 +87,14 @@ def make_plan(
     """Return the sizes of a step for this many rows and basis functions."""
     q, gaussian = options.dense_columns, isinstance(likelihood, Gaussian)
     head = (q + 1) // 2
-    support = min(options.control_rank, num_rows)
+    support, row_batch = min(options.control_rank, num_rows), min(options.row_batch, num_rows)
+    pair_batch = min(max(-(-options.basis_batch // 2), head + 1), basis.num_pairs)
+    # two sets of cosines and sines, at the rows of a step and at the support rows
+    work = _OF_FEATURE * 4 * pair_batch * (row_batch + support)
     return StochasticPlan(
         num_pairs=basis.num_pairs,
-        row_batch=min(options.row_batch, num_rows),
-        pair_batch=min(max(-(-options.basis_batch // 2), head + 1), basis.num_pairs),
+        row_batch=row_batch,
+        pair_batch=pair_batch,
         support_rows=support,
         dense_columns=q,
         column_batch=min(options.column_batch, q),
@@ -100,6 +105,7 @@ def make_plan(
         gaussian=gaussian,
         strict=options.bound == "strict" and not gaussian,
         functions=likelihood.num_latent,
+        devices=devices_for(work, pair_batch, basis.num_pairs),
     )
 
 
@@ -172,7 +178,7 @@ def make_problem(
         target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
-    return StochasticProblem(
+    problem = StochasticProblem(
         numbers=numbers,
         basis=stored,
         likelihood=cast(likelihood),
@@ -185,9 +191,13 @@ def make_problem(
         head_solution=cast(operators.head_solution),
         head_inverse=cast(operators.head_inverse),
         scale_X=cast(probe[:_SCALE_ROWS]),
-        target=target,
+        target=None,
         target_support=target_support,
     )
+    problem = on_every_device(problem, plan.devices)
+    if target is not None:
+        target = over_devices(target, plan.devices, axis=1)
+    return problem._replace(target=target)
 
 
 def _head_features(plan: StochasticPlan, basis: FourierBasis, support_X: Array) -> np.ndarray:

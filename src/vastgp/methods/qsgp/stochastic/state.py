@@ -22,7 +22,8 @@ MOST_EXACT = 256
 class StochasticPlan:
     """What a step is compiled for: sizes and choices.
 
-    ``functions`` is the number F of latent functions: one for each class where there are more than two.
+    ``functions`` is the number F of latent functions: one for each class where there are more than two. ``devices``
+    have an equal part of all pairs and of each sample, see `vastgp.methods.qsgp.stochastic.parts`.
     """
 
     num_pairs: int
@@ -38,6 +39,7 @@ class StochasticPlan:
     gaussian: bool
     strict: bool
     functions: int = 1
+    devices: int = 1
 
     @property
     def head(self) -> int:

@@ -21,14 +21,18 @@ from vastgp.methods.qsgp.stochastic.likelihood import (
     latent_variance,
     likelihood_residual,
 )
+from vastgp.methods.qsgp.stochastic.parts import (
+    by_pairs,
+    diagonal_position,
+    flat,
+    function_order,
+    products,
+)
 from vastgp.methods.qsgp.stochastic.sample import (
     Sample,
     current_basis,
-    diagonal_position,
     draw_samples,
     estimate_bound,
-    function_order,
-    products,
     vector_columns,
 )
 from vastgp.methods.qsgp.stochastic.sampled_elbo import mean_gradient
@@ -38,7 +42,6 @@ from vastgp.methods.qsgp.stochastic.state import (
     StochasticProblem,
     StochasticState,
 )
-from vastgp.solvers.least_squares import BlockedBasis
 
 # The bound is evaluated at every so many steps, for the record: it costs a fifth of a step.
 OBJECTIVE_EVERY = 5
@@ -103,7 +106,7 @@ def _precondition(
     G, d, p = own.phi_support, problem.damping, plan.support_rows
     if p == 0:
         return gradient / d
-    below = function_order(own.pairs)[None, :] >= chosen[:, None]
+    below = function_order(plan, own.pairs)[None, :] >= chosen[:, None]
     keep = jnp.concatenate([jnp.ones((plan.functions, G.shape[1]), G.dtype), below.astype(G.dtype)])
     if plan.exact_curvature and G.shape[1] <= p:
         curvature = (G.T @ G / p) * keep[:, :, None] * keep[:, None, :]
@@ -161,7 +164,7 @@ def _change(
         rows = 1 + jnp.arange(plan.column_batch)
         diagonal = own.weights[position, rows]
         # -2 log c_rr of Theorem 2; column r of a lower triangular factor starts at row r
-        below = function_order(own.pairs)[None, :] >= chosen[:, None]
+        below = function_order(plan, own.pairs)[None, :] >= chosen[:, None]
         gradient = gradient.at[rows, position].add(-1.0 / diagonal).at[1:].multiply(below)
     if plan.optimizer == "adagrad":
         gradient = gradient * own.factor
@@ -182,19 +185,23 @@ def _change(
 
 
 def _add(
-    values: Float[Array, "F 2 P"], pairs: Int[Array, " b"], change: Float[Array, "F c"]
+    plan: StochasticPlan,
+    values: Float[Array, "F 2 P"],
+    pairs: Int[Array, " b"],
+    change: Float[Array, "F c"],
 ) -> Float[Array, "F 2 P"]:
-    return values.at[..., pairs].add(change.reshape(values.shape[0], 2, -1))
+    return values.at[..., pairs].add(by_pairs(plan, change))
 
 
 def _add_columns(
+    plan: StochasticPlan,
     values: Float[Array, "q 2 P"],
     chosen: Int[Array, " k"],
     pairs: Int[Array, " b"],
     change: Float[Array, "k c"],
 ) -> Float[Array, "q 2 P"]:
     where = (chosen[:, None, None], jnp.arange(2)[None, :, None], pairs[None, None, :])
-    return values.at[where].add(change.reshape(chosen.shape[0], 2, -1))
+    return values.at[where].add(by_pairs(plan, change))
 
 
 def step_keys(seed: Any, number: Any) -> Array:
@@ -220,7 +227,7 @@ def step(
     """
     X, y = batch
     numbers, keys = problem.numbers, step_keys(problem.seed, number)
-    state = _renewed(problem, state, number)
+    state = _renewed(plan, problem, state, number)
     basis, noise_variance = current_basis(problem, state.hyper, plan)
     chosen = stratified_indices(keys[2], plan.column_batch, 0, plan.dense_columns)
     i, j = draw_samples(plan, problem, state, basis, keys[:2], chosen, X)
@@ -259,7 +266,7 @@ def step(
 
 
 def _renewed(
-    problem: StochasticProblem, state: StochasticState, number: Int[Array, ""]
+    plan: StochasticPlan, problem: StochasticProblem, state: StochasticState, number: Int[Array, ""]
 ) -> StochasticState:
     """Return the state with its running products made anew, at every so many steps.
 
@@ -267,8 +274,8 @@ def _renewed(
     """
 
     def anew() -> tuple[Array, Array]:
-        blocks, target = BlockedBasis.cut(problem.basis), problem.target
-        support = products(blocks, problem.support_X, state.mean, state.columns)
+        target = problem.target
+        support = products(plan, problem.basis, problem.support_X, state.mean, state.columns)
         return support, state.target_product if target is None else jnp.vdot(target, state.mean[0])
 
     due = (number > 0) & (number % problem.numbers.renew == 0)
@@ -301,25 +308,25 @@ def _apply(
         )
         old = jnp.zeros_like(gradient)
         if plan.optimizer == "adagrad":
-            old = old.at[:F].set(squares[..., own.pairs].reshape(F, -1))
+            old = old.at[:F].set(flat(plan, squares[..., own.pairs]))
             if plan.column_batch:
                 found = column_squares[
                     chosen[:, None, None], jnp.arange(2)[None, :, None], own.pairs
                 ]
-                old = old.at[1:].set(found.reshape(plan.column_batch, -1))
+                old = old.at[1:].set(flat(plan, found))
         change, added = _change(plan, problem, own, gradient, old, noise_variance, chosen, rate)
-        mean = _add(mean, own.pairs, change[:F])
+        mean = _add(plan, mean, own.pairs, change[:F])
         support = support.at[:, which].set(
             running_product(support[:, which], own.phi_support, change.T)
         )
         if plan.column_batch:
-            columns = _add_columns(columns, chosen, own.pairs, change[1:])
+            columns = _add_columns(plan, columns, chosen, own.pairs, change[1:])
         if plan.optimizer == "adagrad":
-            squares = _add(squares, own.pairs, added[:F])
+            squares = _add(plan, squares, own.pairs, added[:F])
             if plan.column_batch:
-                column_squares = _add_columns(column_squares, chosen, own.pairs, added[1:])
+                column_squares = _add_columns(plan, column_squares, chosen, own.pairs, added[1:])
         if problem.target is not None:
-            product = product + jnp.sum(problem.target[:, own.pairs].reshape(-1) * change[0])
+            product = product + jnp.sum(flat(plan, problem.target[:, own.pairs]) * change[0])
     return state._replace(
         mean=mean, columns=columns, support=support, squares=squares, column_squares=column_squares,
         coefficient=coefficient, target_product=product,
