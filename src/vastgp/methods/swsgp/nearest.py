@@ -7,7 +7,8 @@ and others 2023, "Leveraging locality and robustness to achieve massively scalab
     f(x) | y  ~  N(k^T (K + N)^-1 y,  k(x, x) - k^T (K + N)^-1 k),      N the noise variances of these rows.
 
 Kernel and noise are those by which some rows are likeliest, each given its nearest others: the evidence of few rows,
-which are far from each other, says little of what the function does between near ones.
+which are far from each other, says little of what the function does between near ones. Or by which they are likeliest
+each given the nearest before it, see `vastgp.methods.swsgp.ordered_evidence`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_of, nearest_others
 from vastgp.methods.swsgp.options import Nearest
+from vastgp.methods.swsgp.ordered_evidence import learn_in_order
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 
 # Numbers of neighbours that are compared, where none is given.
@@ -47,6 +49,8 @@ _FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH = 0.6, 0.5, 0.1
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
 # The first of these judge numbers of neighbours and the amplitude.
 _JUDGES = 1000
+# Standard errors by which a factor of all variances must differ from one that most rows agree with.
+_DOUBT = 3.0
 # Forms of kernel that are compared where none is given.
 _FORMS = (RBF, Matern52, Matern32)
 # Uses of the seed, see `fixed_indices`.
@@ -115,14 +119,19 @@ def fit_nearest(
     if floor is not None and len(X) > 1:
         if free:
             first = run.once("form of kernel", lambda: _of_best_form(first, judges, run))
-        first, history, steps, learned = _learn(first, y, near, run, floor)
+        if solver.evidence == "ordered":
+            first, history, steps, learned = learn_in_order(first, X, y, solver, run, floor, free)
+        else:
+            first, history, steps, learned = _learn(first, y, near, run, floor)
     size = min(neighbors or _LADDER[0], len(X))
     posterior = _posterior(first, X, y, size, solver)
 
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
         found = posterior if neighbors else judges.with_neighbors(posterior, run)
-        scale = 1.0 if floor is None else judges.scale(found)
+        # what most rows say in order of the amplitude is doubted by few rows where these are sure
+        doubt = _DOUBT if solver.evidence == "ordered" and learned else 0.0
+        scale = 1.0 if floor is None else judges.scale(found, doubt)
         return {"neighbors": found.num_neighbors, "scale": scale}
 
     ends = run.once("neighbours", settled)
@@ -313,15 +322,19 @@ class _Judges:
         off, variance = self._moments(posterior)
         return -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
 
-    def scale(self, posterior: SwsgpPosterior) -> float:
-        """Return the factor of all variances by which they are likeliest; one where some errors are known."""
+    def scale(self, posterior: SwsgpPosterior, doubt: float = 0.0) -> float:
+        """Return the factor of all variances by which they are likeliest; one where some errors are known.
+
+        And one where it is not so many of its standard errors from that, ``sqrt(2 / m)`` of m rows.
+        """
         y = self._y
         if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
             return 1.0
         off, variance = self._moments(posterior)
         # max_s  -1/2 log(s v) - z^2 / (2 s)  is at s = mean z^2
         found = float(np.mean(off**2 / variance))
-        return found if found > 0.0 else 1.0
+        sure = found > 0.0 and abs(np.log(found)) >= doubt * np.sqrt(2.0 / len(off))
+        return found if sure else 1.0
 
     def best_density(self, params: tuple[Kernel, Gaussian]) -> float:
         """Return the mean log density at kernel and noise, with the best factor of all variances; some neighbours."""

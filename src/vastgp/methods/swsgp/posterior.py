@@ -105,7 +105,7 @@ class SwsgpPosterior:
         ----------
         X : ndarray of shape (n, d)
         found : ndarray of int, shape (n, num_neighbors), optional
-            With ``taper`` one more, the border. None: the nearest.
+            With ``taper`` one more, the border. -1 where a row has fewer. None: the nearest.
         """
         mean = np.empty((self.num_functions, len(X)))
         variance = np.empty_like(mean)
@@ -170,7 +170,7 @@ class SwsgpPosterior:
         if self.noise is not None:
             jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
         return local_weights(
-            self.kernel, X, self.Z[near], np.ones(near.shape, bool), border, jitter
+            self.kernel, X, self.Z[near], near >= 0, border, jitter
         )
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
