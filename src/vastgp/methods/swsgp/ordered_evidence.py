@@ -153,9 +153,13 @@ def _forms(kernel: Kernel) -> list[Kernel]:
         return [kernel]
     scales, variance = np.asarray(kernel.lengthscales), np.asarray(kernel.variance)
     form = type(kernel)
-    short, long = (form(scale * scales, share * variance, kernel.inputs) for scale, share in _NESTED)
+    short, long = (
+        form(scale * scales, share * variance, kernel.inputs) for scale, share in _NESTED
+    )
     longer, larger = _ROUGHER
-    rougher = [] if form is Matern12 else [Matern12(longer * scales, larger * variance, kernel.inputs)]
+    rougher = (
+        [] if form is Matern12 else [Matern12(longer * scales, larger * variance, kernel.inputs)]
+    )
     return [kernel, short + long, *rougher]
 
 

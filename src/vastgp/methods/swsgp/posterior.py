@@ -169,9 +169,7 @@ class SwsgpPosterior:
         jitter: Any = self.jitter
         if self.noise is not None:
             jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
-        return local_weights(
-            self.kernel, X, self.Z[near], near >= 0, border, jitter
-        )
+        return local_weights(self.kernel, X, self.Z[near], near >= 0, border, jitter)
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a = np.empty((len(X), self.num_neighbors))
