@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 
 import vastgp
+from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 from vastgp import StationGP
 from vastgp.auto.stations import nearest_kriging, process
 from vastgp.auto.stations.nearest_kriging import NearestKriging, whitened

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 import xarray as xr
 from scipy.linalg import cho_factor, cho_solve
-from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 
 import vastgp
+from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 from vastgp import StationGP
 from vastgp.auto.stations.validation import blocks, folds_of
 from vastgp.data.coordinates import chord_points

@@ -147,7 +147,7 @@ def kriging(
 def scaled_covariates(
     H: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ``(H - shift) / scale``, shift and scale: mean and deviation of each covariate, by its name in a refusal."""
+    """Return ``(H - shift) / scale``, and shift and scale: mean and deviation of each covariate."""
     scale = np.std(H, axis=0)
     if np.any(scale == 0.0):
         name = names[int(np.argmin(scale))]

@@ -5,18 +5,18 @@ Readings stand in a random order, and each depends on the H nearest of those bef
 
     y_i - c - h_i^T b - a_i^T (y_i' - c - H_i' b)  ~  N(0, v_i),        independent of each other,
 
-where ``y_i'`` and ``H_i'`` are values and covariates of the nearest. So ``A^-1 = L^T L`` with one row of ``L`` a reading,
-and with values ``e = L (y - c)`` and covariates ``G = L H`` generalised least squares are plain ones of ``e`` on ``G``,
+where ``y_i'`` and ``H_i'`` are values and covariates of the nearest. So ``A^-1 = L^T L`` with one row of ``L`` a
+reading, and with values ``e = L (y - c)`` and covariates ``G = L H`` generalised least squares are plain ones,
 
     V = (G^T G)^-1,    b = V G^T e.
 
-At a new place, given its nearest readings ``n``, with what of its covariates these do not say already, ``r = h* - H_n^T a``,
+At a new place, given its nearest readings ``n``, and with ``r = h* - H_n^T a``, what these do not say of its covariates,
 
     mean = c + a^T (y_n - c) + r^T b,    var = k(x*, x*) - k*^T a + r^T V r.
 
-With H = n - 1 this is `vastgp.auto.stations.kriging` of the exact process. Kernel and noise are learned of readings without
-a first trend, not with the trend: of p coefficients learned of m readings the noise variance is off by the factor
-``1 - p / m``, thousands of times less than what is known of it.
+With H = n - 1 this is `vastgp.auto.stations.kriging` of the exact process. Kernel and noise are learned of readings
+without a first trend, and not by turns with this one: p coefficients of m readings leave the noise variance off by some
+``p / m`` of itself, a thousandth, and other kernels hardly change what least squares say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernel and noise by which rows are likeliest, each given the nearest of those before it in a random order.
 
-``p(y) = prod_i p(y_i | y_1, .., y_(i-1))`` is the evidence. With the H nearest rows before i in the place of all of them
-it is Vecchia's (1988), whose terms are those of `NeighbourEvidence`. In a random order, which is nearly as good as any
+``p(y) = prod_i p(y_i | y_1, .., y_(i-1))`` is the evidence. With the H nearest rows before i in the place of all it is
+Vecchia's (1988), whose terms are those of `NeighbourEvidence`. In a random order, which is nearly as good as any
 (Guinness 2018, "Permutation and grouping methods for sharpening Gaussian process approximations"), the first rows are
 far from each other and the last ones near: long lengthscales and the amplitude count as in the evidence, of which rows
 given the nearest of all others say next to nothing. With H = n - 1 it is the evidence, given the first row.
@@ -10,6 +10,8 @@ Of very many rows some terms are taken: of any of them the slope has the mean ze
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -134,7 +136,7 @@ def given_predecessors(
     found = [nearest_predecessors(points[:first], scales, count, search)[count:]]
     doublings = int(np.ceil(np.log2(n / first)))
     edges = np.geomspace(first, n, doublings + 1).astype(int) if doublings else [n]
-    for number, (start, stop) in enumerate(zip(edges[:-1], edges[1:], strict=True), start=1):
+    for number, (start, stop) in enumerate(pairwise(edges), start=1):
         last = number == doublings
         size = (most - first) * (0.5 if doublings > 1 else 1.0) / (1 if last else doublings - 1)
         # rows are in random order: the next ones are as good as any
