@@ -10,7 +10,7 @@ reading, and with values ``e = L (y - c)`` and covariates ``G = L H`` generalise
 
     V = (G^T G)^-1,    b = V G^T e.
 
-At a new place, given its nearest readings ``n``, and with ``r = h* - H_n^T a``, what these do not say of its covariates,
+At a new place, given its nearest readings ``n``, and with ``r = h* - H_n^T a``, what they do not say of its covariates,
 
     mean = c + a^T (y_n - c) + r^T b,    var = k(x*, x*) - k*^T a + r^T V r.
 
