@@ -140,7 +140,7 @@ def conditioned(
         "max_seconds": None,
     }
     relative = float(model.likelihood_.noise_std) / float(model.standardizer_.y_scale)
-    if getattr(model, "solver_", None) == "nearest":
+    if made is type(model) and getattr(model, "solver_", None) == "nearest":
         # all rows are kept, and there are as many neighbours as were of use
         params["num_inducing"] = len(X)
         params["num_neighbors"] = min(model.posterior_.num_neighbors, len(X))
