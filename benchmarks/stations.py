@@ -100,8 +100,8 @@ def table(lines: list[dict[str, Any]]) -> str:
     rows = [
         "# Maps from stations",
         "",
-        "`python benchmarks/stations.py --stations 200000 --seconds 120` (20,000: 60; 800,000: 600), then `--write`; a",
-        "second of the budget was one of processor time, as other work shared the machine, and so is one below. A field",
+        "`python benchmarks/stations.py --stations 200000 --seconds 120` (20,000: 60; 800,000: 600), then `--write`.",
+        "Seconds are of processor time, those of the budget too, as other work shared the machine. A field",
         "on the globe with structure of 2000 and 300 km, -6.5 for each kilometre of height, noise of 0.5 (RMSE and",
         "NLPD *of the truth* are those of the field itself); 5000 stations withheld. Half of all stations crowd",
         "around 200 places.",

@@ -12,6 +12,7 @@ from vastgp.auto.stations import nearest_kriging, process
 from vastgp.auto.stations.nearest_kriging import NearestKriging, whitened
 from vastgp.data.coordinates import chord_points
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
+from vastgp.options import Nearest
 
 pytestmark = pytest.mark.little_work
 
@@ -179,3 +180,32 @@ def test_a_trend_without_time_is_that_of_the_first_in_order(monkeypatch):
     # models that have not seen some readings are as good
     fold = late._conditioned(late._encoded_readings(), np.arange(1, 33))
     assert fold.trend_readings == 20
+
+
+def test_readings_that_repeat_places_are_for_inducing_inputs(monkeypatch):
+    monkeypatch.setattr(process, "_EXACT_ROWS", 40)
+    table = made(25)
+    # of so many all are the nearest of few places, but at times of their own they are different
+    often = pd.concat([table.assign(time=float(k), temp=table["temp"] + 0.1 * k) for k in range(3)])
+    same = StationGP(**GIVEN).fit(often, "temp", covariates="height")
+    timed = StationGP(**GIVEN).fit(often, "temp", covariates="height", time="time")
+    assert same.kriging_.model.solver_ == "sparse" and not isinstance(same.kriging_, NearestKriging)
+    assert timed.kriging_.model.solver_ == "nearest" and isinstance(timed.kriging_, NearestKriging)
+
+
+def test_a_fit_that_ended_with_some_readings_is_conditioned_on_the_nearest(table, model):
+    """Of the exact posterior of some, kernel and noise are taken: smoothers of the nearest know no trend."""
+    cut = vastgp.SWSGPRegressor(
+        GIVEN["kernel"], hyperparameters=GIVEN["hyperparameters"], solver=Nearest()
+    )
+    X = model._encoded_readings()
+    cut.fit(X, table["temp"])
+    exact = vastgp.ExactGPRegressor(GIVEN["kernel"], hyperparameters=GIVEN["hyperparameters"])
+    cut.answer_, cut.posterior_ = "subset", exact.fit(X[:20], table["temp"][:20]).posterior_
+    model = fitted(table)
+    model.process_.model_ = cut
+    found = model._conditioned(X, np.arange(FEW))
+    assert isinstance(found, NearestKriging)
+    np.testing.assert_allclose(
+        found.trend()[0], universal_kriging(table, table, NAMES)[0], rtol=1e-6
+    )

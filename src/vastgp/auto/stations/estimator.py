@@ -13,9 +13,15 @@ from vastgp._arguments import Flag, OneOf, Positive, RandomState, check_argument
 from vastgp.auto.stations.first_trend import check_places, encoded, first_trend, inputs_of
 from vastgp.auto.stations.fitted import FittedMap
 from vastgp.auto.stations.kriging import Kriging, kriging
-from vastgp.auto.stations.nearest_kriging import NearestKriging, nearest_kriging, of_nearest
+from vastgp.auto.stations.nearest_kriging import NearestKriging, nearest_kriging
 from vastgp.auto.stations.pace import seconds_to_condition
-from vastgp.auto.stations.process import METHODS, PlaceProcess, conditioned
+from vastgp.auto.stations.process import (
+    METHODS,
+    PlaceProcess,
+    conditioned,
+    gives_nearest,
+    method_of,
+)
 from vastgp.auto.stations.readings import Readings, read_readings
 from vastgp.auto.stations.targets import make_target
 from vastgp.auto.stations.validation import CrossValidation, cross_validated
@@ -48,7 +54,7 @@ class StationGP(FittedMap):
         Budget of `fit`. None: until all have converged.
     method : {"auto", "exact", "nearest", "swsgp", "qsgp", "tsvgp", "iterative"}, default "auto"
         "auto": the exact process of up to 3000 readings, beyond "nearest": each place is predicted from the readings
-        nearest to it, and the trend is learned by all of them.
+        nearest to it, and the trend is learned by all of them. "swsgp" where most of these repeat a place and time.
     kernel : Kernel, str or None, default None
         Of place and time. None: that of highest evidence. A name, ``"matern32"``, stands for kernels of that form.
     hyperparameters : Fixed, optional
@@ -177,9 +183,11 @@ class StationGP(FittedMap):
         values = readings.y
         if trend and self.hyperparameters is None:
             values = values - first_trend(readings, asked, seed, budget)
+        method = method_of(readings) if self.method == "auto" else self.method
+        left = None if deadline is None else self._seconds_of_race(method, readings, deadline)
         process = PlaceProcess(
-            self.method,
-            max_seconds=None if deadline is None else self._seconds_of_race(readings, deadline),
+            method,
+            max_seconds=left,
             calibrate="scale" if self.calibrate else None,
             space={"lat": readings.space.first, "lon": readings.space.second}
             if readings.space.sphere
@@ -198,13 +206,13 @@ class StationGP(FittedMap):
         self.std_factor_ = _believed(process) if alike else 1.0
         self.fit_seconds_ = _now() - began
 
-    def _seconds_of_race(self, readings: Readings, deadline: float) -> float:
+    def _seconds_of_race(self, method: str, readings: Readings, deadline: float) -> float:
         """Return how long hyperparameters may be looked for, so that the rest is done by the deadline."""
         rest, most = 0.0, _RACE
-        if self.method == "swsgp":
+        if method == "swsgp":
             systems = 1 + readings.beside.shape[1]
             rest = systems * seconds_to_condition(readings, seed_from(self.random_state))
-        elif self.method in ("auto", "nearest") and not readings.beside.shape[1]:
+        elif method == "nearest" and not readings.beside.shape[1]:
             most = _RACE_ALONE
         left = max(deadline - _now(), _LEAST_SECONDS)
         return float(np.clip(left - rest, _LEAST_RACE * left, most * left))
@@ -221,7 +229,7 @@ class StationGP(FittedMap):
         y, H = readings.y[rows], readings.beside[rows]
         noise = None if readings.noise is None else readings.noise[rows]
         given = (process.encoder_.tied_, X[rows], y)
-        if not of_nearest(process.model_):
+        if not gives_nearest(process.model_):
             return kriging(process.model_, *given, H, noise, readings.covariates)
         whole = getattr(self, "kriging_", None)
         most = whole.trend_readings if isinstance(whole, NearestKriging) else None

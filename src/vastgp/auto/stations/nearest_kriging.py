@@ -81,13 +81,6 @@ class NearestKriging(Kriging):
         return _with_covariates(self.model.posterior_, self.scaled)
 
 
-def of_nearest(model: Any) -> bool:
-    """Whether a fitted estimator predicts from the nearest rows."""
-    return getattr(model, "solver_", None) == "nearest" and isinstance(
-        model.posterior_, SwsgpPosterior
-    )
-
-
 def nearest_kriging(
     model: Any,
     H: np.ndarray,

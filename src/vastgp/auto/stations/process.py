@@ -15,6 +15,7 @@ from vastgp.auto.folds import Fold, folds_of
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.race import Ran, Track
 from vastgp.auto.regressor import GPRegressor
+from vastgp.auto.stations.readings import Readings
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.race import OWN
@@ -27,6 +28,9 @@ METHODS = ("exact", "nearest", "swsgp", "qsgp", "tsvgp", "iterative")
 # Few rows are no matter for an approximation; of more the nearest ones say as much (5000 stations: RMSE that of the
 # exact process at the kernel that drew them).
 _EXACT_ROWS = 3000
+# Of readings that repeat places the nearest are few places: less than this share of different ones is for inducing
+# inputs.
+_MOST_REPEATED = 0.5
 # From fewer stations nothing is held out.
 _LEAST_STATIONS, _LEAST_ROWS = 10, 30
 # Inducing inputs of the local method: every row of few, and where there is next to no noise over that of a standardised
@@ -65,9 +69,7 @@ class PlaceProcess(GPRegressor):
 
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[Candidate]:
         del tied
-        few = "exact" if rows.n <= _EXACT_ROWS else "nearest"
-        name = few if self.method == "auto" else self.method
-        return [self._as_asked(candidates.named(name, False, "auto"), rows)]
+        return [self._as_asked(candidates.named(self.method, False, "auto"), rows)]
 
     def _fitted_to_all(
         self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole
@@ -108,6 +110,27 @@ def inducing_of(n: int, noise: float) -> int:
     return max(min(share, _MOST_INDUCING), 2)
 
 
+def method_of(readings: Readings) -> str:
+    """Return the method that suits readings: by their number, and by how many of them are at one place and time."""
+    if len(readings) <= _EXACT_ROWS:
+        return "exact"
+    when = np.zeros(len(readings)) if readings.when is None else readings.when.astype(np.float64)
+    different = len(np.unique(np.column_stack([readings.place, when]), axis=0))
+    return "nearest" if different > _MOST_REPEATED * len(readings) else "swsgp"
+
+
+def gives_nearest(model: Any) -> bool:
+    """Whether what `conditioned` makes of a fitted estimator predicts from the nearest rows.
+
+    That is so whatever answer the fit ended with: of the exact posterior of some rows, kernel and noise are taken.
+    """
+    return _is_of_process(model) and isinstance(model.get_params().get("solver"), Nearest)
+
+
+def _is_of_process(model: Any) -> bool:
+    return model.answer_ in (OWN, "subset") or "Exact" in type(model).__name__
+
+
 def conditioned(
     model: Any,
     tied: Sequence[Sequence[int]],
@@ -131,7 +154,7 @@ def conditioned(
     params = model.get_params(deep=False)
     groups = [tuple(group) for group in tied if len(group) > 1] or None
     made = type(model)
-    if model.answer_ not in (OWN, "subset") and "Exact" not in made.__name__:
+    if not _is_of_process(model):
         # a fit that ended with linear functions: not every method has their kernel
         made, params = estimator_class("ExactGPRegressor"), {}
     params |= {
@@ -140,10 +163,11 @@ def conditioned(
         "max_seconds": None,
     }
     relative = float(model.likelihood_.noise_std) / float(model.standardizer_.y_scale)
-    if made is type(model) and getattr(model, "solver_", None) == "nearest":
+    if isinstance(params.get("solver"), Nearest):
         # all rows are kept, and there are as many neighbours as were of use
         params["num_inducing"] = len(X)
-        params["num_neighbors"] = min(model.posterior_.num_neighbors, len(X))
+        found = getattr(model.posterior_, "num_neighbors", None)
+        params["num_neighbors"] = None if found is None else min(found, len(X))
     elif params.get("num_inducing") is not None:
         params["num_inducing"] = inducing_of(len(np.unique(X, axis=0)), relative)
     if getattr(model, "solver_", None) == "sparse" and params.get("solver") == "auto":

@@ -64,14 +64,15 @@ def read_from(cls: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -
         for number, one in enumerate(header["smoothers"])
     )
     of_kriging = below("kriging/", arrays)
-    parts = [model.process_.model_, smoothers, *(of_kriging[name] for name in _OF_KRIGING)]
+    parts: dict[str, Any] = {"model": model.process_.model_, "smoothers": smoothers}
+    parts |= {name: of_kriging[name] for name in _OF_KRIGING}
     readings = _readings_from_state(header["readings"], below("readings/", arrays))
     trend_readings = header.get("trend_readings")
     if trend_readings is None:
-        model.kriging_ = Kriging(*parts)
+        model.kriging_ = Kriging(**parts)
     else:
         scaled = (readings.beside - of_kriging["shift"]) / of_kriging["scale"]
-        model.kriging_ = NearestKriging(*parts, scaled, trend_readings)
+        model.kriging_ = NearestKriging(**parts, scaled=scaled, trend_readings=trend_readings)
     model.readings_ = readings
     model.std_factor_, model.fit_seconds_ = header["std_factor"], header["fit_seconds"]
     return model
