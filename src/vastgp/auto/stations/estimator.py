@@ -13,8 +13,15 @@ from vastgp._arguments import Flag, OneOf, Positive, RandomState, check_argument
 from vastgp.auto.stations.first_trend import check_places, encoded, first_trend, inputs_of
 from vastgp.auto.stations.fitted import FittedMap
 from vastgp.auto.stations.kriging import Kriging, kriging
+from vastgp.auto.stations.nearest_kriging import NearestKriging, nearest_kriging
 from vastgp.auto.stations.pace import seconds_to_condition
-from vastgp.auto.stations.process import METHODS, PlaceProcess
+from vastgp.auto.stations.process import (
+    METHODS,
+    PlaceProcess,
+    conditioned,
+    gives_nearest,
+    method_of,
+)
 from vastgp.auto.stations.readings import Readings, read_readings
 from vastgp.auto.stations.targets import make_target
 from vastgp.auto.stations.validation import CrossValidation, cross_validated
@@ -24,8 +31,8 @@ from vastgp.estimators.arguments import seed_from
 from vastgp.fitting.progress import Progress
 
 # Of the budget, for hyperparameters; what is left conditions process and trend on all readings. Where that takes
-# longer, they have less, and no less than the second share.
-_RACE, _LEAST_RACE = 0.6, 0.25
+# longer, they have less, and no less than the second share; the third without a trend, where nothing is solved for.
+_RACE, _LEAST_RACE, _RACE_ALONE = 0.6, 0.25, 0.9
 _LEAST_SECONDS = 1.0
 # Standard errors by which a correction of deviations must differ from none.
 _DOUBT = 3.0
@@ -45,9 +52,9 @@ class StationGP(FittedMap):
     ----------
     max_seconds : float or None, default 60.0
         Budget of `fit`. None: until all have converged.
-    method : {"auto", "exact", "swsgp", "qsgp", "tsvgp", "iterative"}, default "auto"
-        "auto": the exact process of up to 3000 readings, beyond SWSGP, and the better of both on stations held out
-        where there is time for an exact one and there are no covariates.
+    method : {"auto", "exact", "nearest", "swsgp", "qsgp", "tsvgp", "iterative"}, default "auto"
+        "auto": the exact process of up to 3000 readings, beyond "nearest": each place is predicted from the readings
+        nearest to it, and the trend is learned by all of them. "swsgp" where most of these repeat a place and time.
     kernel : Kernel, str or None, default None
         Of place and time. None: that of highest evidence. A name, ``"matern32"``, stands for kernels of that form.
     hyperparameters : Fixed, optional
@@ -176,9 +183,11 @@ class StationGP(FittedMap):
         values = readings.y
         if trend and self.hyperparameters is None:
             values = values - first_trend(readings, asked, seed, budget)
+        method = method_of(readings) if self.method == "auto" else self.method
+        left = None if deadline is None else self._seconds_of_race(method, readings, deadline)
         process = PlaceProcess(
-            self.method,
-            max_seconds=None if deadline is None else self._seconds_of_race(readings, deadline),
+            method,
+            max_seconds=left,
             calibrate="scale" if self.calibrate else None,
             space={"lat": readings.space.first, "lon": readings.space.second}
             if readings.space.sphere
@@ -186,42 +195,48 @@ class StationGP(FittedMap):
             random_state=seed,
             verbose=self.verbose,
         )
-        process._asked, process._stations, process._with_trend = asked, readings.station, trend
+        process._asked, process._stations = asked, readings.station
         process._fit_whole(inputs_of(readings), values, OwnNoise(readings.noise, None))
         self.process_, self.readings_ = process, readings
         X = self._encoded_readings()
-        self.kriging_ = self._conditioned(X, np.arange(len(readings)))
+        self.kriging_ = self._conditioned(X, np.arange(len(readings)), deadline)
         # how one kind of answer was off on stations held out says nothing of another
         alike = _alike(process.model_, self.kriging_.model)
         process.model_ = self.kriging_.model
         self.std_factor_ = _believed(process) if alike else 1.0
         self.fit_seconds_ = _now() - began
 
-    def _seconds_of_race(self, readings: Readings, deadline: float) -> float:
+    def _seconds_of_race(self, method: str, readings: Readings, deadline: float) -> float:
         """Return how long hyperparameters may be looked for, so that the rest is done by the deadline."""
-        rest = 0.0
-        if self.method in ("auto", "swsgp"):
+        rest, most = 0.0, _RACE
+        if method == "swsgp":
             systems = 1 + readings.beside.shape[1]
             rest = systems * seconds_to_condition(readings, seed_from(self.random_state))
+        elif method == "nearest" and not readings.beside.shape[1]:
+            most = _RACE_ALONE
         left = max(deadline - _now(), _LEAST_SECONDS)
-        return float(np.clip(left - rest, _LEAST_RACE * left, _RACE * left))
+        return float(np.clip(left - rest, _LEAST_RACE * left, most * left))
 
     def _encoded_readings(self) -> np.ndarray:
         readings = self.readings_
         return encoded(self.process_, readings.place, readings.when, readings)
 
-    def _conditioned(self, X: np.ndarray, rows: np.ndarray) -> Kriging:
+    def _conditioned(
+        self, X: np.ndarray, rows: np.ndarray, deadline: float | None = None
+    ) -> Kriging:
         """Return process and trend given some of the readings, at the hyperparameters that were learned."""
         readings, process = self.readings_, self.process_
-        return kriging(
-            process.model_,
-            process.encoder_.tied_,
-            X[rows],
-            readings.y[rows],
-            readings.beside[rows],
-            None if readings.noise is None else readings.noise[rows],
-            readings.covariates,
-        )
+        y, H = readings.y[rows], readings.beside[rows]
+        noise = None if readings.noise is None else readings.noise[rows]
+        given = (process.encoder_.tied_, X[rows], y)
+        if not gives_nearest(process.model_):
+            return kriging(process.model_, *given, H, noise, readings.covariates)
+        whole = getattr(self, "kriging_", None)
+        most = whole.trend_readings if isinstance(whole, NearestKriging) else None
+        return nearest_kriging(
+            conditioned(process.model_, *given, noise), H, readings.covariates,
+            seed_from(self.random_state), most=most, deadline=deadline,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ predict
 

@@ -129,14 +129,7 @@ def kriging(
     if not p:
         empty = np.zeros(0)
         return Kriging(model, (), empty, empty, empty, np.zeros((0, 0)))
-    scale = np.std(H, axis=0)
-    if np.any(scale == 0.0):
-        name = names[int(np.argmin(scale))]
-        raise ValueError(
-            f"the covariate {name!r} is the same at all of these readings; leave it out."
-        )
-    shift = np.mean(H, axis=0)
-    scaled = (H - shift) / scale
+    scaled, shift, scale = scaled_covariates(H, names)
     smoothers = tuple(given(scaled[:, j]) for j in range(p))
     variance = float(model.likelihood_.noise_variance) + (0.0 if noise is None else noise**2)
     # what an estimator takes for the level of its targets is no part of what it is linear in
@@ -147,11 +140,26 @@ def kriging(
     right = (scaled - centre).T @ ((y - model.predict(X)) / variance)
     information = (scaled - centre).T @ solved
     information = 0.5 * (information + information.T)
-    covariance = _inverse(information, names)
+    covariance = inverse_information(information, names)
     return Kriging(model, smoothers, shift, scale, covariance @ right, covariance)
 
 
-def _inverse(information: np.ndarray, names: Sequence[str]) -> np.ndarray:
+def scaled_covariates(
+    H: np.ndarray, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``(H - shift) / scale``, and shift and scale: mean and deviation of each covariate."""
+    scale = np.std(H, axis=0)
+    if np.any(scale == 0.0):
+        name = names[int(np.argmin(scale))]
+        raise ValueError(
+            f"the covariate {name!r} is the same at all of these readings; leave it out."
+        )
+    shift = np.mean(H, axis=0)
+    return (H - shift) / scale, shift, scale
+
+
+def inverse_information(information: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return the covariance of coefficients; refuse covariates of which some say the same."""
     root = np.sqrt(np.maximum(np.diag(information), 0.0))
     try:
         if np.any(root == 0.0):

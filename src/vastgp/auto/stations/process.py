@@ -15,19 +15,22 @@ from vastgp.auto.folds import Fold, folds_of
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.race import Ran, Track
 from vastgp.auto.regressor import GPRegressor
+from vastgp.auto.stations.readings import Readings
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.race import OWN
 from vastgp.estimators.registry import estimator_class
 from vastgp.estimators.searches import Fixed
-from vastgp.options import Sparse, Subset
+from vastgp.options import Nearest, Sparse, Subset
 
 # Methods whose posterior mean is linear in the targets, with normal noise: what the trend is learned by.
-METHODS = ("exact", "swsgp", "qsgp", "tsvgp", "iterative")
-# Few rows are no matter for an approximation; with a trend the exact factor is made again for each covariate.
+METHODS = ("exact", "nearest", "swsgp", "qsgp", "tsvgp", "iterative")
+# Few rows are no matter for an approximation; of more the nearest ones say as much (5000 stations: RMSE that of the
+# exact process at the kernel that drew them).
 _EXACT_ROWS = 3000
-# Beyond, of all rows where its posterior in float64 takes no more than this share of the budget.
-_EXACT_SHARE = 0.03
+# Of readings that repeat places the nearest are few places: less than this share of different ones is for inducing
+# inputs.
+_MOST_REPEATED = 0.5
 # From fewer stations nothing is held out.
 _LEAST_STATIONS, _LEAST_ROWS = 10, 30
 # Inducing inputs of the local method: every row of few, and where there is next to no noise over that of a standardised
@@ -52,7 +55,6 @@ class PlaceProcess(GPRegressor):
 
     _asked: dict[str, Any]
     _stations: np.ndarray
-    _with_trend: bool
 
     @property
     def _is_given(self) -> bool:
@@ -66,15 +68,8 @@ class PlaceProcess(GPRegressor):
         return folds_of(n, seed, budget, np.unique(stations, return_inverse=True)[1])
 
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[Candidate]:
-        if self.method != "auto":
-            found = [candidates.named(self.method, False, "auto")]
-        else:
-            most = candidates.most_exact_rows(
-                self.max_seconds, self.max_work is None, share=_EXACT_SHARE, itemsize=8
-            )
-            names = _methods(rows.n, _EXACT_ROWS if self._with_trend else most)
-            found = [candidates.named(name, False, "auto") for name in names]
-        return [self._as_asked(one, rows) for one in found]
+        del tied
+        return [self._as_asked(candidates.named(self.method, False, "auto"), rows)]
 
     def _fitted_to_all(
         self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole
@@ -88,6 +83,8 @@ class PlaceProcess(GPRegressor):
             some = len(np.unique(rows.X[:], axis=0))
             params.setdefault("hyperparameters", Subset(noise_floor=_NOISE_FLOOR))
             params["num_inducing"] = min(int(_SHARE_IN_RACE * some), inducing_of(some, 1.0))
+        elif candidate.name == "nearest":
+            params["solver"] = Nearest(evidence="ordered")
         return dataclasses.replace(candidate, params=candidate.params | params)
 
     def _heap_of(self, targets: np.ndarray, counts: bool) -> None:
@@ -113,11 +110,25 @@ def inducing_of(n: int, noise: float) -> int:
     return max(min(share, _MOST_INDUCING), 2)
 
 
-def _methods(n: int, exact_rows: int) -> list[str]:
-    """Return the methods to try, those first that run if time is short."""
-    if n <= _EXACT_ROWS:
-        return ["exact"]
-    return ["swsgp", *(["exact"] if n <= exact_rows else [])]
+def method_of(readings: Readings) -> str:
+    """Return the method that suits readings: by their number, and by how many of them are at one place and time."""
+    if len(readings) <= _EXACT_ROWS:
+        return "exact"
+    when = np.zeros(len(readings)) if readings.when is None else readings.when.astype(np.float64)
+    different = len(np.unique(np.column_stack([readings.place, when]), axis=0))
+    return "nearest" if different > _MOST_REPEATED * len(readings) else "swsgp"
+
+
+def gives_nearest(model: Any) -> bool:
+    """Whether what `conditioned` makes of a fitted estimator predicts from the nearest rows.
+
+    That is so whatever answer the fit ended with: of the exact posterior of some rows, kernel and noise are taken.
+    """
+    return _is_of_process(model) and isinstance(model.get_params().get("solver"), Nearest)
+
+
+def _is_of_process(model: Any) -> bool:
+    return model.answer_ in (OWN, "subset") or "Exact" in type(model).__name__
 
 
 def conditioned(
@@ -143,7 +154,7 @@ def conditioned(
     params = model.get_params(deep=False)
     groups = [tuple(group) for group in tied if len(group) > 1] or None
     made = type(model)
-    if model.answer_ not in (OWN, "subset") and "Exact" not in made.__name__:
+    if not _is_of_process(model):
         # a fit that ended with linear functions: not every method has their kernel
         made, params = estimator_class("ExactGPRegressor"), {}
     params |= {
@@ -152,7 +163,12 @@ def conditioned(
         "max_seconds": None,
     }
     relative = float(model.likelihood_.noise_std) / float(model.standardizer_.y_scale)
-    if params.get("num_inducing") is not None:
+    if isinstance(params.get("solver"), Nearest):
+        # all rows are kept, and there are as many neighbours as were of use
+        params["num_inducing"] = len(X)
+        found = getattr(model.posterior_, "num_neighbors", None)
+        params["num_neighbors"] = None if found is None else min(found, len(X))
+    elif params.get("num_inducing") is not None:
         params["num_inducing"] = inducing_of(len(np.unique(X, axis=0)), relative)
     if getattr(model, "solver_", None) == "sparse" and params.get("solver") == "auto":
         params["solver"] = Sparse(tol=float(np.clip(_TOL * relative, _LEAST_TOL, _MOST_TOL)))

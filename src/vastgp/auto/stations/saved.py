@@ -11,6 +11,7 @@ import vastgp
 from vastgp.auto.space import Space
 from vastgp.auto.stacking import model_from_file
 from vastgp.auto.stations.kriging import Kriging
+from vastgp.auto.stations.nearest_kriging import NearestKriging
 from vastgp.auto.stations.process import PlaceProcess
 from vastgp.auto.stations.readings import Readings
 from vastgp.data.archive import above, below
@@ -48,6 +49,8 @@ def to_file(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "fit_seconds": model.fit_seconds_,
         "shared": shared,
     }
+    if isinstance(model.kriging_, NearestKriging):
+        header["trend_readings"] = model.kriging_.trend_readings
     return header, found
 
 
@@ -61,10 +64,16 @@ def read_from(cls: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -
         for number, one in enumerate(header["smoothers"])
     )
     of_kriging = below("kriging/", arrays)
-    model.kriging_ = Kriging(
-        model.process_.model_, smoothers, *(of_kriging[name] for name in _OF_KRIGING)
-    )
-    model.readings_ = _readings_from_state(header["readings"], below("readings/", arrays))
+    parts: dict[str, Any] = {"model": model.process_.model_, "smoothers": smoothers}
+    parts |= {name: of_kriging[name] for name in _OF_KRIGING}
+    readings = _readings_from_state(header["readings"], below("readings/", arrays))
+    trend_readings = header.get("trend_readings")
+    if trend_readings is None:
+        model.kriging_ = Kriging(**parts)
+    else:
+        scaled = (readings.beside - of_kriging["shift"]) / of_kriging["scale"]
+        model.kriging_ = NearestKriging(**parts, scaled=scaled, trend_readings=trend_readings)
+    model.readings_ = readings
     model.std_factor_, model.fit_seconds_ = header["std_factor"], header["fit_seconds"]
     return model
 

@@ -146,12 +146,17 @@ class Judges:
             return posterior.scale.log_density(found)
         return found.on_own_scale(WORTH, NEAR) if self._varies else found.log_density()
 
-    def factor(self, posterior: NearestPosterior) -> float:
-        """Return the factor of all variances by which they are likeliest; one where some errors are known."""
+    def factor(self, posterior: NearestPosterior, doubt: float = 0.0) -> float:
+        """Return the factor of all variances by which they are likeliest; one where some errors are known.
+
+        And one where it is not so many of its standard errors from that, ``sqrt(2 / m)`` of m rows.
+        """
         y = self._y
         if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
             return 1.0
-        return self._rows(posterior, slice(0, _JUDGES)).factor
+        rows = self._rows(posterior, slice(0, _JUDGES))
+        sure = abs(np.log(rows.factor)) >= doubt * np.sqrt(2.0 / len(rows.off))
+        return rows.factor if sure else 1.0
 
     def mean_density(self, posterior: NearestPosterior) -> float:
         """Return the mean log density, with the best factor of all variances where rows have no scale of their own."""

@@ -7,7 +7,8 @@ and others 2023, "Leveraging locality and robustness to achieve massively scalab
     f(x) | y  ~  N(k^T (K + N)^-1 y,  k(x, x) - k^T (K + N)^-1 k),      N the noise variances of these rows.
 
 Kernel and noise are those by which some rows are likeliest, each given its nearest others: the evidence of few rows,
-which are far from each other, says little of what the function does between near ones.
+which are far from each other, says little of what the function does between near ones. Or by which they are likeliest
+each given the nearest before it, see `vastgp.methods.swsgp.ordered_evidence`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from vastgp.methods.swsgp.near_rows import LADDER, NEAR, WORTH, Judges, NearRows
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.options import Nearest
+from vastgp.methods.swsgp.ordered_evidence import learn_in_order
 
 # Steps of learning with the same neighbours, and how often these are found anew.
 _STEPS, _ROUNDS = 15, 16
@@ -42,6 +44,8 @@ _FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
 # With so much known of the scales of rows before, all have the same.
 _ONE_SCALE = 1e8
+# Standard errors by which a factor of all variances must differ from one that most rows agree with.
+_DOUBT = 3.0
 # Forms of kernel that are compared where none is given.
 _FORMS = (RBF, Matern52, Matern32)
 # A use of the seed, see `fixed_indices`.
@@ -111,7 +115,10 @@ def fit_nearest(
     if floor is not None and len(X) > 1:
         if free:
             first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
-        first, history, steps, learned = _learn(first, y, near, run, floor, varies)
+        if solver.evidence == "ordered":
+            first, history, steps, learned = learn_in_order(first, X, y, solver, run, floor, free)
+        else:
+            first, history, steps, learned = _learn(first, y, near, run, floor, varies)
     posterior = _posterior(first, X, y, min(neighbors or LADDER[0], len(X)), solver)
 
     def settled() -> dict[str, Any]:
@@ -121,9 +128,12 @@ def fit_nearest(
             found = judges.with_neighbors(posterior, run)
         if varies:
             scale, gain = local_scale_of(judges.scattered(found, run.seconds_left(_FOR_SCALE)))
+        # what most rows say in order of the amplitude is doubted by few rows where these are sure
+        doubt = _DOUBT if solver.evidence == "ordered" and learned else 0.0
+        known = floor is None or scale is not None
         return {
             "neighbors": found.num_neighbors,
-            "factor": 1.0 if floor is None or scale is not None else judges.factor(found),
+            "factor": 1.0 if known else judges.factor(found, doubt),
             "scale": None if scale is None else scale.to_state(),
             "gain": gain,
         }

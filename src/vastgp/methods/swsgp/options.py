@@ -16,6 +16,7 @@ from vastgp.estimators.searches import Learn
 
 PRIORS = ("neighborhoods", "ordered")
 COVARIANCES = ("diagonal", "full")
+EVIDENCES = ("neighbors", "ordered")
 _JITTER, _RATE, _STEPS = 1e-8, 0.01, 20_000
 # Rounding of a factorisation asks for so much on the diagonal, relative to the prior variance and for each neighbour.
 _ROUNDING = {"float32": 2e-7, "float64": 4e-16}
@@ -109,10 +110,16 @@ class Nearest(Options):
         As in `Sparse`.
     jitter : float, default 1e-8
         On the diagonal of a neighbourhood's matrix beside the noise, relative to the prior variance.
+    evidence : {"neighbors", "ordered"}, default "neighbors"
+        What kernel and noise are learned by: 4096 rows given the nearest of all others; or up to 8192 given the nearest
+        of those before them in a random order, which is Vecchia's evidence and says of long lengthscales what rows far
+        apart do. That costs more; where no kernel is given, a sum of a short and a long one and a
+        rougher one are compared as well. For fields in few dimensions.
     """
 
     neighbor_search: Annotated[str, OneOf(*SEARCHES)] = "auto"
     jitter: Annotated[float, Positive()] = _JITTER
+    evidence: Annotated[str, OneOf(*EVIDENCES)] = "neighbors"
 
 
 SOLVERS = Named({"auto": None, "sparse": Sparse, "stochastic": LocalSteps, "nearest": Nearest})

@@ -105,7 +105,7 @@ class SwsgpPosterior:
         ----------
         X : ndarray of shape (n, d)
         found : ndarray of int, shape (n, num_neighbors), optional
-            With ``taper`` one more, the border. None: the nearest.
+            With ``taper`` one more, the border. -1 where a row has fewer. None: the nearest.
         """
         mean = np.empty((self.num_functions, len(X)))
         variance = np.empty_like(mean)
@@ -169,9 +169,7 @@ class SwsgpPosterior:
         jitter: Any = self.jitter
         if self.noise is not None:
             jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
-        return local_weights(
-            self.kernel, X, self.Z[near], np.ones(near.shape, bool), border, jitter
-        )
+        return local_weights(self.kernel, X, self.Z[near], near >= 0, border, jitter)
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a = np.empty((len(X), self.num_neighbors))
