@@ -87,4 +87,4 @@ def test_structure_of_two_sizes_is_found():
     near = SWSGPRegressor(solver="nearest", hyperparameters=tied).fit(X, y)
     other = log_density(near.kernel_, X, y - y.mean(), float(near.likelihood_.noise_variance))
     assert found > other + 5.0
-    assert model.diagnosis_["scale"] == 1.0  # a thousand rows do not say otherwise
+    assert model.diagnosis_["factor"] == 1.0  # a thousand rows do not say otherwise

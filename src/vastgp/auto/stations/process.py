@@ -84,7 +84,8 @@ class PlaceProcess(GPRegressor):
             params.setdefault("hyperparameters", Subset(noise_floor=_NOISE_FLOOR))
             params["num_inducing"] = min(int(_SHARE_IN_RACE * some), inducing_of(some, 1.0))
         elif candidate.name == "nearest":
-            params["solver"] = Nearest(evidence="ordered")
+            # the trend is learned with one noise beside what is known of each reading
+            params |= {"solver": Nearest(evidence="ordered"), "likelihood": "gaussian"}
         return dataclasses.replace(candidate, params=candidate.params | params)
 
     def _heap_of(self, targets: np.ndarray, counts: bool) -> None:
