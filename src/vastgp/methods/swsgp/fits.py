@@ -17,7 +17,7 @@ from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.fit import Inputs, distinct, fit_neighbourhoods, placed
-from vastgp.methods.swsgp.nearest import check_nearest, fit_nearest
+from vastgp.methods.swsgp.nearest import Asked, check_nearest, fit_nearest
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.options import (
     SOLVERS,
@@ -128,11 +128,15 @@ class SwsgpFits(BaseGP):
             normal = self._of_normal_noise() if self._varies_by_itself else self
             kernel, likelihood = find_first(beginning, normal._first_likelihood)
             assert isinstance(likelihood, Gaussian)  # see `check_nearest`
-            yield fit_nearest(
-                rows, scaling, (kernel, likelihood), inputs.size, self.num_neighbors, solver, run,
-                floor=None if fixed else search.noise_floor, free=self.kernel is None,
+            asked = Asked(
+                inputs.size,
+                self.num_neighbors,
+                solver,
+                floor=None if fixed else search.noise_floor,
+                free=self.kernel is None,
                 varies=self._varies_by_itself,
-            )  # fmt: skip
+            )
+            yield fit_nearest(rows, scaling, (kernel, likelihood), asked, run)
             return
         first = find_first(beginning, self._first_likelihood)
         Z = placed(rows, scaling, first[0], inputs, run.seed)

@@ -14,7 +14,7 @@ each given the nearest before it, see `vastgp.methods.swsgp.ordered_evidence`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,18 +74,34 @@ def check_nearest(likelihood: Any, inducing_inputs: Any, normal: bool) -> None:
         )
 
 
+class Asked(NamedTuple):
+    """What is asked of a fit from the nearest rows.
+
+    Attributes
+    ----------
+    kept : int
+        How many of the rows are kept, random ones where there are more.
+    neighbors : int or None
+        None: found.
+    solver : Nearest
+    floor : float or None
+        Least noise variance; None: kernel and noise are the user's, and stay.
+    free : bool
+        Whether the kernel may have another form than the one that it begins with.
+    varies : bool
+        Whether rows may have scales of their own, see `vastgp.methods.swsgp.local_scale`.
+    """
+
+    kept: int
+    neighbors: int | None
+    solver: Nearest
+    floor: float | None
+    free: bool
+    varies: bool
+
+
 def fit_nearest(
-    rows: Rows,
-    standardizer: Standardizer,
-    first: tuple[Kernel, Gaussian],
-    count: int,
-    neighbors: int | None,
-    solver: Nearest,
-    run: Run,
-    *,
-    floor: float | None,
-    free: bool,
-    varies: bool,
+    rows: Rows, standardizer: Standardizer, first: tuple[Kernel, Gaussian], asked: Asked, run: Run
 ) -> Answer:
     """Keep the rows that predictions are made from, and find kernel, noise and the number of neighbours.
 
@@ -94,76 +110,34 @@ def fit_nearest(
     rows, standardizer
     first : tuple of Kernel and Gaussian
         In standardised units.
-    count : int
-        How many of the rows are kept, random ones where there are more.
-    neighbors : int or None
-        None: found.
-    solver : Nearest
+    asked : Asked
     run : Run
-    floor : float or None
-        Least noise variance; None: kernel and noise are the user's, and stay.
-    free : bool
-        Whether the kernel may have another form than the one that it begins with.
-    varies : bool
-        Whether rows may have scales of their own, see `vastgp.methods.swsgp.local_scale`.
     """
-    kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, count))
+    kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, asked.kept))
     X, y = standardised_rows(rows, standardizer, kept)
-    near = NearRows(X, solver, run.seed)
-    judges = Judges(y, near, varies)
-    history, steps, learned = History(), 0, True
-    if floor is not None and len(X) > 1:
-        if free:
-            first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
-        if solver.evidence == "ordered":
-            first, history, steps, learned = learn_in_order(first, X, y, solver, run, floor, free)
-        else:
-            first, history, steps, learned = _learn(first, y, near, run, floor, varies)
-    posterior = _posterior(first, X, y, min(neighbors or LADDER[0], len(X)), solver)
-
-    def settled() -> dict[str, Any]:
-        # what the clock has a say in is kept in the file of the fit
-        found, scale, gain = posterior, None, 0.0
-        if not neighbors:
-            found = judges.with_neighbors(posterior, run)
-        if varies:
-            scale, gain = local_scale_of(judges.scattered(found, run.seconds_left(_FOR_SCALE)))
-        # what most rows say in order of the amplitude is doubted by few rows where these are sure
-        doubt = _DOUBT if solver.evidence == "ordered" and learned else 0.0
-        known = floor is None or scale is not None
-        return {
-            "neighbors": found.num_neighbors,
-            "factor": 1.0 if known else judges.factor(found, doubt),
-            "scale": None if scale is None else scale.to_state(),
-            "gain": gain,
-        }
-
-    ends = run.once("neighbours", settled)
-    factor = float(ends["factor"])
-    params = first[0].in_units(1.0, factor**0.5), Gaussian(factor * float(first[1].noise_variance))
-    index = posterior.index
-    posterior = _posterior(params, X, y, int(ends["neighbors"]), solver)
-    if ends["scale"] is not None:
-        posterior = replace(posterior, scale=LocalScale(**ends["scale"]))
-    posterior.__dict__["index"] = index  # of the same lengthscales
+    near = NearRows(X, asked.solver, run.seed)
+    judges = Judges(y, near, asked.varies)
+    params, history, steps, learned = first, History(), 0, True
+    if asked.floor is not None and len(X) > 1:
+        params, history, steps, learned = _learn(first, y, near, judges, asked, run)
+    posterior, ends = _settle(params, y, near, judges, asked, learned, run)
     scores = judges.scores(posterior)
-    many = f"{posterior.num_neighbors} nearest of {len(X)} rows"
-    reason = f"each row is predicted from the {many}"
+    reason = f"each row is predicted from the {posterior.num_neighbors} nearest of {len(X)} rows"
     if not learned:
         reason = f"kernel and noise were not learned to the end; {reason}"
     diagnosis = {
         "objective": float(np.mean(scores)),
         "objective_se": float(np.std(scores) / np.sqrt(len(scores))),
         "searches": 1,
-        "recall": float(index.recall),
+        "recall": float(posterior.index.recall),
         "stale": 0.0,
         "neighbors": posterior.num_neighbors,
-        "factor": factor,
+        "factor": float(ends["factor"]),
     }
-    if varies:
+    if asked.varies:
         diagnosis |= {"noise_varies": posterior.scale is not None, "noise_gain": ends["gain"]}
     return Answer(
-        params[0],
+        posterior.kernel,
         posterior.likelihood,
         lambda: posterior,
         steps,
@@ -174,6 +148,63 @@ def fit_nearest(
         attributes={"diagnosis_": diagnosis, "solver_": "nearest"}
         | inducing_attributes(X, standardizer),
     )
+
+
+def _settle(
+    params: tuple[Kernel, Gaussian],
+    y: np.ndarray,
+    near: NearRows,
+    judges: Judges,
+    asked: Asked,
+    learned: bool,
+    run: Run,
+) -> tuple[NearestPosterior, dict[str, Any]]:
+    """Return the posterior with as many neighbours as are of use, and on the scale that rows have; and what it has."""
+    kernel, noise = params
+    first = _posterior(params, near.X, y, min(asked.neighbors or LADDER[0], len(y)), asked.solver)
+
+    def settled() -> dict[str, Any]:
+        # what the clock has a say in is kept in the file of the fit
+        found, scale, gain = first, None, 0.0
+        if not asked.neighbors:
+            found = judges.with_neighbors(first, run)
+        if asked.varies:
+            scale, gain = local_scale_of(judges.scattered(found, run.seconds_left(_FOR_SCALE)))
+        # what most rows say in order of the amplitude is doubted by few rows where these are sure
+        doubt = _DOUBT if asked.solver.evidence == "ordered" and learned else 0.0
+        known = asked.floor is None or scale is not None
+        return {
+            "neighbors": found.num_neighbors,
+            "factor": 1.0 if known else judges.factor(found, doubt),
+            "scale": None if scale is None else scale.to_state(),
+            "gain": gain,
+        }
+
+    ends = run.once("neighbours", settled)
+    factor = float(ends["factor"])
+    params = kernel.in_units(1.0, factor**0.5), Gaussian(factor * float(noise.noise_variance))
+    posterior = _posterior(params, near.X, y, int(ends["neighbors"]), asked.solver)
+    if ends["scale"] is not None:
+        posterior = replace(posterior, scale=LocalScale(**ends["scale"]))
+    posterior.__dict__["index"] = first.index  # of the same lengthscales
+    return posterior, ends
+
+
+def _learn(
+    first: tuple[Kernel, Gaussian],
+    y: np.ndarray,
+    near: NearRows,
+    judges: Judges,
+    asked: Asked,
+    run: Run,
+) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
+    """Return kernel and noise that are learned, the values on the way, the steps, and whether that came to an end."""
+    if asked.free:
+        first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
+    assert asked.floor is not None
+    if asked.solver.evidence == "ordered":
+        return learn_in_order(first, near.X, y, asked.solver, run, asked.floor, asked.free)
+    return _by_nearest_others(first, y, near, run, asked.floor, asked.varies)
 
 
 def _of_best_form(
@@ -203,7 +234,7 @@ def _of_best_form(
     return max(tried, key=density)
 
 
-def _learn(
+def _by_nearest_others(
     first: tuple[Kernel, Gaussian],
     y: np.ndarray,
     near: NearRows,
@@ -217,14 +248,13 @@ def _learn(
     for number in range(rounds):
         if number == 1 and again:
             near.search(first[0])  # lengthscales have moved
-        evidence = _likeliest_of(near, y, first, varies)
         left, share = run.seconds_left(), 1.0
         if left is not None:
             mine = max(until - run.elapsed(), 0.0) * (1.0 if number == rounds - 1 else _OF_A_ROUND)
             share = min(mine / max(left, 1e-9), 1.0)
         try:
             found = fit_evidence(
-                evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
+                _likeliest_of(near, y, first, varies), first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
                 record=run.evaluations(f"nearest others, {number + 1}", share=share),
             )  # fmt: skip
         except FactorizationError:
