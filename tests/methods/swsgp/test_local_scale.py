@@ -120,6 +120,21 @@ def test_the_law_is_the_formula():
     np.testing.assert_allclose(scale.log_density(rows), expected, rtol=1e-10)
 
 
+def test_slopes_of_the_law_are_those_of_finite_differences():
+    rows, _ = _drawn(np.random.default_rng(0), 50, True)
+    point, step = np.array([0.5, 1.5, -0.5, 0.3, 0.7, 1.4, -0.6]), 1e-6
+    slopes = LocalScale.of_vector(point, rows).slopes(rows)
+    for number in range(7):
+        move = step * np.eye(7)[number]
+        above, below = (
+            np.mean(LocalScale.of_vector(point + sign * move, rows).log_density(rows))
+            for sign in (1.0, -1.0)
+        )
+        np.testing.assert_allclose(
+            slopes[number], (above - below) / (2.0 * step), rtol=1e-5, atol=1e-9
+        )
+
+
 def test_predictions_are_on_the_scale_of_the_law():
     X, y, generator = table()
     new = generator.uniform(-2.0, 2.0, size=(5, 2))

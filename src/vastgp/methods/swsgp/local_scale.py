@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
 
 # Of the logarithms of prior worth and reach, of half of those of the degrees of freedom, of c, of b, p and log kappa.
 _BOUNDS = ((-5.0, 6.0), (0.0, 7.0), (-4.0, 0.5), (-12.0, 12.0), (0.0, 2.0), (0.0, 2.0), (-8.0, 3.0))
@@ -166,17 +166,46 @@ class LocalScale:
             *(float(np.exp(log)) for log in (logs.mean(), logs.min(), logs.max())),
         )  # fmt: skip
 
+    def slopes(self, rows: Scattered) -> np.ndarray:
+        """Return the derivatives of the mean log density by the seven numbers of `of_vector`."""
+        order = np.arange(rows.squares.shape[1]) / self.reach
+        counts = np.exp(-order)
+        weight, total = self.worth + counts.sum(), self.worth + rows.squares @ counts
+        scale = total / weight
+        of_function, of_noise = self.squares(rows.variance, rows.noise, rows.squares)
+        square, nu = of_function + of_noise, self.degrees
+        t = rows.off**2 / (nu * square)
+        # d log p / d log S = -1/2 + (nu + 1) / 2  t / (1 + t);  what is at its floor moves with nothing
+        by_log = -0.5 + 0.5 * (nu + 1.0) * t / (1.0 + t)
+        by_function = by_log * of_function / square * (of_function > _LEAST_SQUARE)
+        by_noise = by_log * of_noise / square * (of_noise > _LEAST_SQUARE)
+        both = by_function + by_noise
+        inside = np.log(np.clip(rows.variance, self.least, self.most) / self.middle)
+        by_reach = rows.squares @ (counts * order) / total - (counts * order).sum() / weight
+        by_degrees = 0.5 * (digamma(0.5 * (nu + 1.0)) - digamma(0.5 * nu) - 1.0 / nu)
+        by_degrees = by_degrees - 0.5 * np.log1p(t) + 0.5 * (nu + 1.0) / nu * t / (1.0 + t)
+        each = [
+            both * self.power * (self.worth / total - self.worth / weight),
+            both * self.power * by_reach,
+            by_degrees * -2.0 * (nu - _LEAST_DEGREES),  # nu - 2.1 = 2 exp(-2 x)
+            both,
+            both * np.log(scale),
+            by_function * inside,
+            by_noise,
+        ]
+        return np.array([np.mean(values) for values in each])
+
     @classmethod
     def fit(cls, rows: Scattered) -> LocalScale:
         """Return the law by which rows are likeliest."""
 
-        def cost(vector: np.ndarray) -> float:
-            return -float(np.mean(cls.of_vector(vector, rows).log_density(rows)))
+        def cost(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            law = cls.of_vector(vector, rows)
+            return -float(np.mean(law.log_density(rows))), -law.slopes(rows)
 
+        options = {"maxiter": _ITERATIONS}
         found = [
-            minimize(
-                cost, start, method="L-BFGS-B", bounds=_BOUNDS, options={"maxiter": _ITERATIONS}
-            )
+            minimize(cost, start, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options=options)
             for start in _STARTS
         ]
         return cls.of_vector(min(found, key=lambda one: one.fun).x, rows)
