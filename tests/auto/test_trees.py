@@ -214,7 +214,7 @@ def test_weights_and_known_errors_go_to_the_trees():
 
 def test_trees_run_where_there_are_rows_for_them():
     def names(n, d=5):
-        found = candidates.regressors(n, d, inputs=d, tied=False, counts=False, likelihood="auto")
+        found = candidates.regressors(n, d, tied=False, counts=False, likelihood="auto")
         return [one.name for one in found]
 
     assert names(500)[:3] == ["exact", "linear", "exact on trees"]
@@ -225,7 +225,6 @@ def test_trees_run_where_there_are_rows_for_them():
     # of very many rows growing them would take the budget
     def within(seconds):
         many = {
-            "inputs": 11,
             "tied": False,
             "counts": False,
             "likelihood": "auto",
