@@ -174,7 +174,7 @@ def test_a_law_is_kept_where_rows_have_scales_of_their_own_and_only_there():
     assert np.mean(truth - found.log_density(new)) < 0.04
     np.testing.assert_allclose(gain, np.mean(found.log_density(new) - one), atol=0.08)
     # fewer rows than tell seven numbers
-    assert local_scale_of(rows.of(slice(0, 90)))[0] is None
+    assert local_scale_of(rows.of(slice(0, 390)))[0] is None
 
 
 # ---------------------------------------------------------------- what is learned by

@@ -35,8 +35,8 @@ _STARTS = ((1.0, 2.5, -1.0, 0.0, 1.0, 1.0, 0.0), (3.0, 4.5, -1.0, 0.0, 1.0, 1.0,
 _ITERATIONS = 100
 # Above this many degrees of freedom there are; squares of widths are not below that, in units of the target's variance.
 _LEAST_DEGREES, _LEAST_SQUARE = 2.1, 1e-10
-# With fewer rows the numbers are noise.
-_LEAST_ROWS = 100
+# With fewer rows the numbers are noise: of 277 rows of yacht intervals of 95 % held 83 %.
+LEAST_ROWS = 400
 # Rows that had no say in the numbers have to be likelier, by so many nats each and by more than one standard error.
 _LEAST_GAIN = 0.01
 
@@ -221,7 +221,7 @@ def local_scale_of(rows: Scattered) -> tuple[LocalScale | None, float]:
     The gain is that over the process itself, of each half of the rows by numbers of the other half.
     """
     n = len(rows.off)
-    if n < _LEAST_ROWS:
+    if n < LEAST_ROWS:
         return None, 0.0
     plain = rows.times(rows.factor).log_density()
     gain = np.empty(n)

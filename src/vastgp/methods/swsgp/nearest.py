@@ -28,7 +28,7 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import RBF, Kernel, Matern32, Matern52
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.methods.swsgp.local_scale import LocalScale, local_scale_of
+from vastgp.methods.swsgp.local_scale import LEAST_ROWS, LocalScale, local_scale_of
 from vastgp.methods.swsgp.near_rows import LADDER, NEAR, WORTH, Judges, NearRows
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
@@ -115,6 +115,8 @@ def fit_nearest(
     """
     kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, asked.kept))
     X, y = standardised_rows(rows, standardizer, kept)
+    may_vary = asked.varies
+    asked = asked._replace(varies=may_vary and len(X) >= LEAST_ROWS)
     near = NearRows(X, asked.solver, run.seed)
     judges = Judges(y, near, asked.varies)
     params, history, steps, learned = first, History(), 0, True
@@ -134,7 +136,7 @@ def fit_nearest(
         "neighbors": posterior.num_neighbors,
         "factor": float(ends["factor"]),
     }
-    if asked.varies:
+    if may_vary:
         diagnosis |= {"noise_varies": posterior.scale is not None, "noise_gain": ends["gain"]}
     return Answer(
         posterior.kernel,
