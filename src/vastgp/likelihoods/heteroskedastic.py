@@ -11,7 +11,8 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array
 from scipy.special import ndtr
 
-from vastgp.likelihoods.base import Likelihood, number_of_points, positive
+from vastgp.likelihoods.base import number_of_points, positive
+from vastgp.likelihoods.function_and_noise import FunctionAndNoise
 from vastgp.likelihoods.quadrature import floored_std
 from vastgp.likelihoods.quantiles import normal_nodes
 
@@ -20,7 +21,7 @@ _MOST_LOG = 80.0
 _DEVIATIONS = 7.0
 
 
-class HeteroskedasticGaussian(Likelihood):
+class HeteroskedasticGaussian(FunctionAndNoise):
     """Observations ``y = f_1(x) + e`` with ``e ~ N(0, noise_variance exp(f_2(x)))`` (Goldberg et al. 1998).
 
     Two latent functions, independent under prior and approximate posterior, with one kernel for both. Arrays of latent
@@ -42,20 +43,6 @@ class HeteroskedasticGaussian(Likelihood):
     def __init__(self, noise_variance: Any, points: Any = 48) -> None:
         self.noise_variance = positive("noise_variance", noise_variance)
         self.points = number_of_points(points)
-
-    @property
-    def num_latent(self) -> int:
-        """Return 2: the mean, and the logarithm of the variance relative to ``noise_variance``."""
-        return 2
-
-    @property
-    def noise_std(self) -> Any:
-        """Standard deviation of the noise where ``f_2`` is zero."""
-        return self.noise_variance**0.5
-
-    def location(self, values: Any) -> Any:
-        """Return those of ``f_1``."""
-        return values[0]
 
     def in_units(self, y_scale: float) -> HeteroskedasticGaussian:
         """Return a likelihood of the standardised target in the units of the target; ``f_2`` has none."""
@@ -113,15 +100,7 @@ class HeteroskedasticGaussian(Likelihood):
         )
         return sum(parts)
 
-    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the mean of ``f_1``."""
-        return mean[0]
-
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``v_1 + noise_variance exp(m_2 + v_2 / 2)``."""
         exponent = jnp.minimum(mean[1] + 0.5 * latent_variance[1], _MOST_LOG)
         return latent_variance[0] + self.noise_variance * jnp.exp(exponent)
-
-    def median(self, mean: Any) -> Any:
-        """Return ``mean_1``."""
-        return mean[0]

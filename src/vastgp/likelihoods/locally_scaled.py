@@ -6,13 +6,21 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from jax.scipy.special import gammaln as traced_gammaln
 from scipy.special import gammaln, stdtr
 
-from vastgp.likelihoods.base import Likelihood, positive
+from vastgp.likelihoods.base import positive
+from vastgp.likelihoods.function_and_noise import FunctionAndNoise
 
 
-class LocallyScaled(Likelihood):
+def student_log_density(off: Any, square: Any, degrees: Any) -> Any:
+    """Return the log density of a Student distribution, so far from its centre, of the square of its width: NumPy."""
+    # Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(pi nu) s) (1 + r^2 / (nu s^2))^(-(nu+1)/2)
+    constant = gammaln(0.5 * (degrees + 1.0)) - gammaln(0.5 * degrees)
+    tail = 0.5 * (degrees + 1.0) * np.log1p(off**2 / (degrees * square))
+    return constant - 0.5 * np.log(np.pi * degrees * square) - tail
+
+
+class LocallyScaled(FunctionAndNoise):
     """Function and noise have the variances ``u v`` and ``u noise_variance exp(f_2(x))``, and ``u`` is not known.
 
     ``u`` has mean one, and ``(nu - 2) / u`` is chi-squared with ``nu`` degrees of freedom, so that an observation has a
@@ -45,20 +53,6 @@ class LocallyScaled(Likelihood):
                 f"degrees_of_freedom must be above 2, or there is no variance; received {degrees_of_freedom}."
             )
 
-    @property
-    def num_latent(self) -> int:
-        """Return 2: the function, and the logarithm of the noise variance relative to ``noise_variance``."""
-        return 2
-
-    @property
-    def noise_std(self) -> Any:
-        """Standard deviation of the noise where ``f_2`` is zero."""
-        return self.noise_variance**0.5
-
-    def location(self, values: Any) -> Any:
-        """Return those of the function."""
-        return values[0]
-
     def in_units(self, y_scale: float) -> LocallyScaled:
         """Return a likelihood of the standardised target in the units of the target; ``f_2`` has none."""
         return LocallyScaled(self.noise_variance * y_scale**2, self.degrees_of_freedom)
@@ -69,29 +63,17 @@ class LocallyScaled(Likelihood):
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return the logarithm of the Student density."""
-        nu, square = self.degrees_of_freedom, self._square(mean, latent_variance)
-        # Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(pi nu) s) (1 + r^2 / (nu s^2))^(-(nu+1)/2)
-        log_gamma = traced_gammaln if isinstance(nu, jax.Array) else gammaln
-        constant = log_gamma(0.5 * (nu + 1.0)) - log_gamma(0.5 * nu)
-        tail = 0.5 * (nu + 1.0) * np.log1p((y - mean[0]) ** 2 / (nu * square))
-        return constant - 0.5 * np.log(np.pi * nu * square) - tail
+        square = self._square(mean, latent_variance)
+        return student_log_density(y - mean[0], square, self.degrees_of_freedom)
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(observation <= y)``."""
         width = np.sqrt(np.asarray(self._square(mean, latent_variance), np.float64))
         return stdtr(float(self.degrees_of_freedom), (y - mean[0]) / width)
 
-    def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
-        """Return the mean of the function."""
-        return mean[0]
-
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``v + noise_variance exp(f_2)``."""
         return latent_variance[0] + self.noise_variance * np.exp(mean[1])
-
-    def median(self, mean: Any) -> Any:
-        """Return ``mean_1``."""
-        return mean[0]
 
     def _square(self, mean: Any, latent_variance: Any) -> Any:
         """Return the square of the distribution's width."""

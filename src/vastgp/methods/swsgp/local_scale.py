@@ -27,7 +27,9 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
+
+from vastgp.likelihoods.locally_scaled import student_log_density
 
 # Of the logarithms of prior worth and reach, of half of those of the degrees of freedom, of c, of b, p and log kappa.
 _BOUNDS = ((-5.0, 6.0), (0.0, 7.0), (-4.0, 0.5), (-12.0, 12.0), (0.0, 2.0), (0.0, 2.0), (-8.0, 3.0))
@@ -39,13 +41,6 @@ _LEAST_DEGREES, _LEAST_SQUARE = 2.1, 1e-10
 LEAST_ROWS = 400
 # Rows that had no say in the numbers have to be likelier, by so many nats each and by more than one standard error.
 _LEAST_GAIN = 0.01
-
-
-def student_log_density(off: np.ndarray, square: np.ndarray, degrees: float) -> np.ndarray:
-    """Return the log density of a Student distribution, so far from its centre, of the square of its width."""
-    constant = gammaln(0.5 * (degrees + 1.0)) - gammaln(0.5 * degrees)
-    tail = 0.5 * (degrees + 1.0) * np.log1p(off**2 / (degrees * square))
-    return constant - 0.5 * np.log(np.pi * degrees * square) - tail
 
 
 @dataclass(frozen=True)
