@@ -134,6 +134,9 @@ class LocalScale:
         """
         counts = np.exp(-np.arange(squares.shape[1]) / self.reach)
         scale = (self.worth + squares @ counts) / (self.worth + counts.sum())
+        return self._on(scale, variance, noise)
+
+    def _on(self, scale: np.ndarray, variance: Any, noise: Any) -> tuple[np.ndarray, np.ndarray]:
         factor = self.factor * scale**self.power
         # v0 (v / v0)^p within the range,  in proportion to v beyond it
         inside = np.clip(variance, self.least, self.most)
@@ -161,14 +164,15 @@ class LocalScale:
             *(float(np.exp(log)) for log in (logs.mean(), logs.min(), logs.max())),
         )  # fmt: skip
 
-    def slopes(self, rows: Scattered) -> np.ndarray:
-        """Return the derivatives of the mean log density by the seven numbers of `of_vector`."""
+    def value_and_slopes(self, rows: Scattered) -> tuple[float, np.ndarray]:
+        """Return the mean log density, and its derivatives by the seven numbers of `of_vector`."""
         order = np.arange(rows.squares.shape[1]) / self.reach
         counts = np.exp(-order)
         weight, total = self.worth + counts.sum(), self.worth + rows.squares @ counts
         scale = total / weight
-        of_function, of_noise = self.squares(rows.variance, rows.noise, rows.squares)
+        of_function, of_noise = self._on(scale, rows.variance, rows.noise)
         square, nu = of_function + of_noise, self.degrees
+        value = float(np.mean(student_log_density(rows.off, square, nu)))
         t = rows.off**2 / (nu * square)
         # d log p / d log S = -1/2 + (nu + 1) / 2  t / (1 + t);  what is at its floor moves with nothing
         by_log = -0.5 + 0.5 * (nu + 1.0) * t / (1.0 + t)
@@ -188,15 +192,15 @@ class LocalScale:
             by_function * inside,
             by_noise,
         ]
-        return np.array([np.mean(values) for values in each])
+        return value, np.array([np.mean(values) for values in each])
 
     @classmethod
     def fit(cls, rows: Scattered) -> LocalScale:
         """Return the law by which rows are likeliest."""
 
         def cost(vector: np.ndarray) -> tuple[float, np.ndarray]:
-            law = cls.of_vector(vector, rows)
-            return -float(np.mean(law.log_density(rows))), -law.slopes(rows)
+            value, slopes = cls.of_vector(vector, rows).value_and_slopes(rows)
+            return -value, -slopes
 
         options = {"maxiter": _ITERATIONS}
         found = [

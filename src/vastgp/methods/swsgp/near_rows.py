@@ -67,15 +67,29 @@ class NearRows:
             self._scales = self._metric(kernel)
         return self._ranked[:, :count]
 
-    def without_repetitions(self, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def without_repetitions(
+        self, near: np.ndarray, rows: slice = slice(None)
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return nearest others, for two of each four rows those first that do not repeat them, and how many these are.
 
         New rows repeat some of the fit, nearly, or none, and what the nearest ones say has to be right for both.
+
+        Parameters
+        ----------
+        near : ndarray of int, shape (J, h)
+            Of the chosen rows.
+        rows : slice
+            Those of them that are asked for.
         """
-        other = self._groups[near] != self._groups[self.chosen][:, None]
-        other[np.arange(len(near)) % 4 < 2] = True
-        order = np.argsort(~other, axis=1, kind="stable")
-        return np.take_along_axis(near, order, axis=1), other.sum(axis=1)
+        near = near[rows]
+        other = self._groups[near] != self._groups[self.chosen[rows]][:, None]
+        other[np.arange(len(self.chosen))[rows] % 4 < 2] = True
+        repeated = np.flatnonzero(~other.all(axis=1))
+        if len(repeated):
+            order = np.argsort(~other[repeated], axis=1, kind="stable")
+            near = near.copy()
+            near[repeated] = np.take_along_axis(near[repeated], order, axis=1)
+        return near, other.sum(axis=1)
 
     @cached_property
     def _groups(self) -> np.ndarray:
@@ -132,9 +146,9 @@ class Judges:
         chosen, count = self.chosen[rows], posterior.num_neighbors
         near = self._all.of(posterior.kernel, LADDER[-1])
         if apart:
-            near, others = self._all.without_repetitions(near)
-            enough = others[rows] >= min(count, near.shape[1])
-            return posterior.scattered(chosen[enough], near[rows][enough, :count])
+            near, others = self._all.without_repetitions(near, rows)
+            enough = others >= min(count, near.shape[1])
+            return posterior.scattered(chosen[enough], near[enough, :count])
         return posterior.scattered(chosen, near[rows, :count])
 
     def scores(self, posterior: NearestPosterior) -> np.ndarray:
@@ -155,8 +169,9 @@ class Judges:
         if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
             return 1.0
         rows = self._rows(posterior, slice(0, _JUDGES))
-        sure = abs(np.log(rows.factor)) >= doubt * np.sqrt(2.0 / len(rows.off))
-        return rows.factor if sure else 1.0
+        found = rows.factor
+        sure = abs(np.log(found)) >= doubt * np.sqrt(2.0 / len(rows.off))
+        return found if sure else 1.0
 
     def mean_density(self, posterior: NearestPosterior) -> float:
         """Return the mean log density, with the best factor of all variances where rows have no scale of their own."""

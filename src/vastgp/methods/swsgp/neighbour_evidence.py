@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
@@ -15,7 +14,7 @@ from vastgp.data import observations
 from vastgp.data.neighbours import NeighbourIndex, smallest
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
@@ -186,6 +185,4 @@ def _tile_value(
     # log t(off) with nu = worth + h and the square of width  (worth + y^T K^-1 y) / nu  times the variance
     nu = worth + targets.shape[1]
     square = variance * (worth + jnp.sum(targets * by_targets, axis=1)) / nu
-    constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * jnp.log(jnp.pi * nu)
-    tail = 0.5 * (nu + 1.0) * jnp.log1p(off**2 / (nu * square))
-    return jnp.sum(counts * (constant - 0.5 * jnp.log(square) - tail))
+    return jnp.sum(counts * StudentT(jnp.sqrt(square), nu).log_prob(off, 0.0))
