@@ -57,7 +57,8 @@ np.testing.assert_array_equal(again.predict(new), model.predict(new))
 """
     out = run(hurried(table) + check, tmp_path)
     assert "city" in out
-    assert "exact" in out
+    # the winner's line; which method that is depends on how many the machine has time for
+    assert re.search(r"^\* +(exact|nearest)", out, re.MULTILINE), out
 
 
 def test_the_quick_start_of_the_readme_runs(tmp_path):
