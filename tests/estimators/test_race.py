@@ -20,6 +20,8 @@ from vastgp import (
     TSVGPRegressor,
 )
 from vastgp.data.minibatch import standardised_rows
+from vastgp.estimators.race import Judged, _best
+from vastgp.fitting.run import Answer, OutOfTime
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
@@ -250,6 +252,42 @@ def test_what_only_the_method_has_is_refused_by_name(table):
         model.to_integer()
 
 
+def test_a_model_that_the_budget_made_smaller_is_trusted_as_one_that_has_not_converged():
+    """What a whole one is behind must be beyond doubt: two standard errors of it."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=500)
+    # 0.06 +- 0.045 better
+    better = 0.06 + noise - noise.mean()
+
+    def judged(name, scores, cut):
+        answer = Answer(None, Gaussian(1.0), lambda: None, 1, "", converged=True, cut=cut)
+        return Judged(name, answer, {}, scores)
+
+    for cut, wanted in ((False, "own"), (True, "subset")):
+        found = [judged("own", np.zeros(500), cut), judged("subset", better, False)]
+        assert _best(found, apart=True).name == wanted
+
+
+def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_rows(
+    table, monkeypatch
+):
+    X, y, _, _ = table
+    monkeypatch.setattr("vastgp.estimators.simple_answers._SUBSET_ROWS", 500)
+    monkeypatch.setattr("vastgp.estimators.simple_answers._DENSE_ROWS", 1000)
+
+    class Late(QSGPRegressor):
+        def _answers(self, rows, run):
+            run.first = vastgp.RBF([2.0, 0.5, 2.0], 1.0), Gaussian(0.05)
+            raise OutOfTime("nothing is left")
+            yield
+
+    for rows in (200, 1500):
+        monkeypatch.setattr("vastgp.estimators.simple_answers.rows_of_exact", lambda *_, n=rows: n)
+        model = Late(max_seconds=20).fit(X, y)
+        assert model.answer_ == "subset"
+        assert len(model.posterior_.X) == max(rows, 500)
+
+
 def _nothing(*_):
     return None
 
@@ -257,7 +295,7 @@ def _nothing(*_):
 def test_without_any_answer_the_methods_error_is_raised(table, monkeypatch):
     X, y, _, _ = table
     monkeypatch.setattr(
-        "vastgp.estimators.race._SIMPLE", dict.fromkeys(("linear", "subset"), _nothing)
+        "vastgp.estimators.race.SIMPLE", dict.fromkeys(("linear", "subset"), _nothing)
     )
 
     class Failing(QSGPRegressor):

@@ -37,8 +37,13 @@ def search_of(hyperparameters: Any, *, noise_floor: float, steps: int) -> Any:
     return search.given(**own)
 
 
-def first_params(search: Any, kernel: Any, rows: Rows, scaling: Standardizer, run: Run) -> Params:
-    """Return kernel and noise, in standardised units, as given or of some rows."""
+def first_params(
+    search: Any, kernel: Any, rows: Rows, scaling: Standardizer, run: Run, *, goes_on: bool = True
+) -> Params:
+    """Return kernel and noise, in standardised units, as given or of some rows.
+
+    There is less time for them where a search on all rows goes on from there.
+    """
 
     def noise(y: np.ndarray) -> Gaussian:
         del y
@@ -46,7 +51,7 @@ def first_params(search: Any, kernel: Any, rows: Rows, scaling: Standardizer, ru
         return Gaussian(fixed_noise_variance(search.noise_std, scaling) if fixed else 1.0)
 
     # what is learned on all rows need not be found on some of them
-    share = _START_SHARE if isinstance(search, Learn) else 2.0 * _START_SHARE
+    share = _START_SHARE if goes_on and isinstance(search, Learn) else 2.0 * _START_SHARE
     kernel, likelihood = find_first(Beginning(search, kernel, rows, scaling, run, share), noise)
     assert isinstance(likelihood, Gaussian)
     return kernel, likelihood

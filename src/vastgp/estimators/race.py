@@ -7,7 +7,6 @@ that went astray, hands over the one of them that predicts rows best.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,25 +15,18 @@ import numpy as np
 from vastgp.data import (
     Rows,
     held_out_indices,
-    nearly_repeated,
-    observations,
     processes,
     repeated,
     without,
 )
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.minibatch import fixed_indices
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import FEW_ROWS, average_of_few, average_of_lines, without_process
-from vastgp.fitting.dual_evidence import DualEvidence
-from vastgp.fitting.history import History
+from vastgp.estimators.few_rows import average_of_few, without_process
+from vastgp.estimators.simple_answers import LINEAR, MORE_ROWS, SIMPLE, SUBSET, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
-from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.solvers.averaged_posterior import AveragedPosterior
 from vastgp.solvers.exact_posterior import ExactPosterior
-from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
-from vastgp.solvers.several_exact import SeveralExact
 
-OWN, LINEAR, SUBSET, AVERAGE = "own", "linear", "subset", "average"
+OWN, AVERAGE = "own", "average"
 CALLED = {
     OWN: "the method itself",
     LINEAR: "a linear function of the inputs",
@@ -47,14 +39,6 @@ _SPARED, _MOST_SPARED = 0.05, 500
 # Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
 # that they take. Of more rows, and of those in files, each is kept out by itself.
 _COMPARED_ENTRIES = 20_000_000
-# Rows of a linear answer, and of functions that need quadrature over several values.
-_LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 20_000, 16_384, 1000
-# Numbers in the inputs of a linear answer at most.
-_LINEAR_ENTRIES = 20_000_000
-# Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
-_SUBSET_ROWS, _SUBSET_SITE_ROWS = 2000, 1000
-# Where a second or two more do not matter, and the method's own answer is not to be had.
-_MORE_ROWS, _MORE_SECONDS = 4000, 30.0
 # The method's own answer gives way to one that is better by this many nats a row; where it has converged also by twice
 # the standard error of that.
 _CLEARLY, _DOUBT = 0.02, 2.0
@@ -76,8 +60,7 @@ _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 _WARM = 0.3
 _compiled: set[tuple[type, int, int]] = set()
 # Uses of the seed, see `fixed_indices`.
-_ROWS_OF = {LINEAR: 110, SUBSET: 111, OWN: 112}
-_IMAGINING = 113
+_JUDGING_ROWS, _IMAGINING = 112, 113
 
 
 class Judged(NamedTuple):
@@ -106,11 +89,11 @@ class Judge:
             chosen = held_out_indices(rows.n, _SPARED, seed, _MOST_SPARED, groups)
             self.spared = model._can_spare(rows.n - len(chosen))
         # the exact posterior of some rows has then seen few of those that judge
-        self.apart = self.spared or rows.n >= 2 * _MORE_ROWS
+        self.apart = self.spared or rows.n >= 2 * MORE_ROWS
         if self.spared:
             self.training = without(rows, chosen)
         else:
-            chosen = np.sort(fixed_indices(seed, _ROWS_OF[OWN], rows.n, _MOST_SPARED))
+            chosen = np.sort(fixed_indices(seed, _JUDGING_ROWS, rows.n, _MOST_SPARED))
             self.training, groups = rows, None
         self.chosen = chosen
         # the place of each row: rows that repeat each other tell as much as one
@@ -175,17 +158,17 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     """
     judge = Judge(model, rows, run.seed)
 
-    def simple(name: str, finished: bool) -> list[Judged]:
+    def simple(name: str) -> list[Judged]:
         try:
             with run.timed("comparison"):
-                answer = _SIMPLE[name](model, judge.training, run, finished)
+                answer = SIMPLE[name](model, judge.training, run, own)
         except _NUMERICAL:
             return []  # the others stand
         return [] if answer is None else [judge(name, answer, model, run)]
 
     # while rows are kept out something stands before the method begins, whatever becomes of it
-    found, exact = simple(LINEAR, True) if judge.spared else [], []
     failure, own = None, None
+    found, exact = simple(LINEAR) if judge.spared else [], []
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
     program = type(model), padded_size(judge.training.n), judge.training.d
     run.needs = _WARM if program in _compiled else model._compiling_seconds
@@ -206,7 +189,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         with run.timed("comparison"):
             few = average_of_few(model, judge.training, run) if held else None
         if few is not None:
-            answer = _simple(few.kernel, few.likelihood, few.posterior)
+            answer = simple_answer(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
         line = processes.agreed(few is not None and few.is_linear and not grows)
         is_open = processes.agreed(few is not None and few.is_open and not grows)
@@ -215,14 +198,14 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
         if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
             return _keep(model, found[0], found)
-        found += simple(LINEAR, finished)
+        found += simple(LINEAR)
         if line and found and found[-1].name == LINEAR:
             because = _FOR_FEWEST if untold else _FOR_LINE
             return _keep_for(model, found[-1], found, own, because)
         if is_open or astray:
             because = _FOR_AVERAGE if is_open else _FOR_EXACT
             return _keep_for(model, exact[0], found + exact, own, because)
-    found += exact or simple(SUBSET, finished)
+    found += exact or simple(SUBSET)
     if not found:
         assert failure is not None
         raise failure
@@ -250,9 +233,9 @@ def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:
 def _best(found: list[Judged], apart: bool) -> Judged:
     """Return the answer of the highest score: the method's own unless another is clearly better.
 
-    Where the method has converged it must be so beyond doubt. Rows of the fit itself flatter whoever follows them most
-    closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives way only where it
-    says less than linear functions do.
+    Where the method has converged, at its full size, it must be so beyond doubt. Rows of the fit itself flatter whoever
+    follows them most closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives
+    way only where it says less than linear functions do.
     """
     best = max(found, key=lambda each: each.score)
     own = next((each for each in found if each.name == OWN), None)
@@ -261,7 +244,7 @@ def _best(found: list[Judged], apart: bool) -> Judged:
     rival, needed = best, _CLEARLY
     if not apart:
         rival = next((each for each in found if each.name == LINEAR), best)
-    if own.answer.converged:
+    if own.answer.converged and not own.answer.cut:
         error = float(np.std(rival.scores - own.scores)) / np.sqrt(len(own.scores))
         needed = max(needed, _DOUBT * error)
     return own if rival.score - own.score < needed else best
@@ -304,71 +287,3 @@ def _keep(
     if isinstance(failure, OutOfTime):
         advice = "give more time (max_seconds)."
     return replace(best.answer, reason=reason, advice=advice)
-
-
-# ---------------------------------------------------------------- simple answers
-
-
-def linear_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer:
-    """Return the posterior of linear functions of some rows, or of all."""
-    del finished
-    # rows with noise of their own are decomposed some twenty times
-    entries = _LINEAR_ENTRIES // (10 if observations.has_own_noise(rows.y) else 1)
-    many = max(1, min(_LINEAR_ROWS, entries // rows.d))
-    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
-    X, y = standardised_rows(rows, model.standardizer_, chosen)
-    likelihood = model._simple_likelihood(y)
-    if not isinstance(likelihood, Gaussian):
-        step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
-        X, y = X[::step], y[::step]
-    if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
-        groups = nearly_repeated(rows.take(chosen)[0])
-        lines = line_of_few(X, y, groups)
-        kernel, likelihood = of_average(lines).kernel, Gaussian(lines.noise_variance)
-        return _simple(kernel, likelihood, average_of_lines(lines))
-    posterior, likelihood = fit_linear(likelihood, X, y)
-    return _simple(posterior.kernel, likelihood, posterior)
-
-
-def subset_answer(model: Any, rows: Rows, run: Run, finished: bool) -> Answer | None:
-    """Return the exact posterior of some rows at the method's first hyperparameters; None where it has none.
-
-    There are fewer rows where the method has ended well by itself, or where time is short.
-    """
-    if run.first is None:
-        return None
-    kernel, likelihood = run.first
-    most = _SUBSET_SITE_ROWS // likelihood.num_latent
-    if isinstance(likelihood, Gaussian):
-        hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
-        most = _SUBSET_ROWS if finished or hurry else _MORE_ROWS
-    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
-    X, y = standardised_rows(rows, model.standardizer_, chosen)
-    posterior: ExactPosterior | SeveralExact
-    if isinstance(likelihood, Gaussian):
-        posterior, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), X, y)
-    else:
-        posterior = SeveralExact.of_sites(kernel, DualEvidence(X, y).solve(kernel, likelihood), X)
-    return _simple(kernel, likelihood, posterior)
-
-
-def _simple(kernel: Any, likelihood: Likelihood, posterior: Any) -> Answer:
-    return Answer(kernel, likelihood, lambda: posterior, 0, "a simple answer", False, History())
-
-
-_SIMPLE: dict[str, Callable[..., Answer | None]] = {LINEAR: linear_answer, SUBSET: subset_answer}
-_POSTERIORS = {
-    each.__name__: each
-    for each in (LinearPosterior, ExactPosterior, SeveralExact, AveragedPosterior)
-}  # fmt: skip
-
-
-def posterior_to_state(posterior: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the posterior of a simple answer as JSON-able data and arrays."""
-    state, arrays = posterior.to_state()
-    return {"posterior": type(posterior).__name__, **state}, arrays
-
-
-def posterior_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the posterior that `posterior_to_state` described."""
-    return _POSTERIORS[state["posterior"]].from_state(state, arrays)

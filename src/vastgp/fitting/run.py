@@ -45,6 +45,9 @@ class Answer:
         What a user should know and do where it has not converged; the base warns with it, unless it is None.
     attributes : dict
         Further fitted attributes by name, ``diagnosis_`` among them. They are set before ``posterior`` is called.
+    cut : bool
+        Whether the budget made the model itself smaller than it would have been: it is no more trusted than one that
+        has not converged.
     """
 
     kernel: Any
@@ -56,6 +59,7 @@ class Answer:
     history: History = field(default_factory=History)
     advice: str | None = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    cut: bool = False
 
 
 class First(NamedTuple):

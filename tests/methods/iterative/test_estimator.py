@@ -136,6 +136,25 @@ def test_learning_that_was_cut_is_said():
     assert re.search(r"learned for 3 of 20 steps\. Give more time", unfinished_learning(cut, 20))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("products", [0, 30, 10_000])
+def test_steps_and_solutions_that_do_not_fit_are_not_begun(products, monkeypatch):
+    """On a machine that makes so many products with the matrix in the budget: 43 are three steps, 17 the solution."""
+    X, y = data(2100)
+    model = IterativeGPRegressor(
+        "rbf", solver=RouletteCG(iterations=10, num_probes=4), num_samples=8, rank=100,
+        hyperparameters=Learn(rows=100, steps=3), max_seconds=100,
+    )  # fmt: skip
+    rate = kernel_system.operations_of_product(2000, 5) * products / 100 + 1.0
+    monkeypatch.setattr("vastgp.methods.iterative.estimator.operations_a_second", lambda: rate)
+    model.fit(X, y)
+    assert ("learning" in model.history_.spent) == (products == 10_000)
+    assert model.answer_ == ("own" if products else "subset")
+    assert not model.converged_ or products == 10_000
+    if not products:
+        assert "too little of max_seconds was left" in model.stop_reason_
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

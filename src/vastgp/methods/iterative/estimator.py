@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -35,15 +36,21 @@ from vastgp.estimators.evidence_fits import (
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset
 from vastgp.estimators.sharing import SharedRows
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
-from vastgp.fitting.loop import LoopResult
+from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult
 from vastgp.fitting.run import Answer, Run
-from vastgp.methods.iterative.kernel_system import KernelSystem, choose_rank
+from vastgp.methods.iterative.kernel_system import (
+    PRODUCTS,
+    KernelSystem,
+    choose_rank,
+    operations_of_product,
+)
 from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
 from vastgp.methods.iterative.posterior import PathwisePosterior
 from vastgp.solvers.block import solve_system, standardised
 from vastgp.solvers.distinct_rows import KnownRows, known_rows
-from vastgp.solvers.plan import affordable_rank
+from vastgp.solvers.plan import affordable_rank, operations_a_second
 
 # Basis functions of the prior draws behind the samples: per row, at least and at most.
 _BASIS_PER_ROW, _LEAST_BASIS, _MOST_BASIS = 16, 2048, 16_384
@@ -52,6 +59,9 @@ _LEARNING_SHARE = 0.7
 # The most of what is left of a budget that a preconditioner may take.
 _RANK_SHARE = 0.3
 _TILE_ROWS = 4096
+# With fewer steps than this hyperparameters hardly move. Iterations of a step where the preconditioner is the matrix
+# itself.
+_FEWEST_STEPS, _WITH_MATRIX = 3, 10
 # Least noise variance that is learned, relative to the variance of the target: a system with less noise has a larger
 # condition number. Steps of learning.
 _NOISE_FLOOR, _STEPS = 1e-3, 20
@@ -202,11 +212,15 @@ class IterativeGPRegressor(FitsVaryingNoise):
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         search, solver = self._search(), SOLVERS.resolve("solver", self.solver).filled()
         scaling = self.standardizer_
-        params = first_params(search, self.kernel, rows, scaling, run)
         observed = known_rows(*standardised(rows, scaling, self.dtype))
         diagnosis: dict[str, Any] = {"distinct_rows": len(observed.y)}
         learned: LoopResult | None = None
-        if isinstance(search, Learn) and rows.n > search.rows:  # type: ignore[operator]
+        learns = isinstance(search, Learn) and rows.n > search.rows  # type: ignore[operator]
+        steps = self._steps_in_time(search, solver, observed, run) if learns else 0
+        params = first_params(search, self.kernel, rows, scaling, run, goes_on=steps > 0)
+        if learns and not steps:
+            learned = LoopResult(0, 0.0, False, OUT_OF_TIME, History())
+        elif learns:
             estimate = IterativeEvidence(
                 observed, solver, rank=self._rank(observed, solver.num_probes, run), seed=run.seed,
                 dtype=self.dtype, kind=self._preconditioner,
@@ -215,8 +229,10 @@ class IterativeGPRegressor(FitsVaryingNoise):
                 law = estimate.law._asdict()
                 diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
             params, learned = learn_params(
-                estimate, params, search, rows.n, run, share=_LEARNING_SHARE
+                estimate, params, replace(search, steps=steps), rows.n, run, share=_LEARNING_SHARE
             )
+        if run.needs is not None:
+            run.needs += _seconds(len(observed.y), 1 + self.num_samples, PRODUCTS)
         run.check_time()
         posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
         loops = [solved] if learned is None else [learned, solved]
@@ -236,6 +252,19 @@ class IterativeGPRegressor(FitsVaryingNoise):
             advice=advice,
             attributes={"diagnosis_": diagnosis},
         )
+
+    def _steps_in_time(self, search: Learn, solver: Any, observed: KnownRows, run: Run) -> int:
+        """Return the steps of learning, or those that the budget affords: none where these would be too few."""
+        n, iterations = len(observed.y), solver.iterations
+        if self._rank(observed, solver.num_probes, run) >= n:
+            iterations = min(iterations, _WITH_MATRIX)
+
+        def affordable(left: float) -> int:
+            found = int(left / _seconds(n, 1 + solver.num_probes, iterations))
+            return found if found >= _FEWEST_STEPS else 0
+
+        assert search.steps is not None
+        return run.afforded("steps", search.steps, _LEARNING_SHARE, affordable)
 
     def _solve(
         self, params: Params, observed: KnownRows, max_products: int, run: Run, diagnosis: dict[str, Any]
@@ -283,3 +312,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
             "what is left undone. Give more time (max_seconds, max_products of the solver), a larger rank, a larger "
             "noise (noise_floor or noise_std of hyperparameters), or dtype='float64'."
         )
+
+
+def _seconds(n: int, columns: int, products: float) -> float:
+    """Return about what so many products with the kernel matrix take on this machine, now."""
+    return products * operations_of_product(n, columns) / operations_a_second()

@@ -35,7 +35,7 @@ _EXACT_ROWS = 8_000
 _MOST_BYTES = 500_000_000
 # Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
 # matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
-_PER_PAIR, _PER_COLUMN, _PRODUCTS = 50.0, 2.0, 15.0
+_PER_PAIR, _PER_COLUMN, PRODUCTS = 50.0, 2.0, 15.0
 # Rounding of float32 products, ``eps n variance``, beside the noise variance, from which on vectors are float64: at
 # 1.4 (n = 1200) residuals stay at 3 standard deviations of the noise, and at a few hundredths below the default tol.
 _MOST_ROUNDING = 0.05
@@ -68,6 +68,11 @@ def kernel_operator(
         return matrix(kernel, *jax.device_put(parts))
 
 
+def operations_of_product(n: int, columns: int) -> float:
+    """Return the operations, in those of a product of matrices, of a product with so many right-hand sides."""
+    return (_PER_PAIR + _PER_COLUMN * columns) * float(n) ** 2
+
+
 def choose_rank(n: int, columns: int, itemsize: int) -> int:
     """Return the rank of the preconditioner by time, or ``n`` where it is to be the matrix itself.
 
@@ -77,8 +82,8 @@ def choose_rank(n: int, columns: int, itemsize: int) -> int:
     """
     if n <= _EXACT_ROWS:
         return n
-    per_pair = _PER_PAIR + _PER_COLUMN * columns
-    best = (0.7 / 4.0 * _PRODUCTS * per_pair * n) ** 0.5
+    per_row = operations_of_product(n, columns) / n
+    best = (0.7 / 4.0 * PRODUCTS * per_row) ** 0.5
     return int(max(1, min(best, _MOST_BYTES / (itemsize * n), n)))
 
 

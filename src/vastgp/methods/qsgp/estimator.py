@@ -118,11 +118,12 @@ class QSGPFits(BaseGP):
             )  # fmt: skip
             yield from _with(answers, solver_="stochastic")
             return
-        size, solver = choose_size(chosen, self.num_basis, rows.n, self.dtype)
+        planned, solver = choose_size(chosen, self.num_basis, rows.n, self.dtype)
+        size = planned
         if isinstance(solver, Stochastic):
             refuse_own_noise_of(rows, "solver='stochastic'", "solver='block'")
         if self.num_basis is None and isinstance(solver, Block):
-            size = self._size_in_time(size, rows, solver, run)
+            size = self._size_in_time(planned, rows, solver, run)
         chosen = chosen._replace(solver=solver)
         check_chosen(chosen, self._declared_likelihood(), size)
         evidence = None
@@ -144,7 +145,9 @@ class QSGPFits(BaseGP):
             answers = fit_stochastic_answers(
                 rows, scaling, basis, likelihood, solver, run, rate=_rate(chosen.search), **common
             )
-        yield from _with(answers, solver_=SOLVERS.name_of(solver), num_basis_=basis.num_basis)
+        named = {"solver_": SOLVERS.name_of(solver), "num_basis_": basis.num_basis}
+        for answer in _with(answers, **named):
+            yield dataclasses.replace(answer, cut=size < planned)
 
     def _size_in_time(self, planned: int, rows: Rows, solver: Block, run: Run) -> int:
         """Return the planned number of basis functions, or those that the budget affords."""

@@ -1,0 +1,120 @@
+"""Answers that stand beside a method's own: linear functions, and the exact posterior of some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vastgp.data import Rows, nearly_repeated, observations
+from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.estimators.few_rows import FEW_ROWS, average_of_lines
+from vastgp.fitting.dual_evidence import DualEvidence
+from vastgp.fitting.history import History
+from vastgp.fitting.run import Answer, Run
+from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.solvers.averaged_posterior import AveragedPosterior
+from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
+from vastgp.solvers.plan import operations_a_second, rows_of_exact
+from vastgp.solvers.several_exact import SeveralExact
+
+LINEAR, SUBSET = "linear", "subset"
+# Rows of a linear answer, and of functions that need quadrature over several values.
+_LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 20_000, 16_384, 1000
+# Numbers in the inputs of a linear answer at most.
+_LINEAR_ENTRIES = 20_000_000
+# Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
+_SUBSET_ROWS, _SUBSET_SITE_ROWS = 2000, 1000
+# Where a second or two more do not matter, and the method's own answer is not to be had.
+MORE_ROWS, _MORE_SECONDS = 4000, 30.0
+# Where the method could not even begin: as many as there is time for in a share of what is left, and no more than
+# these, as each row predicted takes their square. Beyond the last number the factor is in panels, which no file keeps.
+_MOST_ROWS, _PART_SHARE, _DENSE_ROWS = 10_000, 0.5, 5000
+# Uses of the seed, see `fixed_indices`.
+_ROWS_OF = {LINEAR: 110, SUBSET: 111}
+
+
+def linear_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answer:
+    """Return the posterior of linear functions of some rows, or of all."""
+    del own
+    # rows with noise of their own are decomposed some twenty times
+    entries = _LINEAR_ENTRIES // (10 if observations.has_own_noise(rows.y) else 1)
+    many = max(1, min(_LINEAR_ROWS, entries // rows.d))
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
+    likelihood = model._simple_likelihood(y)
+    if not isinstance(likelihood, Gaussian):
+        step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else _SEVERAL_ROWS))
+        X, y = X[::step], y[::step]
+    if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
+        groups = nearly_repeated(rows.take(chosen)[0])
+        lines = line_of_few(X, y, groups)
+        kernel, likelihood = of_average(lines).kernel, Gaussian(lines.noise_variance)
+        return simple_answer(kernel, likelihood, average_of_lines(lines))
+    posterior, likelihood = fit_linear(likelihood, X, y)
+    return simple_answer(posterior.kernel, likelihood, posterior)
+
+
+def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answer | None:
+    """Return the exact posterior of some rows at the method's first hyperparameters; None where it has none.
+
+    There are fewer rows where the method has ended well by itself, or where time is short, and as many as there is time
+    for where the method has no answer of its own.
+    """
+    if run.first is None:
+        return None
+    kernel, likelihood = run.first
+    most = _SUBSET_SITE_ROWS // likelihood.num_latent
+    if isinstance(likelihood, Gaussian):
+        hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
+        most = _SUBSET_ROWS if hurry or (own is not None and own.converged) else MORE_ROWS
+        if own is None:
+            most = max(most, run.afforded("rows of a part", _MOST_ROWS, _PART_SHARE, _rows_within))
+    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
+    X, y = standardised_rows(rows, model.standardizer_, chosen)
+    posterior: ExactPosterior | SeveralExact
+    if isinstance(likelihood, Gaussian):
+        condition = ExactPosterior.condition if len(X) <= _DENSE_ROWS else _condition_in_panels
+        posterior, _ = condition(kernel, float(likelihood.noise_variance), X, y)
+    else:
+        posterior = SeveralExact.of_sites(kernel, DualEvidence(X, y).solve(kernel, likelihood), X)
+    return simple_answer(kernel, likelihood, posterior)
+
+
+def _rows_within(seconds: float) -> int:
+    """Return of how many rows the exact posterior takes so many seconds on this machine, now."""
+    # a low noise needs float64
+    return rows_of_exact(seconds * operations_a_second(), 8)
+
+
+def _condition_in_panels(
+    kernel: Any, noise_variance: float, X: np.ndarray, y: np.ndarray
+) -> tuple[ExactPosterior, float]:
+    """Return the posterior given rows whose factor is too large for a file, and the log evidence."""
+    posterior, factored = ExactPosterior.condition_many(kernel, noise_variance, X, y)
+    return posterior, factored.log_evidence
+
+
+def simple_answer(kernel: Any, likelihood: Likelihood, posterior: Any) -> Answer:
+    """Return a posterior as an answer."""
+    return Answer(kernel, likelihood, lambda: posterior, 0, "a simple answer", False, History())
+
+
+SIMPLE: dict[str, Callable[..., Answer | None]] = {LINEAR: linear_answer, SUBSET: subset_answer}
+_POSTERIORS = {
+    each.__name__: each
+    for each in (LinearPosterior, ExactPosterior, SeveralExact, AveragedPosterior)
+}  # fmt: skip
+
+
+def posterior_to_state(posterior: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the posterior of a simple answer as JSON-able data and arrays."""
+    state, arrays = posterior.to_state()
+    return {"posterior": type(posterior).__name__, **state}, arrays
+
+
+def posterior_from_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Return the posterior that `posterior_to_state` described."""
+    return _POSTERIORS[state["posterior"]].from_state(state, arrays)
