@@ -1,5 +1,6 @@
 """The race: who is judged by what, and who wins."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -281,20 +282,44 @@ def test_a_model_says_how_many_rows_its_posterior_has_seen():
 @pytest.mark.parametrize(
     ("n", "budget", "scales", "models"),
     [
-        (500, 11.0, 1, 1), (500, 13.0, 1, 9), (500, 11.0, 2, 1),
-        # of many rows one model with all of the time, unless the scale is open
-        (5000, 27.0, 1, 1), (5000, 29.0, 1, 9), (5000, 13.0, 2, 9),
+        (500, 11.0, 1, 1),
+        (500, 13.0, 1, 9),
+        (500, 11.0, 2, 1),
+        (5000, 27.0, 1, 1),
+        (5000, 29.0, 1, 9),
     ],
-)  # fmt: skip
+)
 def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales, models):
     """Who is sent into the race; beyond one, all are, and it gets half of the budget."""
-    sent = {}
+    (sent,) = _sent(monkeypatch, n, budget, scales)
+    wanted = (1, 1, budget) if models == 1 else (models, scales, 0.5 * budget)
+    assert (len(sent.given), len(sent.warps), sent.deadline) == wanted
+
+
+def test_scales_of_many_rows_are_compared_on_few_of_them_where_one_model_runs(monkeypatch):
+    first, then = _sent(monkeypatch, 5000, 20.0, 2, [-2.0, -1.0])
+    (few,), (one,) = first.given, then.given
+    assert (few.name, few.most_rows, len(first.warps)) == ("exact", 1000, 2)
+    assert (one.name, one.most_rows, [each.name for each in then.warps]) == (
+        "nearest", None, ["log"],
+    )  # fmt: skip
+    assert (first.deadline, then.deadline) == (pytest.approx(6.0), 20.0)
+
+
+def _sent(monkeypatch, n, budget, scales, densities=()):
+    """Return what is sent into races; the scales of the first have these densities."""
+    sent = []
 
     def look(track, given, warps, *, deadline, **rest):
-        sent.update(models=len(given), scales=len(warps), deadline=deadline)
-        return [], None
+        sent.append(SimpleNamespace(given=given, warps=warps, deadline=deadline))
+        ran = [
+            replace(_ran("exact", [density] * 20), warp=warp)
+            for density, warp in zip(densities, warps, strict=False)
+        ]
+        return ran, best_of(ran)
 
     monkeypatch.setattr(base, "run_race", look)
+    monkeypatch.setattr(race, "run_race", look)
     monkeypatch.setattr(base.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(GPRegressor, "_warps", lambda self, y, seed: [Own(), Log()][:scales])
     given = candidates.regressors(n, 5, tied=False, counts=False, likelihood="auto")[:9]
@@ -302,9 +327,7 @@ def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales
         [Fold(np.arange(3), np.arange(2))], lambda number: None, lambda *some: None, 0, False
     )
     GPRegressor()._run(track, given, np.zeros(n), budget)
-    assert sent["models"] == min(models, len(given))
-    assert sent["scales"] == (1 if models == 1 else scales)
-    assert sent["deadline"] == (budget if models == 1 else 0.5 * budget)
+    return sent
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate, alone
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
-from vastgp.auto.race import Judged, Ran, Track, board_of, rows_seen, run_race
+from vastgp.auto.race import Judged, Ran, Track, board_of, rows_seen, run_alone, run_race
 from vastgp.auto.reading_targets import check_rows, warn_if_constant
 from vastgp.auto.report.kept import (
     NO_ROWS,
@@ -47,7 +47,7 @@ _RACE = 0.5
 # With less time than this no models are compared: the first one runs, and is calibrated on rows kept out of it.
 _SECONDS_OF_A_RACE = 12.0
 # Of many rows not with less than four times what a candidate needs, which two in the race would have half of: one that
-# has all of the time is better. Several scales of the target are compared in any case.
+# has all of the time is better.
 _SECONDS_OF_A_LARGE_RACE = 4.0 * SECONDS_OF_MANY
 # Kept for what comes after the last fit.
 _FOR_THE_END = 0.5
@@ -201,9 +201,11 @@ class FrontDoor(SavedFrontDoor):
             return [], None
         left = None if deadline is None else deadline - time.perf_counter()
         warps = self._warps(y, track.seed)
-        many = candidates[0].needs >= SECONDS_OF_MANY and len(warps) == 1
+        common: dict[str, Any] = {"y_scale": _deviation(y), "verbose": bool(self.verbose)}
+        many = candidates[0].needs >= SECONDS_OF_MANY
         if left is not None and left < (_SECONDS_OF_A_LARGE_RACE if many else _SECONDS_OF_A_RACE):
-            candidates, warps = [alone(candidates, left)], warps[:1]
+            of_scales = candidates[0] if left >= _SECONDS_OF_A_RACE else None
+            return run_alone(track, alone(candidates, left), of_scales, warps, left, **common)
         if self._work is not None:
             most = int(_RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]
@@ -213,8 +215,7 @@ class FrontDoor(SavedFrontDoor):
             candidates,
             warps,
             deadline=None if left is None else time.perf_counter() + share * left,
-            y_scale=_deviation(y),
-            verbose=bool(self.verbose),
+            **common,
         )
 
     def _stacked(

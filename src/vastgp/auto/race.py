@@ -27,6 +27,9 @@ _LEAST_SECONDS = 4.0
 _SECONDS_OF_SCALE = 5.0
 # Of those that cost next to nothing, compiling included.
 _SECONDS_QUICK = 3.0
+# Where one model has the time of all, scales of the target are compared on so many rows, in a share of it (15 s, NLPD
+# of test rows, the exact process in a race of scales and the nearest rows so: pol -1.2 and -3.5, bike -5.2 and -8.6).
+_ROWS_OF_SCALES, _SHARE_OF_SCALES = 1000, 0.3
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
 _DOUBT = 1.0
 # What ends one model, not the race.
@@ -141,6 +144,8 @@ class Ran:
         Fitted to the last fold.
     members : tuple of Ran
         Those that it is made of, where it is a stack, see `vastgp.auto.stacking`.
+    stacks : bool
+        Whether it may be part of a stack: not where it only compared scales of the target, on a few of the rows.
     """
 
     candidate: Candidate
@@ -149,6 +154,7 @@ class Ran:
     judged: Judged | None = None
     model: Any = None
     members: tuple[Ran, ...] = ()
+    stacks: bool = True
 
 
 def run_one(
@@ -301,6 +307,38 @@ def run_race(
             ran += here
             warps = [warps[best_of(here) or 0]]
     ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]
+    return ran, best_of(ran)
+
+
+def run_alone(
+    track: Track,
+    candidate: Candidate,
+    of_scales: Candidate | None,
+    warps: Sequence[Own],
+    left: float,
+    **common: Any,
+) -> tuple[list[Ran], int | None]:
+    """Run one candidate in all of the time but for what a choice among scales of the target takes.
+
+    Parameters
+    ----------
+    track, candidate, warps
+        As in `run_race`.
+    of_scales : Candidate, optional
+        Chooses the scale, on some rows, where there are several; None: the first of them stands.
+    left : float
+        Seconds that are left.
+    **common
+        ``y_scale`` and ``verbose`` of `run_race`.
+    """
+    deadline = time.perf_counter() + left
+    ran: list[Ran] = []
+    if of_scales is not None and len(warps) > 1:
+        until = deadline - (1.0 - _SHARE_OF_SCALES) * left
+        some = of_scales.with_at_most(_ROWS_OF_SCALES)
+        ran, best = run_race(track, [some], warps, deadline=until, **common)
+        ran, warps = [replace(one, stacks=False) for one in ran], [ran[best or 0].warp]
+    ran += run_race(track, [candidate], warps[:1], deadline=deadline, **common)[0]
     return ran, best_of(ran)
 
 

@@ -23,7 +23,7 @@ from vastgp.auto.stacking.weights import (
 )
 from vastgp.auto.trees import process_of
 from vastgp.estimators.mixed_predictive import mixed_scores
-from vastgp.estimators.race import SUBSET
+from vastgp.estimators.simple_answers import SUBSET
 
 # With fewer held-out rows than this, weights are noise.
 _LEAST_ROWS = 50
@@ -103,7 +103,7 @@ def _spreads(parts: Sequence[Judged]) -> np.ndarray | None:
 
 def _can_join(one: Ran, best: Ran) -> bool:
     """Whether a model has densities at the same rows, on the same scale, as the winner."""
-    if one.judged is None or best.judged is None or one.warp != best.warp:
+    if one.judged is None or best.judged is None or one.warp != best.warp or not one.stacks:
         return False
     # the exact posterior of some rows, which stood in for a method that had no answer of its own: in the last fit it
     # would take that method's time again
