@@ -55,9 +55,10 @@ def test_noise_too_low_for_single_precision_is_refined_away():
     assert found.refined and made.refined
     exact, var = dense.mean_and_latent_variance(new)
     mean, variance = made.mean_and_latent_variance(new)
-    # within a share of the noise, and of themselves
+    # within a share of the noise, and of themselves with it; what is left makes them larger
     np.testing.assert_allclose(mean, exact, atol=1e-3 * noise**0.5)
-    np.testing.assert_allclose(variance, var, rtol=0.011)
+    np.testing.assert_allclose(variance + noise, var + noise, rtol=0.011)
+    assert np.all(variance > var * (1.0 - 1e-4))
     np.testing.assert_allclose(
         np.diag(made.covariance(new)), np.diag(dense.covariance(new)), rtol=0.03
     )
@@ -66,7 +67,19 @@ def test_noise_too_low_for_single_precision_is_refined_away():
     # the factor alone is wrong, or there would be nothing to refine
     cross = covariance(kernel, X, new)
     alone = 1.0 - exact_factor.explained(made.factor, cross)
-    assert np.max(np.abs(alone / var - 1.0)) > 0.01
+    assert np.max(np.abs(alone - var) / (var + noise)) > 0.01
+
+
+def test_variances_that_are_small_beside_the_noise_are_not_refined():
+    """Off by a share of themselves that would count alone, and does not with the noise."""
+    X, y = np.linspace(0.0, 6.0, 400)[:, None], np.sin(np.linspace(0.0, 6.0, 400))
+    kernel, noise, new = RBF(1.0, 100.0), 0.02, np.linspace(0.1, 5.9, 40)[:, None]
+    var = ExactPosterior.condition(kernel, noise, X, y)[0].mean_and_latent_variance(new)[1]
+    made, found = ExactPosterior.condition_many(kernel, noise, X, y, "float32", **PANEL)
+    assert not made.refined and found.diagnosis["variance_error"] < 0.01
+    off = np.abs(made.mean_and_latent_variance(new)[1] - var)
+    assert np.max(off / var) > 0.01
+    assert np.max(off / (var + noise)) < 0.01
 
 
 def test_leave_one_out_is_what_the_other_rows_say():

@@ -52,8 +52,9 @@ class LeftOut(NamedTuple):
 class ExactPosterior:
     """Posterior of ``f ~ GP(0, kernel)`` given ``y = f(X) + e``, ``e ~ N(0, noise_variance)``.
 
-    All in the units of ``X`` and ``y``: standardised ones inside an estimator. Means are in float64; variances to a
-    hundredth of themselves where the factor is in float32 (`vastgp.solvers.exact_factor`), in float64 otherwise.
+    All in the units of ``X`` and ``y``: standardised ones inside an estimator. Means are in float64; variances too, but
+    where the factor is in float32 they are right to a hundredth of themselves with the noise's
+    (`vastgp.solvers.exact_factor`).
 
     Attributes
     ----------
@@ -285,11 +286,13 @@ class ExactPosterior:
         return np.concatenate(parts)
 
     def _refine(self, right: np.ndarray, prior: np.ndarray, share: Any = None) -> Refined:
-        """Solve for right-hand sides until what is missing is a share of the variance, or of its square."""
+        """Solve for right-hand sides until what is missing is a share of variance and noise, or of its square."""
 
         def most_left(value: np.ndarray) -> np.ndarray:
             variance = np.maximum(prior - value, _SAMPLE_JITTER * prior)
-            return VARIANCE_ERROR * variance if share is None else share * variance**2
+            if share is None:
+                return VARIANCE_ERROR * (variance + self.noise_variance)
+            return share * variance**2
 
         found = refine(self.matrix, self.factor, right, most_left)
         if not found.reached:
