@@ -187,6 +187,26 @@ def test_rows_that_repeat_each_other_are_kept_out_together(table):
     assert model.answer_ == "subset"
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_of_few_rows_that_repeat_each_other_some_are_kept_out_to_judge():
+    """Evidence takes targets that come twice for a function without noise; of new rows it then knows nothing."""
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        X = rng.normal(size=(n, 4))
+        return X, np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.7 * rng.normal(size=n)
+
+    X, y = draw(450)
+    again = rng.integers(450, size=300)
+    new, target = draw(1000)
+    model = RelevanceVectorRegressor(max_seconds=20)
+    model.fit(np.concatenate([X, X[again]]), np.concatenate([y, y[again]]))
+    assert model.scores_["own"] < model.scores_["linear"]
+    assert model.answer_ != "own"
+    mean, std = model.predict(new, return_std=True)
+    assert vastgp.metrics.coverage(target, mean, std) > 0.9
+
+
 def test_given_hyperparameters_are_the_model_and_all_rows_are_its_own(table):
     X, y, new, _ = table
     kernel = vastgp.RBF(100.0, 1e-4)  # poor, and as it was asked for
