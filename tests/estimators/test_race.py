@@ -288,6 +288,21 @@ def test_a_model_that_the_budget_made_smaller_is_trusted_as_one_that_has_not_con
         assert _best(found, apart=True).name == wanted
 
 
+def test_rows_of_the_fit_speak_for_nobody_but_who_is_given_each_by_the_others():
+    """The method's own answer has seen the rows that judge, and says less of them than one that has not."""
+
+    def judged(name, score, fair=False):
+        answer = Answer(None, Gaussian(1.0), lambda: None, 1, "")
+        return Judged(name, answer, {}, np.full(500, score), fair)
+
+    own, line = judged("own", 0.1), judged("linear", -1.0)
+    for fair, wanted in ((False, "own"), (True, "subset")):
+        assert _best([own, line, judged("subset", 0.2, fair)], apart=False).name == wanted
+    assert _best([own, line, judged("subset", 0.11, True)], apart=False).name == "own"
+    assert _best([own, judged("linear", 0.2)], apart=False).name == "linear"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_rows(
     table, monkeypatch
 ):

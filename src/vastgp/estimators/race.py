@@ -66,12 +66,16 @@ _JUDGING_ROWS, _IMAGINING = 112, 113
 
 
 class Judged(NamedTuple):
-    """An answer, the fitted attributes that it makes, and mean log densities at the places that judge."""
+    """An answer, the fitted attributes that it makes, and mean log densities at the places that judge.
+
+    ``fair`` says that each was given without its own target.
+    """
 
     name: str
     answer: Answer
     attributes: dict[str, Any]
     scores: np.ndarray
+    fair: bool = False
 
     @property
     def score(self) -> float:
@@ -110,14 +114,15 @@ class Judge:
         trial.answer_ = name
         with run.timed("posterior"):
             trial._keep(answer, run)
-        if name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training):
+        alone = name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training)
+        if alone:
             # rows of the fit would flatter whoever follows them: each is given by all others
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
         else:
             scores = _densities(trial, self.rows, run)
         if self._places is not None:
             scores = np.bincount(self._places, scores) / np.bincount(self._places)
-        return Judged(name, answer, trial.__dict__, scores)
+        return Judged(name, answer, trial.__dict__, scores, alone or self.spared)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
@@ -239,7 +244,7 @@ def _best(found: list[Judged], apart: bool) -> Judged:
 
     Where the method has converged, at its full size, it must be so beyond doubt. Rows of the fit itself flatter whoever
     follows them most closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives
-    way only where it says less than linear functions do.
+    way only where it says less than linear functions do, or than who is given each row by the others.
     """
     best = max(found, key=lambda each: each.score)
     own = next((each for each in found if each.name == OWN), None)
@@ -247,7 +252,8 @@ def _best(found: list[Judged], apart: bool) -> Judged:
         return best
     rival, needed = best, _CLEARLY
     if not apart:
-        rival = next((each for each in found if each.name == LINEAR), best)
+        rivals = [each for each in found if each.name == LINEAR or each.fair]
+        rival = max(rivals, key=lambda each: each.score, default=best)
     if own.answer.converged and not own.answer.cut:
         error = float(np.std(rival.scores - own.scores)) / np.sqrt(len(own.scores))
         needed = max(needed, _DOUBT * error)
