@@ -14,16 +14,13 @@ from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like
 from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.data import files, validate
-from vastgp.data.cf_attributes import of_file, of_std
+from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
-from vastgp.data.grid_fields import beside_of, with_beside
+from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
-_DEGREES = (
-    {"standard_name": "latitude", "units": "degrees_north"},
-    {"standard_name": "longitude", "units": "degrees_east"},
-)
+_DEGREES = (LATITUDE, LONGITUDE)
 
 
 @dataclass
@@ -176,8 +173,7 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     coords = {name: one for name, one in dataset.coords.items() if set(one.dims) <= set(dims)} | {
         name: dataset[name] for name in names
     }
-
-    beside_cells = beside_of(dataset)
+    beside_cells, mapping = beside_of(dataset), grid_mapping_of(dataset, dims)
 
     def made(fields: dict[str, np.ndarray]) -> Any:
         found = xr.Dataset(
@@ -190,6 +186,8 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         )
         if "std" in fields:
             found["mean"].attrs["ancillary_variables"] = "std"
+        for name in fields if mapping else ():
+            found[name].attrs["grid_mapping"] = mapping
         return with_beside(found, beside_cells)
 
     return Target(values[0], values[1], when, beside, shape, made)
