@@ -86,6 +86,7 @@ def raw(path):
         return found.load()
 
 
+EAST = {"units": "degrees_east"}
 FORMATS = pytest.mark.parametrize("ending", [".nc", ".zarr"])
 
 
@@ -351,6 +352,16 @@ def test_every_rule_has_something_against_a_file_that_breaks_it(folder, change, 
             lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)),
             ("--var", "tas"),
             "'tas' of '{}': coordinate 'lat' has latitude 95.0 at position 0, beyond 90 degrees",
+        ),
+        (
+            lambda ds: ds.assign_coords(lat=("lat", [str(at) for at in (60.0, 50.0, 40.0, 30.0)])),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' is text, such as '60.0'. Expected degrees as numbers",
+        ),
+        (
+            lambda ds: ds.drop_vars("lat_bnds").assign_coords(lat=("lat", [0.0, 120, 240, 360], EAST)),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' has 0.0 and 360.0 (positions 0 and 3), which are one meridian",
         ),
         (
             lambda ds: ds,

@@ -103,6 +103,11 @@ def make_group(
     """
     dims = _dims_of(array, names)
     for dim in dims:
+        if array.sizes[dim] == 0:
+            raise ValueError(
+                f"dimension {dim!r} is empty ({sizes_of(array)}): there are no values. A selection before the fit left "
+                "nothing of it; check its bounds, and which way the coordinate runs."
+            )
         if array.sizes[dim] < 2:
             raise ValueError(
                 f"dimension {dim!r} has {array.sizes[dim]} point: nothing can be learned along it. Give it no kernel, "

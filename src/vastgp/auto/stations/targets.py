@@ -149,6 +149,10 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     coordinates = [xr.DataArray(dataset[name].values, dims=dataset[name].dims) for name in names]
     together = xr.broadcast(*coordinates)
     dims, shape = together[0].dims, together[0].shape
+    if 0 in shape:
+        raise ValueError(
+            f"{where} has no point along {dims[shape.index(0)]!r}. Give the coordinates of the map, one value at least."
+        )
     values = [one.values for one in together]
     when = values.pop(0) if readings.time is not None else None
     when = None if when is None else _as_times(when, names[0], readings, where)
@@ -164,6 +168,11 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
             )
         sizes = dict(zip(dims, shape, strict=True))
         beside.append(variable.variable.set_dims(sizes).transpose(*dims).values)
+        if not np.isfinite(variable.values).any():
+            raise ValueError(
+                f"the covariate {name!r} of {where} holds no finite number anywhere on the map, so that nothing can be "
+                "predicted. Give its values on the grid of the map."
+            )
     places = [np.asarray(dataset[name].values, np.float64) for name in names[-2:]]
     for place, name, number in zip(places, names[-2:], (0, 1), strict=True):
         other = np.zeros(place.size)

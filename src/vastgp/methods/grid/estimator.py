@@ -26,6 +26,7 @@ from vastgp.data.grid_errors import (
 )
 from vastgp.data.grid_fields import told_of
 from vastgp.data.grid_mask import make_mask
+from vastgp.data.grid_meridian import joined
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -282,6 +283,7 @@ class GridGP(GridPredictions):
         self.name_, self.attrs_ = array.name, dict(array.attrs)
         values = ordered_values(array if mask is None else array.where(~self.mask_), groups)
         self.gap_share_ = float(np.isnan(values).mean())
+        values = joined(values, groups)
         self.value_mean_, scale = value_scaling(values, groups)
         errors = None
         if noise_std is not None:
