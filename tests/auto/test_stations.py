@@ -1,6 +1,7 @@
 """Stations to maps: universal kriging by hand, cross-validation by refits, the forms of grids, files and refusals."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 import vastgp
 from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 from vastgp import StationGP
+from vastgp.auto.stations.estimator import _believed
 from vastgp.auto.stations.validation import blocks, folds_of
 from vastgp.data.coordinates import chord_points
 from vastgp.options import Fixed
@@ -257,6 +259,24 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
     # repeated stations with different values are noise
     twice = pd.concat([table, table.assign(temp=table["temp"] + 1.0)])
     assert np.isfinite(fit(twice, "temp").predict({"lat": [0.0], "lon": [0.0]})["mean"]).all()
+
+
+@pytest.mark.parametrize(
+    ("factor", "rows", "used"),
+    [
+        (0.90, 660, 0.90 * np.exp(2.0 / np.sqrt(1320.0))),  # narrower by no more than is sure
+        (0.93, 660, 1.0),  # three standard errors are 0.083
+        (1.30, 660, 1.30),
+        (1.05, 660, 1.0),
+        (0.80, 30, 1.0),
+        (0.80, 0, 1.0),
+    ],
+)
+def test_deviations_are_corrected_by_what_stations_held_out_are_sure_of(factor, rows, used):
+    process = SimpleNamespace(
+        calibration_=SimpleNamespace(std_factor=factor), held_out_={"y": np.zeros(rows)}
+    )
+    assert _believed(process) == pytest.approx(used, rel=1e-12)
 
 
 def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):

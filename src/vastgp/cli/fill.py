@@ -54,7 +54,7 @@ def fill(
             "-k",
             metavar="DIMS=KERNEL",
             help="Kernel of a dimension, or of a group of them: time=matern32, lat,lon=rbf. May be repeated; "
-            "matern52 elsewhere.",
+            "matern52 elsewhere; of times as rough as the data say.",
         ),
     ] = None,
     solver: Annotated[

@@ -53,6 +53,14 @@ class Group:
         return len(self.coordinates) == 1 and self.coordinates[0].closes
 
     @property
+    def is_time(self) -> bool:
+        """Whether its points are times: dates, spans, counts since a date, or numbers of that name."""
+        (first, *others) = self.coordinates
+        return not others and (
+            first.kind == "time" or first.step != 1.0 or first.name.lower() == "time"
+        )
+
+    @property
     def is_labels(self) -> bool:
         """Whether its points are labels, not numbers."""
         return self.coordinates[0].kind == "label"
