@@ -66,10 +66,10 @@ class GridGP(GridPredictions):
         A kernel, or its name, for a dimension (``"time"``) or a group of them (``("lat", "lon")``). A group may also be
         coordinates along one dimension, such as ``("lat", "lon", "elevation")`` of a dimension of stations, which need
         be no grid. Points of a group without any observation, such as land in a group ``("lat", "lon")``, are left out
-        of the system. Dimensions without an entry get Matern-5/2, or of times that of Matern-5/2, -3/2 and -1/2 which has
-        the highest evidence; dimensions of labels (strings) get
-        ``"coregionalisation"``, a learned covariance matrix between outputs. Along longitudes that go all around, known
-        by their units, standard name or name, a name stands for that kernel around the circle (`Cyclic`). A kernel's
+        of the system. Dimensions without an entry get Matern-5/2, times that of Matern-5/2, -3/2 and -1/2 which has the
+        highest evidence; dimensions of labels (strings) get ``"coregionalisation"``, a learned covariance matrix
+        between outputs. Along longitudes that go all around, known by their units, standard name or name, a name stands
+        for that kernel around the circle (`Cyclic`). A kernel's
         hyperparameters are where learning starts, in the coordinates' own units; of times, in ``time_unit``.
     solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"} or object, default "auto"
         Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 80 % of the
