@@ -367,7 +367,7 @@ def _believed(process: PlaceProcess) -> float:
 
     A deviation of m rows has a relative standard error of ``1 / sqrt(2 m)``: of few it says less than the evidence.
     Factors that stand out did so by chance in part, and one that narrows goes no further than held-out readings are
-    sure of: 3300 stations, factor 0.90 at two such errors from 0.95, intervals of 95 % held 93.6 % in place of 95 %.
+    sure of: 3300 stations, factor 0.90 at two such errors from 0.95, intervals of 95 % held 93.6 %, so 94.7 %.
     """
     factor = float(process.calibration_.std_factor)
     rows = len(process.held_out_.get("y", ()))
