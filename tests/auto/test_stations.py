@@ -1,7 +1,6 @@
 """Stations to maps: universal kriging by hand, cross-validation by refits, the forms of grids, files and refusals."""
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -273,10 +272,7 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
     ],
 )
 def test_deviations_are_corrected_by_what_stations_held_out_are_sure_of(factor, rows, used):
-    process = SimpleNamespace(
-        calibration_=SimpleNamespace(std_factor=factor), held_out_={"y": np.zeros(rows)}
-    )
-    assert _believed(process) == pytest.approx(used, rel=1e-12)
+    assert _believed(factor, rows) == pytest.approx(used, rel=1e-12)
 
 
 def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):
