@@ -128,6 +128,7 @@ def growth(trend: Kernel) -> Kernel:
 # take up in one year more than in another adds up like the steps of a walk.
 TRENDS = {
     "RBF": RBF(60.0 * YEAR, 4.0),
+    "Matern32": Matern32(60.0 * YEAR, 4.0),
     "Matern52": Matern52(60.0 * YEAR, 4.0),
     "Matern52 + Matern12": Matern52(60.0 * YEAR, 4.0) + Matern12(20.0 * YEAR, 0.01),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,9 @@ METHODS = {
 
 
 def violations(path: Any) -> list[str]:
-    """Return what of a NetCDF file is against the rules, each with the section of the conventions."""
-    with xr.open_dataset(path, engine="h5netcdf", decode_cf=False) as dataset:
+    """Return what of a NetCDF file or a Zarr folder is against the rules, each with the section of the conventions."""
+    engine = "zarr" if Path(path).is_dir() else "h5netcdf"
+    with xr.open_dataset(path, engine=engine, decode_cf=False) as dataset:
         return _File(dataset.load()).all()
 
 
@@ -79,6 +81,9 @@ class _File:
         attrs = self.dataset.attrs
         if not re.search(r"\bCF-1\.\d+\b", str(attrs.get("Conventions", ""))):
             yield "2.6.1: no Conventions attribute with CF-1.x"
+        for key in ("title", "history"):
+            if not (isinstance(attrs.get(key), str) and attrs[key]):
+                yield f"2.6.2: no {key} (recommended)"
         for name in sorted(set(attrs) & OF_VARIABLES):
             yield f"appendix A: {name} is no attribute of a file"
         for name in [*self.variables, *self.dataset.dims]:
@@ -180,6 +185,11 @@ class _File:
             if not (np.all(steps > 0) or np.all(steps < 0)):
                 yield "1.3: not monotonic"
         standard, units = (variable.attrs.get(key) for key in ("standard_name", "units"))
+        for text, names in (("latitude", ("lat", "latitude")), ("longitude", ("lon", "longitude"))):
+            if name.lower() in names and (standard is None or units is None):
+                yield f"4.1: {text} without units or standard name"
+        if name in self.axes and "since" in str(units) and standard is None:
+            yield "4.4: a time axis without a standard name (recommended)"
         known = {"latitude": "degrees?_?(north|N)$", "longitude": "degrees?_?(east|E)$"}
         if standard in known and not re.match(known[standard], str(units)):
             yield f"4.1: {standard} in {units!r}"
@@ -206,6 +216,13 @@ class _File:
     def of_a_field(self, name: str) -> Iterator[str]:
         attrs = self.variables[name].attrs
         dims = set(self.variables[name].dims)
+        projected = {"projection_x_coordinate", "projection_y_coordinate"}
+        for dim in dims & self.axes:
+            if (
+                self.variables[dim].attrs.get("standard_name") in projected
+                and "grid_mapping" not in attrs
+            ):
+                yield f"5.6: {dim!r} is of a projection, and there is no grid_mapping"
         if "cell_methods" in attrs:
             text = re.sub(r"\([^)]*\)", "", str(attrs["cell_methods"]))
             found = re.findall(r"((?:\w+: )+)(\w+)((?: (?:where|over|within) \w+)*)", text)

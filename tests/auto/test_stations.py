@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 import vastgp
 from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 from vastgp import StationGP
+from vastgp.auto.stations.estimator import _believed
 from vastgp.auto.stations.validation import blocks, folds_of
 from vastgp.data.coordinates import chord_points
 from vastgp.options import Fixed
@@ -225,10 +226,14 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
         "time='when' is no column": (table, {"time": "when"}),
         "lat is missing, and in the pandas DataFrame X no column is called latitude": (table.drop(columns="lat"), {}),
         "holds no value in any row": (table.assign(temp=np.nan), {}),
+        "covariates has 'temp', which is the target": (table, {"covariates": ["height", "temp"]}),
     }  # fmt: skip
     for message, (frame, more) in said.items():
         with pytest.raises(ValueError, match=re.escape(message)):
             fit(frame, "temp", **more)
+    seam = table.assign(lat=1.0, lon=np.where(table.index % 2, -180.0, 180.0))
+    with pytest.raises(ValueError, match=r"All 60 readings .* are at one place, lat 1, lon 180"):
+        fit(seam, "temp")
     grid = xr.Dataset(coords={"lat": [0.0], "lon": [0.0]})
     with pytest.raises(ValueError, match="has no 'height', 'coast', a covariate of the fit"):
         model.predict(grid)
@@ -236,12 +241,38 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
         model.predict(grid.assign_coords(lat=[100.0]).assign(height=0.0, coast=0.0))
     with pytest.raises(ValueError, match="has no coordinate 'lon'"):
         model.predict({"lat": [0.0]})
+    with pytest.raises(
+        ValueError, match="'height' of the Dataset grid holds no finite number anywhere"
+    ):
+        model.predict(grid.assign(height=np.nan, coast=0.0))
+    with pytest.raises(ValueError, match="the Dataset grid has no point along 'lat'"):
+        model.predict(grid.isel(lat=[]).assign(height=0.0, coast=0.0))
+    grid.assign(height=0.0).to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
+    with pytest.raises(ValueError, match=r"grid[.]nc' has no 'coast', a covariate of the fit"):
+        model.predict(tmp_path / "grid.nc")
+    with pytest.raises(ValueError, match="- coast\nStationGP takes its columns"):
+        model.predict(table.drop(columns="coast"))
     table.drop(columns="lon").to_csv(tmp_path / "no_lon.csv", index=False)
     with pytest.raises(ValueError, match=re.escape("no_lon.csv' no column is called longitude")):
         fit(tmp_path / "no_lon.csv", "temp")
     # repeated stations with different values are noise
     twice = pd.concat([table, table.assign(temp=table["temp"] + 1.0)])
     assert np.isfinite(fit(twice, "temp").predict({"lat": [0.0], "lon": [0.0]})["mean"]).all()
+
+
+@pytest.mark.parametrize(
+    ("factor", "rows", "used"),
+    [
+        (0.90, 660, 0.90 * np.exp(2.0 / np.sqrt(1320.0))),  # narrower by no more than is sure
+        (0.93, 660, 1.0),  # three standard errors are 0.083
+        (1.30, 660, 1.30),
+        (1.05, 660, 1.0),
+        (0.80, 30, 1.0),
+        (0.80, 0, 1.0),
+    ],
+)
+def test_deviations_are_corrected_by_what_stations_held_out_are_sure_of(factor, rows, used):
+    assert _believed(factor, rows) == pytest.approx(used, rel=1e-12)
 
 
 def test_a_variogram_is_that_of_all_pairs_without_trend(table, model):

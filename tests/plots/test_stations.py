@@ -66,5 +66,7 @@ def test_a_variogram_shows_its_pairs_and_the_learned_curve():
     ax = variogram_plot(found, target_name="temp")
     assert [one.get_text() for one in ax.texts] == ["12", "400", "25.6k"]
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), found.curve[1])
+    of_model = variogram_plot(SimpleNamespace(variogram=lambda: found))
+    np.testing.assert_array_equal(of_model.lines[0].get_ydata(), found.curve[1])
     assert ax.get_xlabel() == "distance (km)" and "temp" in ax.get_ylabel()
     assert len(ax.collections[1].get_offsets()) == 1  # the class of few pairs stands out

@@ -81,15 +81,21 @@ def folder(tmp_path_factory):
 
 
 def raw(path):
-    with xr.open_dataset(path, engine="h5netcdf", decode_cf=False) as found:
+    engine = "zarr" if path.is_dir() else "h5netcdf"
+    with xr.open_dataset(path, engine=engine, decode_cf=False) as found:
         return found.load()
 
 
-def test_several_variables_go_into_one_file_by_the_conventions(run, folder):
-    out = folder / "both.nc"
+EAST = {"units": "degrees_east"}
+FORMATS = pytest.mark.parametrize("ending", [".nc", ".zarr"])
+
+
+@FORMATS
+def test_several_variables_go_into_one_file_by_the_conventions(run, folder, ending):
+    out = folder / f"both{ending}"
     said = run(
         "fill", folder / "in.nc", "--var", "tas", "--var", "tos", "--out", out, *FAST,
-        "--save-model", folder / "both.vastgp",
+        "--save-model", folder / "both.vastgp", "--force",
     ).out  # fmt: skip
     assert said.count("gaps of 48 points") == 2 and "in units of tos" in said
     assert cf_rules.violations(out) == []
@@ -118,9 +124,10 @@ def test_several_variables_go_into_one_file_by_the_conventions(run, folder):
     assert '"fields"' in run("info", folder / "both.vastgp", "--json").out
 
 
+@FORMATS
 @pytest.mark.parametrize("source", ["in.nc", "in.zarr"])
-def test_one_variable_keeps_its_names_by_the_conventions(run, folder, source):
-    out = folder / f"one-{source}.nc"
+def test_one_variable_keeps_its_names_by_the_conventions(run, folder, source, ending):
+    out = folder / f"one-{source}{ending}"
     run("fill", folder / source, "--var", "tos", "--out", out, *FAST)
     assert cf_rules.violations(out) == []
     found = raw(out)
@@ -129,7 +136,77 @@ def test_one_variable_keeps_its_names_by_the_conventions(run, folder, source):
     assert found["time"].attrs["calendar"] == {"in.nc": "noleap", "in.zarr": "360_day"}[source]
 
 
-def test_a_map_is_by_the_conventions(run, tmp_path):
+@FORMATS
+def test_a_file_that_says_nothing_of_its_coordinates_is_filled_by_the_conventions(
+    run, tmp_path, ending
+):
+    plain = climate()[["tos"]].reset_coords("height", drop=True)
+    plain = plain.drop_attrs().assign_attrs(history="made")
+    plain["tos"].attrs["units"] = "degC"
+    plain.to_netcdf(tmp_path / "plain.nc", engine="h5netcdf")
+    out = tmp_path / f"x{ending}"
+    said = run("fill", tmp_path / "plain.nc", "--out", out, *FAST)
+    assert "Consolidated" not in said.err + said.out and "UTF32" not in said.err + said.out
+    assert cf_rules.violations(out) == []
+    found = raw(out)
+    assert found["lat"].attrs == {"standard_name": "latitude", "units": "degrees_north"}
+    assert found["time"].attrs["standard_name"] == "time"
+    assert found["mean"].attrs["long_name"] == "predicted mean of tos"
+    assert found.attrs["title"] == "tos of plain.nc, gaps filled"
+    assert found["season"].values.tolist() == plain["season"].values.tolist()
+
+
+def projected():
+    """A plane of a projection, with latitude and longitude of two dimensions."""
+    x, y = 1e4 * np.arange(5), 1e4 * np.arange(6)[::-1]
+    names = {"x": (x, "projection_x_coordinate"), "y": (y, "projection_y_coordinate")}
+    coords = {
+        n: (n, at, {"standard_name": s, "units": "m", "axis": n.upper()})
+        for n, (at, s) in names.items()
+    }
+    degrees = {
+        "lat": (50.0 + y[:, None] / 1.1e5 + 0 * x, "north"),
+        "lon": (10.0 + x / 7e4 + 0 * y[:, None], "east"),
+    }
+    full = {"lat": "latitude", "lon": "longitude"}
+    for n, (at, way) in degrees.items():
+        coords[n] = (("y", "x"), at, {"standard_name": full[n], "units": f"degrees_{way}"})
+    crs = {"grid_mapping_name": "lambert_azimuthal_equal_area", "latitude_of_projection_origin": 50.0,
+           "longitude_of_projection_origin": 10.0, "false_easting": 0.0, "false_northing": 0.0}  # fmt: skip
+    wave = 1.0 + 0.1 * np.sin(x / 2e4) * np.cos(y / 2e4)[:, None]
+    wave[2, 3] = np.nan
+    attrs = {"units": "km", "standard_name": "height_above_mean_sea_level", "grid_mapping": "crs"}
+    return xr.Dataset({"height": (("y", "x"), wave, attrs), "crs": ((), 0, crs)}, coords=coords)
+
+
+@FORMATS
+def test_fields_and_maps_of_a_projection_name_its_mapping(run, tmp_path, ending):
+    projected().to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    out = tmp_path / f"filled{ending}"
+    fast = [*FAST[4:], "--kernel", "x=rbf", "--kernel", "y=rbf"]
+    run("fill", tmp_path / "in.nc", "--out", out, *fast)
+    assert cf_rules.violations(out) == []
+    rng = np.random.default_rng(0)
+    lat, lon, height = rng.uniform(49, 51, 40), rng.uniform(9, 11, 40), rng.uniform(size=40)
+    temp = 10.0 + np.sin(lat) - 5.0 * height + 0.1 * rng.normal(size=40)
+    table = {"lat": lat, "lon": lon, "height": height}
+    readings = xr.Dataset({"temp": ("p", temp, {"units": "degC"})}).assign_coords(
+        {name: ("p", at) for name, at in table.items()}
+    )
+    readings.to_netcdf(tmp_path / "stations.nc", engine="h5netcdf")
+    given = ("map", tmp_path / "stations.nc", "--target", "temp", "--kernel", "matern32")
+    more = ("--max-seconds", "3", "--method", "exact", "--covariates", "height")
+    out = tmp_path / f"map{ending}"
+    run(*given, *more, "--grid", tmp_path / "in.nc", "--out", out)
+    assert cf_rules.violations(out) == []
+    found = raw(out)
+    assert found["mean"].attrs["grid_mapping"] == "crs" == found["std"].attrs["grid_mapping"]
+    assert np.isnan(found["mean"].values[2, 3]) and np.isnan(found["mean"]).sum() == 1
+    assert set(found["mean"].attrs["coordinates"].split()) == {"lat", "lon"}
+
+
+@FORMATS
+def test_a_map_is_by_the_conventions(run, tmp_path, ending):
     rng = np.random.default_rng(0)
     lat, lon = rng.uniform(40, 60, 40), rng.uniform(-10, 10, 40)
     readings = xr.Dataset(
@@ -152,11 +229,13 @@ def test_a_map_is_by_the_conventions(run, tmp_path):
     lat.to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
     given = ("map", tmp_path / "stations.nc", "--target", "temp", "--kernel", "matern32", "--max-seconds", "3",
              "--method", "exact")  # fmt: skip
-    for out, grid in (("a.nc", ("5", "--time", "day")), ("b.nc", (tmp_path / "grid.nc",))):
-        run(*given, "--grid", *grid, "--out", tmp_path / out)
-        assert cf_rules.violations(tmp_path / out) == []
-    assert raw(tmp_path / "b.nc")["std"].attrs["units_metadata"] == "temperature: difference"
-    assert raw(tmp_path / "b.nc")["mean"].attrs["ancillary_variables"] == "std"
+    for out, grid in (("a", ("5", "--time", "day")), ("b", (tmp_path / "grid.nc",))):
+        run(*given, "--grid", *grid, "--out", tmp_path / f"{out}{ending}")
+        assert cf_rules.violations(tmp_path / f"{out}{ending}") == []
+    found = raw(tmp_path / f"b{ending}")
+    assert found["std"].attrs["units_metadata"] == "temperature: difference"
+    assert found["mean"].attrs["ancillary_variables"] == "std"
+    assert found.attrs["title"] == "temp of stations.nc, mapped"
 
 
 def changed(folder, change):
@@ -193,6 +272,7 @@ def with_attrs(name, **attrs):
     [
         (None, None),
         (with_attrs(None, Conventions=None), "2.6.1"),
+        (with_attrs(None, title=None), "2.6.2: no title"),
         (with_attrs(None, units="K"), "appendix A: units"),
         (lambda ds: ds.rename(tos="sea temp"), "2.3"),
         (with_attrs("tas", units=None), "tas: 3.1: no units"),
@@ -219,6 +299,10 @@ def with_attrs(name, **attrs):
         (with_attrs("tas", cell_methods="time: average"), "7.3: method"),
         (with_attrs("tas", cell_methods="level: mean"), "7.3: cell_methods of"),
         (with_attrs("lat", units="degrees_east"), "4.1: latitude in"),
+        (with_attrs("lat", standard_name=None), "4.1: latitude without"),
+        (with_attrs("time", standard_name=None), "4.4: a time axis"),
+        (lambda ds: with_attrs("lat", standard_name="projection_y_coordinate")(ds.drop_attrs(deep=False).assign(
+            tas=ds.tas.drop_attrs())), "tas: 5.6: 'lat' is of a projection"),
         (lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)), "4.1: latitude beyond"),
         (lambda ds: ds.isel(lat=[0, 2, 1, 3]), "1.3"),
         (with_attrs("lat", axis="T"), "4: axis T twice"),
@@ -268,6 +352,16 @@ def test_every_rule_has_something_against_a_file_that_breaks_it(folder, change, 
             lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)),
             ("--var", "tas"),
             "'tas' of '{}': coordinate 'lat' has latitude 95.0 at position 0, beyond 90 degrees",
+        ),
+        (
+            lambda ds: ds.assign_coords(lat=("lat", [str(at) for at in (60.0, 50.0, 40.0, 30.0)])),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' is text, such as '60.0'. Expected degrees as numbers",
+        ),
+        (
+            lambda ds: ds.drop_vars("lat_bnds").assign_coords(lat=("lat", [0.0, 120, 240, 360], EAST)),
+            ("--var", "tas"),
+            "'tas' of '{}': coordinate 'lat' has 0.0 and 360.0 (positions 0 and 3), which are one meridian",
         ),
         (
             lambda ds: ds,

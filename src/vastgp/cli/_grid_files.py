@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ def write_grid(filled: Any, out: Path) -> None:
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     old = out.with_name(f".{out.name}.{os.getpid()}.old")
     try:
-        filled.to_zarr(partial, mode="w")
+        with warnings.catch_warnings():
+            # a summary of all variables, which older readers look for, is no part of Zarr 3 yet: readers may ignore it
+            warnings.filterwarnings("ignore", message="Consolidated metadata")
+            filled.to_zarr(partial, mode="w")
         if out.exists():
             os.replace(out, old)
         os.replace(partial, out)
@@ -59,11 +63,19 @@ def write_grid(filled: Any, out: Path) -> None:
 def _encoded(filled: Any) -> Any:
     """Return a Dataset with how its variables are written, by the conventions of climate files.
 
-    How the input was packed is no business of the output; times keep their units and calendar. Coordinates and what
-    belongs to them miss nothing, and the latter have no coordinates of their own (CF 1.11, sections 2.5.1 and 7.1).
+    Latitude, longitude and times that only their names and values tell have units and standard names; text is of any
+    length, for which Zarr has a type. How the input was packed is no business of the output; times keep their units and
+    calendar. Coordinates and what belongs to them miss nothing, and the latter have no coordinates of their own (CF
+    1.11, sections 2.5.1 and 7.1).
     """
+    from vastgp.data.cf_attributes import of_coordinate
     from vastgp.data.grid_fields import names_beside
 
+    filled = filled.assign_coords(filled.coords)  # attributes of the caller's stay
+    for name, variable in filled.coords.items():
+        variable.attrs = of_coordinate(name, variable.variable)
+        if variable.dtype.kind == "U":
+            filled[name] = variable.astype(object)
     times = {
         name: {key: variable.encoding[key] for key in _OF_TIMES if key in variable.encoding}
         for name, variable in filled.variables.items()

@@ -54,7 +54,7 @@ def fill(
             "-k",
             metavar="DIMS=KERNEL",
             help="Kernel of a dimension, or of a group of them: time=matern32, lat,lon=rbf. May be repeated; "
-            "matern52 elsewhere.",
+            "matern52 elsewhere; of times as rough as the data say.",
         ),
     ] = None,
     solver: Annotated[
@@ -119,7 +119,7 @@ def fill(
                 _refuse_whole(given, source)
             model.fit(given.fields, noise_std=given.errors, mask=given.mask)
             filled = model.predict()
-            filled = _of_file(filled, dataset, given)
+            filled = _of_file(filled, dataset, given, source.name)
         write_grid(filled, out)
         if model_out is not None:
             model.save(model_out)
@@ -253,17 +253,23 @@ def _refuse_whole(given: _Given, source: Path) -> None:
     )
 
 
-def _of_file(filled: Any, dataset: Any, given: _Given) -> Any:
+def _of_file(filled: Any, dataset: Any, given: _Given, source: str) -> Any:
     """Return predictions with what the file says of itself, and what it has beside the values."""
-    from vastgp.data.cf_attributes import of_file
+    from vastgp.data.cf_attributes import of_file, of_named
     from vastgp.data.grid_fields import beside_of, with_beside
 
-    if len(given.names) == 1:
+    one = len(given.names) == 1
+    for name in given.names:
+        mean = filled["mean" if one else name]
+        mean.attrs = of_named(mean.attrs, name)
+    if one:
         filled = with_beside(filled, beside_of(dataset))
+    title = f"{', '.join(given.names)} of {source}, gaps filled"
     before = dataset.attrs.get("history")
     said = "gaps filled by vastgp fill"
     history = said if before is None else f"{before}\n{said}"
-    return filled.assign_attrs(of_file(dataset.attrs) | filled.attrs | {"history": history})
+    attrs = {"title": title} | of_file(dataset.attrs) | filled.attrs
+    return filled.assign_attrs(attrs | {"history": history})
 
 
 def _named(dataset: Any, var: str, source: Path) -> Any:

@@ -185,7 +185,10 @@ def map_stations(
         model.fit(source, target, lat, lon, time, names or None, station, noise_std)
         wanted = Path(grid) if step is None else _spanned(model, step, edges)
         found = model.predict(_with_times(wanted, model, at))
-        found.attrs["history"] = f"mapped by vastgp map from {source.name}"
+        found.attrs |= {
+            "title": f"{model.readings_.target} of {source.name}, mapped",
+            "history": f"mapped by vastgp map from {source.name}",
+        }
         write_grid(found, out)
         if model_out is not None:
             model.save(model_out)

@@ -83,6 +83,21 @@ def calendar_of(values: np.ndarray, name: str) -> str | None:
     return calendars[0]
 
 
+def check_times(values: np.ndarray, name: str) -> None:
+    """Refuse times of which some are missing, or of several calendars.
+
+    Raises
+    ------
+    ValueError
+        With the name of the coordinate and the first position.
+    """
+    if calendar_of(values, name) is None and np.isnat(values).any():
+        at = int(np.argmax(np.isnat(values.ravel())))
+        raise ValueError(
+            f"coordinate {name!r} has missing times (NaT), the first at position {at}. Drop those positions."
+        )
+
+
 def seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
     """Return the seconds from an origin to times, in days of their calendar.
 
@@ -93,9 +108,8 @@ def seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
     ValueError
         For missing times, and for times of another calendar than the origin's.
     """
+    check_times(values, name)
     ours, theirs = _kind_of_origin(origin), calendar_of(values, name)
-    if theirs is None and np.isnat(values).any():
-        raise ValueError(f"coordinate {name!r} has missing times (NaT). Drop those positions.")
     kinds = {"m": "spans of time", "M": "dates"}
     if theirs is None and ours is None:
         there, here = np.asarray(origin).dtype.kind, values.dtype.kind

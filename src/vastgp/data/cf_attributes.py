@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vastgp.data.coordinates import is_latitude, is_longitude
+
 CONVENTIONS = "CF-1.11"
+LATITUDE = {"standard_name": "latitude", "units": "degrees_north"}
+LONGITUDE = {"standard_name": "longitude", "units": "degrees_east"}
 # What a file says of how it stores values, of the range of those that it has, and of variables beside them.
 _OF_THE_INPUT = {
     "_FillValue", "missing_value", "_Unsigned", "scale_factor", "add_offset", "valid_min", "valid_max",
@@ -52,6 +56,33 @@ def of_std(attrs: Mapping[Any, Any], name: Any) -> dict[Any, Any]:
     if str(kept.get("units", "")).lower() in _OF_TEMPERATURE:
         kept["units_metadata"] = "temperature: difference"
     return kept
+
+
+def of_named(attrs: Mapping[Any, Any], name: Any) -> dict[Any, Any]:
+    """Return attributes of a mean with a long name, where nothing says what it is of."""
+    if "long_name" in attrs or "standard_name" in attrs:
+        return dict(attrs)
+    return {**attrs, "long_name": f"predicted mean of {name or 'the value'}"}
+
+
+def of_coordinate(name: Any, variable: Any) -> dict[Any, Any]:
+    """Return attributes of a coordinate of a file, with what its name and its values say and they do not.
+
+    Degrees of latitude and longitude have units and a standard name (sections 4.1 and 4.2), and times along a dimension
+    a standard name (4.4).
+    """
+    attrs, dims = dict(variable.attrs), variable.dims
+    if variable.dtype.kind in "fiu":
+        for known, more in ((is_latitude, LATITUDE), (is_longitude, LONGITUDE)):
+            if known(str(name), attrs):
+                return attrs | {key: at for key, at in more.items() if key not in attrs}
+        return attrs
+    dates = variable.dtype.kind == "M" or (
+        variable.dtype.kind == "O"
+        and variable.size
+        and hasattr(variable.values.flat[0], "calendar")
+    )
+    return {"standard_name": "time"} | attrs if dates and dims == (name,) else attrs
 
 
 def of_file(attrs: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from vastgp.data.calendars import SECONDS, length_of_count, seconds_between
+from vastgp.data.calendars import SECONDS, check_times, length_of_count, seconds_between
 
 TIME_UNITS = tuple(SECONDS)
 # How the conventions for climate files (CF 1.11, sections 4.1 and 4.2) write degrees; units are east or north of zero.
@@ -19,6 +20,8 @@ _CIRCLE = 360.0
 _POLE = 90.0 + 1e-4
 # Mean radius of the Earth, kilometres (Moritz 2000, Geodetic Reference System 1980).
 EARTH_RADIUS = 6371.0088
+# A date as text.
+_DATE = re.compile(r"\s*-?\d{4}-\d{2}(-\d{2})?([T ].*)?$")
 # Longitudes go all around where no step is longer than this many usual ones.
 _MOST_STEPS = 1.5
 
@@ -101,6 +104,18 @@ class Coordinate:
         _check_finite(self.name, numbers)
         return numbers if self.extent is None else _turned(numbers, self.extent)
 
+    def meridian_twice(self) -> tuple[int, int] | None:
+        """Return the positions of two longitudes a circle apart, of a field that repeats its first column; or None."""
+        if self.extent is None:
+            return None
+        around = np.mod(self.values.astype(np.float64), _CIRCLE)
+        order = np.argsort(around, kind="stable")
+        again = np.flatnonzero(np.diff(around[order]) == 0)
+        if not again.size:
+            return None
+        first, second = sorted(order[again[0] : again[0] + 2].tolist())
+        return first, second
+
     @property
     def closes(self) -> bool:
         """Whether these are longitudes all around, so that the last one is a neighbour of the first."""
@@ -151,8 +166,14 @@ def make_coordinate(
             )
         if len(set(labels)) < len(labels):
             again = next(label for label in labels if labels.count(label) > 1)
-            raise ValueError(f"coordinate {name!r} has the label {again!r} more than once.")
+            raise ValueError(
+                f"coordinate {name!r} has the label {again!r} more than once. Average or drop repetitions: "
+                f"array.groupby({name!r}).mean()."
+            )
+        _check_labels(name, labels, attrs)
         return Coordinate(name, kind, values, 0)
+    if kind == "time":
+        check_times(values, name)
     found = Coordinate(name, kind, values, values[0], time_unit if kind == "time" else None)
     counted = length_of_count(name, attrs) if kind == "number" else None
     if counted is not None:
@@ -194,7 +215,8 @@ def check_latitude(name: str, values: np.ndarray, attrs: Mapping[Any, Any]) -> N
     if beyond.size:
         raise ValueError(
             f"coordinate {name!r} has latitude {values.ravel()[beyond[0]]} at position {beyond[0]}, beyond 90 degrees. "
-            "Expected degrees north, from -90 to 90; rename a coordinate that is no latitude, or give it its own units."
+            "Expected degrees north, from -90 to 90: where latitude and longitude are exchanged, rename both; rename a "
+            "coordinate that is no latitude, or give it its own units."
         )
 
 
@@ -251,6 +273,21 @@ def _check_distinct(name: str, values: np.ndarray, numbers: np.ndarray) -> None:
         raise ValueError(
             f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {again}). Average "
             f"or drop repetitions: array.groupby({name!r}).mean()."
+        )
+
+
+def _check_labels(name: str, labels: list[Any], attrs: Mapping[Any, Any]) -> None:
+    """Refuse degrees and dates that are given as text: between labels there is no distance."""
+    text = [label.decode() if isinstance(label, bytes) else label for label in labels]
+    if is_latitude(name, attrs) or is_longitude(name, attrs):
+        raise ValueError(
+            f"coordinate {name!r} is text, such as {text[0]!r}. Expected degrees as numbers: "
+            f"array.assign_coords({name}=array[{name!r}].astype(float))."
+        )
+    if all(_DATE.match(label) for label in text):
+        raise ValueError(
+            f"coordinate {name!r} holds dates as text, such as {text[0]!r}, between which there is no distance. Make "
+            f"times of them: array.assign_coords({name}=array[{name!r}].astype('datetime64[ns]'))."
         )
 
 

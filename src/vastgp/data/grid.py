@@ -53,6 +53,14 @@ class Group:
         return len(self.coordinates) == 1 and self.coordinates[0].closes
 
     @property
+    def is_time(self) -> bool:
+        """Whether its points are times: dates, spans, counts since a date, or numbers of that name."""
+        (first, *others) = self.coordinates
+        return not others and (
+            first.kind == "time" or first.step != 1.0 or first.name.lower() == "time"
+        )
+
+    @property
     def is_labels(self) -> bool:
         """Whether its points are labels, not numbers."""
         return self.coordinates[0].kind == "label"
@@ -103,6 +111,11 @@ def make_group(
     """
     dims = _dims_of(array, names)
     for dim in dims:
+        if array.sizes[dim] == 0:
+            raise ValueError(
+                f"dimension {dim!r} is empty ({sizes_of(array)}): there are no values. A selection before the fit left "
+                "nothing of it; check its bounds, and which way the coordinate runs."
+            )
         if array.sizes[dim] < 2:
             raise ValueError(
                 f"dimension {dim!r} has {array.sizes[dim]} point: nothing can be learned along it. Give it no kernel, "

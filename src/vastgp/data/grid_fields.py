@@ -73,6 +73,17 @@ def beside_of(dataset: Any) -> Any:
     return found.set_coords([name for name in names if name in dataset.coords])
 
 
+def grid_mapping_of(dataset: Any, dims: tuple[Any, ...]) -> str | None:
+    """Return the grid mapping that variables on these dimensions name, if they name one: predictions there have it."""
+    found = {
+        str(text)
+        for variable in dataset.variables.values()
+        if variable.dims and set(variable.dims) <= set(dims)
+        and (text := variable.attrs.get("grid_mapping", variable.encoding.get("grid_mapping")))
+    }  # fmt: skip
+    return found.pop() if len(found) == 1 else None
+
+
 def with_beside(result: Any, beside: Any) -> Any:
     """Return predictions with what stood beside the values, where it is of the same cells.
 

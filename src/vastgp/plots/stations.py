@@ -110,8 +110,8 @@ def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = N
 
     Parameters
     ----------
-    variogram : Variogram
-        As ``StationGP.variogram`` returns it.
+    variogram : Variogram or StationGP
+        As ``StationGP.variogram`` returns it; of a fitted model that with its defaults.
     target_name : str, default ""
         For the labels.
     ax : Axes, optional
@@ -123,6 +123,8 @@ def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = N
     """
     if ax is None:
         (ax,) = new_axes(width=6.4, height=4.2)
+    if hasattr(variogram, "variogram"):
+        variogram = variogram.variogram()
     distance, pairs = variogram.distance, variogram.pairs
     at, curve = variogram.curve
     if len(at):

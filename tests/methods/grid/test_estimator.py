@@ -1,5 +1,6 @@
 """`GridGP`: an xarray.DataArray with gaps in, the same filled out."""
 
+import cftime
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -424,6 +425,8 @@ ONE[0, 0] = 1.0
 INFINITE = np.zeros((6, 4))
 INFINITE[2, 3] = np.inf
 
+DATES = [cftime.DatetimeNoLeap(2000, 1, day) for day in range(1, 5)]
+
 
 @pytest.mark.parametrize(
     ("data", "message"),
@@ -446,6 +449,24 @@ INFINITE[2, 3] = np.inf
         (small(1e-200 * small()), r"up to 2\.\de-200.*Give them in other units: fit data_array / "),
         (small(x=[0.0, np.nan, 2, 3]), "coordinate 'x' is not finite at position 1"),
         (small(x=["a", "b", "b", "c"]), "coordinate 'x' has the label 'b' more than once"),
+        (
+            small(x=["60.0", "50.0", "40.0", "30.0"]).rename(x="lat"),
+            r"'lat' is text, such as '60.0'.*astype",
+        ),
+        (
+            small(x=["2024-01", "2024-02", "2024-03", "2024-04"]),
+            r"'x' holds dates as text.*astype\('datetime64",
+        ),
+        (
+            small(x=np.array(["NaT", "2024-02", "2024-03", "NaT"], "datetime64[ns]")),
+            "first at position 0",
+        ),
+        (small(x=np.array([None, *DATES[1:]])), "coordinate 'x' has a missing date at position 0"),
+        (
+            small(x=np.array([*DATES[:3], np.nan], object)),
+            "coordinate 'x' has a missing date at position 3",
+        ),
+        (small()[:0], r"dimension 't' is empty \(t: 0, x: 4\): there are no values"),
         (small()[:1, :1], r"dimension 't' has 1 point: nothing can be learned.*array.isel\(t=0"),
     ],
 )

@@ -28,6 +28,8 @@ def around(lon, attrs=EAST, name="lon"):
     days = np.arange(6.0)
     values = wave(lon) + 0.3 * np.sin(days / 2)[:, None]
     values = values + 0.1 * np.random.default_rng(0).normal(size=values.shape)
+    _, first, of_each = np.unique(lon % 360.0, return_index=True, return_inverse=True)
+    values = values[:, first[of_each]]  # one meridian has one value
     return xr.DataArray(
         values, dims=("day", name), coords={"day": days, name: (name, lon, attrs)}, name="u"
     )
@@ -77,6 +79,31 @@ def test_which_longitudes_close(attrs, name, lon, closes):
     field = around(lon, attrs, name)
     model = GridGP({"day": RBF(2.0)}, max_iter=1, tol=10.0, criterion=Evidence(num_probes=0))
     assert isinstance(model.fit(field).kernel_.parts[1], Cyclic) is closes
+
+
+@pytest.mark.parametrize("lon", [LON, LON - 180.0])
+def test_a_column_that_comes_again_at_the_end_counts_once(lon):
+    """Fields of either convention that end with the meridian that they begin with."""
+    field = around(lon)
+    field[2:4, 0] = np.nan
+    error = xr.full_like(field, 0.05) + 0.01 * np.arange(len(lon))
+    again = xr.concat([field, field.isel(lon=0).assign_coords(lon=lon[0] + 360.0)], "lon")
+    again[5, 0] = np.nan  # the last column has it
+    errors = error.reindex_like(again).fillna(error.isel(lon=0))
+    for given, more in ((HELD, {}), (OPTIONS, {"noise_std": (error, errors)})):
+        kernels = {"day": RBF(2.0), "lon": Cyclic(360.0, Matern32(50.0))}
+        plain, doubled = (GridGP(kernels, **given) for _ in range(2))
+        one, other = more.get("noise_std", (None, None))
+        plain.fit(field, noise_std=one)
+        found = doubled.fit(again, noise_std=other).predict(variance="exact")
+        assert doubled.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+        expected = plain.predict({"lon": again["lon"].values}, variance="exact")
+        xr.testing.assert_allclose(found, expected, rtol=1e-9)  # the same systems
+        np.testing.assert_allclose(found["std"][:, 0], found["std"][:, -1], rtol=1e-5)
+    with pytest.raises(
+        ValueError, match=r"'lon' has .* \(positions 0 and 24\), which are one meridian.*in 1 cells"
+    ):
+        GridGP(**OPTIONS).fit(again.where((again.day != 0) | (again.lon != lon[0]), 9.0))
 
 
 def test_either_convention_is_the_same_field():

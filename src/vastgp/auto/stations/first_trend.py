@@ -11,7 +11,7 @@ from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.race import fit_one
 from vastgp.auto.stations.kriging import kriging
 from vastgp.auto.stations.process import PlaceProcess
-from vastgp.auto.stations.readings import Readings
+from vastgp.auto.stations.readings import Readings, once
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.data.minibatch import fixed_indices
@@ -24,10 +24,9 @@ _FIRST_TREND = 240
 
 
 def check_places(readings: Readings) -> None:
-    places = np.unique(readings.place, axis=0)
-    if len(places) > 1:
+    if len(np.unique(once(readings.place, readings.space), axis=0)) > 1:
         return
-    first, second = places[0]
+    first, second = readings.place[0]
     names = f"{readings.space.first} {first:g}, {readings.space.second} {second:g}"
     if len(readings) == 1:
         raise ValueError(

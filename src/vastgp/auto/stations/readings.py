@@ -108,6 +108,10 @@ def read_readings(
     texts = {key: value for key, value in named.items() if isinstance(value, str)}
     _check_names(source, texts | {f"covariates ({name})": name for name in beside})
     wanted = list(dict.fromkeys([space.first, space.second, *texts.values(), *beside]))
+    if isinstance(target, str) and target in beside:
+        raise ValueError(
+            f"covariates has {target!r}, which is the target: a trend in itself says nothing. Leave it out."
+        )
     columns = _columns(source, wanted, texts.get("time"))
     y = _array(columns, target, "target", source)
     keep = np.isfinite(y)
@@ -131,10 +135,17 @@ def read_readings(
         None if time is None else _times(columns[time], time, source, keep)[keep],
         np.column_stack([*found, np.zeros((len(y), 0))])[keep],
         None if errors is None else _errors(errors, keep, noise, source)[keep],
-        stations_of(place[keep], None if station is None else _labels(columns[station])[keep]),
+        stations_of(
+            once(place[keep], space), None if station is None else _labels(columns[station])[keep]
+        ),
         int(np.sum(~keep)),
         attrs,
     )
+
+
+def once(place: np.ndarray, space: Space) -> np.ndarray:
+    """Return places with one longitude for each meridian: 180 degrees west and east are one."""
+    return np.column_stack([place[:, 0], np.mod(place[:, 1], 360.0)]) if space.sphere else place
 
 
 def stations_of(place: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:

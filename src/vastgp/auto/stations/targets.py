@@ -14,16 +14,13 @@ from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like
 from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.data import files, validate
-from vastgp.data.cf_attributes import of_file, of_std
+from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
-from vastgp.data.grid_fields import beside_of, with_beside
+from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
-_DEGREES = (
-    {"standard_name": "latitude", "units": "degrees_north"},
-    {"standard_name": "longitude", "units": "degrees_east"},
-)
+_DEGREES = (LATITUDE, LONGITUDE)
 
 
 @dataclass
@@ -152,6 +149,10 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     coordinates = [xr.DataArray(dataset[name].values, dims=dataset[name].dims) for name in names]
     together = xr.broadcast(*coordinates)
     dims, shape = together[0].dims, together[0].shape
+    if 0 in shape:
+        raise ValueError(
+            f"{where} has no point along {dims[shape.index(0)]!r}. Give the coordinates of the map, one value at least."
+        )
     values = [one.values for one in together]
     when = values.pop(0) if readings.time is not None else None
     when = None if when is None else _as_times(when, names[0], readings, where)
@@ -167,6 +168,11 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
             )
         sizes = dict(zip(dims, shape, strict=True))
         beside.append(variable.variable.set_dims(sizes).transpose(*dims).values)
+        if not np.isfinite(variable.values).any():
+            raise ValueError(
+                f"the covariate {name!r} of {where} holds no finite number anywhere on the map, so that nothing can be "
+                "predicted. Give its values on the grid of the map."
+            )
     places = [np.asarray(dataset[name].values, np.float64) for name in names[-2:]]
     for place, name, number in zip(places, names[-2:], (0, 1), strict=True):
         other = np.zeros(place.size)
@@ -176,8 +182,7 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     coords = {name: one for name, one in dataset.coords.items() if set(one.dims) <= set(dims)} | {
         name: dataset[name] for name in names
     }
-
-    beside_cells = beside_of(dataset)
+    beside_cells, mapping = beside_of(dataset), grid_mapping_of(dataset, dims)
 
     def made(fields: dict[str, np.ndarray]) -> Any:
         found = xr.Dataset(
@@ -190,6 +195,8 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         )
         if "std" in fields:
             found["mean"].attrs["ancillary_variables"] = "std"
+        for name in fields if mapping else ():
+            found[name].attrs["grid_mapping"] = mapping
         return with_beside(found, beside_cells)
 
     return Target(values[0], values[1], when, beside, shape, made)

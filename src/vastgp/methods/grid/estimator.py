@@ -26,6 +26,7 @@ from vastgp.data.grid_errors import (
 )
 from vastgp.data.grid_fields import told_of
 from vastgp.data.grid_mask import make_mask
+from vastgp.data.grid_meridian import joined
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -65,9 +66,10 @@ class GridGP(GridPredictions):
         A kernel, or its name, for a dimension (``"time"``) or a group of them (``("lat", "lon")``). A group may also be
         coordinates along one dimension, such as ``("lat", "lon", "elevation")`` of a dimension of stations, which need
         be no grid. Points of a group without any observation, such as land in a group ``("lat", "lon")``, are left out
-        of the system. Dimensions without an entry get Matern-5/2; dimensions of labels (strings) get
-        ``"coregionalisation"``, a learned covariance matrix between outputs. Along longitudes that go all around, known
-        by their units, standard name or name, a name stands for that kernel around the circle (`Cyclic`). A kernel's
+        of the system. Dimensions without an entry get Matern-5/2, times that of Matern-5/2, -3/2 and -1/2 which has the
+        highest evidence; dimensions of labels (strings) get ``"coregionalisation"``, a learned covariance matrix
+        between outputs. Along longitudes that go all around, known by their units, standard name or name, a name stands
+        for that kernel around the circle (`Cyclic`). A kernel's
         hyperparameters are where learning starts, in the coordinates' own units; of times, in ``time_unit``.
     solver : {"auto", "fill-gaps", "ignore-gaps", "penalize-gaps"} or object, default "auto"
         Which linear system is solved. All have the same solution; ``"auto"`` fills gaps up to a share of 80 % of the
@@ -282,6 +284,7 @@ class GridGP(GridPredictions):
         self.name_, self.attrs_ = array.name, dict(array.attrs)
         values = ordered_values(array if mask is None else array.where(~self.mask_), groups)
         self.gap_share_ = float(np.isnan(values).mean())
+        values = joined(values, groups)
         self.value_mean_, scale = value_scaling(values, groups)
         errors = None
         if noise_std is not None:

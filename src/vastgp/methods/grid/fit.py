@@ -29,7 +29,7 @@ from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.probes import GridProbes
 from vastgp.methods.grid.solver import GridSolver, mostly_gaps
 from vastgp.methods.grid.spectrum import SPECTRAL_TERMS
-from vastgp.methods.grid.start import bounds, kernel_from, start_values
+from vastgp.methods.grid.start import bounds, kernel_from, rougher_in_time, start_values
 
 _MOST_NOISE = 10.0
 _LANCZOS_STEPS = 60
@@ -187,20 +187,33 @@ def _learn(
     counts = [len(group.points) if group.is_labels else None for group in data.groups]
     cyclic = [group.is_cyclic for group in data.groups]
     kernel = kernel_from(data.specs, names, scales, counts, cyclic)
-    low, high = bounds(kernel, axes)
     # cross validation does not tell one noise from another
     each = objective.outputs is not None and objective.criterion == "evidence"
     one = np.ones(data.scale.size) if each else np.array(1.0)
-    return maximise(
-        objective.objective,
-        (kernel, noise * one),
-        lower=(low, floor * one),
-        upper=(high, _MOST_NOISE * one),
-        max_iter=int(options.max_iter),
-        tol=float(options.tol),
-        scale=objective.num_observed,
-        record=run.evaluations("grid GP"),
-    )
+
+    def climb(name: str, kernel: GridKernel, noise: Any) -> LbfgsResult:
+        low, high = bounds(kernel, axes)
+        return maximise(
+            objective.objective,
+            (kernel, noise),
+            lower=(low, floor * one),
+            upper=(high, _MOST_NOISE * one),
+            max_iter=int(options.max_iter),
+            tol=float(options.tol),
+            scale=objective.num_observed,
+            record=run.evaluations(name),
+        )
+
+    learned = climb("grid GP", kernel, noise * one)
+    for name in ("grid GP, rougher in time", "grid GP, rougher still"):
+        rough = rougher_in_time(learned.params[0], data.specs, data.groups)
+        if rough is None or not learned.converged:
+            break
+        rougher = climb(name, rough, learned.params[1])
+        if rougher.value <= learned.value:
+            break
+        learned = rougher
+    return learned
 
 
 def _answer(
