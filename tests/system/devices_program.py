@@ -109,11 +109,11 @@ MODELS = {
 # of rows that are summed over or predicted: how many there are, on which device, how many of them; of a step or pass:
 # operations of a device, and how many of its numbers are as long as the basis; of loops over tiles: how many a device
 # does, of how many
-seen, operations, numbers, tiles = set(), {}, {}, {}
+seen, predicted, operations, numbers, tiles = set(), set(), {}, {}, {}
 
 
-def noted(rows):
-    seen.update((len(rows), shard.device.id, len(shard.data)) for shard in rows.addressable_shards)
+def noted(rows, among=seen):
+    among.update((len(rows), shard.device.id, len(shard.data)) for shard in rows.addressable_shards)
 
 
 def noting(function):
@@ -168,12 +168,17 @@ def ends(share, pieces, made=products._ends):
 
 def rows_at_prediction(given, over, made=devices.over_devices):
     found = made(given, over)
-    noted(found[0])
+    noted(found[0], predicted)
     return found
 
 
+def explained(kernel, rows, *rest, made=pathwise.cross_product):
+    noted(jax.numpy.asarray(rows), predicted)
+    return made(kernel, rows, *rest)
+
+
 basis_system.normal_product = noting(basis_system.normal_product)
-accumulate.rows_over_devices = pathwise.rows_over_devices = dealing
+accumulate.rows_over_devices, pathwise.cross_product = dealing, explained
 minibatch_runner.chunk_program = chunk_program
 products._ends = ends
 local.over_devices = rows_at_prediction
@@ -194,7 +199,7 @@ for name, make in MODELS[group].items():
         operations[name], numbers[name] = sum(tiles.values()), len(tiles)
 names = list(operations)
 np.savez(
-    out, devices=jax.device_count(), seen=sorted(seen), names=names,
+    out, devices=jax.device_count(), seen=sorted(seen), predicted=sorted(predicted), names=names,
     operations=[operations[each] for each in names], numbers=[numbers[each] for each in names],
     **{f"found {each}": values for each, values in found.items()},
 )  # fmt: skip
