@@ -18,7 +18,14 @@ from vastgp.methods.iterative import posterior as pathwise  # noqa: E402
 from vastgp.methods.qsgp.stochastic import setup  # noqa: E402
 from vastgp.methods.swsgp import posterior as local  # noqa: E402
 from vastgp.options import (  # noqa: E402
-    Adam, Fixed, Inducing, Learn, LocalSteps, Mixture, Natural, Stochastic,
+    Adam,
+    Fixed,
+    Inducing,
+    Learn,
+    LocalSteps,
+    Mixture,
+    Natural,
+    Stochastic,
 )  # fmt: skip
 from vastgp.solvers import basis_system  # noqa: E402
 
@@ -143,7 +150,9 @@ def measured(program, state, what):
             lowered = program.lower(*given)
             compiled = lowered.compile()
             operations[what()] = compiled.cost_analysis()["flops"]
-            arrays = (jax.tree.leaves(state(of)) for of in (compiled.output_shardings, lowered.out_info))
+            arrays = (
+                jax.tree.leaves(state(of)) for of in (compiled.output_shardings, lowered.out_info)
+            )
             numbers[what()] = sum(
                 int(np.prod(own.shard_shape(leaf.shape)))
                 for own, leaf in zip(*arrays, strict=True)

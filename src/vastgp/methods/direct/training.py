@@ -310,7 +310,9 @@ def _by_weights(model: DiscreteModel) -> Any:
     """Return a model of which each device has what belongs to its part of the weights."""
     likelihood = model.likelihood
     dealt_out = (Own(part) for part in (likelihood.target, likelihood.gram, model.values))
-    return eqx.tree_at(lambda m: (m.likelihood.target, m.likelihood.gram, m.values), model, [*dealt_out])
+    return eqx.tree_at(
+        lambda m: (m.likelihood.target, m.likelihood.gram, m.values), model, [*dealt_out]
+    )
 
 
 def _mixture_step(

@@ -53,8 +53,8 @@ def kernel_operator(
 ) -> KernelMatrix:
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
-    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes, and the devices
-    of each, share the tiles.
+    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes, and the
+    devices of each, share the tiles.
     """
     narrow, n = np.asarray(observed.X).dtype, len(observed.X)
     devices = devices_for(0.5 * _PER_PAIR * n**2 / processes.count())
@@ -68,9 +68,9 @@ def kernel_operator(
         parts = jax.device_put((np.asarray(noise_variance, X.dtype), X, roots, shares))
         if devices * processes.count() == 1:
             return KernelMatrix(kernel, *parts)
-        noise, X, *rest = parts
+        noise, X, roots, shares = parts
         kernel, X = on_every_device((kernel, X), devices)
-        return SharedKernelMatrix(kernel, noise, X, *rest, devices=devices)
+        return SharedKernelMatrix(kernel, noise, X, roots, shares, devices)
 
 
 def choose_rank(n: int, columns: int, itemsize: int) -> int:

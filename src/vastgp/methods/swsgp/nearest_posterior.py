@@ -104,9 +104,7 @@ class NearestPosterior(SwsgpPosterior):
         for here, rows, near, _ in self._tiles(X, found):
             added = self.jitter + self.noise[near] / total
             with precision("float64"):
-                dealt, devices = self._dealt(
-                    (rows, self.Z[near], self.mean_u[near][..., 0], added)
-                )
+                dealt, devices = self._dealt((rows, self.Z[near], self.mean_u[near][..., 0], added))
                 parts = _moments_and_squares(self.kernel, *dealt, devices=devices)
             size = here.stop - here.start
             mean[here], variance[here], squares[here] = (np.asarray(part)[:size] for part in parts)

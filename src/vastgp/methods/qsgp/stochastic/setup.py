@@ -176,9 +176,7 @@ def make_problem(
     operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, known, dtype)
     target, target_support = None, None
     if plan.target_control:
-        target, cross_target = _target_products(
-            plan, stored, rows, standardizer, support_X, dtype
-        )
+        target, cross_target = _target_products(plan, stored, rows, standardizer, support_X, dtype)
         target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
@@ -310,7 +308,7 @@ def _target_products(
     dtype: str,
 ) -> tuple[Float[Array, "2 P"], Float[Array, " p"]]:
     """Return ``Phi^T y``, each device's run of the pairs on it, and ``K(X_p, X) y`` in one pass over the rows."""
-    total = over_devices(np.zeros((2, plan.num_pairs), dtype), plan.devices, axis=1)
+    total: Any = over_devices(np.zeros((2, plan.num_pairs), dtype), plan.devices, axis=1)
     cross = np.zeros(plan.support_rows, dtype)
     work = float(_OF_FEATURE * plan.support_rows)
     for tile in row_tiles(rows, standardizer, tile_size(rows.n, _TILE), dtype):
