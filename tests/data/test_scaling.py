@@ -131,6 +131,16 @@ def test_rounding_noise_is_not_blown_up_to_a_feature() -> None:
     assert np.abs(scaling.transform_X(x)).max() < 1e-15
 
 
+def test_rounding_of_one_huge_value_stays_small() -> None:
+    """1e159 has neighbours in float64 that are 1e143 away."""
+    x = 1e159 * (1.0 + np.finfo(float).eps * np.arange(4.0))
+    with pytest.warns(UserWarning, match="y is constant"):
+        scaling = Standardizer().fit(Rows(x[:, None], x))
+    assert scaling.constant_features_.tolist() == [0]
+    for found in (scaling.transform_X(x[:, None]), scaling.transform_y(x)):
+        assert 0.0 < np.abs(found).max() <= 1.0
+
+
 def test_a_small_spread_far_from_zero_is_a_feature() -> None:
     x = (1e8 + np.arange(100) * 1e-6)[:, None]
     scaling = Standardizer().fit(Rows(x))

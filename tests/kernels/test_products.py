@@ -1,5 +1,7 @@
 """Products with kernel matrices that are never formed, against the matrices themselves."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from vastgp.kernels import RBF, Matern12, Matern32
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.products import (
     KernelMatrix,
+    _ends,
     bilinear_slope,
     cross_product,
     kernel_product,
@@ -36,6 +39,16 @@ def test_shares_of_the_tiles_add_up_to_products_and_slopes(n, of):
         whole = jax.tree.leaves(bilinear_slope(kernel, X, U, V, signs))
         for found, expected in zip(jax.tree.leaves(_sum(slopes)), whole, strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_shares_of_very_many_tiles_are_all_of_them():
+    """Three hundred devices, a million rows: products of the numbers would not fit into 32 bits."""
+    pieces, of = 7_630_000, np.int32(300)
+    with np.errstate(over="raise"):
+        ends = [_ends((np.int32(number), of), pieces) for number in range(of)]
+    assert ends[0][0] == 0 and ends[-1][1] == pieces
+    assert all(one[1] == other[0] for one, other in pairwise(ends))
+    assert {int(last - first) for first, last in ends} <= {pieces // 300, pieces // 300 + 1}
 
 
 def test_each_of_the_shares_has_some_of_the_work():

@@ -4,7 +4,8 @@ import os
 import sys
 
 count, group, out = sys.argv[1:]
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+flags = os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={count}"
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -12,7 +13,20 @@ import numpy as np  # noqa: E402
 import vastgp  # noqa: E402
 from vastgp.data import devices  # noqa: E402
 from vastgp.fitting import accumulate, minibatch_runner  # noqa: E402
-from vastgp.options import Adam, Fixed, Learn, LocalSteps, Natural, Stochastic  # noqa: E402
+from vastgp.kernels import products  # noqa: E402
+from vastgp.methods.iterative import posterior as pathwise  # noqa: E402
+from vastgp.methods.qsgp.stochastic import setup  # noqa: E402
+from vastgp.methods.swsgp import posterior as local  # noqa: E402
+from vastgp.options import (  # noqa: E402
+    Adam,
+    Fixed,
+    Inducing,
+    Learn,
+    LocalSteps,
+    Mixture,
+    Natural,
+    Stochastic,
+)  # fmt: skip
 from vastgp.solvers import basis_system  # noqa: E402
 
 # problems of a test are worth one device
@@ -49,6 +63,11 @@ def block(search):
     )
 
 
+def inducing(**sizes):
+    basis = Inducing(row_batch=64, control_rank=48, max_steps=20, max_direct=0, **sizes)
+    return vastgp.QSGPRegressor(KERNEL, basis=basis, hyperparameters=FIXED, dtype="float64")
+
+
 SVGP, QSGP = vastgp.SVGPRegressor, vastgp.QSGPRegressor
 MODELS = {
     "sums": {
@@ -58,6 +77,9 @@ MODELS = {
         "random features": lambda: vastgp.RandomFeatureGPRegressor(KERNEL, 40, dtype="float64"),
         "re-weighted": lambda: vastgp.ReweightedBasisRegressor(num_basis=40, dtype="float64"),
         "relevance": lambda: vastgp.RelevanceVectorRegressor(KERNEL),
+        "nearest rows": lambda: vastgp.SWSGPRegressor(
+            KERNEL, num_neighbors=16, solver="nearest", likelihood="heteroskedastic", hyperparameters="subset"
+        ),
     },
     "steps": {
         "t-SVGP": lambda: SVGP(
@@ -72,6 +94,15 @@ MODELS = {
         ),
         "SWSGP": lambda: neighbours("ordered", "diagonal"),
         "SWSGP, neighbourhoods": lambda: neighbours("neighborhoods", "full"),
+        "DIRECT": lambda: vastgp.DirectRegressor(
+            KERNEL, 60, hyperparameters=FIXED, dtype="float64",
+            family=Mixture(components=3, objective="unbiased", draws=16, max_steps=30),
+        ),
+        "QSGP, rows as inducing inputs": lambda: inducing(basis_batch=600),
+        "QSGP, inducing inputs": lambda: inducing(inputs=X[:480] + 0.01, basis_batch=160),
+        "iterative": lambda: vastgp.IterativeGPRegressor(
+            KERNEL, hyperparameters=Learn(rows=60, steps=2), num_samples=8, rank=50, tol=1e-6, dtype="float64"
+        ),
     },
     "functions": {
         "QSGP": lambda: sampled(QSGP),
@@ -82,13 +113,14 @@ MODELS = {
     },
 }  # fmt: skip
 
-# of rows that are summed over: how many there are, on which device, how many of them; of a step: operations of a
-# device, and how many numbers of its state are as long as the basis
-seen, operations, numbers = set(), {}, {}
+# of rows that are summed over or predicted: how many there are, on which device, how many of them; of a step or pass:
+# operations of a device, and how many of its numbers are as long as the basis; of loops over tiles: how many a device
+# does, of how many
+seen, predicted, operations, numbers, tiles = set(), set(), {}, {}, {}
 
 
-def noted(rows):
-    seen.update((len(rows), shard.device.id, len(shard.data)) for shard in rows.addressable_shards)
+def noted(rows, among=seen):
+    among.update((len(rows), shard.device.id, len(shard.data)) for shard in rows.addressable_shards)
 
 
 def noting(function):
@@ -107,28 +139,59 @@ def dealing(rows, work, of_rows=accumulate.rows_over_devices):
 
 
 def chunk_program(options=(), made=minibatch_runner.chunk_program):
-    program = made(options)
+    return measured(made(options), lambda found: found[0], lambda: name)
+
+
+def measured(program, state, what):
+    """A program whose operations and state, of one device, are noted when it is called first."""
 
     def call(*given):
-        if name not in operations:
-            compiled = program.lower(*given).compile()
-            operations[name] = compiled.cost_analysis()["flops"]
-            arrays = jax.tree.leaves(compiled.output_shardings[0]), jax.tree.leaves(given[4])
-            parts = [
+        if what() not in operations:
+            lowered = program.lower(*given)
+            compiled = lowered.compile()
+            operations[what()] = compiled.cost_analysis()["flops"]
+            arrays = (
+                jax.tree.leaves(state(of)) for of in (compiled.output_shardings, lowered.out_info)
+            )
+            numbers[what()] = sum(
                 int(np.prod(own.shard_shape(leaf.shape)))
                 for own, leaf in zip(*arrays, strict=True)
                 if leaf.shape[-1:] == (PAIRS,)
-            ]
-            numbers[name] = sum(parts)
+            )
         return program(*given)
 
     call.lower = program.lower
     return call
 
 
+def ends(share, pieces, made=products._ends):
+    """Note how many tiles each device does of a product, and of a slope."""
+
+    def note(first, last):
+        tiles[pieces] = max(tiles.get(pieces, 0), int(last) - int(first))
+
+    first, last = made(share, pieces)
+    jax.debug.callback(note, first, last)
+    return first, last
+
+
+def rows_at_prediction(given, over, made=devices.over_devices):
+    found = made(given, over)
+    noted(found[0], predicted)
+    return found
+
+
+def explained(kernel, rows, *rest, made=pathwise.cross_product):
+    noted(jax.numpy.asarray(rows), predicted)
+    return made(kernel, rows, *rest)
+
+
 basis_system.normal_product = noting(basis_system.normal_product)
-accumulate.rows_over_devices = dealing
+accumulate.rows_over_devices, pathwise.cross_product = dealing, explained
 minibatch_runner.chunk_program = chunk_program
+products._ends = ends
+local.over_devices = rows_at_prediction
+setup.target_sums = measured(setup.target_sums, lambda found: found, lambda: "sums of targets")
 found = {}
 for name, make in MODELS[group].items():
     model = make()
@@ -136,12 +199,16 @@ for name, make in MODELS[group].items():
         found[name] = model.fit(X, CLASSES).predict_proba(X[:50])
     else:
         found[name] = np.array(model.fit(X, Y).predict(X[:50], return_std=True))
-    if group == "steps":
+    if group != "sums":
         # small fits may be answered by another posterior than that of the steps
         found[f"{name}, bound"] = np.array(model.history_["objective"])
+    if name == "iterative":
+        jax.effects_barrier()
+        # loops over tiles on the diagonal, above it, and both
+        operations[name], numbers[name] = sum(tiles.values()), len(tiles)
 names = list(operations)
 np.savez(
-    out, devices=jax.device_count(), seen=sorted(seen), names=names,
+    out, devices=jax.device_count(), seen=sorted(seen), predicted=sorted(predicted), names=names,
     operations=[operations[each] for each in names], numbers=[numbers[each] for each in names],
     **{f"found {each}": values for each, values in found.items()},
 )  # fmt: skip

@@ -106,3 +106,8 @@ def dealt(array: Any, count: int, axis: int = 0) -> Any:
     if count == 1:
         return array
     return jax.lax.with_sharding_constraint(array, layout(count, axis, np.ndim(array)))
+
+
+def whole(tree: T, count: int) -> T:
+    """Return arrays, within a program, that each device is to have all of."""
+    return tree if count == 1 else jax.lax.with_sharding_constraint(tree, layout(count, None))

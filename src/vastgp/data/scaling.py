@@ -331,8 +331,10 @@ def _is_constant(moments: _Moments) -> np.ndarray:
 
 def _scale(moments: _Moments, column: Any) -> np.ndarray:
     constant = _is_constant(moments)
-    with np.errstate(invalid="ignore"):
-        scale = np.where(constant, 1.0, np.sqrt(moments.squares / moments.count))
+    with np.errstate(invalid="ignore", over="ignore"):
+        # rounding of one value of 1e159 is 1e143: in units of one, sums of its squares would overflow
+        unit = np.maximum(1.0, moments.high - moments.low)
+        scale = np.where(constant, unit, np.sqrt(moments.squares / moments.count))
     # Squares below 1e-308 (which lose digits, and whose inverses overflow) or above 1e308 do not exist in float64.
     exists = np.isfinite(scale) & (scale >= np.finfo(np.float64).tiny ** 0.5)
     bad = np.flatnonzero(~(np.isfinite(moments.mean) & exists))

@@ -6,6 +6,7 @@ Memory is that of the vectors and of one tile. A tile is recomputed for every pr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.data import processes
+from vastgp.data.devices import mesh, on_every_device, on_first_device
 
 # Rows of a square tile: a quarter of a megabyte in float32, which stays in a core's cache (one core, n = 6000, d = 8, 8
 # right-hand sides: a product 26 ms and a slope 80 ms, 29 and 108 with tiles of 512, 26 and 71 with 384; in float64
@@ -72,40 +74,68 @@ class KernelMatrix(eqx.Module):
 
 
 class SharedKernelMatrix(KernelMatrix):
-    """The same by several processes, each of which makes its share of the tiles; vectors are whole in all of them.
+    """The same by several devices or processes, each of which makes its share of the tiles; all have whole vectors.
 
-    What each adds to a product is told to the others, so that it is no part of a compiled program.
+    What each adds to a product is told to the others, so that it is no part of a compiled program. ``kernel`` and ``X``
+    lie on all devices of this process that take part, all else on the first.
+
+    Attributes
+    ----------
+    devices : int
+        Of this process.
     """
+
+    devices: int = eqx.field(static=True, default=1)
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v`` of each row of ``V``."""
-        return _with_noise(self, processes.summed(_scaled_product(self, V, _own_share())), V)
+        of_kernel = self._summed(kernel_product, _times(V, self.scale))
+        return _with_noise(of_kernel, self.scale, self.noise_variance, V)
 
     def _slope_of_kernel(
         self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
     ) -> Any:
-        return processes.summed(bilinear_slope(self.kernel, self.X, U, V, signs, _own_share()))
+        return self._summed(bilinear_slope, U, V, signs)
+
+    def _summed(self, function: Callable[..., Any], *given: Array) -> Any:
+        """Return the sum over all tiles of what a function makes of a share of them."""
+        share = np.int32(processes.number()), np.int32(processes.count())
+        given = on_every_device(given, self.devices)
+        found = _by_devices(function, self.devices, share, self.kernel, self.X, *given)
+        return processes.summed(on_first_device(found))
 
 
-def _own_share() -> Share:
-    return np.int32(processes.number()), np.int32(processes.count())
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _by_devices(function: Callable[..., Any], devices: int, share: Share, *given: Any) -> Any:
+    """Return ``function(*given, share)``, each device doing a part of the share."""
+    if devices == 1:
+        return function(*given, share)
+
+    def part(share: Share, given: tuple[Any, ...]) -> Any:
+        number, of = share
+        own = number * devices + jax.lax.axis_index("parts"), of * devices
+        return jax.lax.psum(function(*given, own), "parts")
+
+    alike = jax.sharding.PartitionSpec()
+    return jax.shard_map(
+        part, mesh=mesh(devices), in_specs=(alike, alike), out_specs=alike, check_vma=False
+    )(share, given)
 
 
 @jax.jit
 def _product(matrix: KernelMatrix, V: Array) -> Array:
-    return _with_noise(matrix, _scaled_product(matrix, V), V)
+    of_kernel = kernel_product(matrix.kernel, matrix.X, _times(V, matrix.scale))
+    return _with_noise(of_kernel, matrix.scale, matrix.noise_variance, V)
 
 
 @jax.jit
-def _scaled_product(matrix: KernelMatrix, V: Array, share: Share | None = None) -> Array:
-    """Return ``S K S v`` of each row of ``V``, or with a ``share`` the part of some tiles in it."""
-    scale = matrix.scale.astype(V.dtype)
-    return kernel_product(matrix.kernel, matrix.X, V * scale, share) * scale
+def _times(V: Array, scale: Array) -> Array:
+    return V * scale.astype(V.dtype)
 
 
 @jax.jit
-def _with_noise(matrix: KernelMatrix, of_kernel: Array, V: Array) -> Array:
-    return of_kernel + jnp.asarray(matrix.noise_variance, V.dtype) * V
+def _with_noise(of_kernel: Array, scale: Array, noise_variance: Any, V: Array) -> Array:
+    return _times(of_kernel, scale) + jnp.asarray(noise_variance, V.dtype) * V
 
 
 @jax.jit
@@ -278,7 +308,9 @@ def _ends(share: Share | None, pieces: int) -> tuple[Any, Any]:
     if share is None:
         return 0, pieces
     number, of = share
-    return number * pieces // of, (number + 1) * pieces // of
+    each, rest = pieces // of, pieces % of
+    first, last = (at * each + at * rest // of for at in (number, number + 1))
+    return first, last
 
 
 def _pad(array: Array, size: int, axis: int) -> Array:

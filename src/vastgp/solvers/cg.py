@@ -122,7 +122,7 @@ def iterate(
     note, notes : callable and pytree, optional
         What is kept of every step, see `Note`.
     loop : callable
-        `jax.lax.while_loop`, or `loop_together` where several processes make the products.
+        `jax.lax.while_loop`, or `loop_together` where several devices or processes make the products.
 
     Returns
     -------

@@ -88,6 +88,21 @@ def test_more_restarts_have_no_lower_bound(model):
     assert DirectNetworkRegressor(2, restarts=1).fit(*bowl()).elbo_ <= model.elbo_ + 1e-6
 
 
+def test_rounding_of_a_huge_value_overflows_nowhere():
+    """A column and a target of 1e159, whose last bits are 1e143, beside columns of ordinary numbers."""
+    rng = np.random.default_rng(0)
+    huge = 1e159 * (1.0 + np.finfo(float).eps * rng.integers(0, 5, size=30))
+    X, ordinary = np.column_stack([huge, rng.normal(size=30)]), rng.normal(size=30)
+    for y, spread in ((ordinary, 1.0), (huge, 1e144)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.filterwarnings("ignore", message="y is constant")
+            warnings.filterwarnings("ignore", category=ConvergenceWarning)
+            model = DirectNetworkRegressor(1, restarts=1, max_iter=5).fit(X, y)
+            mean, std = model.predict(X, return_std=True)
+        assert np.abs(mean - np.mean(y)).max() < 3.0 * spread and np.all(std < 3.0 * spread)
+
+
 def test_two_hidden_layers():
     rng = np.random.default_rng(3)
     x = rng.uniform(-1.5, 1.5, (200, 1))

@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 from vastgp.bases import seed_key
 from vastgp.bases.draws import purpose_key
+from vastgp.data.devices import dealt, devices_for
+from vastgp.data.joint_programs import Own
 from vastgp.data.minibatch import generator
 from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
@@ -260,6 +262,13 @@ class _Ascent(NamedTuple):
     max_steps: float
 
 
+class _AscentPlan(NamedTuple):
+    """What they are compiled for: draws of each component, and devices that each have a part of the weights."""
+
+    draws: int
+    devices: int
+
+
 def fit_mixture_sampled(
     model: DiscreteModel,
     logits: DiscreteLogits,
@@ -272,9 +281,14 @@ def fit_mixture_sampled(
     tol: float,
 ) -> DiscreteFit:
     """Maximise the mixture's bound by stochastic gradients that are exact but for the entropy's (7.27)."""
+    components, size, num_values = logits.weights.shape
+    work = components * size * (size + draws * num_values)
+    plan = _AscentPlan(draws, devices_for(work, size))
+    if plan.devices > 1:
+        model = _by_weights(model)
     constants = _Ascent(model, purpose_key(seed_key(run.seed), name), rows, max_steps)
     with MinibatchRunner(
-        _mixture_step, draws, constants, chunk=_RECORD,
+        _mixture_step, plan, constants, chunk=_RECORD, devices=plan.devices,
         summarise=lambda state, records, done: mean_and_error(records),
     ) as runner:  # fmt: skip
         (logits, _), loop = run.steps(
@@ -292,14 +306,28 @@ def fit_mixture_sampled(
     )  # fmt: skip
 
 
+def _by_weights(model: DiscreteModel) -> Any:
+    """Return a model of which each device has what belongs to its part of the weights."""
+    likelihood = model.likelihood
+    dealt_out = (Own(part) for part in (likelihood.target, likelihood.gram, model.values))
+    return eqx.tree_at(
+        lambda m: (m.likelihood.target, m.likelihood.gram, m.values), model, [*dealt_out]
+    )
+
+
 def _mixture_step(
-    draws: int, constants: _Ascent, state: Any, batch: None, number: Array
+    plan: _AscentPlan, constants: _Ascent, state: Any, batch: None, number: Array
 ) -> tuple[Any, Array]:
     """Take a step of Adam, whose rate falls to zero by a cosine."""
+
+    def by_weights(logits: DiscreteLogits) -> DiscreteLogits:
+        return logits._replace(weights=dealt(logits.weights, plan.devices, axis=1))
+
     point, moments = state
+    point = by_weights(point)
     key = jax.random.fold_in(constants.key, number)
-    (_, value), slope = sampled_value_and_slope(point, constants.model, key, draws)
-    descent = jax.tree.map(lambda g: -g / constants.rows, slope)
+    (_, value), slope = sampled_value_and_slope(point, constants.model, key, plan.draws)
+    descent = jax.tree.map(lambda g: -g / constants.rows, by_weights(slope))
     update, moments = _MOMENTS.update(descent, moments)
     rate = 0.5 * _RATE * (1.0 + jnp.cos(jnp.pi * number / constants.max_steps))
     return (jax.tree.map(lambda p, u: p - rate * u, point, update), moments), value

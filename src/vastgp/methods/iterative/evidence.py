@@ -117,7 +117,7 @@ _compiled_slope = eqx.filter_jit(evidence_slope_of_run)
 def evidence_slope_by_cg(
     system: KernelMatrix, y: Array, probes: Array, precondition: Any, weights: Array, tol: Any
 ) -> Slope:
-    """Return `evidence_slope_of_run`, compiled; its parts are where several processes share the system's tiles."""
+    """Return `evidence_slope_of_run`, compiled; its parts are where several devices or processes share the tiles."""
     given = system, y, probes, precondition, weights, tol
     if isinstance(system, SharedKernelMatrix):
         return evidence_slope_of_run(*given, loop=loop_together)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import processes
+from vastgp.data.devices import devices_for, on_every_device
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
@@ -52,10 +53,11 @@ def kernel_operator(
 ) -> KernelMatrix:
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
-    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes share the
-    tiles.
+    ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes, and the
+    devices of each, share the tiles.
     """
-    narrow = np.asarray(observed.X).dtype
+    narrow, n = np.asarray(observed.X).dtype, len(observed.X)
+    devices = devices_for(0.5 * _PER_PAIR * n**2 / processes.count())
     with precision(entries or str(narrow)):
         kernel = as_dtype(as_dtype(kernel, narrow), entries or narrow)
         X = np.asarray(observed.X, entries or narrow)
@@ -63,9 +65,12 @@ def kernel_operator(
         shares = observed.noise_shares
         if shares is not None:
             shares = np.asarray(shares, X.dtype)
-        parts = np.asarray(noise_variance, X.dtype), X, roots, shares
-        matrix = KernelMatrix if processes.count() == 1 else SharedKernelMatrix
-        return matrix(kernel, *jax.device_put(parts))
+        parts = jax.device_put((np.asarray(noise_variance, X.dtype), X, roots, shares))
+        if devices * processes.count() == 1:
+            return KernelMatrix(kernel, *parts)
+        noise, X, roots, shares = parts
+        kernel, X = on_every_device((kernel, X), devices)
+        return SharedKernelMatrix(kernel, noise, X, roots, shares, devices)
 
 
 def operations_of_product(n: int, columns: int) -> float:

@@ -12,10 +12,13 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data.archive import above, below
+from vastgp.data.devices import rows_over_devices
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.products import cross_product
 from vastgp.solvers.row_system import prior_draws
 from vastgp.solvers.weight_space import SampledPosterior, basis_from_state, basis_to_state
+
+_OF_VALUE = 16.0  # multiplications that a value of the kernel takes, about
 
 
 class PathwisePosterior(SampledPosterior):
@@ -74,9 +77,10 @@ class PathwisePosterior(SampledPosterior):
     def _explained(self, X: Array, solutions: np.ndarray) -> np.ndarray:
         # In float64: these sums are many times larger than what the data leave open, which is their difference to
         # the prior draws.
-        wide = [np.asarray(array, np.float64) for array in (X, self.X, solutions)]
+        rows, *wide = [np.asarray(array, np.float64) for array in (X, self.X, solutions)]
         with precision("float64"):
-            return np.array(cross_product(as_dtype(self.kernel, "float64"), *wide))
+            rows = rows_over_devices(rows, _OF_VALUE * float(len(self.X)))
+            return np.array(cross_product(as_dtype(self.kernel, "float64"), rows, *wide))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""

@@ -20,6 +20,7 @@ Its divergence is a sum over inducing inputs, and the whole a bound of the evide
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -150,7 +151,7 @@ def row_moments(kernel: Any, X: Float[Array, "n d"], near: Neighbours, jitter: A
     return weighted_moments(a, near, conditional_variance(kernel, X, k, a))
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="devices")
 def local_weights(
     kernel: Any,
     X: Float[Array, "n d"],
@@ -158,11 +159,15 @@ def local_weights(
     present: Bool[Array, "n h"],
     border: Float[Array, "n d"] | None,
     jitter: Any,
+    devices: int = 1,
 ) -> tuple[Float[Array, "n h"], Float[Array, " n"]]:
-    """Return the weights ``a_i`` of each row's neighbours and the prior's variance given them."""
+    """Return the weights ``a_i`` of each row's neighbours and the prior's variance given them.
+
+    Of several devices each has its part of the rows.
+    """
     blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
     K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, border), jitter)
-    a = solve_each(K, k)
+    a = solve_each(K, k, devices)
     return a, conditional_variance(kernel, X, k, a)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from vastgp._precision import precision
 from vastgp.likelihoods import Gaussian, LocallyScaled
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
+from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 
 _USE_OF_SEED = 122
@@ -102,9 +104,8 @@ class NearestPosterior(SwsgpPosterior):
         for here, rows, near, _ in self._tiles(X, found):
             added = self.jitter + self.noise[near] / total
             with precision("float64"):
-                parts = _moments_and_squares(
-                    self.kernel, rows, self.Z[near], self.mean_u[near][..., 0], added
-                )
+                dealt, devices = self._dealt((rows, self.Z[near], self.mean_u[near][..., 0], added))
+                parts = _moments_and_squares(self.kernel, *dealt, devices=devices)
             size = here.stop - here.start
             mean[here], variance[here], squares[here] = (np.asarray(part)[:size] for part in parts)
         return mean, variance, squares
@@ -136,22 +137,20 @@ class NearestPosterior(SwsgpPosterior):
         return cls(**fields, scale=scale, noise_variance=state["noise_variance"])
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="devices")
 def _moments_and_squares(
     kernel: Any,
     X: Float[Array, "n d"],
     Z: Float[Array, "n h d"],
     targets: Float[Array, "n h"],
     added: Float[Array, "n h"],
+    devices: int = 1,
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, "n h"]]:
     blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
     present = jnp.ones(Z.shape[:2], bool)
     K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank), added)
-    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
     # w = L^-1 y, h = L^-1 k:  k^T K^-1 y = h^T w,  k^T K^-1 k = h^T h
-    half = jax.lax.linalg.triangular_solve(
-        lower, jnp.stack([targets, k], axis=2), left_side=True, lower=True
-    )
+    half = of_parts(half_solved, devices, K, jnp.stack([targets, k], axis=2))
     w, h = half[..., 0], half[..., 1]
     variance = jnp.maximum(kernel.diag(X) - jnp.sum(h**2, axis=1), 0.0)
     return jnp.sum(h * w, axis=1), variance, w**2

@@ -27,14 +27,14 @@ def solve_each(
 
 
 def _solve_forward(K: Array, k: Array, devices: int) -> tuple[Array, tuple[Array, Array]]:
-    lower, a = _of_parts(_factor_and_solve, devices, K, k)
+    lower, a = of_parts(_factor_and_solve, devices, K, k)
     return a, (lower, a)
 
 
 def _solve_backward(devices: int, kept: tuple[Array, Array], by_a: Array) -> tuple[Array, Array]:
     # a = K^-1 k:  da = K^-1 (dk - dK a)
     lower, a = kept
-    by_k = _of_parts(_solve, devices, lower, by_a)
+    by_k = of_parts(_solve, devices, lower, by_a)
     return -_outer(by_k, a) if a.ndim == 2 else -by_k @ jnp.swapaxes(a, 1, 2), by_k
 
 
@@ -82,7 +82,7 @@ def _divergence_forward(
     K: Array, k: Array, B: Array, S: Array, devices: int
 ) -> tuple[Divergences, Any]:
     both = batches_together(K, S, devices)
-    lower, half = _of_parts(_factor_and_invert, devices, both)
+    lower, half = of_parts(_factor_and_invert, devices, both)
     halves, of_S = batches_apart(half, len(K), devices)
     logs, logs_of_S = batches_apart(log_determinants(lower), len(K), devices)
     inverse = jnp.swapaxes(halves, 1, 2) @ halves
@@ -110,7 +110,7 @@ def log_determinants(lower: Float[Array, "n h h"]) -> Float[Array, " n"]:
     return 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower, axis1=1, axis2=2)), axis=1)
 
 
-def _of_parts(function: Callable[..., Any], devices: int, *batches: Array) -> Any:
+def of_parts(function: Callable[..., Any], devices: int, *batches: Array) -> Any:
     """Return what a function of batches of matrices, or of single ones, gives; each device has its part of them.
 
     Devices of a CPU share one pool of threads: a batch of factorisations waits for threads there while the others wait
@@ -128,6 +128,12 @@ def _of_parts(function: Callable[..., Any], devices: int, *batches: Array) -> An
 def _factor_and_solve(K: Array, k: Array) -> tuple[Array, Array]:
     lower = jnp.linalg.cholesky(K, symmetrize_input=False)
     return lower, _solve(lower, k)
+
+
+def half_solved(K: Array, right: Array) -> Array:
+    """Return ``L^-1 right`` with the lower factor of each ``K = L L^T``."""
+    lower = jnp.linalg.cholesky(K, symmetrize_input=False)
+    return jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True)
 
 
 def _factor_and_invert(K: Array) -> tuple[Array, Array]:

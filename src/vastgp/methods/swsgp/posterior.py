@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.data.archive import above, below
+from vastgp.data.devices import devices_for, over_devices
 from vastgp.data.neighbours import NeighbourIndex
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix
@@ -27,6 +28,7 @@ from vastgp.solvers.prior_draws import PriorDraws
 
 # Entries of the local matrices of a tile of rows.
 _TILE_ENTRIES = 2**22
+_OF_VALUE = 16.0  # multiplications that a value of the kernel takes, about
 # Up to so many rows, seen with so many inducing inputs, a joint sample factorises their covariance; beyond, it is a
 # function.
 _MOST_DENSE, _MOST_SEEN = 2000, 6000
@@ -169,7 +171,14 @@ class SwsgpPosterior:
         jitter: Any = self.jitter
         if self.noise is not None:
             jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
-        return local_weights(self.kernel, X, self.Z[near], near >= 0, border, jitter)
+        given, devices = self._dealt((X, self.Z[near], near >= 0, border, jitter))
+        return local_weights(self.kernel, *given, devices=devices)
+
+    def _dealt(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], int]:
+        """Return what rows and their neighbours have over the devices that are worth it, and how many these are."""
+        rows, size = len(given[0]), self.num_neighbors
+        devices = devices_for(rows * size**2 * (_OF_VALUE + size / 3.0), rows)
+        return given if devices == 1 else over_devices(given, devices), devices
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a = np.empty((len(X), self.num_neighbors))

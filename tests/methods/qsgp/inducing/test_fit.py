@@ -47,7 +47,7 @@ def test_the_function_at_the_support_rows_is_made_anew(inputs):
         drifted = InducingState(mean, mean, jnp.full(plan.support, 5.0))
         truth = kernel(problem.support_X, problem.basis.inputs) @ mean
         for number, expected in ((0, drifted.support), (6, drifted.support), (14, truth)):
-            state = renewed(problem, drifted, jnp.int32(number))
+            state = renewed(plan, problem, drifted, jnp.int32(number))
             np.testing.assert_allclose(state.support, expected, rtol=1e-10)
 
 

@@ -21,6 +21,7 @@ from vastgp._memory import return_freed_memory
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows, Standardizer
+from vastgp.data.devices import rows_over_devices
 from vastgp.data.minibatch import chunk_of_minibatches, fixed_indices
 from vastgp.data.tiles import over_tiles, row_tiles
 from vastgp.fitting.early_stopping import first_of, no_progress
@@ -36,6 +37,7 @@ from vastgp.methods.qsgp.inducing.rows import step_rows
 from vastgp.methods.qsgp.inducing.setup import (
     JUDGES,
     OF_DIAGONAL,
+    OF_VALUE,
     make_plan,
     rows_problem,
     weights_problem,
@@ -161,6 +163,7 @@ def fit_inducing(
             draw=draw,
             summarise=_diagnostics,
             last=options.max_steps,
+            devices=plan.devices,
         ) as runner:
             state, loop = run.steps(
                 "inducing",
@@ -253,7 +256,8 @@ def inducing_diagonal(
     few = np.sort(fixed_indices(seed, OF_DIAGONAL, rows.n, size)) if size < rows.n else None
     total = np.zeros(basis.num_basis)
     for tile in row_tiles(rows, standardizer, _TILE, dtype, few):
-        total += np.asarray(squared_norms(blocks, tile.X, tile.weight))[: basis.num_basis]
+        part = rows_over_devices((tile.X, tile.weight), float(OF_VALUE * basis.num_basis))
+        total += np.asarray(squared_norms(blocks, *part))[: basis.num_basis]
     gram = total * (rows.n / min(size, rows.n))
     return as_dtype(_diagonal(gram, float(basis.kernel.total_variance()), noise_variance), dtype)
 

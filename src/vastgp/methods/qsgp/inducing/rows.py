@@ -19,6 +19,9 @@ y^T mu`` exactly over both (block descent with a coarse space):
 
 The U-block takes the leading directions of K out of the way of all others. ``tau`` is zero where ``f`` is exact; else
 it keeps the sampling noise from growing, see `sampling_damping`.
+
+Of several devices of a process each makes the kernel's values of its part of the rows B and of the support rows with
+all functions of a step. Inputs and weights are whole on each.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from jaxtyping import Array, Float, Int
 from scipy.linalg import eigvalsh
 
 from vastgp.bases.draws import purpose_key
+from vastgp.data.devices import dealt, whole
 from vastgp.fitting.averages import average_weight, moved
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, blocked_product
 from vastgp.methods.qsgp.inducing.state import (
@@ -71,8 +75,9 @@ def draw_rows(
 ) -> RowsSample:
     """Draw rows and basis functions, and estimate the function at the rows."""
     keys = jax.random.split(key, 3)
-    rows = stratified_indices(keys[0], plan.row_batch, plan.support, plan.num_basis)
-    X = problem.basis.inputs[rows]
+    drawn = stratified_indices(keys[0], plan.row_batch, plan.support, plan.num_basis)
+    rows = whole(drawn, plan.devices)
+    X = problem.basis.inputs[dealt(rows, plan.devices)]
     cross = problem.basis.kernel(X, problem.support_X)
     if plan.whole:
         exact = blocked_product(BlockedInputs.cut(problem.basis), X, mean)
@@ -101,8 +106,9 @@ def _estimate(
     factor = (plan.num_basis - p) / (plan.basis_batch - p)
     weights = mean[j, None]
     sampled = sampled_product(problem.basis.features(X, j), weights, factor)
-    at_support = sampled_product(problem.basis.features(problem.support_X, j), weights, factor)
-    head = problem.basis.kernel(problem.support_X, problem.support_X) @ mean[:p]
+    support_X = dealt(problem.support_X, plan.devices)
+    at_support = sampled_product(problem.basis.features(support_X, j), weights, factor)
+    head = problem.basis.kernel(support_X, problem.support_X) @ mean[:p]
     error = at_support[:, 0] + head - support
     correction = interpolated_error(cross, problem.interpolator, error[:, None])
     return cross @ mean[:p] + sampled[:, 0] - correction[:, 0]
@@ -125,21 +131,25 @@ def step_rows(
         support.
     """
     key = jax.random.fold_in(purpose_key(problem.seed, "sampled rows and functions"), number)
-    state = renewed(problem, state, number)
+    state = whole(renewed(plan, problem, state, number), plan.devices)
     mean, p, noise = state.mean, plan.support, problem.noise_variance
     B = draw_rows(plan, problem, mean, state.support, key)
     lift = noise * mean[B.rows] - problem.y[B.rows]
     g_B = 0.5 * (B.f_i + B.f_j) + lift
     g_U = state.support + noise * mean[:p] - problem.y[:p]
     X = problem.basis.inputs[B.rows]
-    deflated = problem.basis.kernel(X, X) - B.cross @ (problem.solver @ B.cross.T)
+    own = problem.basis.inputs[dealt(B.rows, plan.devices)]
+    deflated = problem.basis.kernel(own, X) - B.cross @ (problem.solver @ B.cross.T)
     right = B.cross @ (problem.solver @ g_U) - g_B
-    delta = _solve(deflated, noise + problem.damping, right)
+    # iterations would wait for each other at every product: each device makes them all
+    system = whole((deflated, noise + problem.damping, right), plan.devices)
+    delta = whole(_solve(*system), plan.devices)
     back = B.cross.T @ delta
-    coarse = -(problem.solver @ (g_U + back))
+    coarse = whole(-(problem.solver @ (g_U + back)), plan.devices)
     # Proposition 3 at the support rows
-    own = problem.basis.kernel(problem.support_X, problem.support_X) @ coarse
-    support = running_product((state.support + own)[:, None], B.cross.T, delta[:, None])[:, 0]
+    support_X = dealt(problem.support_X, plan.devices)
+    moved_by = problem.basis.kernel(support_X, problem.support_X) @ coarse
+    support = running_product((state.support + moved_by)[:, None], B.cross.T, delta[:, None])[:, 0]
     mean = mean.at[B.rows].add(delta).at[:p].add(coarse)
     record = {
         "objective": _objective(plan, problem, state, B),
@@ -151,7 +161,7 @@ def step_rows(
         weight = average_weight((number + 1) / AVERAGE_EVERY, problem.averaging)
         due = (number + 1) % AVERAGE_EVERY == 0
         average = jax.lax.cond(due, lambda: moved(average, mean, weight), lambda: average)
-    return InducingState(mean, average, support), record
+    return whole(InducingState(mean, average, support), plan.devices), record
 
 
 def _solve(

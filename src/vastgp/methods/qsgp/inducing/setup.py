@@ -12,6 +12,7 @@ from scipy.linalg import cho_solve
 from vastgp._precision import as_dtype
 from vastgp.bases import InducingBasis, seed_key
 from vastgp.data import Rows, Standardizer
+from vastgp.data.devices import devices_for
 from vastgp.data.minibatch import fixed_indices
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import covariance
@@ -22,6 +23,7 @@ from vastgp.methods.qsgp.inducing.state import InducingPlan, InducingProblem
 from vastgp.methods.qsgp.stochastic.nystrom import support_operators
 
 _TILE = 2048
+OF_VALUE = 16  # multiplications that a value of the kernel takes, about
 _PROBE_ROWS = 1024  # rows that the damping is measured on
 _SEEN_FUNCTIONS = 4096  # and basis functions, of those with other inputs than the rows
 _NUGGET = 1e-3  # of the interpolation, relative to the prior variance
@@ -40,11 +42,19 @@ def make_plan(options: Inducing, n: int, inputs: np.ndarray | None) -> InducingP
     batch = options.basis_batch or (_ROWS_BATCH if inputs is None else _WEIGHTS_BATCH)
     if inputs is not None:
         support = max(min(options.control_rank, n), 1)
-        return InducingPlan(m, min(options.row_batch, n), min(batch, m), support)
+        row_batch, batch = min(options.row_batch, n), min(batch, m)
+        # two sets, at the rows of a step, at the support rows and at each other
+        values = 2 * batch * (row_batch + support + batch)
+        return InducingPlan(
+            m, row_batch, batch, support, devices_for(OF_VALUE * values, batch, support)
+        )
     # of the two blocks of a step one row at least must be left for the second, and for a set of others
     support = max(min(options.control_rank, m - 1, max(batch // 2, 1)), 1)
     row_batch = max(min(options.row_batch, m - support), 1)
-    return InducingPlan(m, row_batch, min(batch, m), support)
+    values = row_batch * (support + row_batch + min(batch, m))
+    return InducingPlan(
+        m, row_batch, min(batch, m), support, devices_for(OF_VALUE * values, row_batch, support)
+    )
 
 
 def _numbers(plan: InducingPlan, options: Inducing, num_rows: int) -> dict[str, Any]:

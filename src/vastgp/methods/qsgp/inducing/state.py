@@ -9,17 +9,19 @@ import jax
 from jaxtyping import Array, Float, Int, UInt32
 
 from vastgp.bases.inducing import InducingBasis
+from vastgp.data.devices import dealt, whole
 from vastgp.methods.qsgp.inducing.objective import BlockedInputs, blocked_product
 
 
 @dataclass(frozen=True)
 class InducingPlan:
-    """What a step is compiled for: sizes."""
+    """What a step is compiled for: sizes, and how many ``devices`` share what it makes of rows and functions."""
 
     num_basis: int
     row_batch: int
     basis_batch: int
     support: int
+    devices: int = 1
 
     @property
     def whole(self) -> bool:
@@ -52,12 +54,14 @@ class InducingProblem(NamedTuple):
 
 
 def renewed(
-    problem: InducingProblem, state: InducingState, number: Int[Array, ""]
+    plan: InducingPlan, problem: InducingProblem, state: InducingState, number: Int[Array, ""]
 ) -> InducingState:
     """Return the state with the function at the support rows made anew, at every so many steps: rounding adds up."""
 
     def anew() -> Array:
-        return blocked_product(BlockedInputs.cut(problem.basis), problem.support_X, state.mean)
+        X = dealt(problem.support_X, plan.devices)
+        found = blocked_product(BlockedInputs.cut(problem.basis), X, state.mean)
+        return whole(found, plan.devices)
 
     due = (number > 0) & (number % problem.renew == 0)
     return state._replace(support=jax.lax.cond(due, anew, lambda: state.support))

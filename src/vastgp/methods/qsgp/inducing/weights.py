@@ -7,6 +7,9 @@ Rows l and two independent sets i, j of basis functions (Theorem 1) give half th
 as ``(S mu)_i`` is the function at ``z_i``. The control variate interpolates the error that the support rows P see,
 ``K_xP (K_PP + nugget I)^-1 (m / m~ K_Pj mu_j - a)`` with ``a = K_PZ mu`` kept up to date (Proposition 3). For the
 second term that is the Nystrom control variate of F.2 as corrected.
+
+Of several devices of a process each makes the features of its part of a set, at all rows, and its rows of the prior's
+blocks. Inducing inputs and weights are whole on each.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from vastgp.bases.draws import purpose_key
+from vastgp.data.devices import dealt, whole
 from vastgp.fitting.averages import average_weight
 from vastgp.methods.qsgp.inducing.state import (
     InducingPlan,
@@ -61,10 +65,11 @@ def draw_weights(
 ) -> WeightSample:
     """Draw a set and estimate the function at some rows with it."""
     basis = problem.basis
-    chosen = stratified_indices(key, plan.basis_batch, 0, plan.num_basis)
+    chosen = whole(stratified_indices(key, plan.basis_batch, 0, plan.num_basis), plan.devices)
     factor = plan.num_basis / plan.basis_batch
-    phi, phi_support = basis.features(X, chosen), basis.features(problem.support_X, chosen)
-    weights = mean[chosen]
+    part = dealt(chosen, plan.devices)
+    phi, phi_support = basis.features(X, part), basis.features(problem.support_X, part)
+    weights = mean[part]
     product = sampled_product(phi, weights[:, None], factor)[:, 0]
     if plan.whole:
         return WeightSample(chosen, phi, phi_support, weights, product, jnp.zeros_like(support))
@@ -84,7 +89,7 @@ def half_gradient(
     """Return half the gradient of ``L_mu`` at one set, unbiased given it."""
     factor = plan.num_basis / plan.basis_batch
     # (S mu)_i from the other set, and its control variate (F.2)
-    block = problem.basis.prior_block(own.indices, other.indices)
+    block = _prior_block(plan, problem, own, other)
     prior = factor * (block @ other.weights) - own.phi_support.T @ other.correction
     residual = (other.product - y)[None]
     return mean_gradient(
@@ -94,6 +99,14 @@ def half_gradient(
         noise_variance=problem.noise_variance,
         row_factor=problem.num_rows / plan.row_batch,
     )[0]
+
+
+def _prior_block(
+    plan: InducingPlan, problem: InducingProblem, i: WeightSample, j: WeightSample
+) -> Float[Array, "i j"]:
+    """Return the prior's block of two sets, of which each device makes its rows."""
+    block = problem.basis.prior_block(dealt(i.indices, plan.devices), j.indices)
+    return dealt(block, plan.devices)
 
 
 def precondition(
@@ -130,7 +143,7 @@ def step_weights(
     """
     X, y = batch
     key = jax.random.fold_in(purpose_key(problem.seed, "sampled functions"), number)
-    state = renewed(problem, state, number)
+    state = whole(renewed(plan, problem, state, number), plan.devices)
     cross = problem.basis.kernel(X, problem.support_X)
     draw = functools.partial(draw_weights, plan, problem, state.mean, state.support, X=X, cross=cross)  # fmt: skip
     i = draw(key=jax.random.fold_in(key, 0))
@@ -142,7 +155,8 @@ def step_weights(
         scale = _STEP * problem.noise_variance / problem.num_rows
         gradient = half_gradient(plan, problem, own, other, y) * scale
         change = -precondition(plan, problem, own, gradient) * (1.0 if plan.whole else 0.5)
-        mean = mean.at[own.indices].add(change)
+        # told to all devices, which each have all weights
+        mean = mean.at[own.indices].add(whole(change, plan.devices))
         support = running_product(support[:, None], own.phi_support, change[:, None])[:, 0]
     for side in (i,) if plan.whole else (i, j):
         gap = mean[side.indices] - average[side.indices]
@@ -151,7 +165,7 @@ def step_weights(
         "objective": _objective(plan, problem, i, j, y),
         "residual_square": jnp.mean((i.product - y) * (j.product - y)),
     }
-    return InducingState(mean, average, support), record
+    return whole(InducingState(mean, average, support), plan.devices), record
 
 
 def _objective(
@@ -163,7 +177,7 @@ def _objective(
 ) -> Float[Array, ""]:
     """Return an unbiased estimate of ``-1/2 (L_mu + y^T y / sigma^2 + n log(2 pi sigma^2))``."""
     noise, factor = problem.noise_variance, plan.num_basis / plan.basis_batch
-    block = problem.basis.prior_block(j.indices, i.indices)
+    block = _prior_block(plan, problem, j, i)
     prior = DensePrior(block).quadratic(i.weights[:, None], j.weights[:, None], factor, factor)
     scale = problem.num_rows / plan.row_batch
     mean = mean_objective(y, i.product, j.product, prior[0], noise_variance=noise, row_factor=scale)

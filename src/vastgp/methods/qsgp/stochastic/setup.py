@@ -14,14 +14,16 @@ from jaxtyping import Array, Float, Int
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import Rows, Standardizer
-from vastgp.data.devices import devices_for, on_every_device, over_devices
+from vastgp.data.devices import devices_for, on_every_device, over_devices, rows_over_devices
 from vastgp.data.minibatch import fixed_indices
 from vastgp.data.padding import repeat_last
+from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
 from vastgp.methods.qsgp.stochastic.nystrom import SupportOperators, support_operators
 from vastgp.methods.qsgp.stochastic.options import Stochastic
+from vastgp.methods.qsgp.stochastic.parts import over_functions
 from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 from vastgp.methods.qsgp.stochastic.state import (
     FourierBasis,
@@ -174,7 +176,7 @@ def make_problem(
     operators = _operators(plan, numbers, precise, noise_variance, X[:p], probe, head, known, dtype)
     target, target_support = None, None
     if plan.target_control:
-        target, cross_target = _target_products(stored, rows, standardizer, support_X, dtype)
+        target, cross_target = _target_products(plan, stored, rows, standardizer, support_X, dtype)
         target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
@@ -298,18 +300,46 @@ def _kernel_matrices(
 
 
 def _target_products(
-    basis: FourierBasis, rows: Rows, standardizer: Standardizer, support_X: Array, dtype: str
+    plan: StochasticPlan,
+    basis: FourierBasis,
+    rows: Rows,
+    standardizer: Standardizer,
+    support_X: Array,
+    dtype: str,
 ) -> tuple[Float[Array, "2 P"], Float[Array, " p"]]:
-    """Return ``Phi^T y`` and ``K(X_p, X) y`` in one pass over the rows."""
-    blocks = BlockedBasis.cut(basis)
-    total, cross = blocks.zeros(1, dtype), jnp.zeros(support_X.shape[0], dtype)
-    for X, y in rows.batches(_TILE):
-        assert y is not None
-        tile = jnp.asarray(standardizer.transform_X(X), dtype)
-        values = jnp.asarray(standardizer.transform_y(y), dtype)
-        total = total + project(blocks, tile, values[None])
-        cross = cross + basis.kernel(support_X, tile) @ values
-    return total[0, :, : basis.num_pairs], cross
+    """Return ``Phi^T y``, each device's run of the pairs on it, and ``K(X_p, X) y`` in one pass over the rows."""
+    total: Any = over_devices(np.zeros((2, plan.num_pairs), dtype), plan.devices, axis=1)
+    cross = np.zeros(plan.support_rows, dtype)
+    work = float(_OF_FEATURE * plan.support_rows)
+    for tile in row_tiles(rows, standardizer, tile_size(rows.n, _TILE), dtype):
+        y = as_dtype(tile.y * tile.weight, dtype)
+        total = target_sums(plan, basis, tile.X, y, total)
+        own = rows_over_devices((tile.X, y), work)
+        cross = cross + np.asarray(_cross_target(basis.kernel, support_X, *own))
+    return total, jnp.asarray(cross)
+
+
+@functools.partial(jax.jit, static_argnames="plan")
+def target_sums(
+    plan: StochasticPlan,
+    basis: FourierBasis,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    total: Float[Array, "2 P"],
+) -> Float[Array, "2 P"]:
+    """Return ``total + Phi^T y``, of which each device has its run of the pairs."""
+
+    def run(blocks: BlockedBasis, X: Array, y: Array) -> Array:
+        return project(blocks, X, y[None])[0, :, : blocks.num_pairs]
+
+    return total + over_functions(plan, run, basis, X, y, summed=False)
+
+
+@jax.jit
+def _cross_target(
+    kernel: Kernel, support_X: Float[Array, "p d"], X: Float[Array, "n d"], y: Float[Array, " n"]
+) -> Float[Array, " p"]:
+    return kernel(support_X, X) @ y
 
 
 @functools.partial(jax.jit, static_argnames=("plan", "dtype"))
