@@ -81,7 +81,7 @@ class _Check:
 
     @functools.cached_property
     def _asked(self) -> Any:
-        """What checks calls of a function that stands in for another: made for what is called, and a millisecond each."""
+        """What checks the calls of a stand-in for the function: a millisecond each to make, hence only for what is called."""
 
         def body(*args: Any, **kwargs: Any) -> Any:
             return bodies.waiting.pop()(*args, **kwargs)
@@ -132,9 +132,10 @@ def limited(fn: Any = None, *, typechecker: Any) -> Any:
         return _whole(fn, typechecker=typechecker)
     if fn.__name__ == "__init__":  # a class calls its own once an object
         return _limited(fn, typechecker, most=None)
-    if "<locals>" in fn.__qualname__ and not _inner.setdefault(
-        fn.__code__, _Left(DEFINITIONS)
-    ).take():
+    if (
+        "<locals>" in fn.__qualname__
+        and not _inner.setdefault(fn.__code__, _Left(DEFINITIONS)).take()
+    ):
         return fn
     return _limited(fn, typechecker, CALLS)
 
