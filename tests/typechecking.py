@@ -81,7 +81,7 @@ class _Check:
 
     @functools.cached_property
     def _asked(self) -> Any:
-        """What checks the calls of a stand-in for the function: a millisecond each to make, hence only for what is called."""
+        """What checks calls of a stand-in for the function; a millisecond to make, hence only for what is called."""
 
         def body(*args: Any, **kwargs: Any) -> Any:
             return bodies.waiting.pop()(*args, **kwargs)
