@@ -4,6 +4,7 @@ import os
 
 import jax.numpy as jnp
 import jaxtyping
+import numpy as np
 import pytest
 
 import typechecking
@@ -53,3 +54,27 @@ def test_functions_inside_others_are_checked_where_they_are_defined_first():
         with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'number'"):
             each("2")
     assert last("2") == "2"
+
+
+def test_a_form_is_checked_once_and_a_result_of_another_form_is_refused():
+    results = [1.0, "2", 3.0]
+
+    @typechecking.limited(typechecker=typechecking.checked)
+    def outer(number: float) -> float:
+        return results.pop(0)
+
+    assert outer(0.5) == 1.0
+    with pytest.raises(jaxtyping.TypeCheckError, match="return value"):
+        outer(0.5)  # the same arguments: only the result tells
+    assert outer(0.5) == 3.0
+
+
+def test_what_annotations_tell_apart_has_another_form():
+    different = [
+        jnp.ones(2), jnp.ones(3), jnp.ones((2, 1)), jnp.ones(2, int), np.ones(2), np.ones(2, "f4"),
+        1, 1.0, True, None, "a", "b", int, float, (1,), (1.0,), (1, 2), [1], {"a": 1}, {"b": 1},
+        (np.ones(2),), (np.ones(3),),
+    ]  # fmt: skip
+    forms = [typechecking._form(each) for each in different]
+    assert len(set(forms)) == len(forms)
+    assert typechecking._form((np.ones(2), 1)) == typechecking._form((np.zeros(2), 2))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -41,20 +42,30 @@ class ScaledEvidence(NamedTuple):
     num_rows: int
     left: float = 0.0
 
-    def per_row(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the value for each row at ``(log s, log sigma^2)``, and its derivatives."""
+    def per_row(self, logs: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return the value for each row at ``(log s, log sigma^2)``, and its derivatives; at several places at once.
+
+        Parameters
+        ----------
+        logs : ndarray of shape (2, ...)
+
+        Returns
+        -------
+        value : ndarray of shape (...)
+        slope : ndarray of shape (2, ...)
+        """
         s, noise = np.exp(logs)
         n, left = self.num_rows, self.left
-        b = noise + s * self.eigenvalues
-        explained = self.projected**2 * s / b
-        misfit = (self.square - np.sum(explained)) / noise
-        log_det = np.sum(np.log(b / noise)) + n * logs[1]
+        b = noise[..., None] + s[..., None] * self.eigenvalues
+        explained = self.projected**2 * s[..., None] / b
+        misfit = (self.square - np.sum(explained, axis=-1)) / noise
+        log_det = np.sum(np.log(b / noise[..., None]), axis=-1) + n * logs[1]
         value = -0.5 * (n * _LOG_2PI + log_det + misfit + s * left / noise)
-        by_s = np.sum(s * self.eigenvalues / b) - np.sum(explained / b) + s * left / noise
-        by_noise = (
-            n - np.sum(s * self.eigenvalues / b) - misfit + np.sum(explained / b) - s * left / noise
-        )
-        return float(value) / n, -0.5 * np.array([by_s, by_noise]) / n
+        shares = np.sum(s[..., None] * self.eigenvalues / b, axis=-1)
+        fitted = np.sum(explained / b, axis=-1)
+        by_s = shares - fitted + s * left / noise
+        by_noise = n - shares - misfit + fitted - s * left / noise
+        return value / n, -0.5 * np.array([by_s, by_noise]) / n
 
     def best(self, noise_variance: float, noise_floor: float) -> tuple[float, float, float]:
         """Return the factor and the noise variance of highest value, and that value.
@@ -68,16 +79,16 @@ class ScaledEvidence(NamedTuple):
         """
         most = 10.0 * max(self.square / self.num_rows, noise_floor)
         least, most = math.log(noise_floor), math.log(most)
-        tried = [np.array([0.0, np.clip(math.log(noise_variance), least, most)])] + [
-            np.array([s, noise])
-            for s in np.linspace(-_ROOM, _ROOM, _TRIED)
-            for noise in np.linspace(least, most, _TRIED)
-        ]
-        start = max(tried, key=lambda logs: self.per_row(logs)[0])
+        given = (0.0, np.clip(math.log(noise_variance), least, most))
+        grid = itertools.product(
+            np.linspace(-_ROOM, _ROOM, _TRIED), np.linspace(least, most, _TRIED)
+        )
+        tried = np.array([given, *grid]).T
+        start = tried[:, np.argmax(self.per_row(tried)[0])]
 
         def negative(logs: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = self.per_row(logs)
-            return -value, -slope
+            return -float(value), -slope
 
         bounds = [(-_ROOM, _ROOM), (least, most)]
         found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds)
@@ -88,10 +99,10 @@ class ScaledEvidence(NamedTuple):
         """Return the factor of highest value at a noise variance of one, and that value."""
 
         def negative(log_s: float) -> float:
-            return -self.per_row(np.array([log_s, 0.0]))[0]
+            return -float(self.per_row(np.array([log_s, 0.0]))[0])
 
         tried = np.linspace(-_ROOM, _ROOM, _TRIED)
-        k = int(np.argmin([negative(each) for each in tried]))
+        k = int(np.argmax(self.per_row(np.stack([tried, np.zeros(_TRIED)]))[0]))
         bounds = (tried[max(k - 1, 0)], tried[min(k + 1, _TRIED - 1)])
         found = minimize_scalar(negative, bounds=bounds, method="bounded")
         return math.exp(found.x), -float(found.fun) * self.num_rows

@@ -32,7 +32,7 @@ class FactorizationError(np.linalg.LinAlgError):
 @contextmanager
 def blas_threads(num_rows: int) -> Iterator[None]:
     """Use one BLAS thread inside the block when matrices are small, and as many as before otherwise."""
-    if num_rows > _MOST_ROWS_ON_ONE_THREAD:
+    if num_rows > _MOST_ROWS_ON_ONE_THREAD or _on_one_thread():
         yield
     else:
         with _blas().limit(limits=1, user_api="blas"):
@@ -61,7 +61,12 @@ def one_blas_thread() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 @cache
 def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _on_one_thread() -> bool:
+    """Whether there is nothing to limit: asking is a tenth of the time of setting a limit and lifting it."""
+    return all(each.get_num_threads() == 1 for each in _blas().lib_controllers)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, DirectClassifier
 from vastgp.likelihoods import OneVsRest
 from vastgp.options import Fixed, MeanField, Mixture, Subset
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 QUICK = {"kernel": "rbf", "num_basis": 60, "tol": 1e-3}
 
 
-@parametrize_with_checks(
+@checks_of_a_method(
     [
         DirectClassifier(
             "rbf", num_basis=16, hyperparameters=Subset(rows=40), dtype="float64", tol=1e-2

@@ -6,17 +6,17 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.conformance import FitConformance
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import DirectNetworkRegressor
 from vastgp.options import Support
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@parametrize_with_checks([DirectNetworkRegressor(1, support=9, restarts=1, max_iter=50)])
+@checks_of_a_method([DirectNetworkRegressor(1, support=9, restarts=1, max_iter=50)])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.regressor_conformance import RegressorConformance, small_data
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, DirectRegressor
 from vastgp.options import Fixed, Learn, MeanField, Mixture, Subset, Support
 
@@ -18,9 +18,7 @@ PLAIN = Support(learn=False)
 QUICK = {"kernel": "rbf", "num_basis": 200, "support": PLAIN}
 
 
-@parametrize_with_checks(
-    [DirectRegressor("rbf", 20, support=PLAIN, hyperparameters=Subset(rows=40))]
-)
+@checks_of_a_method([DirectRegressor("rbf", 20, support=PLAIN, hyperparameters=Subset(rows=40))])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.regressor_conformance import OTHER_EVIDENCE
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, ExactGPRegressor, QSGPRegressor
 from vastgp.data.padding import padded_size
 from vastgp.methods.qsgp import block as block_fit
@@ -25,7 +25,7 @@ from vastgp.solvers.plan import affordable_rank
 
 
 @pytest.mark.little_work
-@parametrize_with_checks(
+@checks_of_a_method(
     [QSGPRegressor(num_basis=16, solver=Block(4))],
     expected_failed_checks=lambda _: OTHER_EVIDENCE,
 )

@@ -8,15 +8,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.regressor_conformance import RegressorConformance
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, ExactGPRegressor, RelevanceVectorRegressor
 from vastgp.options import Fixed, Pruning, Subset
 
 
-@parametrize_with_checks([RelevanceVectorRegressor("rbf")])
+@checks_of_a_method([RelevanceVectorRegressor("rbf")])
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

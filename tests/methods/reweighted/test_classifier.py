@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import vastgp
 from estimators.classifier_conformance import AVERAGED, ClassifierConformance, small_classes
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import ReweightedBasisClassifier, TSVGPClassifier
 from vastgp.options import MALA, OrthogonalWeights, Subset
 
@@ -23,7 +23,7 @@ QUICK = {"kernel": "rbf", "num_basis": 15, "inference": CHAINS}
 FEW = MALA(2, num_warmup=100, num_steps=500, thin=5)
 
 
-@parametrize_with_checks(
+@checks_of_a_method(
     # whole chunks of 25 steps: one program for all; few rows for the start, whose averages over a softmax take longest
     [
         ReweightedBasisClassifier(

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from estimators.regressor_conformance import OTHER_EVIDENCE
+from estimators.sklearn_checks import checks_of_a_method
 from vastgp import (
     RBF,
     Matern12,
@@ -27,7 +27,7 @@ from vastgp.options import Fixed, Learn, LocalSteps, Natural, Sparse, Subset
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@parametrize_with_checks(
+@checks_of_a_method(
     [
         SWSGPRegressor("rbf", 4, 3, hyperparameters=Subset(rows=40)),
         # the search of the kernel, which is that of all methods, is among the checks of other classifiers
