@@ -34,6 +34,18 @@ OF_THE_SHARED_LINES = {
     "check_sample_weights_shape",
     "check_supervised_y_2d",
 }
+# The lines that all share. A method that has one of its own has all checks.
+_SHARED = (
+    "fit", "predict", "predict_proba", "score", "decision_function", "log_predictive_density", "_take",
+    "_open_training",
+)  # fmt: skip
+
+
+def _shares_lines(estimator: Any) -> bool:
+    of_methods = [
+        kind for kind in type(estimator).__mro__ if kind.__module__.startswith("vastgp.methods.")
+    ]
+    return not any(name in vars(kind) for kind in of_methods for name in _SHARED)
 
 
 def checks_of_a_method(
@@ -42,14 +54,14 @@ def checks_of_a_method(
     """Parametrise by the checks that the lines of a method can fail.
 
     Left out are those of lines that all share, rows in memory that cannot be written to among them, and those that are
-    expected to fail: one of each is enough to know that.
+    expected to fail: one of each is enough to know that. A method that has one of these lines by itself has all.
     """
     pairs = parametrize_with_checks(estimators, expected_failed_checks=expected_failed_checks)
     found = []
     for pair in pairs.args[1]:
         estimator, check = getattr(pair, "values", pair)
         name = check.func.__name__
-        if (
+        if not _shares_lines(estimator) or (
             name not in OF_THE_SHARED_LINES
             and name not in expected_failed_checks(estimator)
             and "readonly_memmap" not in check.keywords
