@@ -263,6 +263,15 @@ def test_conformal_intervals_hold_what_they_promise(table):
     assert np.all(np.isinf(model.predict_interval(table, 0.9999)))
 
 
+@pytest.mark.parametrize("argument", ["noise_std", "sample_weight"])
+def test_conformal_intervals_of_rows_with_noise_of_their_own_are_refused(table, argument):
+    own = np.linspace(0.5, 2.0, len(table))
+    with pytest.raises(
+        ValueError, match=f"calibrate='conformal' and {argument} were given together"
+    ):
+        GPRegressor(**QUICK, calibrate="conformal").fit(table, "price", **{argument: own})
+
+
 # ---------------------------------------------------------------- classes
 
 
