@@ -230,7 +230,7 @@ def fit_class_calibration(
     kinds: dict[str, Any] = {"temperature": TemperatureScaling}
     if proba.shape[1] == 2:
         kinds["isotonic"] = IsotonicClasses
-    share = places.shares(weight)
+    share = np.asarray(places.shares(weight))
     if method != "auto":
         return kinds[method].fit(labels, proba, share)
     best: ClassCalibration = IdentityClasses()

@@ -121,9 +121,10 @@ class Judged:
     def joined(cls, parts: Sequence[Judged]) -> Judged:
         """Return what is known of the rows of all folds, in the order of the folds."""
         names = [name for name in cls.__dataclass_fields__ if getattr(parts[0], name) is not None]
-        return cls(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        )
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+        }
+        return cls(**joined)
 
     def to_arrays(self, y: np.ndarray, rows: np.ndarray, most: int) -> dict[str, np.ndarray]:
         """Return what is remembered of them: the record of calibration and the report are made of it.

@@ -90,9 +90,9 @@ class SampledPosterior:
         """Return functions of given weights at the rows of ``X``, float64."""
         rows = np.asarray(X, self.mean_weights.dtype)
         blocks = self._blocks(rows.shape[1])
-        stored = isinstance(blocks.basis, StoredFourierBasis) and jax.default_backend() == "cpu"
-        if stored and features_made(blocks, rows) <= _FEW_FEATURES:
-            return _values_of_few(blocks.basis, rows, *weights)
+        basis, few = blocks.basis, features_made(blocks, rows) <= _FEW_FEATURES
+        if few and isinstance(basis, StoredFourierBasis) and jax.default_backend() == "cpu":
+            return _values_of_few(basis, rows, *weights)
         return np.asarray(_values(blocks, jax.device_put(rows), *weights), np.float64)
 
     def _blocks(self, num_features: int) -> BlockedBasis:

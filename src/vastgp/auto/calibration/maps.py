@@ -55,13 +55,6 @@ class Calibration(ABC):
     def __hash__(self) -> int:
         return hash(str(self.to_state()))
 
-    @classmethod
-    def from_state(cls, state: Any) -> Calibration:
-        """Return the calibration that `to_state` described."""
-        from vastgp.auto.calibration.choice import calibration_from_state
-
-        return calibration_from_state(state)
-
     def levels(self, p: Any) -> Any:
         """Return at which level of the model's own distribution the calibrated one has probability p.
 
