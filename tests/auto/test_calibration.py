@@ -11,7 +11,6 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 
 from vastgp.auto.calibration import (
-    Calibration,
     Conformal,
     Identity,
     Isotonic,
@@ -21,6 +20,7 @@ from vastgp.auto.calibration import (
     normal_scores,
 )
 from vastgp.auto.monotone import through
+from vastgp.data import Places
 
 METHODS = ["scale", "isotonic", "conformal", None]
 
@@ -151,6 +151,87 @@ def test_conformal_takes_the_rank_of_the_formula_and_is_infinite_beyond():
     assert found.base_scores(ndtri(0.75)) == 10.0
 
 
+@pytest.mark.parametrize("n", [60, 400])
+def test_weighted_conformal_intervals_hold_new_rows_that_are_distributed_otherwise(n):
+    """Held-out inputs are uniform, new ones have the density 2 x: ratios 2 x, of which two is the largest.
+
+    Scores are wide where x is large, so that intervals that know nothing of it hold too few.
+    """
+    rng, repetitions, level = np.random.default_rng(4), 3000, 0.9
+    ends = ndtri([0.5 - level / 2, 0.5 + level / 2])
+    held = {"plain": 0, "own ratio": 0, "largest ratio": 0}
+    for _ in range(repetitions):
+        x, new = rng.uniform(size=n), np.sqrt(rng.uniform())
+        z, z_new = (
+            (1.0 + 6.0 * x**3) * rng.standard_t(5, n),
+            (1.0 + 6.0 * new**3) * rng.standard_t(5),
+        )
+        for name, weight, own in (
+            ("plain", None, 1.0),
+            ("own ratio", 2.0 * x, 2.0 * new),
+            ("largest ratio", 2.0 * x, 2.0),
+        ):
+            low, high = Conformal.fit(z, weight, own).base_scores(ends)
+            held[name] += low <= z_new <= high
+    share = {name: count / repetitions for name, count in held.items()}
+    error = np.sqrt(level * (1 - level) / repetitions)
+    assert share["plain"] < level - 4 * error
+    assert share["own ratio"] > level - 4 * error
+    assert share["largest ratio"] > level - 4 * error
+    # no wider than it must be: one more row of the largest weight, beside a total of about n
+    for name in ("own ratio", "largest ratio"):
+        assert share[name] < level + 2.0 / (n + 2.0) + 4 * error
+
+
+def test_conformal_intervals_of_places_hold_new_places():
+    """Half of the places have one row, half 30 that have nearly all in common: counted as rows they hold too few."""
+    rng, repetitions, level = np.random.default_rng(5), 2000, 0.9
+    ends = ndtri([0.5 - level / 2, 0.5 + level / 2])
+    sizes = np.repeat([1, 30], 20)
+    places = Places(np.repeat(np.arange(40), sizes))
+    held = {"rows": 0, "places": 0}
+    for _ in range(repetitions):
+        # places of many rows are the easy ones
+        wide = np.append(np.where(sizes == 1, 3.0, 1.0), rng.choice([3.0, 1.0]))
+        common = wide * rng.normal(size=41)
+        z = common[places.of_row] + 0.1 * rng.normal(size=len(places.of_row))
+        new = common[-1] + 0.1 * rng.normal()
+        for name, given in (("rows", None), ("places", places)):
+            low, high = fit_calibration(z, "conformal", 0, given).base_scores(ends)
+            held[name] += low <= new <= high
+    error = np.sqrt(level * (1 - level) / repetitions)
+    assert held["places"] / repetitions > level - 4 * error
+    assert held["places"] / repetitions < level + 1 / 41 + 4 * error
+    assert held["rows"] / repetitions < level - 4 * error
+
+
+@pytest.mark.parametrize("method", ["scale", "isotonic", "conformal"])
+def test_repeated_scores_give_the_calibration_of_their_places(method):
+    z = normal_scores(skewed(151))  # of no quantile whose place is a whole number
+    row = np.random.default_rng(0).permutation(np.repeat(np.arange(151), 20))
+    places = Places.of(row, np.arange(len(row)))
+    at, once, many = np.linspace(-4.0, 4.0, 101), fit_calibration(z, method), None
+    many = fit_calibration(z[row], method, 0, places)
+    if method == "isotonic":  # a quantile between two rows is one of them where rows have weights
+        here = 0.4 * at
+        np.testing.assert_allclose(many.scores(here), once.scores(here), atol=0.15)
+        once = Isotonic.fit(z, np.ones(151))
+    np.testing.assert_allclose(many.base_scores(at), once.base_scores(at), rtol=1e-9)
+    again = calibration_from_state(json.loads(json.dumps(many.to_state())))
+    np.testing.assert_array_equal(again.base_scores(at), many.base_scores(at))
+
+
+def test_the_choice_of_places_leaves_them_out_together():
+    """A few places, each many times, say nothing of the shape of a distribution."""
+    z = np.random.default_rng(0).normal(size=60)
+    many = np.repeat(z, 50)
+    places = Places(np.repeat(np.arange(60), 50))
+    assert fit_calibration(many, "auto").name == "isotonic"
+    of_places = fit_calibration(many, "auto", 0, places)
+    assert of_places.name == fit_calibration(z, "auto").name == "none"
+    assert fit_calibration(many[:900], "auto", 0, places.some(np.arange(900))).name == "none"
+
+
 def test_the_choice_is_none_where_nothing_is_wrong_and_the_right_one_elsewhere():
     uniform = [of_pit(np.random.default_rng(k).uniform(size=500), seed=k) for k in range(20)]
     # the one that gains anything by chance must also gain more than its standard error
@@ -163,7 +244,7 @@ def test_the_choice_is_none_where_nothing_is_wrong_and_the_right_one_elsewhere()
 @pytest.mark.parametrize("method", METHODS)
 def test_states_come_back_exactly(method):
     found = of_pit(skewed(100), method)
-    again = Calibration.from_state(json.loads(json.dumps(found.to_state())))
+    again = calibration_from_state(json.loads(json.dumps(found.to_state())))
     assert type(again) is type(found) and again == found and hash(again) == hash(found)
     p = np.linspace(0.0, 1.0, 101)
     np.testing.assert_array_equal(again.levels(p), found.levels(p))
@@ -198,6 +279,9 @@ def test_bad_input_is_named():
         of_pit([0.2, 1.5])
     with pytest.raises(ValueError, match="z: expected finite normal scores, got 1"):
         fit_calibration([0.2, np.inf])
+    for weight in ([1.0, -1.0], [0.0, 0.0], [1.0], [1.0, np.nan]):
+        with pytest.raises(ValueError, match="weight: expected 2 finite numbers that are not neg"):
+            Conformal.fit(np.array([0.2, 0.4]), np.array(weight))
     with pytest.raises(ValueError, match="calibrate: expected 'auto', 'scale'"):
         of_pit([0.2], "platt")
     with pytest.raises(ValueError, match="p: expected probabilities"):

@@ -14,6 +14,7 @@ from vastgp.auto.class_calibration import (
     class_calibration_from_state,
     fit_class_calibration,
 )
+from vastgp.data import Places
 
 
 def drawn(n, classes, temperature, seed=0):
@@ -36,6 +37,19 @@ def test_temperature_recovers_a_known_one(classes, true):
     centred = logs - np.sum(calibrated * logs, axis=1, keepdims=True)
     information = np.sum(calibrated * centred**2)
     assert abs(np.log(found / true)) < 4 / np.sqrt(information)
+
+
+@pytest.mark.parametrize("method", ["temperature", "isotonic"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_one_place_count_as_one(method, weighted):
+    labels, proba = drawn(120, 2, 1.7)
+    row = np.repeat(np.arange(120), np.random.default_rng(0).integers(1, 30, size=120))
+    weight = np.random.default_rng(1).uniform(0.2, 2.0, size=120) if weighted else None
+    once = fit_class_calibration(labels, proba, method, 0, weight)
+    many = fit_class_calibration(
+        labels[row], proba[row], method, 0, None if weight is None else weight[row], Places(row)
+    )
+    np.testing.assert_allclose(many.transform(proba), once.transform(proba), atol=1e-5)
 
 
 def test_the_weak_prior_holds_few_rows_near_one():

@@ -13,8 +13,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import vastgp
 from auto.tables import sales
+from compiled_programs import count_programs
 from vastgp import GPClassifier, GPRegressor
+from vastgp.auto import encoder, source
 from vastgp.auto.warps import Log
+from vastgp.data import tables
 
 QUICK = {"method": "exact", "max_seconds": 5}
 # what is compared bit by bit must not depend on the time that there was
@@ -261,6 +264,42 @@ def test_conformal_intervals_hold_what_they_promise(table):
     assert np.all(ends[:, 0] < ends[:, 1])
     # of a hundred rows held out none can tell an interval of one in a thousand
     assert np.all(np.isinf(model.predict_interval(table, 0.9999)))
+
+
+@pytest.mark.parametrize("method", ["exact", "nearest", "qsgp"])
+def test_a_row_of_a_loaded_model_is_read_once_and_compiles_nothing(
+    method, table, tmp_path, monkeypatch
+):
+    GPRegressor(**QUICK | {"method": method}).fit(table, "price").save(tmp_path / "m.vastgp")
+    model, new = vastgp.load(tmp_path / "m.vastgp"), table.drop(columns="price")
+    model.predict(new[:1], return_std=True)
+    calls = {"opened": 0, "columns": 0, "encoded": 0}
+
+    def counted(name, function):
+        def call(*args):
+            calls[name] += 1
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(tables, "_table_in_memory", counted("opened", tables._table_in_memory))
+    monkeypatch.setattr(source, "_from_series", counted("columns", source._from_series))
+    monkeypatch.setattr(encoder, "encode", counted("encoded", encoder.encode))
+    with count_programs() as programs:
+        model.predict(new[3:4], return_std=True)
+        model.predict_interval(new[7:8])
+        assert programs() == 0
+    kept = sum(column.kept for column in model.encoding_)
+    assert calls == {"opened": 2, "columns": 2 * kept, "encoded": 2}
+
+
+@pytest.mark.parametrize("argument", ["noise_std", "sample_weight"])
+def test_conformal_intervals_of_rows_with_noise_of_their_own_are_refused(table, argument):
+    own = np.linspace(0.5, 2.0, len(table))
+    with pytest.raises(
+        ValueError, match=f"calibrate='conformal' and {argument} were given together"
+    ):
+        GPRegressor(**QUICK, calibrate="conformal").fit(table, "price", **{argument: own})
 
 
 # ---------------------------------------------------------------- classes

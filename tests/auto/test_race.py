@@ -8,13 +8,14 @@ import pytest
 
 from vastgp import RBF, GPRegressor, SWSGPRegressor
 from vastgp.auto import base, candidates, finish, race
+from vastgp.auto.calibration import PSEUDO_ROWS, fit_calibration
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
-from vastgp.auto.race import Judged, Ran, Track, best_of, run_race
+from vastgp.auto.race import Judged, Ran, Track, best_of, run_race, scores_of
 from vastgp.auto.warps import Log, Own
-from vastgp.data import Rows
+from vastgp.data import Places, Rows
 from vastgp.solvers.plan import operations_of_exact
 
 
@@ -136,6 +137,80 @@ def test_a_later_one_must_be_clearly_better():
     assert best_of([_ran("a", first), _ran("b", clearly)]) == 1
     assert best_of([_ran("a", first), _ran("b", np.full(400, -np.inf))]) == 0
     assert best_of([Ran(Candidate("a", ""), Own(), Entry("a", "own", 1, 1.0))]) is None
+
+
+def _repeated(judged, times):
+    """What is judged, each row so many times, in a random order."""
+    n = len(judged.log_density)
+    row = np.random.default_rng(1).permutation(np.repeat(np.arange(n), times))
+    values = {
+        name: getattr(judged, name)[row]
+        for name in ("log_density", "off", "scores", "mean", "std", "weight")
+        if getattr(judged, name) is not None
+    }
+    return Judged(**values, of_places=Places.of(row, np.arange(len(row))))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("times", [20, "unequal"])
+def test_rows_that_repeat_each_other_count_once(times, weighted):
+    """Scores, their errors, the winner and the calibration are those of the places, however often each is there."""
+    rng = np.random.default_rng(3)
+    n = 60
+    times = rng.integers(1, 40, size=n) if times == "unequal" else times
+    weight = rng.uniform(0.2, 3.0, size=n) if weighted else None
+    first = rng.normal(size=n)
+    # better, by less than its error among places, of which twenty times as many rows would be sure
+    second = first + rng.normal(0.05, 1.0, size=n)
+    ran = []
+    for name, density in (("a", first), ("b", second)):
+        z = 1.5 * rng.normal(size=n)
+        once = Judged(density, z**2, z, 0.0 * z, np.ones(n), weight)
+        ran.append([Ran(Candidate(name, ""), Own(), Entry(name, "own", 1, 1.0), once)])
+        ran[-1].append(replace(ran[-1][0], judged=_repeated(once, times)))
+    for single, many in ran:
+        plain, again = (scores_of(one.judged, False, 2.0) for one in (single, many))
+        for name, value in plain.items():
+            np.testing.assert_allclose(again[name], value, rtol=1e-12, err_msg=name)
+    entries = [
+        [
+            replace(one, entry=replace(one.entry, **scores_of(one.judged, False, 1.0)))
+            for one in them
+        ]
+        for them in zip(*ran, strict=True)
+    ]
+    assert best_of(entries[0]) == best_of(entries[1])
+    plain, again = (
+        fit_calibration(one.judged.scores, "scale", 0, one.judged.places) for one in ran[0]
+    )
+    assert plain.factor == pytest.approx(again.factor, rel=1e-12)
+
+
+def test_the_choice_is_of_independent_places():
+    """By rows, a model that is better at two of twelve places by luck would win; by places it does not."""
+    rng = np.random.default_rng(0)
+    behind = rng.normal(size=12)
+    behind += 0.7 * behind.std() / np.sqrt(12) - behind.mean()
+    once = [_ran("a", np.zeros(12)), _ran("b", behind)]
+    many = [replace(one, judged=_repeated(one.judged, 20)) for one in once]
+    apart = [replace(one, judged=replace(one.judged, of_places=None)) for one in many]
+    assert best_of(once) == best_of(many) == 0
+    assert best_of(apart) == 1
+
+
+def test_the_leaderboard_of_a_table_whose_rows_stand_twenty_times():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6.0 * X[:, 0]) + 0.3 * rng.normal(size=60)
+    X, y = np.repeat(X, 20, axis=0), np.repeat(y, 20)
+    model = GPRegressor("exact", max_seconds=None, max_work=10**5, calibrate="scale").fit(X, y)
+    (entry,), held = model.leaderboard_, model.held_out_
+    loss = -held["log_density"].reshape(-1, 20)
+    assert np.all(np.ptp(loss, axis=1) < 1e-6) and len(loss) == 12
+    np.testing.assert_allclose(entry.nlpd_error, loss[:, 0].std() / np.sqrt(12), rtol=1e-6)
+    z = held["scores"].reshape(-1, 20)[:, 0]
+    factor = np.sqrt((np.sum(z**2) + PSEUDO_ROWS) / (12 + PSEUDO_ROWS))
+    assert model.calibration_.factor == pytest.approx(factor, rel=1e-6)
 
 
 def _track(judge, n=60):

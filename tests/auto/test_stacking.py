@@ -21,6 +21,7 @@ from vastgp.auto.stacking.weights import (
     stacking_weights,
 )
 from vastgp.auto.warps import Log, Own
+from vastgp.data import Places
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.options import Fixed
@@ -115,6 +116,33 @@ def test_weights_of_left_out_rows_do_not_see_them():
     mates = (fold == fold[17]) & (np.arange(80) != 17)
     np.testing.assert_array_equal(again[mates], found[mates])
     assert not np.array_equal(again[fold != fold[17]], found[fold != fold[17]])
+
+
+def test_rows_of_one_place_weigh_as_one():
+    """Weights of both kinds, parts and left-out densities are those of the places, however often each is there."""
+    density, spread, _ = _of_a_known_law(80)
+    times = np.where(density[:, 0] > density[:, 1], 30, 1)  # many rows at places for one of both
+    row = np.repeat(np.arange(80), times)
+    places = Places(row)
+    share = places.shares()
+    np.testing.assert_allclose(
+        stacking_weights(density[row], share), stacking_weights(density), atol=1e-6
+    )
+    assert not np.allclose(stacking_weights(density[row]), stacking_weights(density), atol=0.02)
+    once, many = BySpread.fit(density, spread), BySpread.fit(density[row], spread[row], share)
+    np.testing.assert_allclose(many.at(spread), once.at(spread), atol=1e-3)
+    single = left_out_log_density(density, 3, lambda o, h: stacking_weights(density[o]))
+    again = left_out_log_density(
+        density[row], 3, lambda o, h: stacking_weights(density[row][o], share[o]), places
+    )
+    np.testing.assert_allclose(again, single[row], atol=1e-5)
+    # a gain that is one place's luck
+    parts = np.column_stack([np.zeros(60), np.where(np.arange(60) < 1, 6.0, -0.05)])
+    many = np.repeat(parts, 20, axis=0)
+    of_twenty = Places(np.repeat(np.arange(60), 20))
+    assert len(parts_to_keep(many, _plain(many))) == 2
+    assert len(parts_to_keep(parts, _plain(parts))) == 1
+    assert len(parts_to_keep(many, _plain(many), of_twenty)) == 1
 
 
 # ---------------------------------------------------------------- weights that differ by row
@@ -371,7 +399,7 @@ def always(monkeypatch):
     """Any stack is taken."""
     monkeypatch.setattr(chosen, "exceeds", lambda gain: True)
     monkeypatch.setattr(
-        chosen, "parts_to_keep", lambda density, score: np.arange(min(2, density.shape[1]))
+        chosen, "parts_to_keep", lambda density, *_: np.arange(min(2, density.shape[1]))
     )
 
 

@@ -8,6 +8,7 @@ from scipy import optimize
 
 from vastgp._precision import precision
 from vastgp.fitting.dual_evidence import DualEvidence, Sites
+from vastgp.fitting.dual_start import start_from_dual_evidence
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Softmax
 
@@ -35,6 +36,36 @@ def bound_of(likelihood, y, K, mean, covariances):
         inside = np.trace(np.linalg.solve(K, S)) + m @ np.linalg.solve(K, m) - len(m)
         value -= 0.5 * (inside + np.linalg.slogdet(K)[1] - np.linalg.slogdet(S)[1])
     return value
+
+
+def test_an_evaluation_has_one_slope_of_the_kernel_whatever_the_classes(monkeypatch):
+    X, y = rows(40)
+    calls, plain = [], DualEvidence._by_kernel
+    monkeypatch.setattr(
+        DualEvidence, "_by_kernel", lambda self, *given: (calls.append(1), plain(self, *given))[1]
+    )
+    DualEvidence(X, y).objective((KERNEL, Softmax(3)))
+    assert len(calls) == 1
+
+
+def test_starting_values_are_of_rough_averages_and_have_the_likelihood_s_own():
+    """A search by half of the nodes ends where one by all of them does, to less than its own tolerance."""
+    X, y = rows(60, 3)
+    used, plain = set(), DualEvidence._local
+
+    def noted(self, likelihood, *moments):
+        used.add(likelihood.points)
+        return plain(self, likelihood, *moments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DualEvidence, "_local", noted)
+        start = start_from_dual_evidence(RBF(1.0), Softmax(3), X, y)
+    assert used == {Softmax(3).rough().points} and start.likelihood.points == Softmax(3).points
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Softmax, "rough", lambda self: self)
+        fine = start_from_dual_evidence(RBF(1.0), Softmax(3), X, y)
+    at = [DualEvidence(X, y).objective((one.kernel, Softmax(3)))[0] for one in (start, fine)]
+    assert abs(at[0] - at[1]) < 0.01 and abs(start.bound - fine.bound) < 0.01
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=repr)

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, logit
 
 from vastgp.auto.calibration import exceeds, folds
+from vastgp.data import Places
 
 _LEAST = (
     1e-16  # of a probability: an impossible class that happens costs 37 nats, not infinitely many
@@ -91,7 +92,7 @@ class TemperatureScaling(ClassCalibration):
             Column of each row's class.
         proba : ndarray of shape (n, C)
         weight : ndarray of shape (n,), or 1.0
-            What each row counts, 1 in the mean.
+            As how many rows each counts.
         """
         logs, rows = _logs(proba), np.arange(len(labels))
 
@@ -148,7 +149,8 @@ class IsotonicClasses(ClassCalibration):
         rows = np.bincount(number, weights=weight)
         centre = np.bincount(number, weights=weight * places) / rows
         mean = np.average(y, weights=own)
-        mean = (len(y) * mean + 0.5 * _PSEUDO_ROWS) / (len(y) + _PSEUDO_ROWS)
+        n = np.sum(own)
+        mean = (n * mean + 0.5 * _PSEUDO_ROWS) / (n + _PSEUDO_ROWS)
         true = np.bincount(number, weights=weight * share)
         pulled = (true + _PSEUDO_ROWS * mean) / (rows + _PSEUDO_ROWS)
         # small blocks are pulled farther, which can undo the order: it is restored
@@ -179,7 +181,12 @@ def class_calibration_from_state(state: Any) -> ClassCalibration:
 
 
 def fit_class_calibration(
-    labels: Any, proba: Any, method: Any = "auto", seed: Any = 0, weight: Any = None
+    labels: Any,
+    proba: Any,
+    method: Any = "auto",
+    seed: Any = 0,
+    weight: Any = None,
+    places: Places | None = None,
 ) -> ClassCalibration:
     """Return the calibration of a classifier by held-out rows.
 
@@ -196,13 +203,16 @@ def fit_class_calibration(
         Of the folds.
     weight : array-like of shape (n,), optional
         What each row counts; None: all alike.
+    places : Places, optional
+        Which rows are of one place: they count as one, and are left out together.
 
     Returns
     -------
     ClassCalibration
     """
     labels, proba = np.asarray(labels), np.asarray(proba, dtype=np.float64)
-    weight = np.ones(len(labels)) if weight is None else weight / np.mean(weight)
+    places = places or Places(np.arange(len(labels)))
+    weight = np.ones(len(labels)) if weight is None else np.asarray(weight, np.float64)
     if proba.ndim != 2 or proba.shape != (len(labels), proba.shape[1]):
         raise ValueError(
             f"proba: expected shape (n, C) with n = {len(labels)} as labels, got {proba.shape}"
@@ -220,29 +230,30 @@ def fit_class_calibration(
     kinds: dict[str, Any] = {"temperature": TemperatureScaling}
     if proba.shape[1] == 2:
         kinds["isotonic"] = IsotonicClasses
+    share = np.asarray(places.shares(weight))
     if method != "auto":
-        return kinds[method].fit(labels, proba, weight)
+        return kinds[method].fit(labels, proba, share)
     best: ClassCalibration = IdentityClasses()
-    if len(labels) < _FEWEST:
+    if places.count < _FEWEST:
         return best
-    score = _left_out_score(IdentityClasses, labels, proba, seed, weight)
+    score = _left_out_score(IdentityClasses, labels, proba, seed, share, places)
     for kind in kinds.values():
-        other = _left_out_score(kind, labels, proba, seed, weight)
-        if exceeds(other - score):
-            best, score = kind.fit(labels, proba, weight), other
+        other = _left_out_score(kind, labels, proba, seed, share, places)
+        if exceeds(places.means(other - score, weight)):
+            best, score = kind.fit(labels, proba, share), other
     return best
 
 
 def _left_out_score(
-    kind: Any, labels: np.ndarray, proba: np.ndarray, seed: int, weight: np.ndarray
+    kind: Any, labels: np.ndarray, proba: np.ndarray, seed: int, share: np.ndarray, places: Places
 ) -> np.ndarray:
-    """The log probability of each row's class, times its weight, by a calibration fitted to the other folds."""
-    part, score = folds(len(labels), seed), np.empty(len(labels))
+    """The log probability of each row's class by a calibration fitted to the other folds."""
+    part, score = folds(places, seed), np.empty(len(labels))
     for k in np.unique(part):
         here = part == k
-        changed = kind.fit(labels[~here], proba[~here], weight[~here]).transform(proba[here])
+        changed = kind.fit(labels[~here], proba[~here], share[~here]).transform(proba[here])
         score[here] = np.log(np.maximum(changed[np.arange(len(changed)), labels[here]], _LEAST))
-    return score * weight
+    return score
 
 
 def _logs(proba: Any) -> np.ndarray:

@@ -125,7 +125,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         if judged is None or self.calibrate is None:
             return IdentityClasses()
         return fit_class_calibration(
-            y.astype(np.int64), judged.scores, self.calibrate, seed, judged.weight
+            y.astype(np.int64), judged.scores, self.calibrate, seed, judged.weight, judged.places
         )
 
     def _calibration_from(self, state: Any) -> ClassCalibration:

@@ -20,7 +20,6 @@ from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.race import OWN
 from vastgp.fitting.run import First
-from vastgp.likelihoods import Gaussian, LocallyScaled
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.
 _WORTH_AGAIN = 0.7
@@ -151,9 +150,7 @@ def _go_on(model: Any, ran: Ran | None) -> None:
     if ran is None or kernel is None:
         return
     likelihood = ran.model.likelihood_.in_units(1.0 / ran.model.standardizer_.y_scale)
-    if isinstance(likelihood, LocallyScaled):
-        likelihood = Gaussian(float(likelihood.noise_variance))  # before rows had their own scale
-    process_of(model)._known_firsts = (First(kernel, likelihood),)
+    process_of(model)._known_firsts = (First(kernel, likelihood.to_fit),)
 
 
 def _kernel_of(ran: Ran | None) -> Any:

@@ -62,6 +62,7 @@ class Inputs:
     encoder_of_whole: Any = None
     folds: int = 0
     _whole: np.ndarray | None = None
+    _repetitions: Repetitions | None = None
     _of_folds: dict[int, tuple[Rows, Rows, Groups, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -158,7 +159,9 @@ class Inputs:
 
     def repetitions(self) -> Repetitions:
         """Return which rows repeat each other."""
-        return Repetitions.of(as_new(*self._encoded_whole()))
+        if self._repetitions is None:
+            self._repetitions = Repetitions.of(as_new(*self._encoded_whole()))
+        return self._repetitions
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""

@@ -18,7 +18,7 @@ from vastgp.auto.folds import Fold, some_rows
 from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
 from vastgp.auto.trees import Grown, process_of
 from vastgp.auto.warps import Own
-from vastgp.data import Rows, observations
+from vastgp.data import Places, Rows, observations
 from vastgp.fitting.progress import Progress
 
 # Candidates with less time than this are not begun: compiling their programs takes as much.
@@ -53,6 +53,8 @@ class Track:
         ``grown(number, rows, warp)`` gives trees for training rows of a fold; None where no candidate has trees.
     firsts : Firsts
         What candidates began with.
+    groups : ndarray of int, optional
+        Which rows of the table repeat each other, see `vastgp.data.repeated`; None where none do.
     tell : callable, optional
         Is told what share of a candidate's folds is done.
     """
@@ -64,12 +66,18 @@ class Track:
     classes: bool
     grown: Callable[[int, Rows, Own], Grown] | None = None
     firsts: Firsts = field(default_factory=Firsts)
+    groups: np.ndarray | None = None
     tell: Callable[[float], None] = lambda share: None
 
     @property
     def order(self) -> np.ndarray:
         """Places of the held-out rows of all folds, in the order of the folds."""
         return np.concatenate([fold.held_out for fold in self.folds] or [np.zeros(0, np.int64)])
+
+    @property
+    def places(self) -> Places:
+        """Which held-out rows are of one place, in the order of the folds."""
+        return Places.of(self.groups, self.order)
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,8 @@ class Judged:
         What each row counts in scores; None: all alike.
     spread : ndarray of shape (n,), optional
         Deviations on the scale of the model, without what is known of a row's own error; None for classes.
+    of_places : Places, optional
+        Which rows are of one place, and count as one; None: each has its own.
     """
 
     log_density: np.ndarray
@@ -99,18 +109,25 @@ class Judged:
     std: np.ndarray
     weight: np.ndarray | None = None
     spread: np.ndarray | None = None
+    of_places: Places | None = None
 
-    def weighted(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the rows, (n,), times weights of mean one: their mean is the weighted one."""
-        return values if self.weight is None else values * self.weight / np.mean(self.weight)
+    @property
+    def places(self) -> Places:
+        """Which rows are of one place."""
+        return self.of_places or Places(np.arange(len(self.log_density)))
+
+    def by_place(self, values: np.ndarray) -> np.ndarray:
+        """Return a value for each place, of those of rows, (n,): their mean is the (weighted) mean over places."""
+        return self.places.means(values, self.weight)
 
     @classmethod
     def joined(cls, parts: Sequence[Judged]) -> Judged:
         """Return what is known of the rows of all folds, in the order of the folds."""
         names = [name for name in cls.__dataclass_fields__ if getattr(parts[0], name) is not None]
-        return cls(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        )
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+        }
+        return cls(**joined)
 
     def to_arrays(self, y: np.ndarray, rows: np.ndarray, most: int) -> dict[str, np.ndarray]:
         """Return what is remembered of them: the record of calibration and the report are made of it.
@@ -185,7 +202,7 @@ def run_one(
             seconds_used = time.perf_counter() - began
             entry = Entry(candidate.name, warp.name, rows, seconds_used, note=f"failed: {error}")
             return Ran(candidate, warp, entry)
-    judged = Judged.joined(parts)
+    judged = replace(Judged.joined(parts), of_places=track.places)
     entry = Entry(
         candidate.name, warp.name, rows, time.perf_counter() - began, note=model.stop_reason_,  # type: ignore[union-attr]
         **scores_of(judged, track.classes, y_scale),
@@ -229,9 +246,9 @@ def fit_one(model: Any, rows: Rows, warp: Own) -> None:
 
 
 def scores_of(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
-    """Return the scores of an entry, means over held-out rows."""
-    loss = -judged.weighted(judged.log_density)
-    off, inside = judged.weighted(judged.off), judged.weighted
+    """Return the scores of an entry, means over places of held-out rows: rows that repeat each other count as one."""
+    loss = -judged.by_place(judged.log_density)
+    off, inside = judged.by_place(judged.off), judged.by_place
     finite = np.isfinite(loss)
     found = {
         "nlpd": float(np.mean(loss)) if finite.all() else np.inf,
@@ -258,7 +275,7 @@ def best_of(ran: Sequence[Ran]) -> int | None:
         assert one.judged is not None
         if len(one.judged.log_density) != len(best.judged.log_density):
             continue
-        behind = best.judged.weighted(best.judged.log_density - one.judged.log_density)
+        behind = best.judged.by_place(best.judged.log_density - one.judged.log_density)
         if np.mean(behind) <= _DOUBT * np.std(behind) / np.sqrt(len(behind)):
             return number
     return next(i for i, one in scored if one is best)

@@ -26,11 +26,18 @@ from vastgp.auto.several import several_targets
 from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Exposure, Rows, observations
+from vastgp.data.observations import has_errors
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
 
 # Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
 _LARGE_COUNTS = 50.0
+_NO_CONFORMAL = (
+    "calibrate='conformal' and {} were given together: conformal intervals hold what they say for new rows that "
+    "scatter as held-out ones do, and these have noise of their own, which new rows have not. Set calibrate='auto' or "
+    "'scale', which know of it. Where weights are ratios of densities of inputs, since new rows are distributed "
+    "otherwise, leave them out here, and see vastgp.auto.calibration.Conformal."
+)
 
 
 class GPRegressor(Predictions):
@@ -53,7 +60,7 @@ class GPRegressor(Predictions):
         Otherwise as in `TSVGPRegressor`, and without heaps.
     calibrate : {"auto", "scale", "isotonic", "conformal", None}, default "auto"
         How intervals are corrected by held-out rows, see `vastgp.auto.calibration`; "auto" takes what predicts them
-        best.
+        best. "conformal" is refused where rows have unequal weights or known errors: they are not as new rows are.
     encoder : transformer, optional
         What makes numbers of the table; None: `vastgp.auto.TableEncoder`. Any transformer of scikit-learn's kind will
         do.
@@ -167,6 +174,10 @@ class GPRegressor(Predictions):
 
     def _look_at(self, targets: np.ndarray, rows: np.ndarray, own: OwnNoise | Exposure) -> None:
         self.exposure_ = None
+        if self.calibrate == "conformal" and observations.has_own_noise(targets):
+            raise ValueError(
+                _NO_CONFORMAL.format("noise_std" if has_errors(targets) else "sample_weight")
+            )
         self.heap_ = self._heap_of(targets, _are_counts(observations.targets(targets)))
         if isinstance(own, Exposure):
             check_counts(targets, rows, self.target_name_)
@@ -224,7 +235,8 @@ class GPRegressor(Predictions):
             return Identity()  # the same rows tell how far the intervals of both parts reach
         if self.calibrate == "auto" and self.model_.likelihood_.counts:
             return Identity()  # levels of counts come in steps, which no map of levels can move
-        return fit_calibration(self._scores_of_rest(judged, y), self.calibrate, seed)
+        rest = self._of_rest(y)
+        return fit_calibration(judged.scores[rest], self.calibrate, seed, judged.places.some(rest))
 
     def _calibration_from(self, state: Any) -> Calibration:
         return calibration_from_state(state)

@@ -32,6 +32,7 @@ from vastgp.auto.reading_targets import called_target
 from vastgp.auto.several import SeveralTargets
 from vastgp.data import Rows, observations
 from vastgp.data.archive import above, below
+from vastgp.data.observations import has_errors
 from vastgp.data.row_weights import with_log_weights
 from vastgp.estimators.arguments import seed_from
 
@@ -81,7 +82,7 @@ class TwoParts(SeveralTargets):
         if not automatic or self.method != "auto" or observations.has_exposure(targets):
             return None
         found = Heap.of(observations.targets(targets), counts)
-        if found is None or not _has_errors(targets):
+        if found is None or not has_errors(targets):
             return found
         why = "known errors"
         warn(
@@ -95,7 +96,7 @@ class TwoParts(SeveralTargets):
         """Refuse what a model of two parts cannot have."""
         for given, what, why in (
             (observations.has_exposure(targets), "exposure", "is of counts, whose zeros have a law of their own"),
-            (_has_errors(targets), "noise_std", "leaves open which rows are at the repeated value"),
+            (has_errors(targets), "noise_std", "leaves open which rows are at the repeated value"),
         ):  # fmt: skip
             if given:
                 raise ValueError(
@@ -200,14 +201,14 @@ class TwoParts(SeveralTargets):
         if self.calibrate == "conformal":
             finite = np.clip(best.judged.scores, -FARTHEST, FARTHEST)
             nearest = nearest_scores(np.asarray(heap.values), racing.proba, y, finite)
-            self.interval_calibration_ = Conformal.fit(nearest)
+            self.interval_calibration_ = Conformal.fit(nearest, best.judged.places.shares())
         self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], HELD_OUT_KEPT)
 
     # ------------------------------------------------------------ what both parts say
 
-    def _scores_of_rest(self, judged: Judged, y: np.ndarray) -> np.ndarray:
-        """Return normal scores of the held-out rows at no heap, by which the regressor is calibrated."""
-        return judged.scores if self.heap_ is None else judged.scores[~self.heap_.holds(y)]
+    def _of_rest(self, y: np.ndarray) -> np.ndarray:
+        """Return which held-out rows are at no heap, (n,): the regressor is calibrated by them."""
+        return np.ones(len(y), dtype=bool) if self.heap_ is None else ~self.heap_.holds(y)
 
     def _of_parts(self, judged: Judged, X: np.ndarray, y: np.ndarray) -> Judged:
         """Return what the whole says of rows, of what its regressor does.
@@ -248,6 +249,7 @@ class TwoParts(SeveralTargets):
             mean,
             std,
             judged.weight,
+            of_places=judged.of_places,
         )
 
     def _as_shown(self, ran: list[Ran], track: Track, y: np.ndarray) -> list[Ran]:
@@ -265,7 +267,7 @@ class TwoParts(SeveralTargets):
         scores = scores_of(judged, False, 1.0)
         # a density has a unit, a mass has none
         unit = float(np.std(y)) or 1.0
-        rest = judged.weighted(rest)
+        rest = judged.by_place(rest)
         scores["nlpd_standardised"] = scores["nlpd"] - float(np.mean(rest) * np.log(unit))
         return replace(one, entry=replace(one.entry, **scores), judged=judged)
 
@@ -357,8 +359,3 @@ class TwoParts(SeveralTargets):
             model.at_heap_ = GPClassifier._from_file(header["at_heap"], below("at_heap/", arrays))
             model.leaderboard_ = replace(model.leaderboard_, note=model._note_of_leaderboard)
         return model
-
-
-def _has_errors(targets: np.ndarray) -> bool:
-    """Whether rows have known errors of their own."""
-    return observations.has_own_noise(targets) and bool(np.any(targets[:, 2]))

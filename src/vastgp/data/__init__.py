@@ -5,7 +5,7 @@ from vastgp.data.exposure import Exposure
 from vastgp.data.minibatch import chunk_of_minibatches, minibatch_indices
 from vastgp.data.open import as_rows
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.repetitions import Repetitions, nearly_repeated, repeated
+from vastgp.data.repetitions import Places, Repetitions, nearly_repeated, repeated
 from vastgp.data.row_weights import RowWeights
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
@@ -14,6 +14,7 @@ from vastgp.data.split import held_out_indices, without
 __all__ = [
     "Exposure",
     "OwnNoise",
+    "Places",
     "Repetitions",
     "RowWeights",
     "Rows",

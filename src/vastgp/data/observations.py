@@ -26,6 +26,11 @@ def has_own_noise(y: Any) -> bool:
     return y is not None and y.ndim == 2 and y.shape[-1] == 3
 
 
+def has_errors(y: Any) -> bool:
+    """Return whether rows have known errors of their own."""
+    return has_own_noise(y) and bool(np.any(y[:, 2]))
+
+
 def has_exposure(y: Any) -> bool:
     """Return whether counts come with an exposure, or labels with a weight: in two columns rather than as one."""
     return y is not None and y.ndim == 2 and y.shape[-1] == 2

@@ -1,8 +1,9 @@
-"""Rows that repeat each other, and random rows together with all that repeat them."""
+"""Rows that repeat each other, what they count, and random rows together with all that repeat them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,66 @@ class Repetitions(NamedTuple):
         few = places < min(_FEWEST_GROUPS, len(matrix))
         few = few and len(np.unique(matrix, axis=0)) > places
         return cls(groups if several else None, bool(few))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which rows are of one place: those tell as much as one, so that each place counts by the mean of its rows.
+
+    Attributes
+    ----------
+    of_row : ndarray of int, shape (n,)
+        The number of each row's place, from zero on without gaps.
+    """
+
+    of_row: np.ndarray
+
+    @classmethod
+    def of(cls, groups: np.ndarray | None, rows: np.ndarray) -> Places:
+        """Return the places of some rows, of the groups of all (see `repeated`); None: each row has its own."""
+        if groups is None:
+            return cls(np.arange(len(rows)))
+        return cls(np.unique(groups[rows], return_inverse=True)[1])
+
+    @property
+    def count(self) -> int:
+        """Number of places."""
+        return int(np.max(self.of_row, initial=-1)) + 1
+
+    @property
+    def apart(self) -> bool:
+        """Whether each row has a place of its own."""
+        return self.count == len(self.of_row)
+
+    def means(self, values: Any, weight: np.ndarray | None = None) -> np.ndarray:
+        """Return a value for each place, (count,), whose mean is the mean of places, or the weighted one.
+
+        Parameters
+        ----------
+        values : array-like of shape (n,)
+        weight : ndarray of shape (n,), optional
+            What each row counts within and beside others; a place counts by the mean of its rows' weights.
+        """
+        if weight is None:
+            return self._mean(np.asarray(values, np.float64))
+        of_place = self._mean(weight)
+        return self._mean(values * weight) / np.mean(of_place)
+
+    def shares(self, weight: np.ndarray | None = None) -> np.ndarray | None:
+        """Return what each row counts, (n,), with a sum of `count`; None where all count alike."""
+        if weight is None and self.apart:
+            return None
+        share = 1.0 / np.bincount(self.of_row)[self.of_row]
+        if weight is None:
+            return np.asarray(share)
+        return np.asarray(share * weight * (self.count / np.sum(share * weight)))
+
+    def some(self, rows: np.ndarray) -> Places:
+        """Return the places of some rows, a mask or their numbers."""
+        return Places.of(self.of_row, np.arange(len(self.of_row))[rows])
+
+    def _mean(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.of_row, values) / np.bincount(self.of_row)
 
 
 def repeated(matrix: np.ndarray) -> np.ndarray | None:

@@ -124,7 +124,11 @@ def _table_in_memory(frame: Any) -> Table:
 
     index = _pandas_index(getattr(frame.to_native(), "schema", None))
     names = [name for name in names if name not in index]
-    kinds = {name: _kind(frame[:, place[name]]) for name in names}
+    kinds = {
+        name: _kind(column)
+        for name, column in zip(place, frame.iter_columns(), strict=True)
+        if name not in index
+    }
     return _table(where, kinds, frames, num_rows=len(frame), named=bool(strings) and all(strings))
 
 

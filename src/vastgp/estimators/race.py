@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp.data import (
+    Places,
     Rows,
     held_out_indices,
     processes,
@@ -104,8 +105,7 @@ class Judge:
             chosen = np.sort(fixed_indices(seed, _JUDGING_ROWS, rows.n, _MOST_SPARED))
             self.training, groups = rows, None
         self.chosen = chosen
-        # the place of each row: rows that repeat each other tell as much as one
-        self._places = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
+        self._places = Places.of(groups, chosen)
         self.rows = self._with(*rows.take(chosen))
 
     def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
@@ -120,9 +120,8 @@ class Judge:
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
         else:
             scores = _densities(trial, self.rows, run)
-        if self._places is not None:
-            scores = np.bincount(self._places, scores) / np.bincount(self._places)
-        return Judged(name, answer, trial.__dict__, scores, alone or self.spared)
+        fair = alone or self.spared
+        return Judged(name, answer, trial.__dict__, self._places.means(scores), fair)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.

@@ -159,19 +159,25 @@ class DualEvidence(RowEvidence):
         K = self._covariance(kernel)
         found = self._solve(K, likelihood)
         by_likelihood = self._by_likelihood(likelihood, found)
-        slopes = [
-            self._slope_of(kernel, K, sites, mean)
+        total, *rest = (
+            self._by_covariance(K, sites, mean)
             for sites, mean in zip(_each(found.sites), np.atleast_2d(found.mean), strict=True)
-        ]
-        return found.bound, (jax.tree.map(lambda *parts: sum(parts), *slopes), by_likelihood)
+        )
+        # the derivative by the kernel is linear in these, and takes as long as they do: one of their sum
+        inverse, weights = total
+        for other, own in rest:
+            inverse += other
+            inverse -= np.outer(own, own)
+        return found.bound, (self._by_kernel(kernel, inverse, weights), by_likelihood)
 
-    def _slope_of(self, kernel: Kernel, K: np.ndarray, sites: Sites, mean: np.ndarray) -> Kernel:
-        """Return what one function adds to the derivative by the kernel."""
+    def _by_covariance(
+        self, K: np.ndarray, sites: Sites, mean: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``(K + Lambda^-1)^-1``, its upper triangle, and ``K^-1 mean`` of one function."""
         root = np.sqrt(sites.precision)
         inverse = self._factor(K, root).into_inverse().T * root
         inverse *= root[:, None]  # S B^-1 S = (K + Lambda^-1)^-1
-        weights = sites.linear - sites.precision * mean
-        return self._by_kernel(kernel, inverse, weights)
+        return inverse, sites.linear - sites.precision * mean
 
     def solve(self, kernel: Kernel, likelihood: Likelihood) -> DualPosterior:
         """Return the posterior at the best sites."""

@@ -93,6 +93,11 @@ class Likelihood(Parameters, eqx.Module):
         """Number of latent functions; with more than one, latent values and moments have them as their first axis."""
         return 1
 
+    @property
+    def to_fit(self) -> Likelihood:
+        """The likelihood that models are fitted by: another one where this one tells of a posterior that was found."""
+        return self
+
     @abstractmethod
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f)``, elementwise."""

@@ -10,6 +10,7 @@ from scipy.special import gammaln, stdtr
 
 from vastgp.likelihoods.base import positive
 from vastgp.likelihoods.function_and_noise import FunctionAndNoise
+from vastgp.likelihoods.gaussian import Gaussian
 
 
 def student_log_density(off: Any, square: Any, degrees: Any) -> Any:
@@ -52,6 +53,11 @@ class LocallyScaled(FunctionAndNoise):
             raise ValueError(
                 f"degrees_of_freedom must be above 2, or there is no variance; received {degrees_of_freedom}."
             )
+
+    @property
+    def to_fit(self) -> Gaussian:
+        """Normal noise, as it was before rows had a scale of their own."""
+        return Gaussian(self.noise_variance)
 
     def in_units(self, y_scale: float) -> LocallyScaled:
         """Return a likelihood of the standardised target in the units of the target; ``f_2`` has none."""

@@ -11,10 +11,15 @@ from jaxtyping import Array, Float
 
 from vastgp._programs import program
 from vastgp.bases import PairedBasis, RandomFourierBasis
+from vastgp.bases.random_fourier import StoredFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.fitting.module_state import module_from_state, module_to_state
 from vastgp.kernels import from_spec, to_spec
 from vastgp.solvers.least_squares import BlockedBasis, evaluate, features_made
+
+# Features up to which functions of stored frequencies are summed up in NumPy: some milliseconds, where a program takes
+# 150 to compile before a process has its first prediction.
+_FEW_FEATURES = 1 << 17
 
 
 class SampledPosterior:
@@ -83,8 +88,12 @@ class SampledPosterior:
 
     def _evaluate(self, X: np.ndarray, *weights: Any) -> np.ndarray:
         """Return functions of given weights at the rows of ``X``, float64."""
-        rows = jax.device_put(np.asarray(X, self.mean_weights.dtype))
-        return np.asarray(_values(self._blocks(rows.shape[1]), rows, *weights), np.float64)
+        rows = np.asarray(X, self.mean_weights.dtype)
+        blocks = self._blocks(rows.shape[1])
+        basis, few = blocks.basis, features_made(blocks, rows) <= _FEW_FEATURES
+        if few and isinstance(basis, StoredFourierBasis) and jax.default_backend() == "cpu":
+            return _values_of_few(basis, rows, *weights)
+        return np.asarray(_values(blocks, jax.device_put(rows), *weights), np.float64)
 
     def _blocks(self, num_features: int) -> BlockedBasis:
         """Return the basis in blocks, its frequencies drawn at the first prediction."""
@@ -119,6 +128,20 @@ def _values(
         weights = jnp.concatenate([weights[..., None, :, :], deviations], axis=-3)
     flat = weights.reshape(-1, *weights.shape[-2:])
     return evaluate(blocks, X, blocks.pad(flat)).reshape(*weights.shape[:-2], len(X))
+
+
+def _values_of_few(
+    basis: StoredFourierBasis, X: np.ndarray, weights: Any, deviations: Any = None
+) -> np.ndarray:
+    """Return `_values` at few rows, float64, without a program."""
+    angles = np.asarray(basis.frequencies) @ X.T
+    phi = np.stack([np.cos(angles), np.sin(angles)]) * np.asarray(basis.scales)[:, None]
+    parts = [np.asarray(weights)[..., None, :, :]]
+    parts += [] if deviations is None else [np.asarray(deviations)]
+    flat = phi.reshape(-1, len(X))
+    found = [part.reshape(*part.shape[:-2], -1) @ flat for part in parts]
+    values = found[0][..., 0, :] if deviations is None else np.concatenate(found, axis=-2)
+    return np.asarray(values, np.float64)
 
 
 def basis_to_state(basis: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -71,6 +71,8 @@ def test_an_observation_is_normal_given_a_factor_of_mean_one_that_is_not_known()
 
 
 def test_it_is_read_from_files_and_not_for_models_to_be_fitted_by():
+    for given in (LocallyScaled(0.4, 7.0), Gaussian(0.4)):  # what models are fitted by
+        assert to_spec(given.in_units(3.0).to_fit) == to_spec(Gaussian(0.4 * 9.0))
     likelihood = from_spec(to_spec(LocallyScaled(0.4, 7.0)))
     assert isinstance(likelihood, LocallyScaled) and float(likelihood.degrees_of_freedom) == 7.0
     scaled = likelihood.in_units(3.0)

@@ -62,7 +62,9 @@ class BySpread:
     widest: np.ndarray
 
     @classmethod
-    def fit(cls, log_density: np.ndarray, spread: np.ndarray) -> BySpread:
+    def fit(
+        cls, log_density: np.ndarray, spread: np.ndarray, share: np.ndarray | None = None
+    ) -> BySpread:
         """Return the weights of largest mean log density.
 
         Parameters
@@ -71,10 +73,14 @@ class BySpread:
             Of each row by each part. Rows that all parts find impossible say nothing.
         spread : ndarray of shape (n, K)
             Deviations that the parts state of the rows, on the scale of the models.
+        share : ndarray of shape (n,), optional
+            What each row counts; None: all alike.
         """
         known = np.max(log_density, axis=1, initial=-np.inf) > -np.inf
         density, logs = log_density[known], np.log(spread[known])
-        start = np.log(np.maximum(stacking_weights(log_density), _LEAST))
+        start = np.log(np.maximum(stacking_weights(log_density, share), _LEAST))
+        mean = np.ones(len(known))[known] if share is None else share[known]
+        mean = mean / np.sum(mean)
 
         # f(a, p) = 1/n sum_i log sum_k w_ik d_ik,   log w_ik = a_k - p log s_ik - log sum_j exp(a_j - p log s_ij)
         # with r_ik = w_ik d_ik / sum_j w_ij d_ij:
@@ -83,8 +89,8 @@ class BySpread:
             logits = values[:-1] - values[-1] * logs
             joint = log_softmax(logits, axis=1) + density
             change = softmax(joint, axis=1) - softmax(logits, axis=1)
-            slope = np.append(np.mean(change, axis=0), -np.mean(np.sum(change * logs, axis=1)))
-            return -float(np.mean(logsumexp(joint, axis=1))), -slope
+            slope = np.append(mean @ change, -(mean @ np.sum(change * logs, axis=1)))
+            return -float(mean @ logsumexp(joint, axis=1)), -slope
 
         bounds = [*[(-50.0, 50.0)] * len(start), (0.0, _LARGEST_POWER)]
         found = minimize(loss, np.append(start, 1.0), jac=True, bounds=bounds, method="L-BFGS-B").x

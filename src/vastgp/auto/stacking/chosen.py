@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,34 +55,38 @@ def stack_of(
     assert best.judged is not None
     able = [one for one in ran if _can_join(one, best)]
     # of weighted rows none: the weights of a stack are of rows that count alike
-    if len(able) < 2 or len(y) < _LEAST_ROWS or best.judged.weight is not None:
+    places = best.judged.places
+    if len(able) < 2 or places.count < _LEAST_ROWS or best.judged.weight is not None:
         return None
     parts = [one.judged for one in able if one.judged is not None]
     density = np.column_stack([part.log_density for part in parts])
-    spread = _spreads(parts)
+    spread, share = _spreads(parts), places.shares()
+
+    def of(others: Any) -> np.ndarray | None:
+        return None if share is None else share[others]
 
     def plain(numbers: Any, others: Any = _ALL, here: Any = _ALL) -> np.ndarray:
-        return stacking_weights(density[others][:, numbers])
+        return stacking_weights(density[others][:, numbers], of(others))
 
     def by_spread(numbers: Any, others: Any = _ALL, here: Any = _ALL) -> np.ndarray:
         assert spread is not None
-        found = BySpread.fit(density[others][:, numbers], spread[others][:, numbers])
+        found = BySpread.fit(density[others][:, numbers], spread[others][:, numbers], of(others))
         return found.at(spread[here][:, numbers])
 
     weigh = plain if spread is None else by_spread
     kept = parts_to_keep(
-        density, lambda numbers: mixed_log_density(density[:, numbers], weigh(numbers))
+        density, lambda numbers: mixed_log_density(density[:, numbers], weigh(numbers)), places
     )
     if len(kept) < 2:
         return None
-    left_out = left_out_log_density(density[:, kept], seed, partial(plain, kept))
+    left_out = left_out_log_density(density[:, kept], seed, partial(plain, kept), places)
     weights, varying = plain(kept), None
     if spread is not None:
-        of_rows = left_out_log_density(density[:, kept], seed, partial(by_spread, kept))
-        if exceeds(of_rows - left_out):
+        of_rows = left_out_log_density(density[:, kept], seed, partial(by_spread, kept), places)
+        if exceeds(places.means(of_rows - left_out)):
             left_out, weights = of_rows, by_spread(kept)
-            varying = BySpread.fit(density[:, kept], spread[:, kept])
-    if not exceeds(left_out - best.judged.log_density):
+            varying = BySpread.fit(density[:, kept], spread[:, kept], share)
+    if not exceeds(places.means(left_out - best.judged.log_density)):
         return None
     shares = np.atleast_2d(weights).mean(axis=0)
     order = np.argsort(-shares, kind="stable")  # as in a `Stack`
@@ -123,11 +128,13 @@ def mixed(parts: Sequence[Judged], weights: np.ndarray, y: np.ndarray, classes: 
         proba = np.tensordot(weights, scores, axes=1)
         guess = np.argmax(proba, axis=1)
         wrong = (guess != y).astype(np.float64)
-        return Judged(density, wrong, proba, guess.astype(np.float64), np.zeros(len(y)))
+        judged = Judged(density, wrong, proba, guess.astype(np.float64), np.zeros(len(y)))
+        return replace(judged, of_places=parts[0].of_places)
     mean, std = mixed_moments(
         np.stack([part.mean for part in parts]), np.stack([part.std for part in parts]), weights.T
     )
-    return Judged(density, (y - mean) ** 2, mixed_scores(scores, weights.T), mean, std)
+    judged = Judged(density, (y - mean) ** 2, mixed_scores(scores, weights.T), mean, std)
+    return replace(judged, of_places=parts[0].of_places)
 
 
 def _ran(

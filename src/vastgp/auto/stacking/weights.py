@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from vastgp.auto.calibration import exceeds, folds
+from vastgp.data import Places
 
 # A part that gains less, in nats a row, is left out, and no more than so many are kept: each costs a fit and a
 # prediction.
@@ -15,13 +16,15 @@ _LEAST_GAIN, _MOST_PARTS = 0.01, 3
 _MOST_STEPS, _ERROR = 2000, 1e-7
 
 
-def stacking_weights(log_density: np.ndarray) -> np.ndarray:
+def stacking_weights(log_density: np.ndarray, share: np.ndarray | None = None) -> np.ndarray:
     """Return the weights of largest mean log density (Yao et al. 2018, equation 4).
 
     Parameters
     ----------
     log_density : ndarray of shape (n, K)
         Of each row by each part. Rows that all parts find impossible say nothing.
+    share : ndarray of shape (n,), optional
+        What each row counts; None: all alike.
 
     Returns
     -------
@@ -35,10 +38,12 @@ def stacking_weights(log_density: np.ndarray) -> np.ndarray:
     weights = np.full(parts, 1.0 / parts)
     if not rows or not known.any():
         return weights
+    share = np.ones(rows) if share is None else share
+    share = share[known] / np.sum(share[known])
     # max_w  1/n sum_i log sum_k w_k p_ik  is concave; its fixed point w_k = w_k 1/n sum_i p_ik / sum_j w_j p_ij is that
     # of expectation and maximisation, of which each step raises it, and which stays on the simplex
     for _ in range(_MOST_STEPS):
-        gradient = np.mean(density / (density @ weights)[:, None], axis=0)
+        gradient = share @ (density / (density @ weights)[:, None])
         # by duality the optimum is no farther away than the largest slope is above one
         if np.max(gradient) - 1.0 < _ERROR:
             break
@@ -51,7 +56,11 @@ def mixed_log_density(log_density: np.ndarray, weights: np.ndarray) -> np.ndarra
     return np.asarray(logsumexp(log_density, b=weights, axis=1))
 
 
-def parts_to_keep(log_density: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def parts_to_keep(
+    log_density: np.ndarray,
+    score: Callable[[np.ndarray], np.ndarray],
+    places: Places | None = None,
+) -> np.ndarray:
     """Return the numbers of the parts that a stack needs, the best alone first.
 
     Each next one is that which raises the mean log density most, where it does so by more than it costs and by more
@@ -63,14 +72,17 @@ def parts_to_keep(log_density: np.ndarray, score: Callable[[np.ndarray], np.ndar
     log_density : ndarray of shape (n, K)
     score : callable
         ``score(numbers)`` gives the log density of each row, (n,), by a stack of some of the parts.
+    places : Places, optional
+        Which rows are of one place, and count as one.
     """
-    kept = [int(np.argmax(np.mean(log_density, axis=0)))]
+    places = places or Places(np.arange(len(log_density)))
+    kept = [int(np.argmax([np.mean(places.means(part)) for part in log_density.T]))]
     best = log_density[:, kept[0]]
     while len(kept) < min(_MOST_PARTS, log_density.shape[1]):
         others = [k for k in range(log_density.shape[1]) if k not in kept]
         found = [score(np.array([*kept, other])) for other in others]
-        number = int(np.argmax([np.mean(one) for one in found]))
-        gain = found[number] - best
+        number = int(np.argmax([np.mean(places.means(one)) for one in found]))
+        gain = places.means(found[number] - best)
         if not np.mean(gain) > _LEAST_GAIN or not exceeds(gain):
             break
         kept.append(others[number])
@@ -79,7 +91,10 @@ def parts_to_keep(log_density: np.ndarray, score: Callable[[np.ndarray], np.ndar
 
 
 def left_out_log_density(
-    log_density: np.ndarray, seed: int, weights: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    log_density: np.ndarray,
+    seed: int,
+    weights: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    places: Places | None = None,
 ) -> np.ndarray:
     """Return the log density of each row by a stack whose weights the other rows gave, (n,).
 
@@ -90,8 +105,11 @@ def left_out_log_density(
         Of the folds.
     weights : callable
         ``weights(others, here)`` finds weights by some rows, for some others; both are masks.
+    places : Places, optional
+        Rows of one place are left out together.
     """
-    fold, found = folds(len(log_density), seed), np.empty(len(log_density))
+    places = places or Places(np.arange(len(log_density)))
+    fold, found = folds(places, seed), np.empty(len(log_density))
     for number in np.unique(fold):
         here = fold == number
         found[here] = mixed_log_density(log_density[here], weights(~here, here))
