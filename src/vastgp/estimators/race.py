@@ -34,11 +34,11 @@ CALLED = {
     SUBSET: "the exact posterior of some rows",
     AVERAGE: "the average over linear functions and the process",
 }
-# From here on some rows are kept out of the fit to judge by: of fewer rows none can be spared, unless many repeat each
-# other. By their own targets, which they have twice, whoever follows them is best and sure of what is between them
-# (wine, 240 of 1440 rows: relevance vectors had a mean log density of 2.2 there, and of -74 at new rows).
-_LEAST_TO_SPARE, _LEAST_OF_REPEATED, _REPEATED = 2000, 400, 0.05
-_SPARED, _SPARED_OF_REPEATED, _MOST_SPARED = 0.05, 0.1, 500
+# From here on some rows are kept out of the fit to judge by: of fewer rows none can be spared, unless many are copies.
+# By their targets, which they have twice, whoever follows them is best, and sure of what is between them (wine, 240 of
+# 1440 rows: relevance vectors had a mean log density of 2.2 there, and of -74 at new rows).
+_LEAST_TO_SPARE, _LEAST_WITH_COPIES, _COPIES = 2000, 400, 0.05
+_SPARED, _SPARED_OF_COPIES, _MOST_SPARED = 0.05, 0.1, 500
 # Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
 # that they take. Of more rows, and of those in files, each is kept out by itself.
 _COMPARED_ENTRIES = 20_000_000
@@ -89,12 +89,11 @@ class Judge:
     """Rows kept out of the fit, or rows of it where there are few, and what an answer says of them."""
 
     def __init__(self, model: Any, rows: Rows, seed: int) -> None:
-        groups = _repetitions(rows) if rows.n >= _LEAST_OF_REPEATED else None
+        groups = _repetitions(rows) if rows.n >= _LEAST_WITH_COPIES else None
         many = rows.n >= _LEAST_TO_SPARE
-        repeats = groups is not None and groups.max() + 1 <= (1.0 - _REPEATED) * rows.n
-        self.spared = many or repeats
+        self.spared = many or (groups is not None and _has_copies(rows))
         if self.spared:
-            share = _SPARED if many else _SPARED_OF_REPEATED
+            share = _SPARED if many else _SPARED_OF_COPIES
             chosen = held_out_indices(rows.n, share, seed, _MOST_SPARED, groups)
             self.spared = model._can_spare(rows.n - len(chosen))
         # the exact posterior of some rows has then seen few of those that judge
@@ -230,6 +229,12 @@ def _repetitions(rows: Rows) -> np.ndarray | None:
     if not rows.in_memory or rows.n * rows.d > _COMPARED_ENTRIES:
         return None
     return repeated(rows.take(np.arange(rows.n))[0])
+
+
+def _has_copies(rows: Rows) -> bool:
+    """Return whether many of some rows repeat another to the last digit, target included."""
+    X, y = rows.take(np.arange(rows.n))
+    return len(np.unique(np.column_stack([X, y]), axis=0)) <= (1.0 - _COPIES) * rows.n  # type: ignore[list-item]
 
 
 def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:
