@@ -85,13 +85,13 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         model.set_params(kernel="rbf", tol=1e-11, **search)
     # each makes half of the products of tiles
     made = []
-    product = products._scaled_product
+    by_devices = products._by_devices
     monkeypatch.setattr(products, "_TILE", 32)
 
-    def noted(matrix, V, share=None):
-        if share is not None:
+    def noted(function, devices, share, *given):
+        if function is products.kernel_product:
             made.append(tuple(map(int, share)))
-        return product(matrix, V, share)
+        return by_devices(function, devices, share, *given)
 
     def fit():
         # a search may end elsewhere by as much as its tolerance, where linear algebra takes other numbers of threads
@@ -100,7 +100,7 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         return fitted.fit(tmp_path / "rows.npz")
 
     def work(number):
-        monkeypatch.setattr(products, "_scaled_product", noted)
+        monkeypatch.setattr(products, "_by_devices", noted)
         fitted = fit()
         return fitted.predict(new, return_std=True), float(fitted.likelihood_.noise_std)
 

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Rows that differ by less, in deviations of every input, repeat each other; and the fewest groups that tell anything.
-_REPEATED, _FEWEST_GROUPS = 0.01, 20
+# Rows that differ by less, in deviations of every input, repeat each other, if that is also less than a share of the
+# distance between neighbours, about n^(-1/d): of one input or two many rows are as near by chance. And the fewest
+# groups that tell anything.
+_REPEATED, _OF_SPACING, _FEWEST_GROUPS = 0.01, 0.1, 20
 
 
 class Repetitions(NamedTuple):
-    """What rows of a matrix repeat each other, to a hundredth of a deviation of every input.
+    """What rows of a matrix repeat each other, to a hundredth of a deviation of every input at most.
 
     Attributes
     ----------
@@ -117,10 +119,10 @@ def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
     if not varies.any():
         return np.arange(len(matrix))
     scale = np.std(matrix, axis=0)
+    n, d = len(matrix), int(np.count_nonzero(scale))
+    near = min(_REPEATED, _OF_SPACING * n ** (-1.0 / max(d, 1)))
     # cells begin at the least value of each input, whichever the order of the rows
-    cells = np.round(
-        (matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, _REPEATED * scale, 1.0)
-    )
+    cells = np.round((matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, near * scale, 1.0))
     # a random number for each input makes one of each row, which are equal where the rows are: all are added up in one
     # order, which those of BLAS are not
     mixing = np.random.default_rng(0).normal(size=matrix.shape[1])

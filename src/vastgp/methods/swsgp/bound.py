@@ -159,11 +159,12 @@ def local_weights(
     present: Bool[Array, "n h"],
     border: Float[Array, "n d"] | None,
     jitter: Any,
-    devices: int = 1,
+    *,
+    devices: int,
 ) -> tuple[Float[Array, "n h"], Float[Array, " n"]]:
     """Return the weights ``a_i`` of each row's neighbours and the prior's variance given them.
 
-    Of several devices each has its part of the rows.
+    Of several devices each has its part of the rows. Their number is always named: a call without is another program.
     """
     blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
     K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, border), jitter)

@@ -160,7 +160,7 @@ def _weights(
             numbers = near[some]
             edge = None if border is None else border[some]
             a, conditional = local_weights(
-                kernel, X[some], Z[np.maximum(numbers, 0)], numbers >= 0, edge, jitter
+                kernel, X[some], Z[np.maximum(numbers, 0)], numbers >= 0, edge, jitter, devices=1
             )  # fmt: skip
             stop = min(start + tile, len(X))
             weights[start:stop] = np.asarray(a)[: stop - start]
