@@ -78,9 +78,9 @@ def learn_params(
     return (kernel, Gaussian(noise_variance)), loop
 
 
-def unfinished_learning(loop: LoopResult, steps: int) -> str:
-    """Return what to say of learning that did not come to its end."""
-    if loop.reason == OUT_OF_TIME:
+def unfinished_learning(loop: LoopResult, steps: int, *, cut: bool = False) -> str:
+    """Return what to say of learning that did not come to its end; ``cut``: the budget made it a shorter one."""
+    if cut or loop.reason == OUT_OF_TIME:
         again = "Give more time (max_seconds)"
     elif loop.num_iter < steps:
         again = "Raise noise_floor: hyperparameters=Learn(noise_floor=...)"

@@ -134,6 +134,9 @@ def test_what_did_not_converge_is_said_with_its_residual_and_what_to_change():
 def test_learning_that_was_cut_is_said():
     cut = LoopResult(3, 1.0, False, OUT_OF_TIME, History())
     assert re.search(r"learned for 3 of 20 steps\. Give more time", unfinished_learning(cut, 20))
+    short = LoopResult(3, 1.0, False, "3 steps of learning were done", History())
+    assert "Give more time" in unfinished_learning(short, 20, cut=True)
+    assert "Give more time" not in unfinished_learning(short, 20)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -231,7 +231,8 @@ class IterativeGPRegressor(FitsVaryingNoise):
             params, learned = learn_params(
                 estimate, params, replace(search, steps=steps), rows.n, run, share=_LEARNING_SHARE
             )
-        if run.needs is not None:
+        if run.needs is not None and run.first is not None:
+            # another answer with this kernel and noise is there only where they were not given
             run.needs += _seconds(len(observed.y), 1 + self.num_samples, PRODUCTS)
         run.check_time()
         posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
@@ -239,7 +240,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
         # the solution first: without it predictions are not those of the model
         last = next((loop for loop in (solved, *loops) if not loop.converged), solved)
         if solved.converged and learned is not None:
-            advice = unfinished_learning(learned, search.steps)
+            advice = unfinished_learning(learned, search.steps, cut=steps < search.steps)
         else:
             advice = self._unfinished_solution(diagnosis)
         yield Answer(
