@@ -16,6 +16,7 @@ from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.race import Judged, Ran, Track, best_of, run_race, scores_of
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Places, Rows
+from vastgp.solvers import plan
 from vastgp.solvers.plan import operations_of_exact
 
 
@@ -318,7 +319,7 @@ def test_who_runs_follows_from_the_table():
 
 
 def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatch):
-    monkeypatch.setattr(candidates, "operations_a_second", lambda: 1e11)
+    monkeypatch.setattr(plan, "operations_a_second", lambda: 1e11)
     monkeypatch.setattr(candidates, "affordable_rows", lambda itemsize: 40_000)
     # the posterior takes the whole budget
     found = [candidates.most_exact_rows(seconds) for seconds in (0.01, 60.0, 120.0, 1e6)]

@@ -317,7 +317,9 @@ def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_row
             yield
 
     for rows in (200, 1500):
-        monkeypatch.setattr("vastgp.estimators.simple_answers.rows_of_exact", lambda *_, n=rows: n)
+        monkeypatch.setattr(
+            "vastgp.estimators.simple_answers.affordable_exact", lambda *_, itemsize, n=rows: n
+        )
         model = Late(max_seconds=20).fit(X, y)
         assert model.answer_ == "subset"
         assert len(model.posterior_.X) == max(rows, 500)

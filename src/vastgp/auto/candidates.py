@@ -13,7 +13,7 @@ from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.solvers.exact_factor import affordable_rows
-from vastgp.solvers.plan import operations_a_second, rows_of_exact
+from vastgp.solvers.plan import affordable_exact
 
 # Up to here an exact process has all rows wherever results are to be the same on any machine; without a budget up to so
 # many more: some minutes. With one it has as many as the budget allows.
@@ -231,8 +231,7 @@ def most_exact_rows(
     held = affordable_rows(itemsize)
     if seconds is None:
         return max(min(_EXACT_UNTIMED, held), _EXACT_ROWS)
-    operations = share * seconds * operations_a_second()
-    return max(min(rows_of_exact(operations, itemsize), held), _EXACT_ROWS)
+    return max(min(affordable_exact(share * seconds, itemsize), held), _EXACT_ROWS)
 
 
 def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candidate]:

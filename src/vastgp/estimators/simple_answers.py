@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_posterior import AveragedPosterior
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
-from vastgp.solvers.plan import operations_a_second, rows_of_exact
+from vastgp.solvers.plan import affordable_exact
 from vastgp.solvers.several_exact import SeveralExact
 
 LINEAR, SUBSET = "linear", "subset"
@@ -71,30 +72,19 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
         hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
         most = _SUBSET_ROWS if hurry or (own is not None and own.converged) else MORE_ROWS
         if own is None:
-            most = max(most, run.afforded("rows of a part", _MOST_ROWS, _PART_SHARE, _rows_within))
+            # a low noise needs float64
+            within = partial(affordable_exact, itemsize=8)
+            most = max(most, run.afforded("rows of a part", _MOST_ROWS, _PART_SHARE, within))
     chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
     X, y = standardised_rows(rows, model.standardizer_, chosen)
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
-        condition = ExactPosterior.condition if len(X) <= _DENSE_ROWS else _condition_in_panels
-        posterior, _ = condition(kernel, float(likelihood.noise_variance), X, y)
+        dense = len(X) <= _DENSE_ROWS
+        condition = ExactPosterior.condition if dense else ExactPosterior.condition_many
+        posterior = condition(kernel, float(likelihood.noise_variance), X, y)[0]
     else:
         posterior = SeveralExact.of_sites(kernel, DualEvidence(X, y).solve(kernel, likelihood), X)
     return simple_answer(kernel, likelihood, posterior)
-
-
-def _rows_within(seconds: float) -> int:
-    """Return of how many rows the exact posterior takes so many seconds on this machine, now."""
-    # a low noise needs float64
-    return rows_of_exact(seconds * operations_a_second(), 8)
-
-
-def _condition_in_panels(
-    kernel: Any, noise_variance: float, X: np.ndarray, y: np.ndarray
-) -> tuple[ExactPosterior, float]:
-    """Return the posterior given rows whose factor is too large for a file, and the log evidence."""
-    posterior, factored = ExactPosterior.condition_many(kernel, noise_variance, X, y)
-    return posterior, factored.log_evidence
 
 
 def simple_answer(kernel: Any, likelihood: Likelihood, posterior: Any) -> Answer:

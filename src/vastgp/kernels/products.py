@@ -26,6 +26,9 @@ _TILE = 256
 # Tiles have a multiple of this many rows, so that data of similar sizes share compiled code.
 _STEP = 32
 
+# Multiplications that a value of the kernel takes, about.
+OF_VALUE = 16.0
+
 # The number of a part of the tiles, from 0, and how many parts there are: their products and slopes add up.
 Share = tuple[Any, Any]
 

@@ -125,8 +125,12 @@ def operations_of_exact(n: float, itemsize: int) -> float:
     return (n**3 / 3 + _EXACT_PER_PAIR[itemsize] * n**2) * itemsize / 4
 
 
-def rows_of_exact(operations: float, itemsize: int) -> int:
-    """Return of how many rows the exact posterior takes so many operations, see `operations_of_exact`."""
+def affordable_exact(seconds: float, itemsize: int) -> int:
+    """Return of how many rows the exact posterior takes so many seconds on this machine, now; 0 where there is no time.
+
+    See `operations_of_exact`.
+    """
+    operations = seconds * operations_a_second()
     return int(brentq(lambda n: operations_of_exact(n, itemsize) - operations, 0.0, 1e7))
 
 

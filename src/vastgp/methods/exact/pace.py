@@ -5,7 +5,7 @@ from __future__ import annotations
 from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
 from vastgp.linalg.panels import PANEL_ROWS
-from vastgp.solvers.plan import operations_a_second, operations_of_exact, rows_of_exact
+from vastgp.solvers.plan import affordable_exact, operations_a_second, operations_of_exact
 
 # The rate that was measured may fall; so many panels measure it better than a product does beforehand.
 _SLACK, _TELLING = 1.15, 4
@@ -13,7 +13,7 @@ _SLACK, _TELLING = 1.15, 4
 
 def rows_within(seconds: float, itemsize: int) -> int:
     """Return of how many rows the exact posterior takes so many seconds on this machine, now; one at least."""
-    return max(1, rows_of_exact(seconds * operations_a_second() / _SLACK, itemsize))
+    return max(1, affordable_exact(seconds / _SLACK, itemsize))
 
 
 class Pace:

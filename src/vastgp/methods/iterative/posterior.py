@@ -14,11 +14,9 @@ from vastgp.bases import RandomFourierBasis
 from vastgp.data.archive import above, below
 from vastgp.data.devices import rows_over_devices
 from vastgp.kernels import Kernel, from_spec, to_spec
-from vastgp.kernels.products import cross_product
+from vastgp.kernels.products import OF_VALUE, cross_product
 from vastgp.solvers.row_system import prior_draws
 from vastgp.solvers.weight_space import SampledPosterior, basis_from_state, basis_to_state
-
-_OF_VALUE = 16.0  # multiplications that a value of the kernel takes, about
 
 
 class PathwisePosterior(SampledPosterior):
@@ -79,7 +77,7 @@ class PathwisePosterior(SampledPosterior):
         # the prior draws.
         rows, *wide = [np.asarray(array, np.float64) for array in (X, self.X, solutions)]
         with precision("float64"):
-            rows = rows_over_devices(rows, _OF_VALUE * float(len(self.X)))
+            rows = rows_over_devices(rows, OF_VALUE * float(len(self.X)))
             return np.array(cross_product(as_dtype(self.kernel, "float64"), rows, *wide))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -18,6 +18,7 @@ from vastgp.data.neighbours import NeighbourIndex
 from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.metric import metric_lengthscales
+from vastgp.kernels.products import OF_VALUE
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.swsgp.bound import (
     Neighbours,
@@ -28,7 +29,6 @@ from vastgp.solvers.prior_draws import PriorDraws
 
 # Entries of the local matrices of a tile of rows.
 _TILE_ENTRIES = 2**22
-_OF_VALUE = 16.0  # multiplications that a value of the kernel takes, about
 # Up to so many rows, seen with so many inducing inputs, a joint sample factorises their covariance; beyond, it is a
 # function.
 _MOST_DENSE, _MOST_SEEN = 2000, 6000
@@ -177,7 +177,7 @@ class SwsgpPosterior:
     def _dealt(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], int]:
         """Return what rows and their neighbours have over the devices that are worth it, and how many these are."""
         rows, size = len(given[0]), self.num_neighbors
-        devices = devices_for(rows * size**2 * (_OF_VALUE + size / 3.0), rows)
+        devices = devices_for(rows * size**2 * (OF_VALUE + size / 3.0), rows)
         return given if devices == 1 else over_devices(given, devices), devices
 
     def _all_weights(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
