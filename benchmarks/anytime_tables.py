@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import raw_tables
-from forecast_scores import LEVELS, forecast_scores
+from forecast_scores import LEVELS, forecast_scores, rounded_normal, rounded_to
 from raw_tables import RAW, dates_as_numbers
 from shared_sets import CLASSES, REGRESSION, load
 
@@ -107,14 +107,17 @@ def scores(
 def gaussian_scores(table: Drawn, mean: np.ndarray, std: np.ndarray) -> dict[str, Any]:
     """Return scores of Gaussian predictions of standardised targets: zero is the training mean, one its deviation."""
     mean, std = table.y.mean() + table.unit * mean, table.unit * std
-    return forecast_scores(
-        table.y_test,
+    y, width = table.y_test, rounded_to(np.concatenate([table.y, table.y_test]))
+    scores = forecast_scores(
+        y,
         mean,
         mean + std * ndtri(LEVELS)[:, None],
         table.unit,
-        density=-nlpd(table.y_test, mean, std, average=False),
-        crps=crps_gaussian(table.y_test, mean, std),
+        density=-nlpd(y, mean, std, average=False),
+        crps=crps_gaussian(y, mean, std),
     )
+    scores["own"] |= {"nlpd_rounded": rounded_normal(y, mean, std, width), "rounded_to": width}
+    return scores
 
 
 def class_scores(table: Drawn, probabilities: np.ndarray, classes: np.ndarray) -> dict[str, float]:

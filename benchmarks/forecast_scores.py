@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr
 from sklearn.metrics import mean_pinball_loss, root_mean_squared_error
 
 # Midpoints of twenty equal parts of (0, 1): their mean pinball loss is half the CRPS by the midpoint rule, and the
@@ -56,3 +57,21 @@ def forecast_scores(
         share = 1.0 if dense is None else float(np.mean(dense))
         standardised["nlpd"] = own["nlpd"] - share * float(np.log(unit))
     return standardised | {"coverage": float(np.mean((low <= y) & (y <= high))), "own": own}
+
+
+def rounded_to(y: np.ndarray) -> float:
+    """Return the largest power of ten that targets are multiples of, but for the rounding of floating point."""
+    powers = 10.0 ** np.arange(9, -9, -1.0)
+    able = [w for w in powers if w <= np.max(np.abs(y))]
+    return float(next((w for w in able if np.allclose(y / w, np.rint(y / w), 1e-12, 1e-9)), 1e-9))
+
+
+def rounded_normal(y: np.ndarray, mean: np.ndarray, std: np.ndarray, width: float) -> float:
+    """Return the mean of ``-log P(|Y - y| <= width / 2)`` of normal forecasts, in nats.
+
+    Of ``F(b) - F(a)``, with the tail taken that keeps its digits: ``log F(b) + log(1 - F(a) / F(b))`` below the mean.
+    """
+    low, high = (y - 0.5 * width - mean) / std, (y + 0.5 * width - mean) / std
+    low, high = np.where(low + high > 0.0, -high, low), np.where(low + high > 0.0, -low, high)
+    upper, lower = log_ndtr(high), log_ndtr(low)
+    return -float(np.mean(upper + np.log1p(-np.exp(lower - upper))))

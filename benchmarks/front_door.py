@@ -20,7 +20,7 @@ import vastgp
 from anytime import _told_by
 from anytime_program import Fit, Scored, command_line, run
 from anytime_tables import Drawn, class_scores
-from forecast_scores import LEVELS, forecast_scores
+from forecast_scores import LEVELS, forecast_scores, rounded_to
 from front_door_report import OUT, write_all
 from methods import make
 from vastgp.auto.heaps import interval_log_score
@@ -49,12 +49,14 @@ def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
 
 def _told(model: Any) -> dict[str, Any]:
     """Return what became of the columns, whose intervals they are, and what was tried."""
+    heap = getattr(model, "heap_", None)  # of a regressor
     return {
         "seed": model.random_state,
         "calibration": type(model.calibration_).__name__,
         # of the fit to all rows, which may have ended with another kind of answer than that of the race
         "last_answer": model.model_.answer_,
         "leaderboard": model.leaderboard_.to_dicts(),
+        "heaps": list(heap.values) if heap is not None else None,
         "encoding": {each.name: f"{each.kind}: {each.done}" for each in model.encoding_},
     }
 
@@ -70,16 +72,10 @@ def _scores(model: Any, table: Drawn) -> dict[str, Any]:
     )  # fmt: skip
     if not model.likelihood_.counts:
         # what continuous models and those of two parts can be compared by, see `vastgp.auto.heaps`
-        width = _rounded_to(np.concatenate([table.y, y]))
+        width = rounded_to(np.concatenate([table.y, y]))
         scores["own"]["nlpd_rounded"] = -float(np.mean(interval_log_score(found, y, width)))
         scores["own"]["rounded_to"] = width
     return scores
-
-
-def _rounded_to(y: np.ndarray) -> float:
-    """Return the largest power of ten that targets are multiples of."""
-    powers = 10.0 ** np.arange(9, -9, -1.0)
-    return float(next((w for w in powers if np.allclose(y / w, np.rint(y / w), 1e-12, 1e-6)), 1e-9))
 
 
 def main() -> None:

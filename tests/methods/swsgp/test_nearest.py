@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 
 from vastgp import RBF, ExactGPRegressor, Matern32, SWSGPClassifier, SWSGPRegressor
 from vastgp.data import observations
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.swsgp import nearest
 from vastgp.methods.swsgp.neighbour_evidence import (
     NeighbourEvidence,
     nearest_of,
@@ -181,6 +183,24 @@ def test_kernel_and_noise_are_those_of_the_law_that_drew_the_rows():
     of_new = f + rest * generator.normal(size=400) + 0.3 * generator.normal(size=400)
     best = norm.logpdf(of_new, f, np.sqrt(rest**2 + 0.09)).mean()
     assert model.log_predictive_density(new, of_new).mean() > best - 0.02
+
+
+@pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (np.inf, 4)])
+def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatch):
+    # each finds neighbours and compares scales first: sixteen of them took a minute where half of one was left
+    monkeypatch.setattr(nearest, "_search", lambda *args: [False, 4, until])
+    monkeypatch.setattr(nearest, "_TOL", 0.0)
+    monkeypatch.setattr(nearest, "_STEPS", 1)
+    begun, fit_evidence = [], nearest.fit_evidence
+    monkeypatch.setattr(
+        nearest,
+        "fit_evidence",
+        lambda *args, **more: begun.append(fit_evidence(*args, **more)) or begun[-1],
+    )
+    X, y, _ = table(40)
+    with pytest.warns(ConvergenceWarning):
+        SWSGPRegressor("rbf", solver="nearest", max_seconds=1000.0).fit(X, y)
+    assert len(begun) == rounds
 
 
 @pytest.mark.parametrize(("noise", "wanted"), [(0.01, {256, 512}), (None, {64})])

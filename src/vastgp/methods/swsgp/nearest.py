@@ -42,6 +42,8 @@ _TOL = 1e-3
 # rows' own. Seconds below which its program is not worth to be compiled, or there is one round, and one form of kernel.
 _FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
+# A round finds neighbours and compares scales first: it is worth that where there is so many times as long.
+_ROUND_PAYS = 3.0
 # With so much known of the scales of rows before, all have the same.
 _ONE_SCALE = 1e8
 # Standard errors by which a factor of all variances must differ from one that most rows agree with.
@@ -247,16 +249,27 @@ def _by_nearest_others(
     """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
     steps, ended, history = 0, False, History()
     again, rounds, until = run.once("search of neighbours", lambda: _search(first[0], near, run))
+    took = 0.0
+
+    def has_time() -> bool:
+        return run.elapsed() + _ROUND_PAYS * took < until
+
     for number in range(rounds):
+        if number and not run.once(f"time for nearest others, {number + 1}", has_time):
+            break
+        began = now()
         if number == 1 and again:
             near.search(first[0])  # lengthscales have moved
-        left, share = run.seconds_left(), 1.0
-        if left is not None:
-            mine = max(until - run.elapsed(), 0.0) * (1.0 if number == rounds - 1 else _OF_A_ROUND)
-            share = min(mine / max(left, 1e-9), 1.0)
         try:
+            evidence = _likeliest_of(near, y, first, varies)
+            # the first time programs are compiled
+            took = now() - began if number else 0.0
+            left, share = run.seconds_left(), 1.0
+            if left is not None:
+                part = 1.0 if number == rounds - 1 else _OF_A_ROUND
+                share = min(part * max(until - run.elapsed(), 0.0) / max(left, 1e-9), 1.0)
             found = fit_evidence(
-                _likeliest_of(near, y, first, varies), first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
+                evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
                 record=run.evaluations(f"nearest others, {number + 1}", share=share),
             )  # fmt: skip
         except FactorizationError:
