@@ -294,8 +294,8 @@ def test_who_runs_follows_from_the_table():
     # of many rows the exact process comes first as well, then what takes all of them
     assert names(n=50_000)[:5] == [
         "exact",
-        "linear",
         "nearest",
+        "linear",
         "nearest on trees",
         "exact on trees",
     ]

@@ -178,10 +178,10 @@ def regressors(
     trees = n >= _TREE_ROWS and d > 1 and grown
     few = n <= _EXACT_ROWS
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
-    found = [exact, _LINEAR]
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
     local = [nearest, *([nearest.with_trees()] if trees else [])]
-    found += [] if few else local
+    # on a slow machine the second of many rows may be the last
+    found = [exact, _LINEAR] if few else [exact, nearest, _LINEAR, *local[1:]]
     found += [exact.with_trees()] if trees else []
     found += local if few and n >= _NEAREST_ROWS else []
     found += _POISSON if counts and likelihood == "auto" else []
