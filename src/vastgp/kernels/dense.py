@@ -6,6 +6,7 @@ takes 0.9 s to compile; here a matrix of 1000 rows and its slope take a fifth of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -49,8 +50,7 @@ def dense_matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
 def dense_variances(kernel: Kernel, X: np.ndarray) -> np.ndarray:
     """Return ``k(x_i, x_i)`` of each row in float64."""
     if isinstance(kernel, (Sum, Product)):
-        join = np.add if isinstance(kernel, Sum) else np.multiply
-        return reduce(join, (dense_variances(part, X) for part in kernel.parts))
+        return _joined(kernel, (dense_variances(part, X) for part in kernel.parts))
     if isinstance(kernel, Linear):
         return np.sum(_for_inputs(kernel.slope_variances, X) * X**2, axis=1)
     return np.full(len(X), float(kernel.total_variance()))
@@ -102,10 +102,13 @@ def _rows_of_a_tile(columns: int) -> int:
     return max(16, _TILE_ENTRIES // max(columns, 1))
 
 
+def _joined(kernel: Sum | Product, of_parts: Iterable[np.ndarray]) -> np.ndarray:
+    return reduce(np.add if isinstance(kernel, Sum) else np.multiply, of_parts)
+
+
 def _matrix(kernel: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     if isinstance(kernel, (Sum, Product)):
-        join = np.add if isinstance(kernel, Sum) else np.multiply
-        return reduce(join, (_matrix(part, X, Z) for part in kernel.parts))
+        return _joined(kernel, (_matrix(part, X, Z) for part in kernel.parts))
     if isinstance(kernel, Linear):
         return (X * _for_inputs(kernel.slope_variances, X)) @ Z.T
     if isinstance(kernel, Constant):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
 from vastgp.data.observations import noise_variances, targets
 from vastgp.likelihoods.base import Likelihood, positive
-from vastgp.likelihoods.quadrature import together
+from vastgp.likelihoods.quadrature import array_module, together
 
 
 class Gaussian(Likelihood):
@@ -77,7 +76,7 @@ class Gaussian(Likelihood):
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         variance = latent_variance + self.noise_variance
-        xp = jnp if isinstance(variance, jax.Array) else np
+        xp = array_module(variance)
         return -0.5 * ((y - mean) ** 2 / variance + xp.log(2.0 * np.pi * variance))
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:

@@ -75,7 +75,7 @@ class Laplace(Likelihood):
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``."""
         d, b = y - mean, float(self.scale)
-        std = np.sqrt(np.maximum(latent_variance, np.finfo(np.float64).eps ** 2))
+        std = floored_std(np.asarray(latent_variance, np.float64))
 
         def side(d: Any) -> Any:
             # exp(v / 2b^2 - d/b) Phi(d/s - s/b), of which the first factor overflows where the second vanishes
