@@ -39,7 +39,7 @@ class LbfgsResult:
         Positive hyperparameters, float64 NumPy leaves.
     value : float
         The objective there.
-    num_iter, num_evaluations : int
+    num_iter : int
     converged : bool
     message : str
         Why it stopped.
@@ -50,10 +50,14 @@ class LbfgsResult:
     params: Any
     value: float
     num_iter: int
-    num_evaluations: int
     converged: bool
     message: str
     history: History = field(repr=False)
+
+    @classmethod
+    def unneeded(cls, params: Any, why: str) -> LbfgsResult:
+        """Return the result where no search was needed."""
+        return cls(params, float("nan"), 0, True, why, History())
 
 
 def maximise(
@@ -226,7 +230,6 @@ def _climb(
         params_at(found.x),
         -float(found.fun) * scale,
         found.nit,
-        found.nfev,
         bool(found.success) or settled,
         message,
         history,

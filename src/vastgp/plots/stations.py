@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.plots._style import ACCENT, DATA, MODEL, REFERENCE, new_axes, plain, plain_text, subset
+from vastgp.plots._style import (
+    ACCENT,
+    DATA,
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    new_axes,
+    plain,
+    plain_text,
+    subset,
+)
 from vastgp.plots.fields import field_map
 
 if TYPE_CHECKING:
@@ -121,8 +131,7 @@ def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = N
     -------
     matplotlib.axes.Axes
     """
-    if ax is None:
-        (ax,) = new_axes(width=6.4, height=4.2)
+    ax = given_or_new(ax, width=6.4, height=4.2)
     if hasattr(variogram, "variogram"):
         variogram = variogram.variogram()
     distance, pairs = variogram.distance, variogram.pairs

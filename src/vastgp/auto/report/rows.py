@@ -151,11 +151,10 @@ def _left_out(missing: int) -> str:
 def _columns_of(model: Any, X: Any, rows: np.ndarray) -> dict[str, Values]:
     """Return the inputs of rows as they are, by the names of the fit."""
     source, encoder = open_source(X), model.encoder_
-    if isinstance(encoder, TableEncoder):
-        source = encoder.opened(source)
     if not isinstance(encoder, TableEncoder):
         names = [name for name in source.names if name != model.target_name_]
         return values_of(source, rows, names)
+    source = encoder.opened(source)
     theirs = names_in(source, encoder.columns_, hasattr(encoder, "feature_names_in_"))
     ours = [column.name for column in encoder.columns_ if column.kept]
     found = values_of(source, rows, theirs)
