@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import cf_rules
+import vastgp
 from climate_case import FAST, climate, raw
 
 pytestmark = pytest.mark.little_work

@@ -151,7 +151,6 @@ class Places(Values):
     space: Space = dataclasses.field(kw_only=True)
 
     def shown(self, row: int) -> str:
-        """Return one value as messages show it."""
         return f"{self.data[row, 0]:g}, {self.data[row, 1]:g}"
 
 

@@ -115,7 +115,6 @@ class MixedPredictive(Predictive):
         return np.sqrt(self.variances + self.noises)
 
     def with_noise_of(self, y: np.ndarray) -> MixedPredictive:
-        """Return the distributions of observations that have noise of their own, see `vastgp.data.observations`."""
         target = self.scaling.transform_y(y)
         each = [observations.noise_variances(target, float(noise)) for noise in self.noises[:, 0]]
         found = super().with_noise_of(y)
@@ -123,7 +122,6 @@ class MixedPredictive(Predictive):
         return replace(found, noises=np.stack(each))
 
     def of_rows(self, rows: np.ndarray) -> MixedPredictive:
-        """Return the distributions at some of the rows, by their numbers."""
         found = super().of_rows(rows)
         assert isinstance(found, MixedPredictive)
         noises = self.noises if self.noises.shape[1] == 1 else self.noises[:, rows]
@@ -136,7 +134,6 @@ class MixedPredictive(Predictive):
         return (target - self.means[:, rows]) / self._stds[:, rows]
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Return the logarithms of the densities at targets, (n,), in nats."""
         scores = self._scores(self.scaling.transform_y(y))
         logs = -0.5 * (scores**2 + np.log(2.0 * np.pi)) - np.log(self._stds)
         found = logsumexp(logs, b=self.weights[:, None], axis=0)

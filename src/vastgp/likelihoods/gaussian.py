@@ -41,11 +41,9 @@ class Gaussian(Likelihood):
         return self.noise_variance**0.5
 
     def in_units(self, y_scale: float) -> Gaussian:
-        """Return a likelihood of the standardised target in the units of the target."""
         return Gaussian(self.noise_variance * y_scale**2)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, noise = together(*self._observed(y, f))
         return -0.5 * ((y - f) ** 2 / noise + jnp.log(2.0 * jnp.pi * noise))
 
@@ -74,7 +72,6 @@ class Gaussian(Likelihood):
         return 1.0 / float(self.noise_variance)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         variance = latent_variance + self.noise_variance
         xp = array_module(variance)
         return -0.5 * ((y - mean) ** 2 / variance + xp.log(2.0 * np.pi * variance))

@@ -49,7 +49,6 @@ class Poisson(Likelihood):
         self.points = number_of_points(points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, rate = together(y, f, self.rate)
         # y (f + log rate) - rate e^f - log y!
         return y * (f + jnp.log(rate)) - rate * jnp.exp(f) - gammaln(y + 1.0)
@@ -73,7 +72,6 @@ class Poisson(Likelihood):
         return y - beta, beta
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return logsumexp(self.log_parts(y, mean, latent_variance)[0], axis=-1)
 
     def log_parts(self, y: Any, mean: Any, latent_variance: Any) -> tuple[Any, Any]:

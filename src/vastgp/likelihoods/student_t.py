@@ -43,11 +43,9 @@ class StudentT(Likelihood):
         self.points = number_of_points(points)
 
     def in_units(self, y_scale: float) -> StudentT:
-        """Return a likelihood of the standardised target in the units of the target."""
         return StudentT(self.scale * y_scale, self.degrees_of_freedom, self.points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, scale, nu = together(y, f, self.scale, self.degrees_of_freedom)
         # Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(pi nu) s) (1 + r^2 / (nu s^2))^(-(nu+1)/2)
         return _log_normaliser(scale, nu) - 0.5 * (nu + 1.0) * jnp.log1p(
