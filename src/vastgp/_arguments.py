@@ -50,7 +50,7 @@ class Positive:
         if value is None and self.none is not None:
             return
         most = np.inf if self.most is None else self.most
-        if _is_number(value, self.integer) and 0 < value < np.inf and value <= most:
+        if is_number(value, whole=self.integer) and 0 < value < np.inf and value <= most:
             return
         expected = "a positive integer" if self.integer else "a positive number"
         limit = "" if self.most is None else f" of at most {self.most:g}"
@@ -68,7 +68,7 @@ class AtLeast:
     def __call__(self, name: str, value: Any) -> None:
         if value is None and self.none is not None:
             return
-        if not _is_number(value, True) or value < self.least:
+        if not is_number(value, whole=True) or value < self.least:
             allowed = "" if self.none is None else f", or None ({self.none})"
             raise ValueError(
                 f"{name} must be an integer of at least {self.least}{allowed}; received {value!r}."
@@ -80,7 +80,7 @@ class Share:
     """A number from 0 to less than 1."""
 
     def __call__(self, name: str, value: Any) -> None:
-        if not _is_number(value, False) or not 0 <= value < 1:
+        if not is_number(value) or not 0 <= value < 1:
             raise ValueError(f"{name} must be a number from 0 to less than 1, received {value!r}.")
 
 
@@ -177,7 +177,7 @@ class RandomState:
     def __call__(self, name: str, value: Any) -> None:
         if value is None or isinstance(value, (np.random.Generator, np.random.RandomState)):
             return
-        if not _is_number(value, True) or not 0 <= value <= 2**32 - 1:
+        if not is_number(value, whole=True) or not 0 <= value <= 2**32 - 1:
             raise ValueError(
                 f"{name} must be an integer from 0 to 2**32 - 1, a NumPy random generator or None; received {value!r}."
             )
@@ -251,6 +251,7 @@ class Moved:
                 )
 
 
-def _is_number(value: Any, integer: bool) -> bool:
-    kinds: tuple[type, ...] = (int, np.integer) if integer else (int, float, np.number)
+def is_number(value: Any, whole: bool = False) -> bool:
+    """Whether a value is a number, or a whole number, of Python or NumPy; truths are none."""
+    kinds: tuple[type, ...] = (int, np.integer) if whole else (int, float, np.number)
     return isinstance(value, kinds) and not isinstance(value, (bool, np.bool_))

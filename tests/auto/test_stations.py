@@ -13,7 +13,7 @@ import vastgp
 from stations_by_hand import GIVEN, KM, NOISE, VARIANCE, covariance, made, universal_kriging
 from vastgp import StationGP
 from vastgp.auto.stations.estimator import _believed
-from vastgp.auto.stations.validation import blocks, folds_of
+from vastgp.auto.stations.validation import blocks, folds_by_label
 from vastgp.data.coordinates import chord_points
 from vastgp.options import Fixed
 
@@ -95,7 +95,7 @@ def test_blocks_have_equal_areas(table):
     counts = np.bincount(blocks(readings, 4000.0))
     expected = 2000 / len(counts)
     assert np.all(np.abs(counts - expected) < 5.0 * np.sqrt(expected) + 0.3 * expected)
-    spans = folds_of(np.arange(100), 5, in_order=True)
+    spans = folds_by_label(np.arange(100), 5, in_order=True)
     assert np.all(np.diff(spans) >= 0) and np.all(np.bincount(spans) == 20)
 
 

@@ -10,66 +10,10 @@ import xarray as xr
 
 import cf_rules
 import vastgp
+from climate_case import FAST, climate, raw
 
 pytestmark = pytest.mark.little_work
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "grid_gp.md"
-FAST = (
-    "--kernel",
-    "time=rbf",
-    "--kernel",
-    "lat=rbf",
-    "--set",
-    "criterion=gcv",
-    "--set",
-    "max_iter=3",
-    "--set",
-    "tol=1",
-)
-
-
-def climate(calendar="noleap", **changes):
-    """Two fields of a model's year as a file has them: packed, bounds, a grid mapping, cell measures, a flag."""
-    rng = np.random.default_rng(0)
-    months = xr.date_range("1850-01-01", periods=13, freq="MS", calendar=calendar, use_cftime=True)
-    lat = np.array([60.0, 50.0, 40.0, 30.0])
-    wave = 280.0 + 8.0 * np.sin(np.arange(12) / 2)[:, None] * np.cos(lat / 20)
-    tas, tos = (
-        np.where(rng.uniform(size=wave.shape) < 0.2, np.nan, wave + a) for a in (0.0, -273.0)
-    )
-    grid = ("time", "lat")
-    both = {
-        "grid_mapping": "crs",
-        "cell_measures": "area: areacella",
-        "cell_methods": "area: mean time: mean",
-    }
-    dataset = xr.Dataset(
-        {
-            "tas": (grid, tas, {"units": "K", "standard_name": "air_temperature", "actual_range": [270.0, 271.0],
-                                "ancillary_variables": "flag", "valid_range": [279.0, 281.0]} | both),
-            "tos": (grid, tos, {"units": "degC", "long_name": "temperature of the sea"} | both),
-            "flag": (grid, np.isnan(tas).astype(np.int8), {"standard_name": "air_temperature status_flag"}),
-            "time_bnds": (("time", "nv"), np.stack([months[:-1], months[1:]], axis=1)),
-            "lat_bnds": (("lat", "nv"), np.stack([lat - 5, lat + 5], axis=1)),
-            "areacella": (("lat",), np.cos(np.deg2rad(lat)), {"units": "m2", "standard_name": "cell_area"}),
-            "crs": ((), 0, {"grid_mapping_name": "latitude_longitude"}),
-        },
-        coords={
-            "time": ("time", months[:-1], {"standard_name": "time", "axis": "T", "bounds": "time_bnds"}),
-            "lat": ("lat", lat, {"units": "degrees_north", "standard_name": "latitude", "axis": "Y",
-                            "bounds": "lat_bnds"}),
-            "height": ((), 2.0, {"units": "m", "standard_name": "height", "axis": "Z", "positive": "up"}),
-            "season": ("time", ["DJF", "DJF", *(["MAM"] * 3), *(["JJA"] * 3), *(["SON"] * 3), "DJF"]),
-        },
-        attrs={"Conventions": "CF-1.6", "title": "a year", "institution": "here", "history": "1850: made"},
-    )  # fmt: skip
-    dataset["tas"].encoding = {
-        "dtype": "int16",
-        "scale_factor": 0.01,
-        "add_offset": 280.0,
-        "_FillValue": -32768,
-    }
-    dataset["time"].encoding = {"units": "days since 1849-12-01", "calendar": calendar}
-    return dataset.assign(changes)
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +24,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-def raw(path):
-    engine = "zarr" if path.is_dir() else "h5netcdf"
-    with xr.open_dataset(path, engine=engine, decode_cf=False) as found:
-        return found.load()
-
-
-EAST = {"units": "degrees_east"}
 FORMATS = pytest.mark.parametrize("ending", [".nc", ".zarr"])
 
 
@@ -315,159 +252,6 @@ def test_every_rule_has_something_against_a_file_that_breaks_it(folder, change, 
         assert found == []
     else:
         assert any(rule in text for text in found), found
-
-
-# ---------------------------------------------------------------- what cannot be filled
-
-
-@pytest.mark.parametrize(
-    ("change", "arguments", "message"),
-    [
-        (
-            lambda ds: ds.assign(tas=ds.tas.fillna(280.0)),
-            ("--var", "tas"),
-            "'tas' of '{}' has a value in every cell (time: 12, lat: 4): there is nothing to fill",
-        ),
-        (
-            lambda ds: ds.assign(tas=ds.tas * np.nan),
-            ("--var", "tas"),
-            "'tas' of '{}': data_array has 0 observed values of 48 (time: 12, lat: 4)",
-        ),
-        (
-            lambda ds: ds.assign(tas=ds.tas.where((ds.lat == 60) & (ds.time == ds.time[0]))),
-            ("--var", "tas", "--var", "tos"),
-            "'tas' of '{}': data_array has 1 observed value of 48 (time: 12, lat: 4)",
-        ),
-        (
-            lambda ds: ds.assign_coords(lat=("lat", [60.0, 50, 50, 30], ds.lat.attrs)),
-            ("--var", "tas"),
-            "'tas' of '{}': coordinate 'lat' has the value 50.0 more than once (positions 1 and 2)",
-        ),
-        (
-            lambda ds: ds.assign_coords(lat=("lat", [60.0, np.nan, 40, 30], ds.lat.attrs)),
-            ("--var", "tas"),
-            "'tas' of '{}': coordinate 'lat' is not finite at position 1",
-        ),
-        (
-            lambda ds: ds.assign_coords(lat=("lat", [95.0, 50, 40, 30], ds.lat.attrs)),
-            ("--var", "tas"),
-            "'tas' of '{}': coordinate 'lat' has latitude 95.0 at position 0, beyond 90 degrees",
-        ),
-        (
-            lambda ds: ds.assign_coords(lat=("lat", [str(at) for at in (60.0, 50.0, 40.0, 30.0)])),
-            ("--var", "tas"),
-            "'tas' of '{}': coordinate 'lat' is text, such as '60.0'. Expected degrees as numbers",
-        ),
-        (
-            lambda ds: ds.drop_vars("lat_bnds").assign_coords(lat=("lat", [0.0, 120, 240, 360], EAST)),
-            ("--var", "tas"),
-            "'tas' of '{}': coordinate 'lat' has 0.0 and 360.0 (positions 0 and 3), which are one meridian",
-        ),
-        (
-            lambda ds: ds,
-            ("--var", "tas", "--var", "areacella"),
-            "--var areacella: 'areacella' of '{}' is no field; others name it as",
-        ),
-        (
-            lambda ds: ds.assign(orog=ds.areacella),
-            ("--var", "tas", "--var", "orog"),
-            "variable 'orog' of '{}' is not on the grid of 'tas' ('time', 'lat'): it has no dimension 'time'",
-        ),
-        (
-            lambda ds: ds.assign(ua=(("time", "plev"), np.zeros((12, 3)))),
-            ("--var", "tas", "--var", "ua"),
-            "variable 'ua' of '{}' is not on the grid of 'tas' ('time', 'lat'): it has no dimension 'lat' and has the "
-            "dimension 'plev' that the grid lacks",
-        ),
-        (
-            lambda ds: ds,
-            (),
-            "'{}' has 2 variables ('tas', 'tos'); choose one with --var, or several on one grid",
-        ),
-        (lambda ds: ds, ("--var", "tas", "--var", "tas"), "--var tas is given more than once"),
-        (
-            lambda ds: ds,
-            ("--var", "tas", "--var", "tos", "--noise-std", "flag"),
-            "--noise-std is given 1 times for 2 variables ('tas', 'tos')",
-        ),
-        (
-            lambda ds: ds.assign_coords(time=("time", np.arange(12), {"units": "months since 1850-01-01"})),
-            ("--var", "tas"),
-            "'{}' has times in 'months since 1850-01-01', of which no dates can be made. Months and years are not",
-        ),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_filled_is_told_with_its_dimension_and_file(
-    run, tmp_path, change, arguments, message
-):
-    source = tmp_path / "bad.nc"
-    changed = change(climate())
-    if "months" in message:
-        changed = changed.drop_vars(["time_bnds"])
-        changed["time"].attrs.pop("bounds", None)
-    for name in changed.variables:
-        if name in ("lat", "time") and changed[name].dtype.kind == "f":
-            changed[name].encoding["_FillValue"] = None
-    changed.to_netcdf(source, engine="h5netcdf")
-    result = run("fill", source, "--out", tmp_path / "x.nc", *arguments, *FAST, code=2)
-    assert message.format(source) in " ".join(result.err.split())
-    assert not (tmp_path / "x.nc").exists()
-
-
-def test_a_whole_field_is_fitted_where_its_model_is_wanted(run, tmp_path):
-    whole = climate()[["tos"]].fillna(5.0)
-    whole.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
-    given = ("fill", tmp_path / "whole.nc", "--out", tmp_path / "x.nc", *FAST)
-    run(*given, "--save-model", tmp_path / "m.vastgp")
-    assert vastgp.load(tmp_path / "m.vastgp").predict({"lat": [45.0]}).sizes == {
-        "time": 12,
-        "lat": 1,
-    }
-
-
-def test_a_chunk_that_is_not_of_its_size_is_told_with_its_file(run, tmp_path):
-    source = tmp_path / "in.zarr"
-    climate()[["tos"]].chunk({"time": 5}).to_zarr(source)
-    chunk = source / "tos" / "c" / "1" / "0"
-    assert chunk.exists()
-    chunk.write_bytes(chunk.read_bytes()[:7])
-    result = run("fill", source, "--out", tmp_path / "x.nc", *FAST, code=2)
-    said = " ".join(result.err.split())
-    assert f"'{source}'" in said and "(time: 12, lat: 4" in said and "cannot be read" in said
-    # chunks of fields and errors need not be alike
-    both = climate().chunk({"time": 5})
-    both["tos"] = both["tos"].chunk({"time": 7, "lat": 3})
-    plain = vastgp.GridGP(max_iter=2, tol=1.0, criterion="gcv")
-    alike = plain.fit(climate()[["tas", "tos"]]).predict(return_std=False)
-    found = plain.fit(both[["tas", "tos"]]).predict(return_std=False)
-    xr.testing.assert_equal(found, alike)
-
-
-def test_land_is_not_filled(run, tmp_path):
-    land = xr.DataArray(
-        [0, 1, 0, 0], dims="lat", attrs={"standard_name": "land_binary_mask", "units": "1"}
-    )
-    sea = (1 - land).assign_attrs(standard_name="sea_binary_mask")
-    given = climate()[["tos", "tas"]]
-    gaps = int(given["tos"].isnull().sel(lat=[60, 40, 30]).sum())
-    given.assign(land=land).assign_coords(sea=sea).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
-    given["tos"].where(given["tos"].notnull() | (given["lat"] == 50), 1.0).to_dataset().assign(
-        land=land
-    ).to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
-    for mask in ("land", "sea"):
-        out = tmp_path / f"{mask}.nc"
-        said = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", mask, *FAST)
-        assert f"{gaps} gaps of 48 points" in said.out
-        missing = np.isnan(raw(out)["mean"]).any("time").values
-        assert missing.tolist() == [False, True, False, False]
-        assert cf_rules.violations(out) == []
-    out = tmp_path / "x.nc"
-    refused = run("fill", tmp_path / "whole.nc", "--out", out, "--mask", "land", *FAST, code=2)
-    assert "(time: 12, lat: 4) that --mask leaves: there is nothing" in " ".join(
-        refused.err.split()
-    )
-    refused = run("fill", tmp_path / "in.nc", "--out", out, "--var", "tos", "--mask", "lnd", code=2)
-    assert "has no variable 'lnd'. Did you mean 'land'?" in refused.err
 
 
 def test_the_blocks_of_the_page_of_grids_run(tmp_path, monkeypatch):

@@ -291,7 +291,6 @@ class FrontDoor(SavedFrontDoor):
         return self._judge(model, warp, Rows(X, y, checked=True))
 
     def _lengthscales(self) -> np.ndarray | None:
-        """Return one lengthscale for each encoded column, where the winner has some."""
         from vastgp.kernels.metric import metric_lengthscales
 
         if self.model_.kernel_ is None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.missing import missing_in
+
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 GROUP_LEVEL = (
     0.9  # in groups: with fifty rows five are outside, where 95 % would leave two or three to count
@@ -196,7 +198,7 @@ def _numbers_or_labels(column: np.ndarray) -> np.ndarray:
 def _groups(column: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the levels of a column with few, or tenths of its rows, each in words and as row numbers."""
     if column.dtype == object:
-        missing = np.array([value is None or value != value for value in column])
+        missing = missing_in(column)
         values = np.array([str(value) for value in column])
     else:
         missing, values = ~np.isfinite(column), column

@@ -60,7 +60,9 @@ class TextFacts:
         self.missing += len(codes) - there
         self._count(levels)
         self.numeric = self.numeric or any(map(_is_numeric, levels))
-        self._guess(first, values, codes, levels)
+        self._guesses = [
+            guess for guess in self._guesses if guess.update(first, values, codes, levels)
+        ]
 
     def read_as(self, max_levels: int) -> tuple[TextFacts | NumberFacts | DateFacts, Unread]:
         """Return the facts of numbers, dates or times where the text is that, otherwise these, and what is not read.
@@ -98,11 +100,6 @@ class TextFacts:
         """Return one level as messages show it."""
         level = min(self._levels) if self._levels else ""
         return repr(level if len(level) <= 30 else level[:30] + "...")
-
-    def _guess(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> None:
-        self._guesses = [
-            guess for guess in self._guesses if guess.update(first, values, codes, levels)
-        ]
 
     def _count(self, levels: Sequence[str]) -> None:
         if self._sketch is None:

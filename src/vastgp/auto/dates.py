@@ -238,8 +238,10 @@ class TimeEncoding:
     def words(self) -> str:
         """Return what is done, as a person reads it."""
         if self.low == self.high:
-            return f"always {_clock(self.low)} where it is there; an input says where it is missing"
-        done = f"{_clock(self.low)} to {_clock(self.high)}, as a place on a circle of 24 hours"
+            return f"always {clock_time(self.low)} where it is there; an input says where it is missing"
+        done = (
+            f"{clock_time(self.low)} to {clock_time(self.high)}, as a place on a circle of 24 hours"
+        )
         return done + "; an input says where it is missing" * self.gaps
 
     def facts(self) -> dict[str, Any]:
@@ -247,6 +249,7 @@ class TimeEncoding:
         return {"low": self.low, "high": self.high}
 
 
-def _clock(seconds: float) -> str:
+def clock_time(seconds: float) -> str:
+    """Return seconds since midnight as people write a time of day."""
     minutes = int(seconds) // 60
     return f"{minutes // 60:02d}:{minutes % 60:02d}"

@@ -122,7 +122,7 @@ class Inputs:
             with warnings.catch_warnings():
                 # that they have gaps which others had not is no news of a table that is all there
                 warnings.simplefilter("ignore", UserWarning)
-                new = self._transform(encoder, self.present[held_out])
+                new = _checked(encoder.transform(self._part(self.present[held_out])), encoder)
             self._of_folds[number] = (
                 Rows(matrix, targets[training], checked=True),
                 Rows(new, targets[held_out], checked=True),
@@ -199,9 +199,6 @@ class Inputs:
             dataclasses.replace(one, lenient=one.lenient or other.lenient or one.kind != other.kind)
             for one, other in zip(encoder.columns_, whole.columns_, strict=True)
         )
-
-    def _transform(self, encoder: Any, rows: np.ndarray) -> np.ndarray:
-        return _checked(encoder.transform(self._part(rows)), encoder)
 
     def _part(self, rows: np.ndarray) -> Any:
         """Return some rows as the encoder takes them."""

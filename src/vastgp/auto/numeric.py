@@ -20,6 +20,8 @@ from vastgp.auto.values import UnfitError, Values, levels_of, numbers_of
 _SAMPLED_ROWS = 100_000
 # A column is squashed when a value is farther from the median than so many interquartile ranges.
 _LONG_TAIL = 10.0
+# Levels of an order in words.
+_SHOWN = 6
 
 
 class Sample:
@@ -94,9 +96,7 @@ class NumberFacts:
 
     def update_numbers(self, first: int, data: np.ndarray, values: Values) -> None:
         """Take in numbers; an infinite one is refused."""
-        infinite = np.isinf(data)
-        if infinite.any():
-            raise UnfitError(values, int(np.argmax(infinite)), "finite numbers")
+        _refuse_infinite(data, values)
         there = np.flatnonzero(~np.isnan(data))
         found = data[there]
         self.present += len(found)
@@ -136,6 +136,12 @@ class NumberFacts:
             high=self.high,
             order=self.order,
         )
+
+
+def _refuse_infinite(data: np.ndarray, values: Values) -> None:
+    infinite = np.isinf(data)
+    if infinite.any():
+        raise UnfitError(values, int(np.argmax(infinite)), "finite numbers")
 
 
 def ranks_of(values: Values, order: Sequence[str]) -> np.ndarray:
@@ -188,9 +194,7 @@ class NumberEncoding:
         data = ranks_of(values, self.order) if self.order else numbers_of(values, self.form)
         if self.order:  # a level without a rank is a gap
             data = np.where(data < 0, np.nan, data)
-        infinite = np.isinf(data)
-        if infinite.any():
-            raise UnfitError(values, int(np.argmax(infinite)), "finite numbers")
+        _refuse_infinite(data, values)
         missing = np.isnan(data)
         found = np.where(missing, self.fill, data)
         if self.scale is not None:
@@ -226,6 +230,6 @@ class NumberEncoding:
         return {"low": self.low, "high": self.high, "median": self.fill}
 
 
-def _shown(levels: Sequence[str], at_most: int = 6) -> str:
-    more = f", ... ({len(levels) - at_most} more)" if len(levels) > at_most else ""
-    return " < ".join(levels[:at_most]) + more
+def _shown(levels: Sequence[str]) -> str:
+    more = f", ... ({len(levels) - _SHOWN} more)" if len(levels) > _SHOWN else ""
+    return " < ".join(levels[:_SHOWN]) + more

@@ -10,6 +10,7 @@ from vastgp._warn import warn
 from vastgp.auto.values import parse_comma_number, parse_number
 from vastgp.data import validate
 from vastgp.data.labels import check_several_classes, column_of, encode
+from vastgp.data.missing import missing_in
 
 # With text in more than this share of its rows a target is classes, and otherwise numbers that are spoilt.
 _MOST_WORDS = 0.5
@@ -47,7 +48,7 @@ def numbers_and_name(X: Any, y: Any) -> tuple[np.ndarray, str | None]:
 def classes_of(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Return the number of each row's class, NaN where it is missing, the classes sorted, and the column's name."""
     found, name = column_of(X, y, estimator="GPClassifier")
-    missing = _missing(found)
+    missing = missing_in(found)
     codes = np.full(len(found), np.nan)
     if missing.all():
         return codes, np.zeros(0), name
@@ -57,18 +58,9 @@ def classes_of(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     return codes, classes, name
 
 
-def _missing(values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind != "O":
-        return np.zeros(len(values), dtype=bool)
-    # a missing value is None, or equals nothing, itself included; pandas.NA does not even say so
-    return np.array([value is None or (value == value) is not True for value in values], dtype=bool)
-
-
 def _numbers_of(values: np.ndarray, called: str) -> np.ndarray:
     """Return numbers among missing values as floats; other objects are refused by the words for them."""
-    missing = _missing(values)
+    missing = missing_in(values)
     found = np.full(len(values), np.nan)
     present = values[~missing]
     if len(present) and all(isinstance(value, (bool, np.bool_)) for value in present):

@@ -23,10 +23,10 @@ from vastgp._arguments import check_arguments
 from vastgp.auto.base import FrontDoor
 from vastgp.auto.exposures import by_target, read_by_target
 from vastgp.data import Exposure, files, validate
-from vastgp.data.archive import above, below
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, as_labels, open_frame
+from vastgp.estimators.saved import several_from_file, several_to_file
 
 
 class Targets(NamedTuple):
@@ -356,22 +356,16 @@ class SeveralTargets(FrontDoor):
         if outputs is None:
             return super()._to_file()
         header, arrays = self._header()
-        header |= {"targets": list(outputs), "outputs": [], "fit_seconds": self.fit_seconds_}
-        for number, one in enumerate(outputs.values()):
-            of_one, own = one._to_file()
-            header["outputs"].append(of_one)
-            arrays |= above(f"outputs/{number}/", own)
-        return header, arrays
+        of_each, own = several_to_file(outputs.values(), "outputs/")
+        header |= {"targets": list(outputs), "outputs": of_each, "fit_seconds": self.fit_seconds_}
+        return header, arrays | own
 
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         if "outputs" not in header:
             return super()._from_file(header, arrays)
         model = cls._of_header(header, arrays)
-        models = [
-            cls._from_file(of_one, below(f"outputs/{number}/", arrays))
-            for number, of_one in enumerate(header["outputs"])
-        ]
+        models = several_from_file(cls._from_file, header["outputs"], arrays, "outputs/")
         outputs = dict(zip(header["targets"], models, strict=True))
         model._set_outputs(outputs, header["fit_seconds"])
         return model

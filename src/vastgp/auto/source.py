@@ -114,10 +114,9 @@ def _open_path(path: Path) -> Any:
     files.check_exists(path, "X")
     if files.is_table_file(path):
         return files.open_table_file(path, empty_as_text=True)
-    if files.suffix_of(path) == ".npy":
-        return files.open_npy(path, "X")
-    if files.suffix_of(path) == ".npz" and "X" in files.npz_names(path):
-        return files.open_npz(path, ["X"])["X"]
+    suffix = files.suffix_of(path)
+    if suffix == ".npy" or (suffix == ".npz" and "X" in files.npz_names(path)):
+        return files.open_matrix(path)
     raise files.unknown_format_error(path, "X")
 
 

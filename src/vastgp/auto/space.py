@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vastgp._arguments import is_number
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, Values, numbers_of
 from vastgp.data import validate
@@ -122,7 +123,7 @@ def _unclear(space: Any) -> ValueError:
 
 
 def _named(one: Any, names: Sequence[str], space: Any) -> str:
-    if isinstance(one, (int, np.integer)) and not isinstance(one, bool):
+    if is_number(one, whole=True):
         if -len(names) <= one < len(names):
             return names[int(one)]
         raise ValueError(
@@ -151,7 +152,6 @@ class Places(Values):
     space: Space = dataclasses.field(kw_only=True)
 
     def shown(self, row: int) -> str:
-        """Return one value as messages show it."""
         return f"{self.data[row, 0]:g}, {self.data[row, 1]:g}"
 
 

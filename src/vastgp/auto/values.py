@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.missing import is_missing
+
 # What people and programs write where a number or a date is missing.
 _MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", "-", "?"}
 _NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -280,14 +282,6 @@ def _number_levels(values: Values) -> tuple[np.ndarray, list[str]]:
 
 
 # ---------------------------------------------------------------- Python objects
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a Python object stands for a missing value: None, NaN, NaT, pandas.NA."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    scalar = isinstance(value, float | np.generic | decimal.Decimal)
-    return bool(scalar and value != value)
 
 
 def form_of_objects(values: np.ndarray) -> str | tuple[str, Any]:

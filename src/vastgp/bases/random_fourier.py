@@ -135,7 +135,6 @@ class RandomFourierBasis(_Waves):
         return StoredFourierBasis(self, *whole_spectrum(self, num_features, np.dtype(dtype)))
 
     def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
-        """Return the frequency (radians per unit of input) and the scale of each pair."""
         key = typed_key(self.key_data)
         terms = self.kernel.spectral_terms()
         found = [
@@ -218,7 +217,6 @@ class StoredFourierBasis(_Waves):
         return self
 
     def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
-        """Return the frequency (radians per unit of input) and the scale of each pair."""
         del num_features
         return self.frequencies[pairs].astype(dtype), self.scales[pairs].astype(dtype)
 

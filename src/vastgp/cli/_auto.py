@@ -10,7 +10,7 @@ import numpy as np
 
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
-from vastgp.cli._tables import RawRows, is_missing, open_any, rows_of
+from vastgp.cli._tables import RawRows, open_any, rows_of
 
 AUTO = "auto"
 _SECONDS = 60.0
@@ -124,6 +124,7 @@ def fit_auto(
 def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, str]:
     """Whether the target is a class, and why in words; several targets, and counts with exposures, are numbers."""
     from vastgp.auto.reading_targets import spoilt_numbers
+    from vastgp.data.missing import missing_in
 
     several = len(targets) > 1
     if asked.classes and (several or asked.exposure is not None):
@@ -135,7 +136,7 @@ def _kind(asked: Asked, targets: dict[str | None, np.ndarray]) -> tuple[bool, st
         called = "the target" if name is None else f"the target {name!r}"
         try:
             kind = kind_of_target(
-                y[~is_missing(y)],
+                y[~missing_in(y)],
                 called,
                 False if numbers else asked.classes,
                 declared=_is_category(asked.data, name),
@@ -167,12 +168,13 @@ def _kept_out(
 ) -> dict[Any, tuple[RawRows, np.ndarray]]:
     """Rows that were kept out of the fit, and their targets, for the model of each target that has some."""
     from vastgp.cli._model import of_targets
+    from vastgp.data.missing import missing_in
 
     exposure, found = None, {}
     if asked.exposure is not None:
         exposure = np.asarray(source.labels(asked.exposure), np.float64)[rows]
     for (key, one), (name, y) in zip(of_targets(model).items(), targets.items(), strict=True):
-        present = ~is_missing(y[rows])
+        present = ~missing_in(y[rows])
         if present.any():
             kept = np.asarray(y[rows][present].tolist())
             new = RawRows(rows_of(source, rows), one.encoder_, present, name, exposure)
@@ -204,7 +206,7 @@ def _read(asked: Asked) -> tuple[Any, dict[str | None, np.ndarray]]:
         raise BadInput(
             f"{str(data)!r} holds no target; write numpy.savez(path, X=X, y=y), or name the array with --target."
         )
-    source = files.open_npz(data, ["X"])["X"] if suffix == ".npz" else files.open_npy(data, "X")
+    source = files.open_matrix(data)
     y = column_of(str(data), target, estimator="vastgp fit")[0]
     return source, {target: y}
 

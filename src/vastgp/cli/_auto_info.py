@@ -200,13 +200,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, ...]]:
     rows.append(
         ("time", f"{duration(found['seconds'])} in all; last fit {_summary.how_it_ended(winner)}")
     )
-    if found["parameters"]:
-        rows.append(("options", ", ".join(f"{k}={v}" for k, v in found["parameters"].items())))
-    if "file_bytes" in found:
-        rows.append(
-            ("file", f"{found['file_bytes'] / 1e6:.3g} MB, written by vastgp {found['vastgp']}")
-        )
-    return rows
+    return rows + _summary.options_and_file(found)
 
 
 def _exposure(known: dict[str, Any]) -> str:

@@ -48,12 +48,17 @@ def writable(path: Path, option: str, *, force: bool, suffixes: Sequence[str] = 
     check_suffix(path, option, suffixes)
     if path.is_dir():
         raise BadInput(f"{option} {str(path)!r} is a folder; give the name of a file in it.")
+    refuse_existing(path, option, force)
+    require_folder(path.parent, f"{option} {str(path)!r} cannot be written")
+    return path
+
+
+def refuse_existing(path: Path, option: str, force: bool) -> None:
+    """Refuse an output that is there already, unless it may be replaced."""
     if path.exists() and not force:
         raise BadInput(
             f"{option} {str(path)!r} exists; choose another name, or replace it with --force."
         )
-    require_folder(path.parent, f"{option} {str(path)!r} cannot be written")
-    return path
 
 
 def check_suffix(path: Path, option: str, suffixes: Sequence[str]) -> None:

@@ -16,17 +16,10 @@ _OF_TIMES = ("units", "calendar")
 
 def check_out(out: Path, force: bool) -> None:
     """Refuse a place to write to that is no format, or there already."""
-    from vastgp.cli._files import require_folder
+    from vastgp.cli._files import check_suffix, refuse_existing, require_folder
 
-    if out.suffix.lower() not in SUFFIXES:
-        raise BadInput(
-            f"--out {str(out)!r}: the ending names the format, one of {', '.join(SUFFIXES)}; got "
-            f"{out.suffix or 'none'!r}."
-        )
-    if out.exists() and not force:
-        raise BadInput(
-            f"--out {str(out)!r} exists; choose another name, or replace it with --force."
-        )
+    check_suffix(out, "--out", SUFFIXES)
+    refuse_existing(out, "--out", force)
     if out.is_dir() != (out.suffix.lower() == ".zarr") and out.exists():
         raise BadInput(f"--out {str(out)!r} is there and of another kind; choose another name.")
     require_folder(out.parent, f"--out {str(out)!r} cannot be written")

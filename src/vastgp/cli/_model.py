@@ -13,7 +13,7 @@ import numpy as np
 from vastgp.cli._errors import BadInput, close_match
 from vastgp.cli._files import existing
 from vastgp.cli._parts import Part
-from vastgp.cli._tables import RawRows, inputs_of, is_front_door, is_missing
+from vastgp.cli._tables import RawRows, inputs_of, is_front_door
 
 
 def load_model_of_rows(path: Path) -> Any:
@@ -141,8 +141,7 @@ def _part_of(path: Path, part: Part, **options: Any) -> Any:
     from vastgp.data import files
 
     if not files.is_table_file(path):
-        npz = files.suffix_of(path) == ".npz"
-        whole = files.open_npz(path, ["X"])["X"] if npz else files.open_npy(path, "X")
+        whole = files.open_matrix(path)
         return whole[part.rows(len(whole))]
     table = files.open_table_file(path, **options)
     if table.part is None or table.num_rows is None:
@@ -284,6 +283,7 @@ def _raw_and_targets(
     from vastgp.auto.reading_targets import numbers_and_name
     from vastgp.data import files
     from vastgp.data.labels import encode_as, read_labels
+    from vastgp.data.missing import missing_in
 
     rows = _raw(model, path)
     if y is None and not (files.suffix_of(path) == ".npz" and "y" in files.npz_names(path)):
@@ -292,7 +292,7 @@ def _raw_and_targets(
         found = read_labels(str(path), y, estimator=type(model).__name__)
     else:
         found = numbers_and_name(str(path), y)[0]
-    present = ~is_missing(found)
+    present = ~missing_in(found)
     if not present.any():
         raise BadInput(
             f"The target {target or 'y'!r} of {str(path)!r} is missing in all {len(found):,} rows: nothing can be "

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vastgp.cli._errors import BadInput
-from vastgp.cli._files import require_folder
+from vastgp.cli._files import refuse_existing, require_folder
 from vastgp.cli._processes import run_in_processes, which_of
 
 # What tells a process in which folder its file goes.
@@ -78,10 +78,7 @@ def predict_in_parts(count: int, out: Path, force: bool) -> list[dict[str, Any]]
 @contextlib.contextmanager
 def _whole_folder(out: Path, force: bool) -> Iterator[Path]:
     """Give a folder beside ``out``, which takes its place when the block ends well, and is removed otherwise."""
-    if out.exists() and not force:
-        raise BadInput(
-            f"--out {str(out)!r} exists; choose another name, or replace it with --force."
-        )
+    refuse_existing(out, "--out", force)
     if out.exists() and not _is_of_parts(out):
         raise BadInput(
             f"--out {str(out)!r} with --processes is a folder of one file a process, and what is there is none: choose "

@@ -44,7 +44,7 @@ def chosen_inputs(
                 f"--exposure {exposure!r} is a target as well; name the column that its counts were taken over."
             )
         own[exposure] = "exposure"
-    chosen, left_out = _names(features), _names(exclude)
+    chosen, left_out = names_in(features), names_in(exclude)
     require_columns(chosen, data, "named by --features")
     require_columns(left_out, data, "named by --exclude")
     for name in chosen:
@@ -62,13 +62,14 @@ def chosen_inputs(
     return names
 
 
-def _names(text: str | None) -> list[str]:
+def names_in(text: str | None) -> list[str]:
+    """Return the names that an option gives with commas between."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def pair_of(option: str, text: str) -> tuple[str, str]:
     """Return the two columns that an option names with a comma between."""
-    names = _names(text)
+    names = names_in(text)
     if len(names) != 2:
         raise BadInput(
             f"{option} {text!r}: expected two columns with a comma between, such as lat,lon."

@@ -167,15 +167,21 @@ def show(found: dict[str, Any], title: str, *, lengthscales: bool = True) -> Non
                 "(noise standard deviations)",
             )
         )
+    facts(rows + options_and_file(found))
+    if lengthscales:
+        show_lengthscales(found)
+
+
+def options_and_file(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Which arguments were given, and where the model is from, where that is known."""
+    rows = []
     if found["parameters"]:
         rows.append(("options", ", ".join(f"{k}={v}" for k, v in found["parameters"].items())))
     if "file_bytes" in found:
         rows.append(
             ("file", f"{found['file_bytes'] / 1e6:.3g} MB, written by vastgp {found['vastgp']}")
         )
-    facts(rows)
-    if lengthscales:
-        show_lengthscales(found)
+    return rows
 
 
 def _noise_std(model: Any) -> float | None:

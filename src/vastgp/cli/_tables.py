@@ -78,15 +78,6 @@ def rows_of(source: Any, rows: np.ndarray) -> Any:
     return dataclasses.replace(source, frames=frames, num_rows=len(rows))
 
 
-def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return which values of a column from a file are missing: None, or NaN."""
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind != "O":
-        return np.zeros(len(values), dtype=bool)
-    return np.array([value is None or value != value for value in values], dtype=bool)
-
-
 # ---------------------------------------------------------------- rows for a model
 
 

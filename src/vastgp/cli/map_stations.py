@@ -157,6 +157,7 @@ def map_stations(
         from vastgp.cli._console import say
         from vastgp.cli._estimators import make_estimator
         from vastgp.cli._files import existing, writable
+        from vastgp.cli._selection import names_in
 
         existing(source, "The readings")
         check_out(out, force)
@@ -164,7 +165,7 @@ def map_stations(
             if path is not None:
                 writable(path, option, force=force)
         step = _step(grid)
-        names = [name.strip() for name in (covariates or "").split(",") if name.strip()]
+        names = names_in(covariates)
         if step is not None and names:
             raise BadInput(
                 f"--grid {grid}: a spacing has no {', '.join(names)}, which --covariates names. Give --grid a NetCDF "

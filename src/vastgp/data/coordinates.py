@@ -109,11 +109,10 @@ class Coordinate:
         if self.extent is None:
             return None
         around = np.mod(self.values.astype(np.float64), _CIRCLE)
-        order = np.argsort(around, kind="stable")
-        again = np.flatnonzero(np.diff(around[order]) == 0)
-        if not again.size:
+        again = _first_repeated(around)
+        if again is None:
             return None
-        first, second = sorted(order[again[0] : again[0] + 2].tolist())
+        first, second = sorted(again)
         return first, second
 
     @property
@@ -266,14 +265,22 @@ def _turned(numbers: np.ndarray, extent: float) -> np.ndarray:
 
 
 def _check_distinct(name: str, values: np.ndarray, numbers: np.ndarray) -> None:
-    order = np.argsort(numbers, kind="stable")
-    repeated = np.flatnonzero(np.diff(numbers[order]) == 0)
-    if repeated.size:
-        at, again = order[repeated[0]], order[repeated[0] + 1]
+    found = _first_repeated(numbers)
+    if found is not None:
+        at, again = found
         raise ValueError(
             f"coordinate {name!r} has the value {values[at]} more than once (positions {at} and {again}). Average "
             f"or drop repetitions: array.groupby({name!r}).mean()."
         )
+
+
+def _first_repeated(numbers: np.ndarray) -> tuple[int, int] | None:
+    """Return the positions of the least number that comes more than once; None where all are distinct."""
+    order = np.argsort(numbers, kind="stable")
+    repeated = np.flatnonzero(np.diff(numbers[order]) == 0)
+    if not repeated.size:
+        return None
+    return int(order[repeated[0]]), int(order[repeated[0] + 1])
 
 
 def _check_labels(name: str, labels: list[Any], attrs: Mapping[Any, Any]) -> None:

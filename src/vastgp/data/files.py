@@ -108,6 +108,11 @@ def open_npy(path: Path, argument: str) -> np.ndarray:
         ) from error
 
 
+def open_matrix(path: Path) -> np.ndarray:
+    """The inputs in a file of arrays: the array of a .npy file, or X of a .npz file."""
+    return open_npz(path, ["X"])["X"] if suffix_of(path) == ".npz" else open_npy(path, "X")
+
+
 def open_npz(
     path: Path, names: Sequence[str], memory_budget: float = MEMORY_BUDGET
 ) -> dict[str, np.ndarray]:

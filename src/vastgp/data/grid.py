@@ -204,8 +204,7 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
         values = values.astype(np.float64, copy=False)
     if np.isinf(values).any():
         infinite = np.isinf(values)
-        where = np.unravel_index(int(np.argmax(infinite)), values.shape)
-        place = ", ".join(f"{dim}={int(i)}" for dim, i in zip(dims, where, strict=True))
+        _, place = first_marked(infinite, dims)
         raise ValueError(
             f"data_array has {int(infinite.sum())} infinite values, the first at {place}. Mark what was not observed "
             "by NaN: array.where(numpy.isfinite(array))."
@@ -217,6 +216,12 @@ def ordered_values(array: Any, groups: Sequence[Group]) -> np.ndarray:
             "all others are NaN. A fit needs two at least."
         )
     return values.reshape([len(group.points) for group in groups])
+
+
+def first_marked(bad: np.ndarray, dims: Sequence[str]) -> tuple[tuple[int, ...], str]:
+    """Return the position of the first cell that is marked, and what messages call it."""
+    where = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return where, ", ".join(f"{dim}={i}" for dim, i in zip(dims, where, strict=True))
 
 
 def _read(array: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import observations, validate
-from vastgp.data.grid import Group
+from vastgp.data.grid import Group, first_marked
 from vastgp.data.own_noise import MOST_ERROR
 
 _WHAT = "each cell's known standard deviation, in units of the values"
@@ -42,8 +42,7 @@ def known_variances(
     observed = ~np.isnan(values).reshape(flat.shape)
     bad = observed & ~(np.isfinite(flat) & (flat >= 0.0))
     if bad.any():
-        where = np.unravel_index(int(np.argmax(bad)), flat.shape)
-        place = ", ".join(f"{dim}={int(i)}" for dim, i in zip(dims, where, strict=True))
+        where, place = first_marked(bad, dims)
         raise ValueError(
             f"noise_std must hold finite numbers that are not negative where data_array has a value, received "
             f"{int(bad.sum())} other value{'s' if bad.sum() > 1 else ''}, the first {flat[where]} at {place}. Expected "

@@ -152,8 +152,11 @@ def _as_given(
             # as in a fit, a dimension without coordinates counts from 0
             if dim in known and dim not in given and dim not in template.coords:
                 given[str(dim)] = xr.Variable(dim, np.arange(size))
-        others = {str(n): c.variable for n, c in coords.coords.items() if n not in known}
-        return given, others, [str(dim) for dim in coords.dims if one or dim in coords.coords]
+        return (
+            given,
+            _others(coords, known),
+            [str(dim) for dim in coords.dims if one or dim in coords.coords],
+        )
     if hasattr(coords, "columns") and not isinstance(coords, Mapping):
         coords = {n: xr.DataArray(np.asarray(coords[n]), dims="point") for n in coords.columns}
     if not isinstance(coords, Mapping):
@@ -161,14 +164,20 @@ def _as_given(
             f"coords must be a mapping of names to values, an xarray object or a data frame; received "
             f"{type(coords).__name__}. For example {{'time': new_times}}."
         )
-    given, others = {}, {}
+    others: dict[str, Any] = {}
+    given = {}
     for name, value in coords.items():
         if name not in known:
             raise _unknown(name, known)
         if isinstance(value, xr.DataArray):
-            others |= {str(n): c.variable for n, c in value.coords.items() if n not in known}
+            others |= _others(value, known)
         given[str(name)] = _variable(str(name), value)
     return given, others, []
+
+
+def _others(array: Any, known: Sequence[str]) -> dict[str, Any]:
+    """Return the variables of coordinates that the model does not know."""
+    return {str(name): one.variable for name, one in array.coords.items() if name not in known}
 
 
 def _described(variable: Any, template: Any, name: str) -> Any:

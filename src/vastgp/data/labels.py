@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import files, validate
+from vastgp.data.missing import missing_in
 from vastgp.data.open import as_rows, target_from_path
 from vastgp.data.rows import Rows
 from vastgp.data.tables import Table, as_labels, open_frame
@@ -76,10 +77,10 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.utils.multiclass import check_classification_targets
 
     if labels.dtype.kind == "O":
-        missing = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
-        if missing is not None:
+        missing = np.flatnonzero(missing_in(labels))
+        if missing.size:
             raise ValueError(
-                f"y has a missing label in row {missing} (counted from 0). Remove rows without a label."
+                f"y has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
             )
         kinds = sorted(
             {"text" if isinstance(label, str) else type(label).__name__ for label in labels}
@@ -89,7 +90,7 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 f"y has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
             )
         labels = np.asarray(labels.tolist())
-    if labels.dtype.kind not in "biufU":
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU":
         raise ValueError(
             f"y holds labels such as {labels[0]!r}. Expected numbers, booleans or text, which a model file can keep: "
             "convert them, for example y.astype(str)."
@@ -99,12 +100,6 @@ def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     check_classification_targets(labels)
     classes, numbers = np.unique(labels, return_inverse=True)
     return classes, numbers
-
-
-def _is_missing(label: Any) -> bool:
-    same = label == label
-    # pandas.NA equals nothing, and does not even say so
-    return label is None or not (isinstance(same, bool | np.bool_) and same)
 
 
 def encode_as(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -222,3 +222,10 @@ def standardised_rows(
     X, y = rows.take(np.sort(indices))
     assert y is not None
     return standardizer.transform_X(X), standardizer.transform_y(y)
+
+
+def fixed_rows(
+    rows: Rows, standardizer: Standardizer, seed: int, use: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return standardised inputs and targets of the rows of `fixed_indices`, or of all where there are no more."""
+    return standardised_rows(rows, standardizer, fixed_indices(seed, use, rows.n, size))

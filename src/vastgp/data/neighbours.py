@@ -242,11 +242,6 @@ class NeighbourTable:
             file.close()
             raise disk_full_error(error, "the table of neighbours", num_rows * count * 4) from error
 
-    @property
-    def num_known(self) -> int:
-        """Rows whose neighbours are known."""
-        return int(self._known.sum())
-
     def forget(self) -> None:
         """Forget all neighbours: the points or their metric have changed."""
         self._known[:] = False

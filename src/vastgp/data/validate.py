@@ -20,6 +20,8 @@ _SEARCH_ROWS = 65_536
 _FILL_GAPS = (
     "Drop these rows, or fill the gaps first (for example with sklearn.impute.SimpleImputer)."
 )
+# Names in a list below each other.
+_MOST_BULLETS = 5
 _RESHAPE = (
     "Reshape your data: X.reshape(-1, 1) if it is one feature of many rows, X.reshape(1, -1) if it is one row of many "
     "features."
@@ -135,33 +137,31 @@ def _first(array: np.ndarray) -> object:
 # ---------------------------------------------------------------- shapes
 
 
-def as_matrix(values: object, argument: str = "X") -> np.ndarray:
+def as_matrix(X: object) -> np.ndarray:
     """A two-dimensional array of numbers with at least one column; see `numeric_array` for what is refused."""
-    array = numeric_array(values, argument)
+    array = numeric_array(X, "X")
     if array.ndim == 0:
-        raise ValueError(
-            f"Expected 2D array for {argument}, got scalar array instead: {array}. {_RESHAPE}"
-        )
+        raise ValueError(f"Expected 2D array for X, got scalar array instead: {array}. {_RESHAPE}")
     if array.ndim == 1:
         raise ValueError(
-            f"Expected 2D array for {argument}, got 1D array of shape {array.shape} instead. {_RESHAPE}"
+            f"Expected 2D array for X, got 1D array of shape {array.shape} instead. {_RESHAPE}"
         )
     if array.ndim > 2:
         raise ValueError(
-            f"Found array with dim {array.ndim}: {argument} has shape {array.shape}, while dim <= 2 is required. "
-            f"Expected (rows, features); {argument}.reshape(len({argument}), -1) makes every entry of a row a feature."
+            f"Found array with dim {array.ndim}: X has shape {array.shape}, while dim <= 2 is required. "
+            "Expected (rows, features); X.reshape(len(X), -1) makes every entry of a row a feature."
         )
     if array.shape[1] == 0:
         raise ValueError(
             f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required. "
-            f"{argument} needs at least one column of numbers."
+            "X needs at least one column of numbers."
         )
     return array
 
 
-def as_target(values: object, argument: str = "y") -> np.ndarray:
+def as_target(y: object) -> np.ndarray:
     """A one-dimensional array of numbers; a column is flattened with scikit-learn's warning."""
-    array = numeric_array(values, argument)
+    array = numeric_array(y, "y")
     if array.ndim == 2 and array.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
@@ -362,10 +362,10 @@ def listed(names: Iterable[object], at_most: int = 10) -> str:
     return ", ".join(everything[:at_most]) + more
 
 
-def _bullets(names: Sequence[str], at_most: int = 5) -> str:
+def _bullets(names: Sequence[str]) -> str:
     ordered = sorted(names)
-    return "".join(f"- {name}\n" for name in ordered[:at_most]) + (
-        "- ...\n" if len(ordered) > at_most else ""
+    return "".join(f"- {name}\n" for name in ordered[:_MOST_BULLETS]) + (
+        "- ...\n" if len(ordered) > _MOST_BULLETS else ""
     )
 
 

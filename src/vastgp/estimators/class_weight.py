@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp._arguments import is_number
 from vastgp.data.validate import listed
 
 
@@ -19,8 +20,7 @@ def check_class_weight(class_weight: Any) -> None:
             f"class_weight must be None, 'balanced' or a dict of a number for each label, received {class_weight!r}."
         )
     for label, weight in class_weight.items():
-        number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
-        if not (number and np.isfinite(weight) and weight > 0):
+        if not (is_number(weight) and np.isfinite(weight) and weight > 0):
             raise ValueError(
                 f"class_weight must hold positive finite numbers, received {weight!r} for {label!r}. To leave out a "
                 "class, remove its rows."

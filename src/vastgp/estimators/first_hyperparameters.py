@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp.data import Rows, Standardizer, observations, processes
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.minibatch import fixed_rows
 from vastgp.estimators.arguments import (
     check_fixed_model,
     fixed_kernel,
@@ -87,7 +87,8 @@ def find_first(
 
     def compute() -> tuple[Kernel, Likelihood]:
         fixed = isinstance(search, Fixed)
-        X, y = rows_to_start(rows, scaling, _CHECKED_FIXED if fixed else search.rows, run.seed)
+        most = _CHECKED_FIXED if fixed else search.rows
+        X, y = fixed_rows(rows, scaling, run.seed, _START, most)
         likelihood = likelihood_of(y)
         if fixed:
             return fixed_kernel(kernel, scaling, search), likelihood
@@ -125,13 +126,6 @@ def rows_of_start(search: Any, likelihood: Likelihood) -> int:
     if isinstance(likelihood, Gaussian):
         return int(search.rows)
     return min(search.rows, most_rows(_DUAL_ROWS, likelihood))
-
-
-def rows_to_start(
-    rows: Rows, scaling: Standardizer, most: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return standardised inputs and targets of some rows, or of all where there are no more."""
-    return standardised_rows(rows, scaling, fixed_indices(seed, _START, rows.n, most))
 
 
 def starting_likelihood(

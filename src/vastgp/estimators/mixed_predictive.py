@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 from vastgp.data import Standardizer, observations
 from vastgp.estimators.predictive import Predictive
 from vastgp.likelihoods import Gaussian
-from vastgp.likelihoods.quantiles import rising_roots
+from vastgp.likelihoods.quantiles import by_row, rising_roots
 from vastgp.solvers.averaged_posterior import mixture_moments
 
 # Of a quantile, in units of the mixture.
@@ -54,12 +54,10 @@ def mixed_quantiles(
     reached : callable
         ``reached(y, rows)``: normal scores by each part of values at rows given by number, (K, m).
     """
-    wanted = ndtri(np.asarray(probabilities, np.float64))
-    wanted = wanted[:, None] if wanted.ndim == 1 else wanted
     # a mixture's quantile lies between those of its parts: below the least one all have less probability
     low, high = of_parts.min(axis=0), of_parts.max(axis=0)
     rows = np.broadcast_to(np.arange(low.shape[1]), low.shape)
-    scores = np.broadcast_to(wanted, low.shape)
+    scores = np.broadcast_to(ndtri(by_row(probabilities)), low.shape)
     units = np.broadcast_to(unit, low.shape[1])
 
     def above(y: np.ndarray, row: np.ndarray, score: np.ndarray) -> np.ndarray:
@@ -117,7 +115,6 @@ class MixedPredictive(Predictive):
         return np.sqrt(self.variances + self.noises)
 
     def with_noise_of(self, y: np.ndarray) -> MixedPredictive:
-        """Return the distributions of observations that have noise of their own, see `vastgp.data.observations`."""
         target = self.scaling.transform_y(y)
         each = [observations.noise_variances(target, float(noise)) for noise in self.noises[:, 0]]
         found = super().with_noise_of(y)
@@ -125,7 +122,6 @@ class MixedPredictive(Predictive):
         return replace(found, noises=np.stack(each))
 
     def of_rows(self, rows: np.ndarray) -> MixedPredictive:
-        """Return the distributions at some of the rows, by their numbers."""
         found = super().of_rows(rows)
         assert isinstance(found, MixedPredictive)
         noises = self.noises if self.noises.shape[1] == 1 else self.noises[:, rows]
@@ -138,7 +134,6 @@ class MixedPredictive(Predictive):
         return (target - self.means[:, rows]) / self._stds[:, rows]
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Return the logarithms of the densities at targets, (n,), in nats."""
         scores = self._scores(self.scaling.transform_y(y))
         logs = -0.5 * (scores**2 + np.log(2.0 * np.pi)) - np.log(self._stds)
         found = logsumexp(logs, b=self.weights[:, None], axis=0)
@@ -146,16 +141,9 @@ class MixedPredictive(Predictive):
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Return what observations are below with given probabilities, (k,) or (k, n) for each row its own: (k, n)."""
-        wanted = ndtri(np.asarray(probabilities, np.float64))
-        wanted = wanted[:, None] if wanted.ndim == 1 else wanted
-        of_parts = self.means[:, None] + self._stds[:, None] * wanted
-        stds = self._stds
-
-        def reached(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return (y - self.means[:, rows]) / stds[:, rows]
-
-        unit = stds.min(axis=0)
-        found = mixed_quantiles(of_parts, probabilities, self.weights, unit, reached)
+        of_parts = self.means[:, None] + self._stds[:, None] * ndtri(by_row(probabilities))
+        unit = self._stds.min(axis=0)
+        found = mixed_quantiles(of_parts, probabilities, self.weights, unit, self._scores)
         return self.scaling.inverse_mean(found)
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:

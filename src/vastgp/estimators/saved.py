@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,31 @@ from vastgp.fitting.history import History
 from vastgp.kernels import from_spec, to_spec
 from vastgp.likelihoods import from_spec as likelihood_from_spec
 from vastgp.likelihoods import to_spec as likelihood_to_spec
+
+
+def several_to_file(
+    models: Iterable[Any], prefix: str
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return the headers of models that one file holds, and their arrays, named by ``prefix`` and their number."""
+    headers: list[dict[str, Any]] = []
+    arrays: dict[str, np.ndarray] = {}
+    for number, one in enumerate(models):
+        header, own = one._to_file()
+        headers.append(header)
+        arrays |= above(f"{prefix}{number}/", own)
+    return headers, arrays
+
+
+def several_from_file(
+    read: Callable[[dict[str, Any], dict[str, np.ndarray]], Any],
+    headers: Iterable[dict[str, Any]],
+    arrays: dict[str, np.ndarray],
+    prefix: str,
+) -> list[Any]:
+    """Return the models that `several_to_file` described, each by ``read(header, arrays)``."""
+    return [
+        read(header, below(f"{prefix}{number}/", arrays)) for number, header in enumerate(headers)
+    ]
 
 
 class SavedModel(BaseEstimator, abc.ABC):

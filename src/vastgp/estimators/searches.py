@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
-
-from vastgp._arguments import Each, Flag, Named, Optional, Options, Positive
+from vastgp._arguments import Each, Flag, Named, Optional, Options, Positive, is_number
 
 
 @dataclass(frozen=True)
@@ -18,16 +16,14 @@ class _Columns:
 
     def __call__(self, name: str, value: Any) -> None:
         if not isinstance(value, (list, tuple)) or not all(
-            isinstance(group, (list, tuple)) and group and all(_is_column(one) for one in group)
+            isinstance(group, (list, tuple))
+            and group
+            and all(is_number(one, whole=True) and one >= 0 for one in group)
             for group in value
         ):
             raise ValueError(
                 f"{name} must be groups of numbers of columns, such as [(2, 3, 4), (7, 8)]; received {value!r}."
             )
-
-
-def _is_column(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
 class _Scaled(Options):

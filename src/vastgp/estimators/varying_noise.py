@@ -9,7 +9,7 @@ import numpy as np
 
 from vastgp._arguments import OneOf
 from vastgp.data import Rows
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.minibatch import fixed_rows
 from vastgp.estimators.arguments import input_units
 from vastgp.estimators.own_noise import FitsOwnNoise
 from vastgp.estimators.searches import Fixed, Learn
@@ -173,11 +173,9 @@ class _Fit:
             gain = looked.gain
             if gain <= 0.0:
                 return None, gain
-        chosen = fixed_indices(self.run.seed, _OF_FEW, self.rows.n, _FEW)
-        X, y = standardised_rows(self.rows, self.scaling, chosen)
-        if (
-            np.ptp(y) == 0.0
-        ):  # a constant is off by nothing at any row, and the noise of nothing has no logarithm
+        X, y = fixed_rows(self.rows, self.scaling, self.run.seed, _OF_FEW, _FEW)
+        # a constant is off by nothing at any row, and the noise of nothing has no logarithm
+        if np.ptp(y) == 0.0:
             return None, gain
         left = self.run.seconds_left(_TURNS)
         found = alternate(
@@ -240,8 +238,7 @@ class _Fit:
         return np.concatenate(parts)
 
     def _squares(self, solved: _Solved) -> tuple[np.ndarray, np.ndarray]:
-        chosen = fixed_indices(self.run.seed, _OF_MANY, self.rows.n, _MANY)
-        X, y = standardised_rows(self.rows, self.scaling, chosen)
+        X, y = fixed_rows(self.rows, self.scaling, self.run.seed, _OF_MANY, _MANY)
         return expected_squares(
             solved.posterior, X.astype(np.dtype(self.model._arithmetic), copy=False), y
         )

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from vastgp.fitting.candidates import Params, bounds_of, starting_params
-from vastgp.fitting.clock import now
+from vastgp.fitting.clock import seconds_until
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
@@ -177,7 +177,8 @@ def fit_from_best(
     """
 
     def left(parts: int = 1) -> float | None:
-        return None if deadline is None else max(deadline - now(), 0.0) / parts
+        seconds = seconds_until(deadline)
+        return None if seconds is None else seconds / parts
 
     rough: dict[str, Any] = {"max_iter": first_iter or max_iter, "tol": max(tol, LOOSE_TOL)}
     found: list[LbfgsResult] = []

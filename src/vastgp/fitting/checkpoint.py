@@ -293,16 +293,9 @@ class Phase:
         restored = [_like_leaf(saved.arrays[str(i)], leaf) for i, leaf in enumerate(leaves)]
         return jax.tree.unflatten(tree, restored), saved
 
-    def save(
-        self,
-        state: Any,
-        num_iter: int,
-        seconds: float,
-        history: History,
-        ended: Mapping[str, Any] | None = None,
-    ) -> None:
+    def save(self, state: Any, num_iter: int, seconds: float, history: History) -> None:
         """Write the state and the history so far."""
-        self.note(state, num_iter, seconds, history, ended)
+        self.note(state, num_iter, seconds, history)
         self.file.write()
 
     def note(

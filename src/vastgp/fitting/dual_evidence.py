@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import SETTLED, DampedUpdates
@@ -243,7 +243,7 @@ class DualEvidence(RowEvidence):
             return bound, Sites(beta * mean + alpha, beta)
         with precision("float64"):
             bound, sites = local_sites(
-                _wide(likelihood), self._padded_y, *self._padded(mean, variance)
+                as_dtype(likelihood, np.float64), self._padded_y, *self._padded(mean, variance)
             )
         return np.asarray(bound)[:n], Sites(*(np.asarray(part)[..., :n] for part in sites))
 
@@ -257,7 +257,9 @@ class DualEvidence(RowEvidence):
         with precision("float64"):
             mean, variance = self._padded(found.mean, found.variance)
             weights = np.arange(len(self._padded_y)) < self.num_rows
-            slope = _likelihood_slope(_wide(likelihood), self._padded_y, mean, variance, weights)
+            slope = _likelihood_slope(
+                as_dtype(likelihood, np.float64), self._padded_y, mean, variance, weights
+            )
         return jax.tree.map(np.asarray, slope)
 
 
@@ -274,7 +276,3 @@ def _likelihood_slope(
         return jnp.sum(weights * given.site_bound(y, mean, variance))
 
     return jax.grad(total)(likelihood)
-
-
-def _wide(likelihood: Likelihood) -> Likelihood:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), likelihood)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vastgp.fitting.best_fit import fit_best
 from vastgp.fitting.candidates import candidate_kernels
-from vastgp.fitting.clock import now
+from vastgp.fitting.clock import deadline_in
 from vastgp.fitting.start import some_rows
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Likelihood
@@ -59,8 +59,7 @@ def start_from_dual_evidence(
     seed, noise_floor, restarts, inputs, max_seconds
         As in `vastgp.fitting.start.start_from_exact_gp`; ``noise_floor`` also bounds the square of a scale.
     """
-    deadline = None if max_seconds is None else now() + max_seconds
-    generator = np.random.default_rng(seed)
+    deadline, generator = deadline_in(max_seconds), np.random.default_rng(seed)
     X, y = some_rows(X, y, max_rows, generator)
     # parts of the rows are taken evenly: an order by class would leave some with one class
     order = generator.permutation(len(y))

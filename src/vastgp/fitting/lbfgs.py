@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Evaluations
 from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
+from vastgp.linalg.leaves import from_vector
 
 # Gain of an iteration under which L-BFGS stops whatever the slope, as a multiple of ``tol^2``: a slope of ``tol``
 # leaves ``tol^2 / (2 c)`` to gain where the curvature is ``c``, here up to 50. A thousandth of ``tol`` in its place
@@ -39,7 +41,7 @@ class LbfgsResult:
         Positive hyperparameters, float64 NumPy leaves.
     value : float
         The objective there.
-    num_iter, num_evaluations : int
+    num_iter : int
     converged : bool
     message : str
         Why it stopped.
@@ -50,10 +52,14 @@ class LbfgsResult:
     params: Any
     value: float
     num_iter: int
-    num_evaluations: int
     converged: bool
     message: str
     history: History = field(repr=False)
+
+    @classmethod
+    def unneeded(cls, params: Any, why: str) -> LbfgsResult:
+        """Return the result where no search was needed."""
+        return cls(params, float("nan"), 0, True, why, History())
 
 
 def maximise(
@@ -226,7 +232,6 @@ def _climb(
         params_at(found.x),
         -float(found.fun) * scale,
         found.nit,
-        found.nfev,
         bool(found.success) or settled,
         message,
         history,
@@ -258,14 +263,5 @@ class _Seen:
 
 def ravel(tree: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
     """Return the leaves as one float64 vector, and the way back."""
-    leaves, structure = jax.tree.flatten(tree)
-    arrays = [np.asarray(leaf, dtype=np.float64) for leaf in leaves]
-    shapes = [array.shape for array in arrays]
-    ends = np.cumsum([array.size for array in arrays])[:-1]
-
-    def rebuild(vector: np.ndarray) -> Any:
-        parts = np.split(vector, ends)
-        shaped = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-        return jax.tree.unflatten(structure, shaped)
-
-    return np.concatenate([array.ravel() for array in arrays]), rebuild
+    arrays = [np.asarray(leaf, dtype=np.float64) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([array.ravel() for array in arrays]), partial(from_vector, like=tree)

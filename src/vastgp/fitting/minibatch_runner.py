@@ -218,12 +218,12 @@ def _steps(
     return jax.lax.fori_loop(0, count, body, (state, records))
 
 
-def mean_and_error(values: Any, name: str = "objective") -> dict[str, float]:
-    """Return mean and standard error of what steps recorded, NaN where there are too few of them."""
+def mean_and_error(values: Any) -> dict[str, float]:
+    """Return mean and standard error of the objectives that steps recorded, NaN where there are too few of them."""
     values = np.asarray(values, np.float64)
     mean = float(np.mean(values)) if len(values) else np.nan
     error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
-    return {name: mean, f"{name}_se": error}
+    return {"objective": mean, "objective_se": error}
 
 
 def _means(state: Any, records: Mapping[str, Any], done: int) -> dict[str, float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from vastgp.data import observations
+from vastgp.linalg.least_near import least_near
 
 # Noise variances tried, and the precision of the logarithm of the best one.
 _TRIED, _SETTLED = 33, 1e-8
@@ -45,10 +45,5 @@ def noise_left(y: np.ndarray, mean: np.ndarray, variance: np.ndarray, noise_floo
     most = max(least, float(np.max(alone)))
     if least == most:
         return least
-    # several local minima are possible: the best of a few says which one
     tried = np.linspace(math.log(least), math.log(most), _TRIED)
-    k = int(np.argmin([negative(each) for each in tried]))
-    bounds = (tried[max(k - 1, 0)], tried[min(k + 1, _TRIED - 1)])
-    found = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": _SETTLED})
-    # a bounded search never quite reaches a border
-    return math.exp(min((float(found.x), float(tried[k])), key=negative))
+    return math.exp(least_near(negative, tried, _SETTLED))

@@ -315,17 +315,15 @@ class Run:
         same = [first for first in self.known if type(first.likelihood) is kind]
         return next(iter([*same, *self.known]), None)
 
-    def evaluations(
-        self, name: str, *, share: float = 1.0, label: str | None = None
-    ) -> Evaluations:
+    def evaluations(self, name: str, *, share: float = 1.0) -> Evaluations:
         """Return the record of the evaluations of an optimiser: a resumed fit replays them, see `Evaluations`.
 
         Parameters
         ----------
-        name, share, label
+        name, share
             As in `steps`.
         """
-        return Evaluations(self, self._prefix + name, share, label or name)
+        return Evaluations(self, self._prefix + name, share, name)
 
 
 class Evaluations:

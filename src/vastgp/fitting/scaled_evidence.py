@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
 from vastgp.data import observations
+from vastgp.linalg.least_near import least_near
 
 _LOG_2PI = math.log(2.0 * math.pi)
 # Room of the logarithm of the factor; values of each that are tried first.
@@ -155,9 +156,6 @@ def best_beside_own_noise(
     least, most = math.log(noise_floor), math.log(most)
     given = float(np.clip(math.log(noise_variance), least, most))
     tried = np.unique([given, *np.linspace(least, most, _TRIED_NOISES)])
-    k = int(np.argmin([negative(each) for each in tried]))
-    bounds = (tried[max(k - 1, 0)], tried[min(k + 1, len(tried) - 1)])
-    found = minimize_scalar(negative, bounds=bounds, method="bounded", options={"xatol": _SETTLED})
-    best = min((float(found.x), float(tried[k])), key=negative)
+    best = least_near(negative, tried, _SETTLED)
     s, value = best_at(best)
     return s, math.exp(best), value

@@ -15,7 +15,7 @@ from vastgp.fitting.candidates import (
     MOST_NOISE,
     candidate_kernels,
 )
-from vastgp.fitting.clock import now
+from vastgp.fitting.clock import deadline_in, now, seconds_until
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of
@@ -99,8 +99,7 @@ def start_from_exact_gp(
     FactorizationError
         When not even the starting values have a covariance matrix that can be factorised.
     """
-    deadline = None if max_seconds is None else now() + max_seconds
-    generator = np.random.default_rng(seed)
+    deadline, generator = deadline_in(max_seconds), np.random.default_rng(seed)
     X, y = some_rows(X, y, max_rows, generator)
     fit = partial(
         fit_best,
@@ -172,10 +171,9 @@ def _refine_best(
     best = fits[0] if alone else _highest(exact, fits, prior, noise_floor)
 
     def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
-        left = None if deadline is None else max(deadline - now(), 0.0)
         return fit_evidence(
             evidence, best.params,
-            noise_floor=noise_floor, max_iter=_REFINING, tol=LOOSE_TOL, max_seconds=left,
+            noise_floor=noise_floor, max_iter=_REFINING, tol=LOOSE_TOL, max_seconds=seconds_until(deadline),
         )  # fmt: skip
 
     kernel, likelihood = best.params

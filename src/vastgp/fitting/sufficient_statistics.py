@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer, processes, read_archive, write_archive
 from vastgp.data.tiles import row_tiles
@@ -255,7 +254,7 @@ def gather_statistics(
         progress.update(done / total)
 
     with precision(dtype), Progress("statistics", verbose) as progress:
-        own = jax.tree.map(lambda leaf: _of_precision(leaf, dtype), basis)
+        own = as_dtype(basis, dtype)
         found = accumulate(
             partial(feature_matrix, own), row_tiles(rows, standardizer, size, dtype, part),
             basis.num_basis, on_tile=note,
@@ -268,17 +267,6 @@ def gather_statistics(
         standardizer.y_scale,
         features_id(basis, standardizer, dtype),
     )
-
-
-def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
-    """Return the sum of parts, in their order."""
-    everything = list(parts)
-    if not everything:
-        raise ValueError("parts is empty: there must be at least one record of statistics.")
-    total = everything[0]
-    for part in everything[1:]:
-        total = total + part
-    return total
 
 
 def merged_everywhere(own: SufficientStatistics) -> SufficientStatistics:
@@ -314,8 +302,3 @@ def features_id(basis: Any, standardizer: Standardizer, dtype: str = "float64") 
         wide = array.astype(np.float64) if array.dtype.kind == "f" else array
         digest.update(np.ascontiguousarray(wide).tobytes())
     return digest.hexdigest()
-
-
-def _of_precision(leaf: Any, dtype: str) -> Any:
-    floating = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
-    return jnp.asarray(leaf, dtype) if floating else leaf

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import operator
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -95,10 +96,10 @@ class Sum(_Composite):
     """Sum of kernels: the function is a sum of independent functions, one for each part."""
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return reduce(lambda a, b: a + b, (part(X, Z) for part in self.parts))
+        return reduce(operator.add, (part(X, Z) for part in self.parts))
 
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return reduce(lambda a, b: a + b, (part.diag(X) for part in self.parts))
+        return reduce(operator.add, (part.diag(X) for part in self.parts))
 
     def total_variance(self) -> Any:
         return sum(part.total_variance() for part in self.parts)
@@ -117,13 +118,13 @@ class Product(_Composite):
     """Product of kernels; its spectral density is the convolution of those of the parts."""
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return reduce(lambda a, b: a * b, (part(X, Z) for part in self.parts))
+        return reduce(operator.mul, (part(X, Z) for part in self.parts))
 
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return reduce(lambda a, b: a * b, (part.diag(X) for part in self.parts))
+        return reduce(operator.mul, (part.diag(X) for part in self.parts))
 
     def total_variance(self) -> Any:
-        return reduce(lambda a, b: a * b, (part.total_variance() for part in self.parts))
+        return reduce(operator.mul, (part.total_variance() for part in self.parts))
 
     def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         choices = itertools.product(*(part.spectral_terms() for part in self.parts))
@@ -141,9 +142,7 @@ class Product(_Composite):
 
 
 def positive(name: str, value: Any) -> Any:
-    """Return ``value`` as float64 NumPy (traced arrays pass), refusing what is not positive."""
-    if isinstance(value, jax.core.Tracer):
-        return value
+    """Return ``value`` as float64 NumPy (arrays of JAX pass, perhaps traced), refusing what is not positive."""
     if isinstance(value, jax.Array):
         return value
     array = np.asarray(value, dtype=np.float64)

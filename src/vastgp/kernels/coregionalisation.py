@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp._arguments import is_number
 from vastgp.kernels.base import Kernel, positive
 
 
@@ -99,8 +100,7 @@ class Coregionalisation(Kernel):
 
 def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
     if matrix is None:
-        is_count = isinstance(num_outputs, (int, np.integer)) and not isinstance(num_outputs, bool)
-        if not is_count or num_outputs < 1:
+        if not is_number(num_outputs, whole=True) or num_outputs < 1:
             raise ValueError(
                 f"num_outputs must be a positive integer, received {num_outputs!r}; or give matrix. For a kernel whose "
                 "size the data decide, write 'coregionalisation'."

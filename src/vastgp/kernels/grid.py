@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -77,11 +79,11 @@ class GridKernel(Kernel):
     # ------------------------------------------------------------ as a kernel of rows
 
     def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        product = reduce(lambda a, b: a * b, self.factors(self._split(X), self._split(Z)))
+        product = reduce(operator.mul, self.factors(self._split(X), self._split(Z)))
         return jnp.asarray(self.variance, dtype=X.dtype) * product
 
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        product = reduce(lambda a, b: a * b, self.factor_diagonals(self._split(X)))
+        product = reduce(operator.mul, self.factor_diagonals(self._split(X)))
         return jnp.asarray(self.variance, dtype=X.dtype) * product
 
     def total_variance(self) -> Any:
@@ -98,10 +100,9 @@ class GridKernel(Kernel):
 
     def in_units(self, x_scale: Any, y_scale: float) -> GridKernel:
         scales = np.broadcast_to(np.asarray(x_scale, float), (sum(map(len, self.groups)),))
-        ends = np.cumsum([len(group) for group in self.groups])[:-1]
         parts = [
             part.in_units(scale, 1.0)
-            for part, scale in zip(self.parts, np.split(scales, ends), strict=True)
+            for part, scale in zip(self.parts, np.split(scales, self._ends), strict=True)
         ]
         return GridKernel(parts, self.groups, np.asarray(self.variance) * y_scale**2)
 
@@ -127,9 +128,13 @@ class GridKernel(Kernel):
                 parts.append(part.in_units(1.0, float(part.total_variance()) ** -0.5))
         return GridKernel(parts, self.groups, variance)
 
+    @property
+    def _ends(self) -> list[int]:
+        """Where the inputs of one group end and those of the next begin."""
+        return list(itertools.accumulate(len(group) for group in self.groups))[:-1]
+
     def _split(self, X: Array) -> list[Array]:
-        ends = np.cumsum([len(group) for group in self.groups])[:-1]
-        return jnp.split(X, [int(end) for end in ends], axis=1)
+        return jnp.split(X, self._ends, axis=1)
 
     def __repr__(self) -> str:
         factors = zip(self.groups, self.parts, strict=True)

@@ -91,7 +91,6 @@ class SharedKernelMatrix(KernelMatrix):
     devices: int = eqx.field(static=True, default=1)
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
-        """Return ``A v`` of each row of ``V``."""
         of_kernel = self._summed(kernel_product, _times(V, self.scale))
         return _with_noise(of_kernel, self.scale, self.noise_variance, V)
 

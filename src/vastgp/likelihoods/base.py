@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from vastgp._arguments import is_number
 from vastgp._parameters import Parameters
 from vastgp.likelihoods.quadrature import expectation
 
@@ -53,7 +54,7 @@ def whole_number(name: str, value: Any, least: int, meaning: str = "") -> int:
     ValueError
         When it is anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if not is_number(value, whole=True) or value < least:
         raise ValueError(
             f"{name} must be an integer of at least {least}{meaning}, received {value!r}."
         )

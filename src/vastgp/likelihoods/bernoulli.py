@@ -91,7 +91,6 @@ class Bernoulli(Likelihood):
         return jax.nn.sigmoid(y * f) if self.link == "logit" else ndtr(y * f)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         y, mean, variance = together(y, mean, latent_variance)
         if self.link == "probit":
             # E[Phi(y f)] = Phi(y m / sqrt(1 + v))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
 from vastgp.data.observations import noise_variances, targets
 from vastgp.likelihoods.base import Likelihood, positive
-from vastgp.likelihoods.quadrature import together
+from vastgp.likelihoods.quadrature import array_module, together
 
 
 class Gaussian(Likelihood):
@@ -42,11 +41,9 @@ class Gaussian(Likelihood):
         return self.noise_variance**0.5
 
     def in_units(self, y_scale: float) -> Gaussian:
-        """Return a likelihood of the standardised target in the units of the target."""
         return Gaussian(self.noise_variance * y_scale**2)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, noise = together(*self._observed(y, f))
         return -0.5 * ((y - f) ** 2 / noise + jnp.log(2.0 * jnp.pi * noise))
 
@@ -75,9 +72,8 @@ class Gaussian(Likelihood):
         return 1.0 / float(self.noise_variance)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         variance = latent_variance + self.noise_variance
-        xp = jnp if isinstance(variance, jax.Array) else np
+        xp = array_module(variance)
         return -0.5 * ((y - mean) ** 2 / variance + xp.log(2.0 * np.pi * variance))
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:

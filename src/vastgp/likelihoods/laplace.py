@@ -35,11 +35,9 @@ class Laplace(Likelihood):
         self.scale = positive("scale", scale)
 
     def in_units(self, y_scale: float) -> Laplace:
-        """Return a likelihood of the standardised target in the units of the target."""
         return Laplace(self.scale * y_scale)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, scale = together(y, f, self.scale)
         return -jnp.abs(y - f) / scale - jnp.log(2.0 * scale)
 
@@ -65,7 +63,6 @@ class Laplace(Likelihood):
         return jnp.maximum(variance, least)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         y, mean, variance, scale = together(y, mean, latent_variance, self.scale)
         std, d = floored_std(variance), y - mean
         # p(y) = 1/(2b) sum over both signs of exp(v / (2 b^2) -+ d/b) Phi(+-d/s - s/b)
@@ -75,7 +72,7 @@ class Laplace(Likelihood):
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``."""
         d, b = y - mean, float(self.scale)
-        std = np.sqrt(np.maximum(latent_variance, np.finfo(np.float64).eps ** 2))
+        std = floored_std(np.asarray(latent_variance, np.float64))
 
         def side(d: Any) -> Any:
             # exp(v / 2b^2 - d/b) Phi(d/s - s/b), of which the first factor overflows where the second vanishes

@@ -12,7 +12,7 @@ from jax.scipy.special import log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
 from vastgp.likelihoods.base import number_of_points
-from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes
+from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes, of_label
 
 # Nodes reach this many standard deviations from where the largest value lies, or a label's own one.
 _DEVIATIONS = 7.0
@@ -56,9 +56,8 @@ class MultinomialProbit(SeveralClasses):
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]`` for independent normal functions: also where it is far below zero."""
         mean, std = _with_noise(mean, latent_variance)
-        y = jnp.asarray(y).astype(jnp.int32)[None]
-        own = jnp.arange(self.num_classes).reshape(-1, *[1] * (mean.ndim - 1)) == y
-        scale, centre = (jnp.take_along_axis(part, y, axis=0)[0] for part in (std, mean))
+        own = self.is_label(y, mean.ndim)
+        scale, centre = of_label(std, y), of_label(mean, y)
         # u = m_y + s_y x: log-concave in x, with a second derivative of at most -1
         a, b = (centre - mean) / std, scale / std
         z = _DEVIATIONS * jnp.linspace(-1.0, 1.0, self.points, dtype=mean.dtype)

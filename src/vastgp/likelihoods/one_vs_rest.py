@@ -11,7 +11,7 @@ import numpy as np
 
 from vastgp.likelihoods.base import number_of_points
 from vastgp.likelihoods.bernoulli import Bernoulli
-from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes
+from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes, of_label
 
 
 class OneVsRest(SeveralClasses):
@@ -41,13 +41,13 @@ class OneVsRest(SeveralClasses):
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f)``."""
         each = jax.nn.log_sigmoid(jnp.asarray(f))
-        return _of_label(each - jax.nn.logsumexp(each, axis=0), y)
+        return of_label(each - jax.nn.logsumexp(each, axis=0), y)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return the logarithm of the label's predictive probability."""
         one = jnp.ones(np.shape(mean))
         each = Bernoulli(points=self.points).log_density(one, mean, latent_variance)
-        return _of_label(each - jax.nn.logsumexp(each, axis=0), y)
+        return of_label(each - jax.nn.logsumexp(each, axis=0), y)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return the probability of each class for independent normal functions."""
@@ -58,8 +58,3 @@ class OneVsRest(SeveralClasses):
         """Return the probability of each class at the functions' means."""
         each = jax.nn.sigmoid(jnp.asarray(mean))
         return each / jnp.sum(each, axis=0)
-
-
-def _of_label(values: Any, y: Any) -> Any:
-    index = jnp.asarray(y).astype(jnp.int32)
-    return jnp.take_along_axis(values, index[None], axis=0)[0]

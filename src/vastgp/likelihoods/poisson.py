@@ -13,7 +13,7 @@ from jax.scipy.special import gammaincc, gammaln, logsumexp
 from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.quadrature import floored_std, together
+from vastgp.likelihoods.quadrature import evenly, floored_std, together
 from vastgp.likelihoods.quantiles import normal_nodes
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -49,7 +49,6 @@ class Poisson(Likelihood):
         self.points = number_of_points(points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, rate = together(y, f, self.rate)
         # y (f + log rate) - rate e^f - log y!
         return y * (f + jnp.log(rate)) - rate * jnp.exp(f) - gammaln(y + 1.0)
@@ -73,7 +72,6 @@ class Poisson(Likelihood):
         return y - beta, beta
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return logsumexp(self.log_parts(y, mean, latent_variance)[0], axis=-1)
 
     def log_parts(self, y: Any, mean: Any, latent_variance: Any) -> tuple[Any, Any]:
@@ -102,8 +100,7 @@ class Poisson(Likelihood):
         high = jnp.minimum(_PARABOLA * width, jnp.log1p(fall + jnp.sqrt(2.0 * fall)) / std)
         low = jnp.minimum(_PARABOLA, jnp.maximum((fall + 1.0) / std, high))
         first, last = -jnp.arcsinh(low / width), jnp.arcsinh(high / width)
-        step = (last - first) / (self.points - 1)
-        t = first[..., None] + step[..., None] * jnp.arange(self.points, dtype=mean.dtype)
+        t, step = evenly(first, last, self.points)
         # cosh and sinh from one exponential
         up = 0.5 * jnp.exp(t)
         down = 0.25 / up
@@ -114,7 +111,7 @@ class Poisson(Likelihood):
         """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
         # P(count <= y | f) = Q(y + 1, rate e^f)
         shape = np.maximum(y + 1.0, 0.0)
-        std = np.sqrt(np.maximum(latent_variance, np.finfo(np.float64).eps ** 2))
+        std = floored_std(np.asarray(latent_variance, np.float64))
         rate = float(self.rate)
         # where it falls in f, and how fast
         centre = np.clip((np.log((shape + 0.5) / rate) - mean) / std, -5.0, 5.0)

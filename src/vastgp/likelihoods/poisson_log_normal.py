@@ -50,7 +50,6 @@ class PoissonLogNormal(Likelihood):
         return Poisson(self.rate, self.points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         return self._poisson().log_density(y, f, self.variance)
 
     def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
@@ -68,7 +67,6 @@ class PoissonLogNormal(Likelihood):
         return centre, jnp.sqrt(width**2 + 4.0 * self.variance)
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return self._poisson().log_density(y, mean, latent_variance + self.variance)
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:

@@ -53,12 +53,18 @@ def spread(
         Number of nodes ``k``.
     """
     first, last = jnp.arcsinh((low - centre) / width), jnp.arcsinh((high - centre) / width)
-    step = (last - first) / (points - 1)
-    u = first[..., None] + step[..., None] * jnp.arange(points, dtype=centre.dtype)
+    u, step = evenly(first, last, points)
     # z = z_c + delta sinh(u),  dz/du = delta cosh(u)
     nodes = centre[..., None] + width[..., None] * jnp.sinh(u)
     spacing = jnp.log(width * step)[..., None] + jnp.log(jnp.cosh(u))
     return nodes, spacing
+
+
+def evenly(first: Any, last: Any, points: int) -> tuple[Any, Any]:
+    """Return evenly spaced nodes along a new last axis, of the array module that the ends are of, and their spacing."""
+    xp = array_module(first)
+    step = (last - first) / (points - 1)
+    return first[..., None] + step[..., None] * xp.arange(points, dtype=first.dtype), step
 
 
 def array_module(*values: Any) -> Any:

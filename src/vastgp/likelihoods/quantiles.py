@@ -43,8 +43,7 @@ def quantiles(
         For counts the least one with at least that probability at or below it.
     """
     latent = np.atleast_2d(mean).astype(np.float64), np.atleast_2d(latent_variance)
-    wanted = np.asarray(probability, dtype=np.float64)
-    wanted = wanted[:, None] if wanted.ndim == 1 else wanted
+    wanted = by_row(probability)
     count = len(latent[0])
 
     def above(y: np.ndarray, p: np.ndarray, *moments: np.ndarray) -> np.ndarray:
@@ -70,6 +69,12 @@ def quantiles(
         least[unclear] = whole[unclear] + (of_these < 0.0)
         y = np.maximum(least, 0.0)
     return y.reshape(shape)
+
+
+def by_row(probabilities: Any) -> np.ndarray:
+    """Return probabilities, (k,) for all rows or (k, n) for each its own, as (k, 1) or (k, n) in float64."""
+    found = np.asarray(probabilities, dtype=np.float64)
+    return found[:, None] if found.ndim == 1 else found
 
 
 def rising_roots(

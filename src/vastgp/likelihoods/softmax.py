@@ -14,8 +14,8 @@ from scipy.special import erfc
 
 from vastgp.likelihoods.base import number_of_points
 from vastgp.likelihoods.class_weights import checked_weights, weights_of
-from vastgp.likelihoods.quadrature import array_module, floored_std
-from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes
+from vastgp.likelihoods.quadrature import array_module, evenly, floored_std
+from vastgp.likelihoods.several_classes import SeveralClasses, number_of_classes, of_label
 
 # Nodes over the largest of the disturbed values, half a unit apart where the standard deviations are about 1.
 # Functions of very different variances ask for most: with 0.1 beside 100 a hundredth of the precisions is lost.
@@ -95,7 +95,7 @@ class Softmax(SeveralClasses):
 
     def log_prob(self, y: Any, f: Any) -> Any:
         """Return ``log p(y | f) = f_y - log sum_c exp(f_c)``."""
-        return _take(jax.nn.log_softmax(jnp.asarray(f), axis=0), y)
+        return of_label(jax.nn.log_softmax(jnp.asarray(f), axis=0), y)
 
     def expected_log_prob(self, y: Any, mean: Any, variance: Any) -> Any:
         """Return ``E[log p(y | f)]`` for independent ``f_c ~ N(mean_c, variance_c)``, times the weight of the class."""
@@ -104,7 +104,7 @@ class Softmax(SeveralClasses):
             average = _averages(self.points, mean, variance)[2]
         else:
             average = _mean_of_logsumexp(self.points, mean, variance)
-        value = _take(mean, y) - average
+        value = of_label(mean, y) - average
         return value * weights_of(self.class_weights, y, mean.dtype)
 
     def sites(self, y: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
@@ -119,8 +119,8 @@ class Softmax(SeveralClasses):
         mean, variance = _moments(mean, variance)
         probability, bend, average = _averages(self.points, mean, variance)
         weight = weights_of(self.class_weights, y, mean.dtype)
-        value = (_take(mean, y) - average) * weight
-        observed = np.arange(self.num_classes).reshape(-1, *[1] * (mean.ndim - 1)) == _index(y)
+        value = (of_label(mean, y) - average) * weight
+        observed = self.is_label(y, mean.ndim)
         return value, (observed.astype(mean.dtype) - probability) * weight, bend * weight
 
     def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
@@ -145,7 +145,7 @@ class Softmax(SeveralClasses):
         """Return ``log E[p(y | f)]``."""
         probability = self.predictive_mean(mean, latent_variance)
         xp = array_module(probability)
-        return _take(xp.log(xp.maximum(probability, _SMALLEST)), y)
+        return of_label(xp.log(xp.maximum(probability, _SMALLEST)), y)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return the probability of each class, ``(C, *s)``: they sum to one."""
@@ -170,8 +170,7 @@ def _integrals(points: int, mean: Any, variance: Any) -> Parts:
     if xp is jnp:
         # the integrals are the same for any nodes
         low, high = jax.lax.stop_gradient((low, high))
-    step = (high - low) / (_OUTER_POINTS - 1)
-    u = low[..., None] + step[..., None] * np.arange(_OUTER_POINTS, dtype=mean.dtype)
+    u, step = evenly(low, high, _OUTER_POINTS)
     F, density, slope = _sum_with_gumbel(points, u, mean, variance)
     others = xp.exp(xp.sum(xp.log(F), axis=0, keepdims=True) - xp.log(F))
     largest = density * others  # density of the maximum where it is that of class c
@@ -305,12 +304,3 @@ def _moments(mean: Any, variance: Any) -> tuple[Any, Any]:
     dtype = jnp.result_type(float, mean, variance)
     mean, variance = jnp.broadcast_arrays(mean.astype(dtype), variance.astype(dtype))
     return mean, variance
-
-
-def _index(y: Any) -> Any:
-    return array_module(y).asarray(y).astype(np.int32)
-
-
-def _take(values: Float[Numbers, "C *s"], y: Any) -> Float[Numbers, "*s"]:
-    """Return each row's entry of its own class."""
-    return array_module(values).take_along_axis(values, _index(y)[None], axis=0)[0]

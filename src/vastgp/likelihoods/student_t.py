@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln, logsumexp
 from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.quadrature import Values, together
+from vastgp.likelihoods.quadrature import Values, evenly, together
 
 
 class StudentT(Likelihood):
@@ -43,11 +43,9 @@ class StudentT(Likelihood):
         self.points = number_of_points(points)
 
     def in_units(self, y_scale: float) -> StudentT:
-        """Return a likelihood of the standardised target in the units of the target."""
         return StudentT(self.scale * y_scale, self.degrees_of_freedom, self.points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         y, f, scale, nu = together(y, f, self.scale, self.degrees_of_freedom)
         # Gamma((nu+1)/2) / (Gamma(nu/2) sqrt(pi nu) s) (1 + r^2 / (nu s^2))^(-(nu+1)/2)
         return _log_normaliser(scale, nu) - 0.5 * (nu + 1.0) * jnp.log1p(
@@ -118,8 +116,7 @@ class StudentT(Likelihood):
         # without latent variance, l given y has its mode at (nu+1) / (nu + r^2/s^2)
         low = jnp.log((nu + 1.0) / (nu + (d / scale) ** 2))
         low = low - 9.0 * jnp.sqrt(2.0 / (nu + 1.0)) - 50.0 / (nu + 1.0)
-        step = (high - low) / (2 * self.points - 1)
-        return low[..., None] + step[..., None] * jnp.arange(2 * self.points, dtype=d.dtype), step
+        return evenly(low, high, 2 * self.points)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``mean``: for ``nu <= 1``, where no mean exists, the centre of symmetry."""

@@ -48,7 +48,6 @@ class Weighted(BesideTarget):
         return self.of_one.log_concave
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        """Return ``log p(y | f)``, elementwise."""
         return self.of_one.log_prob(y[..., 0], f)
 
     def feature(self, y: Any) -> tuple[Any, Any]:
@@ -75,5 +74,4 @@ class Weighted(BesideTarget):
         return self.of_one.site_bound(y[..., 0], mean, variance) * jnp.exp(y[..., 1])
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        """Return ``log E[p(y | f)]`` for ``f ~ N(mean, latent_variance)``, elementwise."""
         return self.of_one.log_density(y[..., 0], mean, latent_variance)

@@ -29,6 +29,11 @@ def new_axes(columns: int = 1, *, width: float = 5.6, height: float = 4.2) -> li
     return list(axes[0])
 
 
+def given_or_new(ax: Axes | None, *, width: float = 5.6, height: float = 4.2) -> Axes:
+    """The axes that a caller gave, or new ones on a figure of their own."""
+    return new_axes(width=width, height=height)[0] if ax is None else ax
+
+
 def plain(ax: Axes, *, title: str, xlabel: str, ylabel: str) -> None:
     """Label the axes and take away the lines that carry no information."""
     ax.set_title(title, fontsize=11, loc="left")
@@ -51,9 +56,9 @@ def padded(*values: FloatArray, share: float = 0.04) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def percent(share: float, digits: int = 3) -> str:
+def percent(share: float) -> str:
     """A fraction as percentage with a space, as on the axes."""
-    return f"{100.0 * share:.{digits}g} %"
+    return f"{100.0 * share:.3g} %"
 
 
 def plain_text(name: object, most: int = 28) -> str:

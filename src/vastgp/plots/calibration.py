@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from vastgp.metrics import calibration_curve, calibration_error, coverage, pit_values
 from vastgp.metrics._vectors import half_width
-from vastgp.plots._style import ACCENT, MODEL, REFERENCE, new_axes, percent, plain
+from vastgp.plots._style import ACCENT, MODEL, REFERENCE, given_or_new, new_axes, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,8 +114,7 @@ def pit_histogram(
     expected = pit.size / bins
     low, high = np.asarray(binom.interval(level, pit.size, 1.0 / bins)) / expected
 
-    if ax is None:
-        (ax,) = new_axes()
+    ax = given_or_new(ax)
     ax.stairs(counts / expected, edges, fill=True, color=MODEL, alpha=0.75)
     ax.axhspan(
         low,
@@ -167,8 +166,7 @@ def coverage_curve(
     ends = np.concatenate([[0.0], nominal, [1.0]])
     band = half_width(level) * np.sqrt(ends * (1.0 - ends) / np.size(np.asarray(y)))
 
-    if ax is None:
-        (ax,) = new_axes(width=4.6)
+    ax = given_or_new(ax, width=4.6)
     ax.fill_between(
         ends,
         np.maximum(ends - band, 0.0),

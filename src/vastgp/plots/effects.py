@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics._vectors import half_width, same_length, vector
-from vastgp.plots._style import ACCENT, MODEL, REFERENCE, new_axes, percent, plain, plain_text
+from vastgp.plots._style import ACCENT, MODEL, REFERENCE, given_or_new, percent, plain, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,7 @@ def effect_plot(
     numbers = np.asarray(values)
     certain = bool(np.all(below == centre) and np.all(above == centre))
     curve = numbers.dtype.kind in "fiu" and len(numbers) > 10
-    if ax is None:
-        (ax,) = new_axes()
+    ax = given_or_new(ax)
     if curve:
         ax.fill_between(numbers, below, above, color=MODEL, alpha=0.2, lw=0)
         ax.plot(numbers, centre, color=MODEL, lw=2.0)
@@ -109,8 +108,7 @@ def importance_plot(
     matplotlib.axes.Axes
     """
     drop, error = vector("drops", drops)[:most], vector("errors", errors)[:most]
-    if ax is None:
-        (ax,) = new_axes()
+    ax = given_or_new(ax)
     at = np.arange(len(drop))[::-1]
     ax.barh(at, drop, color=MODEL, alpha=0.75, height=0.6)
     ax.errorbar(drop, at, xerr=2.0 * error, fmt="none", ecolor=ACCENT, elinewidth=1.6, capsize=3)
@@ -158,8 +156,7 @@ def group_coverage_plot(
     band = 3.0 * np.sqrt(level * (1.0 - level) / count)
     at = np.arange(1, len(held) + 1)
     far = np.abs(held - level) > band
-    if ax is None:
-        (ax,) = new_axes()
+    ax = given_or_new(ax)
     edges = np.concatenate([at - 0.5, at[-1:] + 0.5])
     ax.stairs(
         np.minimum(level + band, 1.0),

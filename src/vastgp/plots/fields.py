@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vastgp.metrics._vectors import half_width
-from vastgp.plots._style import DATA, MODEL, REFERENCE, legend_above, new_axes, percent, plain
+from vastgp.plots._style import (
+    DATA,
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    legend_above,
+    new_axes,
+    percent,
+    plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,8 +114,7 @@ def series_plot(
     at = _positions(mean, others, 1)
     centre, spread = mean.isel(at), _variable(predicted, "std").isel(at)
     x, half = centre[along].values, half_width(level)
-    if ax is None:
-        (ax,) = new_axes(width=8.0)
+    ax = given_or_new(ax, width=8.0)
     low, high = (centre + sign * half * spread for sign in (-1, 1))
     ax.fill_between(
         x, low.values, high.values, color=MODEL, alpha=0.25, lw=0,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics._vectors import FloatArray, half_width, positive, same_length, vector
-from vastgp.plots._style import ACCENT, DATA, MODEL, legend_above, new_axes, percent, plain
+from vastgp.plots._style import ACCENT, DATA, MODEL, given_or_new, legend_above, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +62,7 @@ def function_plot(
     )
     observations = _observations(x_train, y_train)
 
-    if ax is None:
-        (ax,) = new_axes(width=7.2)
+    ax = given_or_new(ax, width=7.2)
     ax.fill_between(
         points,
         centre - half * spread,

@@ -19,8 +19,8 @@ from vastgp.plots._style import (
     DATA,
     MODEL,
     REFERENCE,
+    given_or_new,
     legend_above,
-    new_axes,
     padded,
     percent,
     plain,
@@ -75,8 +75,7 @@ def observed_plot(
     shown = subset(observed.size, max_points, seed)
     spread = None if std is None else half_width(level) * prediction_vectors(y, mean, std)[2]
 
-    if ax is None:
-        (ax,) = new_axes(width=5.4, height=4.9)
+    ax = given_or_new(ax, width=5.4, height=4.9)
     if spread is not None:
         few = shown[subset(shown.size, max_intervals, seed + 1)]
         ax.vlines(
@@ -155,8 +154,7 @@ def residual_plot(
     z, half = (observed - centre) / spread, half_width(level)
     shown = subset(z.size, max_points, seed)
 
-    if ax is None:
-        (ax,) = new_axes()
+    ax = given_or_new(ax)
     ax.axhspan(-half, half, color=REFERENCE, alpha=0.18, lw=0, label=f"{percent(level)} interval")
     ax.axhline(0.0, color=REFERENCE, lw=1.2)
     _cloud(ax, centre[shown], z[shown], "residual")
@@ -182,10 +180,10 @@ def residual_plot(
 
 
 def _running_quantiles(
-    x: FloatArray, values: FloatArray, quantiles: tuple[float, ...], smallest: int = 40
+    x: FloatArray, values: FloatArray, quantiles: tuple[float, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Quantiles of `values` in up to 20 groups of neighbours in `x`, each of >= `smallest` rows."""
-    groups = min(20, x.size // smallest)
+    """Quantiles of `values` in up to 20 groups of neighbours in `x`, each of at least 40 rows."""
+    groups = min(20, x.size // 40)
     if groups < 2:
         return np.empty(0), np.empty((0, len(quantiles)))
     parts = np.array_split(np.argsort(x, kind="stable"), groups)

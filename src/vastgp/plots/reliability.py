@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from vastgp.metrics import classification_report, reliability_curve
 from vastgp.metrics._probabilities import check_probabilities
 from vastgp.metrics.classification import bin_numbers, predicted_events
-from vastgp.plots._style import MODEL, REFERENCE, legend_above, new_axes, percent, plain, plain_text
+from vastgp.plots._style import (
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    legend_above,
+    percent,
+    plain,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +72,7 @@ def reliability_plot(
     scores = classification_report(labels, probabilities, classes, bins=bins)
     number = bin_numbers(predicted_events(checked)[0], bins, "uniform")
 
-    if ax is None:
-        (ax,) = new_axes(width=4.8, height=6.0)
+    ax = given_or_new(ax, width=4.8, height=6.0)
     ax.plot([0.0, 1.0], [0.0, 1.0], color=REFERENCE, lw=1.2, label="calibrated")
     ax.errorbar(
         curve.confidence,

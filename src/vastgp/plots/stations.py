@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.plots._style import ACCENT, DATA, MODEL, REFERENCE, new_axes, plain, plain_text, subset
+from vastgp.plots._style import (
+    ACCENT,
+    DATA,
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    new_axes,
+    plain,
+    plain_text,
+    subset,
+)
 from vastgp.plots.fields import field_map
 
 if TYPE_CHECKING:
@@ -65,7 +75,7 @@ def _draw_stations(ax: Axes, model: Any, limits: tuple[float, float], filled: bo
     shown = subset(len(places), _MOST_STATIONS, 0)
     down, across = places[shown].T
     if readings.space.sphere:
-        across = _as_drawn(across, limits)
+        across = np.mod(across - limits[0], 360.0) + limits[0]  # by the convention of the map
     mesh: Any = ax.collections[0]
     size = float(np.clip(2000.0 / len(shown), 3.0, 22.0))
     if filled and count.max() == 1 and not readings.covariates:
@@ -78,11 +88,6 @@ def _draw_stations(ax: Axes, model: Any, limits: tuple[float, float], filled: bo
         ax.scatter(across, down, size, c="none", edgecolors="white", linewidths=0.7, alpha=0.8)
 
 
-def _as_drawn(lon: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
-    """Return longitudes by the convention of the map."""
-    return np.mod(lon - limits[0], 360.0) + limits[0]
-
-
 def _draw_coastlines(ax: Axes, limits: tuple[float, float]) -> None:
     """Draw coastlines where cartopy is installed and has them; their file may have to come from the network."""
     try:
@@ -90,7 +95,8 @@ def _draw_coastlines(ax: Axes, limits: tuple[float, float]) -> None:
     except ImportError:
         return
     try:
-        lines = [np.asarray(getattr(one, "coords", one)) for one in _simple(COASTLINE.geometries())]
+        parts = [part for one in COASTLINE.geometries() for part in getattr(one, "geoms", [one])]
+        lines = [np.asarray(getattr(part, "coords", part)) for part in parts]
     except Exception as error:
         warn(f"coastlines could not be read by cartopy and are left out: {error}")
         return
@@ -99,10 +105,6 @@ def _draw_coastlines(ax: Axes, limits: tuple[float, float]) -> None:
             across = line[:, 0] + turn
             if across.max() >= limits[0] and across.min() <= limits[1]:
                 ax.plot(across, line[:, 1], color="black", lw=0.6)
-
-
-def _simple(geometries: Any) -> list[Any]:
-    return [part for one in geometries for part in getattr(one, "geoms", [one])]
 
 
 def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = None) -> Axes:
@@ -121,8 +123,7 @@ def variogram_plot(variogram: Any, *, target_name: str = "", ax: Axes | None = N
     -------
     matplotlib.axes.Axes
     """
-    if ax is None:
-        (ax,) = new_axes(width=6.4, height=4.2)
+    ax = given_or_new(ax, width=6.4, height=4.2)
     if hasattr(variogram, "variogram"):
         variogram = variogram.variogram()
     distance, pairs = variogram.distance, variogram.pairs

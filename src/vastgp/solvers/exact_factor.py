@@ -135,9 +135,9 @@ def affordable_rows(itemsize: int, available: int | None = None) -> int:
     return rows_of_bytes(_MEMORY_SHARE * available, itemsize)
 
 
-def rows_held(itemsize: int, spill: Path | None) -> int:
-    """Return the rows of the largest factor that the memory holds, or a folder that it is spilled to."""
-    return affordable_rows(itemsize) if spill is None else rows_on_disk(spill, itemsize)
+def _wide_rows_held(spill: Path | None) -> int:
+    """Return the rows of the largest wide factor that the memory holds, or a folder that it is spilled to."""
+    return affordable_rows(8) if spill is None else rows_on_disk(spill, 8)
 
 
 def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) -> str:
@@ -145,7 +145,7 @@ def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) 
     n = len(matrix.X)
     if dtype != "auto":
         return dtype
-    if n > rows_held(8, spill):
+    if n > _wide_rows_held(spill):
         return "float32"
     return "float64" if n <= WIDE_ROWS or not _may_be_narrow(matrix) else "float32"
 
@@ -193,7 +193,7 @@ def factor_exactly(
     """
     first = precision_for(matrix, dtype, spill)
     tried: list[str] = []
-    wide = dtype == "auto" and len(matrix.X) <= rows_held(8, spill)
+    wide = dtype == "auto" and len(matrix.X) <= _wide_rows_held(spill)
     for kind in [first, "float64"] if wide and first != "float64" else [first]:
         try:
             # what fails leaves nothing behind: the next factor needs its memory

@@ -226,7 +226,6 @@ class Isotonic(Calibration):
         return self.spline.inverse(z)
 
     def log_slope(self, z: Any) -> Any:
-        """Return ``log t'(z)``."""
         return np.log(self.spline.derivative(z))
 
     def to_state(self) -> dict[str, Any]:

@@ -18,6 +18,11 @@ def text(value: Any) -> str:
     return html.escape(shown)
 
 
+def shortened(shown: str, most: int) -> str:
+    """A text of at most so many letters, of which the last says that there are more."""
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
 def number(value: Any, digits: int = 4) -> str:
     """A number for people: four digits, commas from 10,000 on (1984 is a year), a dash for what is missing."""
     if value is None or isinstance(value, str):

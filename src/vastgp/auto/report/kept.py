@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,10 +169,13 @@ def values_of(source: Source, rows: np.ndarray, names: Sequence[str]) -> dict[st
     for _, block in part_of(source, np.asarray(rows)[order]).blocks(names):
         for part, values in zip(parts, block, strict=True):
             part.append(values)
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
+    back = np.argsort(order)
     joined = {name: _joined(part) for name, part in zip(names, parts, strict=True)}
-    return {name: _at(values, back) for name, values in joined.items() if values is not None}
+    return {
+        name: dataclasses.replace(values, data=values.data[back])
+        for name, values in joined.items()
+        if values is not None
+    }
 
 
 def _joined(parts: Sequence[Values]) -> Values | None:
@@ -189,12 +193,6 @@ def _joined(parts: Sequence[Values]) -> Values | None:
             found[code] = place.setdefault(part.levels[code], len(place))
         codes.append(found[part.data])
     return Values("text", np.concatenate(codes), list(place), first.order, first.declared)
-
-
-def _at(values: Values, rows: np.ndarray) -> Values:
-    return Values(
-        values.form, values.data[rows], values.levels, values.order, values.declared, values.zone
-    )
 
 
 def some_encoded(X: np.ndarray, seed: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from vastgp.auto.leaderboard import NO_TIME_LEFT
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscales
 from vastgp.auto.report.explain import surprises
-from vastgp.auto.report.html import number, percent
+from vastgp.auto.report.html import number, percent, shortened
 from vastgp.auto.report.next_steps import advice, calibration_of
 from vastgp.auto.report.places import cell, grouped
 from vastgp.auto.report.rows import About, bounded, given_rows, held_out_rows
@@ -232,8 +232,7 @@ def _notes(model: Any, about: About) -> list[str]:
     if exposure is not None:
         found.append(exposure.in_words())
     if not isinstance(model.encoder_, TableEncoder):
-        what = " ".join(repr(model.encoder_).split())
-        what = what if len(what) <= _LONG else what[: _LONG - 1] + "…"
+        what = shortened(" ".join(repr(model.encoder_).split()), _LONG)
         found.append(f"Inputs are {model.model_.n_features_in_} columns that {what} made.")
     if len(about.y):
         where = (
@@ -271,8 +270,7 @@ def _leaderboard(model: Any) -> list[dict[str, Any]]:
 
 
 def _note(note: str) -> str:
-    shown = ending_in_words(note.splitlines()[0] if note else "")
-    return shown if len(shown) <= _LONG else shown[: _LONG - 1] + "…"
+    return shortened(ending_in_words(note.splitlines()[0] if note else ""), _LONG)
 
 
 def _inputs(data: ReportData, about: About, place: int) -> dict[str, Any]:

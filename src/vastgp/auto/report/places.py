@@ -10,8 +10,9 @@ import numpy as np
 
 from vastgp.auto.categories import categories_of
 from vastgp.auto.columns import Column
-from vastgp.auto.dates import DAY, DateEncoding, TimeEncoding
+from vastgp.auto.dates import DAY, DateEncoding, TimeEncoding, clock_time
 from vastgp.auto.numeric import NumberEncoding
+from vastgp.auto.report.html import shortened
 from vastgp.auto.space import FORM, PlaceEncoding, quarter
 from vastgp.auto.values import Values, dates_of, level_text, numbers_of
 
@@ -29,13 +30,13 @@ def cell(values: Values, row: int) -> Any:
         return f"{value[0]:g}, {value[1]:g}"
     if values.form == "text":
         level = None if value < 0 else str(values.levels[int(value)])
-        return level if level is None or len(level) <= _LONG else level[: _LONG - 1] + "…"
+        return None if level is None else shortened(level, _LONG)
     if value != value:
         return None
     if values.form == "dates":
         return _day(value)
     if values.form == "times":
-        return _clock(float(value))
+        return clock_time(float(value))
     if values.form == "durations":
         return _duration(float(value))
     return str(bool(value)) if values.form == "booleans" else float(value)
@@ -109,7 +110,7 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
         labels, gaps = [_day(one) for one in wanted.data], encoding.gaps
     elif isinstance(encoding, TimeEncoding):
         at = _quantiles(_finite(numbers_of(values, "times")), _POINTS)
-        wanted, labels, gaps = Values("times", at), [_clock(one) for one in at], encoding.gaps
+        wanted, labels, gaps = Values("times", at), [clock_time(one) for one in at], encoding.gaps
     else:
         levels = list(encoding.order) if isinstance(encoding, NumberEncoding) else _usual(values)
         if len(levels) > _POINTS:
@@ -176,8 +177,3 @@ def _duration(seconds: float) -> str:
         return str(datetime.timedelta(seconds=round(seconds)))
     except OverflowError:  # from a million years on
         return f"{seconds / DAY:.3g} days"
-
-
-def _clock(seconds: float) -> str:
-    minutes = int(seconds) // 60
-    return f"{minutes // 60:02d}:{minutes % 60:02d}"

@@ -103,7 +103,9 @@ def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
             "y holds no target: all its values are missing. Give rows whose targets are known, or none at all for a "
             "page about the rows that the fit held out."
         )
-    notes = [_left_out(len(targets) - len(chosen))]
+    notes = []
+    if len(chosen) < len(targets):
+        notes.append(f"{len(targets) - len(chosen):,} rows without a target were left out.")
     seed = seed_from(model.random_state)
     if len(chosen) > _MOST_GIVEN:
         notes.append(f"The page is about {_MOST_GIVEN:,} random ones of {len(chosen):,} rows.")
@@ -122,7 +124,7 @@ def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
         )
     return About(
         "given", _columns_of(model, X, chosen), some_encoded(encoded, seed), importance=importance,
-        notes=tuple(note for note in notes if note),
+        notes=tuple(notes),
         **judged.to_arrays(observations.targets(targets), chosen, len(chosen)),
     )  # fmt: skip
 
@@ -133,29 +135,20 @@ def _check_targets(model: Any, X: Any, y: Any) -> None:
             "X is missing, the rows that y belongs to: give both, or neither for a page about the rows that the fit "
             "held out."
         )
-    if y is None and not (model.target_name_ is not None and _has_names(X)):
+    if y is None and (model.target_name_ is None or not isinstance(open_frame(X), Table | str)):
         raise ValueError(
             "y is missing, the targets of the rows in X: a report compares predictions with them. Give y as an array "
             "or as the name of a column of X, or leave out X too for a page about the rows that the fit held out."
         )
 
 
-def _has_names(X: Any) -> bool:
-    return isinstance(open_frame(X), Table | str)
-
-
-def _left_out(missing: int) -> str:
-    return f"{missing:,} rows without a target were left out." if missing else ""
-
-
 def _columns_of(model: Any, X: Any, rows: np.ndarray) -> dict[str, Values]:
     """Return the inputs of rows as they are, by the names of the fit."""
     source, encoder = open_source(X), model.encoder_
-    if isinstance(encoder, TableEncoder):
-        source = encoder.opened(source)
     if not isinstance(encoder, TableEncoder):
         names = [name for name in source.names if name != model.target_name_]
         return values_of(source, rows, names)
+    source = encoder.opened(source)
     theirs = names_in(source, encoder.columns_, hasattr(encoder, "feature_names_in_"))
     ours = [column.name for column in encoder.columns_ if column.kept]
     found = values_of(source, rows, theirs)

@@ -17,6 +17,7 @@ from vastgp.auto.report.html import (
     percent,
     seconds,
     section,
+    shortened,
     table,
     text,
 )
@@ -175,8 +176,7 @@ def _surprises(data: ReportData) -> str:
         predicted = _value(mean) if std is None else f"{number(mean)} ± {number(std, 2)}"
         rows.append([number(row), _value(y), predicted, inputs])
     note = f"The {data.about} rows that the model held least probable: errors in the data, or what the model lacks."
-    target = data.target if len(data.target) <= _LONG else data.target[: _LONG - 1] + "…"
-    heads = ("row", target, "predicted", "inputs")
+    heads = ("row", shortened(data.target, _LONG), "predicted", "inputs")
     return paragraphs([note], "soft") + table(heads, rows, numeric=(0, 1, 2))
 
 

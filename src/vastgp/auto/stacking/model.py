@@ -10,8 +10,8 @@ import numpy as np
 from vastgp.auto.stacking.by_spread import BySpread, finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.trees import of_file
-from vastgp.data.archive import above, below
 from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.saved import several_from_file, several_to_file
 
 
 class Stack:
@@ -119,12 +119,7 @@ class Stack:
     # ------------------------------------------------------------ files
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        headers: list[dict[str, Any]] = []
-        arrays: dict[str, np.ndarray] = {}
-        for number, member in enumerate(self.members):
-            header, of_member = member._to_file()
-            headers.append(header)
-            arrays |= above(f"member{number}/", of_member)
+        headers, arrays = several_to_file(self.members, "member")
         varying = None if self.varying is None else self.varying.to_state()
         return {"stack": headers, "weights": self.weights.tolist(), "varying": varying}, arrays
 
@@ -133,10 +128,7 @@ def model_from_file(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> An
     """Return the model of encoded rows that a file describes, a stack of them where it is one."""
     if "stack" not in header:
         return of_file(header, arrays)
-    members = [
-        of_file(one, below(f"member{number}/", arrays))
-        for number, one in enumerate(header["stack"])
-    ]
+    members = several_from_file(of_file, header["stack"], arrays, "member")
     varying = header.get("varying")
     return Stack(
         members, header["weights"], None if varying is None else BySpread.from_state(varying)

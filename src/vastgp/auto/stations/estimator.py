@@ -230,8 +230,7 @@ class StationGP(FittedMap):
     ) -> Kriging:
         """Return process and trend given some of the readings, at the hyperparameters that were learned."""
         readings, process = self.readings_, self.process_
-        y, H = readings.y[rows], readings.beside[rows]
-        noise = None if readings.noise is None else readings.noise[rows]
+        y, H, noise = readings.of_rows(rows)
         given = (process.encoder_.tied_, X[rows], y)
         if not gives_nearest(process.model_):
             return kriging(process.model_, *given, H, noise, readings.covariates)

@@ -80,8 +80,7 @@ def first_trend(
     rows = np.sort(fixed_indices(seed, _FIRST_TREND, len(readings), _FIRST_ROWS))
     encoder = encoder_of(readings)
     X = encoder.fit_transform(inputs_of(readings))[rows]
-    y, H = readings.y[rows], readings.beside[rows]
-    noise = None if readings.noise is None else readings.noise[rows]
+    y, H, noise = readings.of_rows(rows)
     centred = np.column_stack([H - H.mean(axis=0), np.ones(len(H))])
     plain = y - centred @ np.linalg.lstsq(centred, y, rcond=None)[0]
     candidate = candidates.named("exact", False, "auto")

@@ -56,14 +56,10 @@ class PlaceProcess(GPRegressor):
     _asked: dict[str, Any]
     _stations: np.ndarray
 
-    @property
-    def _is_given(self) -> bool:
-        return isinstance(self._asked.get("hyperparameters"), Fixed)
-
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
         stations = self._stations[inputs.present]
         few = n < _LEAST_ROWS or len(np.unique(stations)) < _LEAST_STATIONS
-        if self._is_given or few:
+        if few or isinstance(self._asked.get("hyperparameters"), Fixed):
             return []
         return folds_of(n, seed, budget, np.unique(stations, return_inverse=True)[1])
 

@@ -70,6 +70,10 @@ class Readings:
     def __len__(self) -> int:
         return len(self.y)
 
+    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return values, covariates and known errors of some readings, by their numbers or a mask."""
+        return self.y[rows], self.beside[rows], None if self.noise is None else self.noise[rows]
+
     @property
     def dated(self) -> bool:
         """Whether times are dates."""

@@ -15,6 +15,7 @@ from vastgp.auto.stations.nearest_kriging import NearestKriging
 from vastgp.auto.stations.process import PlaceProcess
 from vastgp.auto.stations.readings import Readings
 from vastgp.data.archive import above, below
+from vastgp.estimators.saved import several_from_file, several_to_file
 from vastgp.estimators.serialise import decode_params, encode_params
 
 # Larger arrays that occur several times are stored once: the factor that process and trend have in common.
@@ -26,16 +27,15 @@ def to_file(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return header and arrays."""
     params, arrays = encode_params(model.get_params(deep=False))
     process, process_arrays = model.process_._to_file()
-    smoothers = [one._to_file() for one in model.kriging_.smoothers]
+    smoothers, smoother_arrays = several_to_file(model.kriging_.smoothers, "smoother/")
     readings, reading_arrays = _readings_to_state(model.readings_)
     found = (
         above("params/", arrays)
         | above("process/", process_arrays)
         | above("readings/", reading_arrays)
         | {f"kriging/{name}": getattr(model.kriging_, name) for name in _OF_KRIGING}
+        | smoother_arrays
     )
-    for number, (_, own) in enumerate(smoothers):
-        found |= above(f"smoother/{number}/", own)
     found, shared = _once(found)
     header = {
         "kind": "model",
@@ -43,7 +43,7 @@ def to_file(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "estimator": type(model).__name__,
         "params": params,
         "process": process,
-        "smoothers": [one for one, _ in smoothers],
+        "smoothers": smoothers,
         "readings": readings,
         "std_factor": model.std_factor_,
         "fit_seconds": model.fit_seconds_,
@@ -59,10 +59,7 @@ def read_from(cls: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -
     arrays = arrays | {name: arrays[other] for name, other in header["shared"].items()}
     model = cls(**decode_params(header["params"], below("params/", arrays)))
     model.process_ = PlaceProcess._from_file(header["process"], below("process/", arrays))
-    smoothers = tuple(
-        model_from_file(one, below(f"smoother/{number}/", arrays))
-        for number, one in enumerate(header["smoothers"])
-    )
+    smoothers = tuple(several_from_file(model_from_file, header["smoothers"], arrays, "smoother/"))
     of_kriging = below("kriging/", arrays)
     parts: dict[str, Any] = {"model": model.process_.model_, "smoothers": smoothers}
     parts |= {name: of_kriging[name] for name in _OF_KRIGING}

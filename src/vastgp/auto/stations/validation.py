@@ -86,12 +86,12 @@ def cross_validated(model: Any, by: Any, folds: Any, block_km: Any) -> CrossVali
     Positive(none="twice the lengthscale, or less")("block_km", block_km)
     readings = model.readings_
     labels, size = _labels(model, by, folds, block_km)
-    folds_ = folds_of(labels, int(folds), in_order=by == "time")
+    folds_ = folds_by_label(labels, int(folds), in_order=by == "time")
     mean, std = left_out(model, folds_)
     found = _scores(readings.y, mean, std)
     rows = found
     if by != "row":
-        apart = folds_of(np.arange(len(readings)), int(folds))
+        apart = folds_by_label(np.arange(len(readings)), int(folds))
         rows = _scores(readings.y, *left_out(model, apart))
     parts = len(np.unique(labels))
     number = int(folds_.max()) + 1
@@ -113,8 +113,8 @@ def left_out(model: Any, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         for number in range(int(folds.max()) + 1):
             out = folds == number
             given = model._conditioned(X, np.flatnonzero(~out))
-            noise = None if readings.noise is None else readings.noise[out]
-            mean[out], std[out] = model._moments(X[out], readings.beside[out], True, given, noise)
+            _, H, noise = readings.of_rows(out)
+            mean[out], std[out] = model._moments(X[out], H, True, given, noise)
             progress.update((number + 1) / (int(folds.max()) + 1))
     return mean, std
 
@@ -127,9 +127,7 @@ def _scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float
     }
 
 
-def folds_of(
-    labels: np.ndarray, folds: int, *, in_order: bool = False, seed: int = 0
-) -> np.ndarray:
+def folds_by_label(labels: np.ndarray, folds: int, *, in_order: bool = False) -> np.ndarray:
     """Return the fold of each row: rows of one label are in one, and all have about the same number of rows.
 
     Parameters
@@ -139,13 +137,12 @@ def folds_of(
         Fewer where there are fewer labels.
     in_order : bool, default False
         Whether folds are spans of labels rather than random ones.
-    seed : int, default 0
     """
     of_row = np.unique(labels, return_inverse=True)[1].ravel()
     count = np.bincount(of_row)
     order = np.arange(len(count))
     if not in_order:
-        order = np.random.default_rng(seed).permutation(len(count))
+        order = np.random.default_rng(0).permutation(len(count))
     middle = np.cumsum(count[order]) - 0.5 * count[order]
     found = np.empty(len(count), np.int64)
     found[order] = np.minimum((middle * folds / len(labels)).astype(np.int64), folds - 1)

@@ -93,7 +93,6 @@ def fit_weights(
     noise_variance: float,
     recipe: Recipe,
     run: Run,
-    name: str = "",
 ) -> Iterator[FittedWeights]:
     """Fit the weights of one function: at their start, by L-BFGS, and as a mixture where one is asked for.
 
@@ -107,16 +106,14 @@ def fit_weights(
         Where to start.
     recipe : Recipe
     run : Run
-    name : str
-        What the phases of this function begin with.
     """
     with precision("float64"):
         model, normal = recipe.model(likelihood, noise), normal_weights(likelihood, noise_variance)
-        logits, bound, sweeps = begin(model, normal, recipe, run, name)
+        logits, bound, sweeps = begin(model, normal, recipe, run)
         history = History([max(sweeps, 1)], [run.elapsed()], {"objective": [bound]})
         fit = DiscreteFit(logits, bound, max(sweeps, 1), OUT_OF_TIME, history=history)
     yield as_fitted(fit, model, normal.residual)
-    yield from improve(logits, model, recipe, run, name, normal.residual)
+    yield from improve(logits, model, recipe, run, residual=normal.residual)
 
 
 def improve(

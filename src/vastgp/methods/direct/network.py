@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import OneOf, Positive
+from vastgp._arguments import OneOf, Positive, is_number
 from vastgp.data import Rows
 from vastgp.estimators.arguments import CheckpointLike, MaxSeconds, Seed, Tolerance, Verbose
 from vastgp.estimators.regressor import BaseGPRegressor
@@ -142,11 +142,8 @@ class DirectNetworkRegressor(BaseGPRegressor):
 
     def _layers(self) -> tuple[int, ...]:
         given = self.hidden if isinstance(self.hidden, (tuple, list)) else (self.hidden,)
-        whole = [
-            isinstance(units, (int, np.integer)) and not isinstance(units, bool) and units > 0
-            for units in given
-        ]
-        if not 1 <= len(given) <= 2 or not all(whole):
+        whole = all(is_number(units, whole=True) and units > 0 for units in given)
+        if not 1 <= len(given) <= 2 or not whole:
             raise ValueError(
                 f"hidden must be the number of units of one hidden layer, or of two as a tuple; received "
                 f"{self.hidden!r}."

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from vastgp._arguments import AtLeast, Flag, Named, OneOf, Optional, Options, Positive
+from vastgp._arguments import AtLeast, Flag, Named, OneOf, Optional, Options, Positive, is_number
 from vastgp.methods.direct.model import DiscretePrior, evenly_spaced
 
 _MOST_VALUES = 256
@@ -52,7 +52,7 @@ class Support(Options):
             For fewer than two values, for equal ones, and for what are no numbers.
         """
         support = self.values
-        if isinstance(support, (int, np.integer)) and not isinstance(support, bool):
+        if is_number(support, whole=True):
             if not 2 <= support <= _MOST_VALUES:
                 raise ValueError(
                     f"support={support}: a weight needs at least two values to choose from (15 fit into four bits), "

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vastgp._arguments import Positive
+from vastgp._arguments import Positive, is_number
 from vastgp._precision import precision
 from vastgp.data import Rows
 from vastgp.data.archive import above, below
@@ -296,7 +296,7 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
         """
         check_is_fitted(self, "posterior_")
         self._check_own("moments")
-        if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 1:
+        if not is_number(order, whole=True) or order < 1:
             raise ValueError(f"order must be a positive integer, received {order!r}.")
         with precision(self.dtype):
             parts = [

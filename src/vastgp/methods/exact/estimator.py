@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +24,6 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
-from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
@@ -33,6 +32,7 @@ from vastgp.likelihoods import Gaussian
 from vastgp.linalg.panel_folder import SPILLED_ROWS
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages
+from vastgp.methods.exact.leave_one_out import LeaveOneOut, left_out
 from vastgp.methods.exact.options import MaxRows, Spill
 from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
@@ -56,22 +56,6 @@ _SURELY_FITS = 0.4
 _ORDER = 42  # a use of the seed
 # With less time the posterior of very many rows is that of as many as have one matrix.
 _FOR_PANELS = 6.0
-
-
-class LeaveOneOut(NamedTuple):
-    """What the model says of each training row given all others, in units of the target.
-
-    Attributes
-    ----------
-    mean, std : ndarray of shape (n,)
-        Of a new observation in the place of the row, with the row's own noise where it has some.
-    log_density : ndarray of shape (n,)
-        Of the row's target, in nats; a density per unit of the target.
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
-    log_density: np.ndarray
 
 
 class ExactGPRegressor(FitsVaryingNoise):
@@ -244,7 +228,8 @@ class ExactGPRegressor(FitsVaryingNoise):
         if fixed:
             kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
-            yield self._condition((kernel, noise), X, y, (_GIVEN, rows.n), run)
+            found = LbfgsResult.unneeded(None, "hyperparameters were given"), rows.n
+            yield self._condition((kernel, noise), X, y, found, run)
             return
         search = search.given(noise_floor=NOISE_FLOOR, rows=_LEARNED_ROWS)
         given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
@@ -376,13 +361,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         """
         check_is_fitted(self, "posterior_")
         self._check_own("leave_one_out")
-        found = self._function.leave_one_out()
-        place, scaling = np.argsort(self._order), self.standardizer_
-        return LeaveOneOut(
-            scaling.inverse_mean(found.mean)[place],
-            scaling.inverse_std(np.sqrt(found.variance))[place],
-            found.log_density[place] - np.log(scaling.y_scale),
-        )
+        return left_out(self._function, self._order, self.standardizer_)
 
     # ------------------------------------------------------------ files
 
@@ -399,6 +378,3 @@ class ExactGPRegressor(FitsVaryingNoise):
         self.diagnosis_ = state.get("diagnosis") or diagnosis_of_dense(n, state["jitter"])
         self._order = arrays.get("order", np.arange(n))
         self.conditioned_rows_ = np.sort(self._order)
-
-
-_GIVEN = LbfgsResult(None, float("nan"), 0, 0, True, "hyperparameters were given", History())

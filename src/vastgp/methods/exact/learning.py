@@ -11,7 +11,6 @@ from vastgp._memory import available_bytes
 from vastgp.fitting.best_fit import fit_best, fit_evidence
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
-from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
 from vastgp.fitting.start import start_from_exact_gp
@@ -114,9 +113,7 @@ def learn_by_stages(
     first = run.first = kernel, Gaussian(noise_variance)
     order = np.random.default_rng([run.seed, _STAGE_ROWS]).permutation(n)
     learned, steps = min(START_ROWS, learn.rows), 0
-    result = LbfgsResult(
-        first, np.nan, 0, 0, True, f"kernel and noise are those of {learned} rows", History()
-    )
+    result = LbfgsResult.unneeded(first, f"kernel and noise are those of {learned} rows")
     for rows in stages(min(n, learn.rows)):
         share = _share(rows, n, run, reserve)
         if share < _LEAST_SHARE:

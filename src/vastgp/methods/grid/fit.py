@@ -14,7 +14,6 @@ from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.data.grid import Group
 from vastgp.estimators.searches import Fixed, Learn
-from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult, maximise
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
@@ -174,7 +173,7 @@ def _given(data: GridData, search: Fixed) -> LbfgsResult:
         )
     noise = (given_noise.ravel() / scale) ** 2
     params = kernel, noise if len(scale) > 1 else noise.reshape(())
-    return LbfgsResult(params, math.nan, 0, 0, True, "hyperparameters were given", History())
+    return LbfgsResult.unneeded(params, "hyperparameters were given")
 
 
 def _learn(

@@ -13,6 +13,7 @@ from vastgp._precision import precision
 from vastgp._programs import program
 from vastgp.kernels import Kernel
 from vastgp.kernels.spectral import check_spectral_density, log_spectral_density
+from vastgp.linalg.leaves import from_vector
 from vastgp.methods.reweighted.evidence import (
     EvidenceData,
     covariance_evidence,
@@ -70,11 +71,7 @@ class KernelPrior(WeightPrior):
         return cls(centre, spreads, kernel, places, whitening)
 
     def _kernel(self, theta: Any) -> Kernel:
-        leaves, structure = jax.tree.flatten(self.kernel)
-        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
-        parts = jnp.split(jnp.exp(theta[1:]), ends)
-        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-        return jax.tree.unflatten(structure, shaped)
+        return from_vector(jnp.exp(theta[1:]), self.kernel)
 
     def _log_variances(self, theta: Any) -> Array:
         places = jnp.asarray(self.places)

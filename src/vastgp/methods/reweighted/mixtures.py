@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.special import logsumexp
 
+from vastgp._precision import as_dtype
 from vastgp.data.tiles import over_tiles
 from vastgp.fitting.sufficient_statistics import feature_matrix
 from vastgp.methods.reweighted.evidence import EvidenceData, factor_of
@@ -128,7 +127,7 @@ class ComponentMixture(abc.ABC):
 
     def _features(self, X: np.ndarray) -> Any:
         """Yield features of tiles of rows, float64."""
-        basis = jax.tree.map(lambda leaf: _as(leaf, X.dtype), self.basis)
+        basis = as_dtype(self.basis, X.dtype)
         for phi in over_tiles(partial(feature_matrix, basis), X, most=_TILE):
             yield phi.astype(np.float64)
 
@@ -291,11 +290,6 @@ class LatentMixture(ComponentMixture):
 def _squeezed(values: np.ndarray) -> np.ndarray:
     """Return values without their axis of functions where there is one function."""
     return values[0] if len(values) == 1 else values
-
-
-def _as(leaf: Any, dtype: Any) -> Any:
-    floating = hasattr(leaf, "dtype") and np.issubdtype(leaf.dtype, np.floating)
-    return jnp.asarray(leaf, dtype) if floating else leaf
 
 
 def root_of(covariance: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from vastgp._precision import precision
 from vastgp._programs import program
 from vastgp.data import Rows, Standardizer, observations
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data.minibatch import fixed_indices, fixed_rows
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
 from vastgp.fitting.run import Answer, Run
@@ -103,8 +103,7 @@ def _scaled(
     """Return amplitude and noise of highest bound with these inducing inputs, on some rows."""
     # with noise of the rows' own some twenty decompositions are made
     most = _SCALED_BY // (4 if observations.has_own_noise(rows.y) else 1)
-    chosen = fixed_indices(seed, _SCALED, rows.n, most)
-    X, y = standardised_rows(rows, standardizer, chosen)
+    X, y = fixed_rows(rows, standardizer, seed, _SCALED, most)
     kernel, noise = best_scales(
         kernel, float(likelihood.noise_variance), Z, X, y,
         jitter=options.jitter, noise_floor=options.noise_floor,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vastgp.data import Rows, Standardizer, observations
-from vastgp.data.minibatch import fixed_indices, generator, standardised_rows
+from vastgp.data.minibatch import fixed_indices, fixed_rows, generator
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
 from vastgp.fitting.noise_left import noise_left
@@ -252,8 +252,7 @@ def _noise_left(
 
     Means that were stopped on their way leave more than the noise of a converged fit.
     """
-    chosen = fixed_indices(seed, _JUDGED, rows.n, _JUDGE_ROWS)
-    X, y = standardised_rows(rows, standardizer, chosen)
+    X, y = fixed_rows(rows, standardizer, seed, _JUDGED, _JUDGE_ROWS)
     return noise_left(y, *posterior.mean_and_latent_variance(X), options.noise_floor)
 
 
