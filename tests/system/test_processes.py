@@ -82,6 +82,52 @@ def test_what_one_process_refuses_all_refuse(answers):
         )
 
 
+LOST = PROGRAM.with_name("lost_program.py")
+
+
+def lost(folder, out, happens, *, count=COUNT, fit="fit"):
+    """Run the fit to which something happens; return how each process ended, what it said, and what was found."""
+    port, file = free_port(), out / f"{happens}-{count}.npz"
+    done = at_once(
+        *((LOST, number, count, port, folder, out / fit, happens, file) for number in range(count))
+    )
+    return done, dict(np.load(file)) if file.exists() else None
+
+
+@pytest.mark.slow
+def test_process_0_is_killed_and_the_fit_goes_on_in_any_number(met, folder, tmp_path):
+    """The others meet through it: where JAX would abort them they end with words of their own."""
+    _, alone = lost(folder, tmp_path, "nothing", fit="alone")
+    for count in (1, COUNT):
+        began = time.monotonic()
+        done, found = lost(folder, tmp_path, "kill")
+        assert time.monotonic() - began < 300
+        assert [code for code, _ in done] == [-signal.SIGKILL, 1], done[1][1]
+        assert found is None
+        assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
+        done, found = lost(folder, tmp_path, "nothing", count=count)
+        assert [code for code, _ in done] == [0] * count, done[0][1]
+        assert found["records"] < alone["records"]  # it went on
+        np.testing.assert_allclose(found["found"], alone["found"], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_busy_process_ends_too_when_process_0_is_killed(met, folder, tmp_path):
+    began = time.monotonic()
+    done, _ = lost(folder, tmp_path, "busy")
+    assert done[1][0] == 1
+    assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
+    assert time.monotonic() - began < 200  # its work would have taken longer
+
+
+@pytest.mark.slow
+def test_an_abort_of_its_own_stays_one(met, folder, tmp_path):
+    done, _ = lost(folder, tmp_path, "abort")
+    assert done[1][0] == -signal.SIGABRT
+    assert done[0][0] == 1
+    assert "ProcessLostError: process 1 of 2 (number" in done[0][1]
+
+
 COMMAND = [sys.executable, "-m", "vastgp", "fit"]
 
 
