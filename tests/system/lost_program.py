@@ -1,7 +1,7 @@
 """What `test_processes` ends in the middle: number, how many, port, folder of data, checkpoint, what happens, result.
 
-What happens at the thirtieth record, of steps: ``kill`` process 0 while the other waits for it, or ``busy`` and it has work of its
-own; ``abort`` process 1, as a fault of its own would; ``nothing``.
+What happens at the thirtieth record, of steps: ``kill`` process 0 while the other waits for it, or ``busy`` and that
+has work of its own; ``abort`` process 1, as a fault of its own would; ``nothing``.
 """
 
 import os

@@ -31,6 +31,18 @@ def folder(tmp_path_factory):
         y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=n)
         table = pa.table({"a": X[:, 0], "y": y, "b": X[:, 1]})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=7000)
+    for fault in ("damaged", "gap"):
+        bad = folder.with_name(f"{folder.name}-{fault}")
+        bad.mkdir()
+        for number in range(2):
+            a = generator.uniform(size=16_384)
+            a[77] = np.nan if (fault, number) == ("gap", 1) else a[77]
+            table = pa.table({"a": a, "y": a, "b": a[::-1]})
+            pq.write_table(table, bad / f"{number}.parquet", write_page_checksum=True)
+        if fault == "damaged":
+            told = bytearray((bad / "1.parquet").read_bytes())
+            told[3000:60_000] = generator.bytes(57_000)
+            (bad / "1.parquet").write_bytes(told)
     np.savez(
         folder.with_suffix(".npz"), X=X[:300], y=y[:300]
     )  # one block: process 0 has none of it
@@ -126,6 +138,22 @@ def test_an_abort_of_its_own_stays_one(met, folder, tmp_path):
     assert done[1][0] == -signal.SIGABRT
     assert done[0][0] == 1
     assert "ProcessLostError: process 1 of 2 (number" in done[0][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["GRIEF", "QSGP", "t-SVGP"])
+def test_parts_without_rows_and_bad_files(answers, method):
+    """A part of no row or one is a part; of a bad file all say which it is, and where in it."""
+    one, several = answers
+    for number, found in enumerate(several):
+        for name in (f"{method}, 0 rows", f"{method}, 1 rows"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-7, err_msg=name)
+        damaged, gap = (str(found[f"{method}, {fault}"]) for fault in ("damaged", "gap"))
+        assert "-damaged/1.parquet' cannot be read" in damaged
+        assert "NaN: at row 16461 (row 77 of '" in gap
+        assert "-gap/1.parquet'), column 'a'" in gap
+        if number == 0:
+            assert "process 1 of 2: ValueError" in damaged and "process 1 of 2: ValueError" in gap
 
 
 COMMAND = [sys.executable, "-m", "vastgp", "fit"]

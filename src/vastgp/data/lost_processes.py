@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 # A connection ends before the process behind it has: it is looked for so long.
 _LOOK_SECONDS, _LOOK_EVERY = 3.0, 0.1
@@ -20,7 +21,7 @@ _STAY_SECONDS = 5.0
 # How long one whose process 0 is gone may go on with work of its own until it notices.
 _UNHEARD_SECONDS = 20.0
 # What C calls where the process aborts; it lives as long as the process.
-_of_abort: list[ctypes._CFuncPtr] = []
+_of_abort: list[Any] = []
 
 
 class ProcessLostError(ConnectionError):
