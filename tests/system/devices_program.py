@@ -11,13 +11,17 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
 import vastgp  # noqa: E402
+from vastgp._precision import precision  # noqa: E402
+from vastgp.bases import RandomFourierBasis, seed_key  # noqa: E402
 from vastgp.data import devices  # noqa: E402
 from vastgp.fitting import accumulate, minibatch_runner  # noqa: E402
 from vastgp.kernels import products  # noqa: E402
 from vastgp.methods.iterative import posterior as pathwise  # noqa: E402
+from vastgp.methods.iterative.kernel_system import KernelSystem  # noqa: E402
 from vastgp.methods.qsgp.stochastic import setup  # noqa: E402
 from vastgp.methods.swsgp import posterior as local  # noqa: E402
 from vastgp.options import (  # noqa: E402
+    CG,
     Adam,
     Fixed,
     Inducing,
@@ -28,6 +32,8 @@ from vastgp.options import (  # noqa: E402
     Stochastic,
 )  # fmt: skip
 from vastgp.solvers import basis_system  # noqa: E402
+from vastgp.solvers import block as block_solver  # noqa: E402
+from vastgp.solvers.distinct_rows import known_rows  # noqa: E402
 
 # problems of a test are worth one device
 devices.LEAST_WORK = 1
@@ -36,6 +42,7 @@ LEARN, PAIRS = Learn(rows=60), 480
 generator = np.random.default_rng(0)
 X = generator.uniform(size=(1200, 2))
 Y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=len(X))
+X_ODD, Y_ODD = X[:601], Y[:601]  # not as many on each of four devices
 CLASSES = np.digitize(Y, [-0.3, 0.3])
 
 
@@ -66,6 +73,11 @@ def block(search):
 def inducing(**sizes):
     basis = Inducing(row_batch=64, control_rank=48, max_steps=20, max_direct=0, **sizes)
     return vastgp.QSGPRegressor(KERNEL, basis=basis, hyperparameters=FIXED, dtype="float64")
+
+
+def iterative(search=LEARN, **options):
+    options = {"num_samples": 8, "tol": 1e-7, "dtype": "float64"} | options
+    return vastgp.IterativeGPRegressor(KERNEL, hyperparameters=search, **options)
 
 
 SVGP, QSGP = vastgp.SVGPRegressor, vastgp.QSGPRegressor
@@ -100,9 +112,14 @@ MODELS = {
         ),
         "QSGP, rows as inducing inputs": lambda: inducing(basis_batch=600),
         "QSGP, inducing inputs": lambda: inducing(inputs=X[:480] + 0.01, basis_batch=160),
-        "iterative": lambda: vastgp.IterativeGPRegressor(
-            KERNEL, hyperparameters=Learn(rows=60, steps=2), num_samples=8, rank=50, tol=1e-6, dtype="float64"
-        ),
+        "iterative": lambda: iterative(Learn(rows=60, steps=2), rank=50, tol=1e-6),
+    },
+    "rows": {
+        "low rank": lambda: iterative(Learn(60, steps=2), rank=50),
+        "matrix": lambda: iterative(Learn(60, steps=2)),
+        "none": lambda: iterative(Learn(60, steps=2), rank=0, tol=1e-10, solver=CG(iterations=2)),
+        "low rank, float32": lambda: iterative(Fixed(noise_std=0.3), rank=50, tol=2e-4, dtype="float32"),
+        "matrix, float32": lambda: iterative(Fixed(noise_std=0.3), tol=2e-4, dtype="float32"),
     },
     "functions": {
         "QSGP": lambda: sampled(QSGP),
@@ -114,9 +131,9 @@ MODELS = {
 }  # fmt: skip
 
 # of rows that are summed over or predicted: how many there are, on which device, how many of them; of a step or pass:
-# operations of a device, and how many of its numbers are as long as the basis; of loops over tiles: how many a device
-# does, of how many
-seen, predicted, operations, numbers, tiles = set(), set(), {}, {}, {}
+# operations of a device, and how many of its numbers are as long as the basis; of loops over tiles: how many
+# numbers a device makes of a kernel; of vectors and preconditioners: numbers of one device and of all
+seen, predicted, operations, numbers, tiles, lying = set(), set(), {}, {}, {}, {}
 
 
 def noted(rows, among=seen):
@@ -164,15 +181,64 @@ def measured(program, state, what):
     return call
 
 
+def tiling(n, made=products._tiling):
+    tile_size.append(made(n)[0])
+    return made(n)
+
+
 def ends(share, pieces, made=products._ends):
-    """Note how many tiles each device does of a product, and of a slope."""
+    """Note how many numbers each device makes of a kernel, in every kind of loop over tiles."""
+    loop, entries = sys._getframe(1).f_code.co_name, tile_size[-1] ** 2
 
     def note(first, last):
-        tiles[pieces] = max(tiles.get(pieces, 0), int(last) - int(first))
+        each = int(last) - int(first)
+        tiles[loop, pieces, each] = each * entries
 
     first, last = made(share, pieces)
     jax.debug.callback(note, first, last)
     return first, last
+
+
+def advance(state, product, right, precondition, *rest, made=block_solver._advance):
+    """Note how vectors and preconditioner lie over the devices."""
+    found = made(state, product, right, precondition, *rest)
+    for kind, arrays in (("vectors", (found, product, right)), ("preconditioner", precondition)):
+        sizes = []
+        for array in jax.tree.leaves(arrays):
+            shards = {shard.device.id: shard.data.size for shard in array.addressable_shards}
+            assert len(shards) == int(count) and len(set(shards.values())) == 1, array.shape
+            if len(X_ODD) <= max(array.shape, default=0) < len(X_ODD) + 4:
+                sizes.append((shards[0], array.size))
+        if sizes:
+            lying[name, kind] = np.sum(sizes, axis=0)
+    return found
+
+
+def goes_on_elsewhere():
+    """What follows of a solution on its way by all devices, and when it goes on with one, and with all again."""
+
+    def system():
+        kernel = jax.tree.map(np.float64, KERNEL)
+        basis = RandomFourierBasis(kernel, seed_key(0), 2048)
+        observed = known_rows(X_ODD, Y_ODD)
+        return KernelSystem(kernel, 0.01, observed, basis, num_samples=4, seed=0, rank=30)
+
+    with precision("float64"):
+        several, start = system(), []
+        devices.LEAST_WORK = 1e30
+        one = system()
+        devices.LEAST_WORK = 1
+        for _ in range(2):
+            start.append(
+                block_solver.advance(several, start[-1] if start else block_solver.begin(several))
+            )
+        if several.layout is None:
+            return np.array([start[-1].solution] * 2)
+        moved = jax.tree.map(jax.numpy.asarray, several.layout.to_file(start[0]))
+        moved = block_solver.advance(one, moved)
+        back = several.layout.from_file(several.layout.to_file(start[0]))
+        back = several.layout.to_file(block_solver.advance(several, back))
+        return np.array([np.asarray(each.solution)[:, : len(X_ODD)] for each in (moved, back)])
 
 
 def rows_at_prediction(given, over, made=devices.over_devices):
@@ -189,13 +255,16 @@ def explained(kernel, rows, *rest, made=pathwise.cross_product):
 basis_system.normal_product = noting(basis_system.normal_product)
 accumulate.rows_over_devices, pathwise.cross_product = dealing, explained
 minibatch_runner.chunk_program = chunk_program
-products._ends = ends
+products._ends, products._tiling, tile_size = ends, tiling, []
+block_solver._advance = advance
 local.over_devices = rows_at_prediction
 setup.target_sums = measured(setup.target_sums, lambda found: found, lambda: "sums of targets")
 found = {}
 for name, make in MODELS[group].items():
     model = make()
-    if name == "QSGP, classes":
+    if group == "rows":
+        found[name] = np.array(model.fit(X_ODD, Y_ODD).predict(X[:50], return_std=True))
+    elif name == "QSGP, classes":
         found[name] = model.fit(X, CLASSES).predict_proba(X[:50])
     else:
         found[name] = np.array(model.fit(X, Y).predict(X[:50], return_std=True))
@@ -204,8 +273,11 @@ for name, make in MODELS[group].items():
         found[f"{name}, bound"] = np.array(model.history_["objective"])
     if name == "iterative":
         jax.effects_barrier()
-        # loops over tiles on the diagonal, above it, and both
         operations[name], numbers[name] = sum(tiles.values()), len(tiles)
+if group == "rows":
+    block_solver._advance = block_solver._advance.__kwdefaults__["made"]
+    found["goes on"] = goes_on_elsewhere()
+    operations, numbers = ({kind: each[k] for kind, each in lying.items()} for k in (0, 1))
 names = list(operations)
 np.savez(
     out, devices=jax.device_count(), seen=sorted(seen), predicted=sorted(predicted), names=names,

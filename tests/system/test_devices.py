@@ -48,3 +48,16 @@ def test_of_a_step_each_device_does_its_part(tmp_path, group, programs):
     if group == "functions":
         assert np.all(one["numbers"] >= 960)
         np.testing.assert_array_equal(4 * four["numbers"], one["numbers"])
+
+
+@pytest.mark.slow
+def test_vectors_and_preconditioners_lie_over_all_devices(tmp_path):
+    """601 rows, filled up to 604: of every vector and of the preconditioner's rows each device holds a quarter."""
+    one, four = one_and_four("rows", tmp_path)
+    assert (
+        len(four["names"]) == 9
+    )  # of the five fits the one without a preconditioner has vectors alone
+    np.testing.assert_array_equal(four["names"], one["names"])
+    np.testing.assert_array_equal(4 * four["operations"], four["numbers"])
+    np.testing.assert_array_equal(one["operations"], one["numbers"])
+    assert np.all(four["operations"] < 0.26 * one["operations"])

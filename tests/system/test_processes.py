@@ -31,6 +31,18 @@ def folder(tmp_path_factory):
         y = np.sin(5.0 * X[:, 0]) * X[:, 1] + 0.1 * generator.normal(size=n)
         table = pa.table({"a": X[:, 0], "y": y, "b": X[:, 1]})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=7000)
+    for fault in ("damaged", "gap"):
+        bad = folder.with_name(f"{folder.name}-{fault}")
+        bad.mkdir()
+        for number in range(2):
+            a = generator.uniform(size=16_384)
+            a[77] = np.nan if (fault, number) == ("gap", 1) else a[77]
+            table = pa.table({"a": a, "y": a, "b": a[::-1]})
+            pq.write_table(table, bad / f"{number}.parquet", write_page_checksum=True)
+        if fault == "damaged":
+            told = bytearray((bad / "1.parquet").read_bytes())
+            told[3000:60_000] = generator.bytes(57_000)
+            (bad / "1.parquet").write_bytes(told)
     np.savez(
         folder.with_suffix(".npz"), X=X[:300], y=y[:300]
     )  # one block: process 0 has none of it
@@ -80,6 +92,68 @@ def test_what_one_process_refuses_all_refuse(answers):
         assert "the rows of process 1 have other columns than those of process 0" in str(
             found["columns"]
         )
+
+
+LOST = PROGRAM.with_name("lost_program.py")
+
+
+def lost(folder, out, happens, *, count=COUNT, fit="fit"):
+    """Run the fit to which something happens; return how each process ended, what it said, and what was found."""
+    port, file = free_port(), out / f"{happens}-{count}.npz"
+    done = at_once(
+        *((LOST, number, count, port, folder, out / fit, happens, file) for number in range(count))
+    )
+    return done, dict(np.load(file)) if file.exists() else None
+
+
+@pytest.mark.slow
+def test_process_0_is_killed_and_the_fit_goes_on_in_any_number(met, folder, tmp_path):
+    """The others meet through it: where JAX would abort them they end with words of their own."""
+    _, alone = lost(folder, tmp_path, "nothing", fit="alone")
+    for count in (1, COUNT):
+        began = time.monotonic()
+        done, found = lost(folder, tmp_path, "kill")
+        assert time.monotonic() - began < 300
+        assert [code for code, _ in done] == [-signal.SIGKILL, 1], done[1][1]
+        assert found is None
+        assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
+        done, found = lost(folder, tmp_path, "nothing", count=count)
+        assert [code for code, _ in done] == [0] * count, done[0][1]
+        assert found["records"] < alone["records"]  # it went on
+        np.testing.assert_allclose(found["found"], alone["found"], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_busy_process_ends_too_when_process_0_is_killed(met, folder, tmp_path):
+    began = time.monotonic()
+    done, _ = lost(folder, tmp_path, "busy")
+    assert done[1][0] == 1
+    assert "ProcessLostError: process 0 of 2 (number" in done[1][1]
+    assert time.monotonic() - began < 200  # its work would have taken longer
+
+
+@pytest.mark.slow
+def test_an_abort_of_its_own_stays_one(met, folder, tmp_path):
+    done, _ = lost(folder, tmp_path, "abort")
+    assert done[1][0] == -signal.SIGABRT
+    assert done[0][0] == 1
+    assert "ProcessLostError: process 1 of 2 (number" in done[0][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["GRIEF", "QSGP", "t-SVGP"])
+def test_parts_without_rows_and_bad_files(answers, method):
+    """A part of no row or one is a part; of a bad file all say which it is, and where in it."""
+    one, several = answers
+    for number, found in enumerate(several):
+        for name in (f"{method}, 0 rows", f"{method}, 1 rows"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-7, err_msg=name)
+        damaged, gap = (str(found[f"{method}, {fault}"]) for fault in ("damaged", "gap"))
+        assert "-damaged/1.parquet' cannot be read" in damaged
+        assert "NaN: at row 16461 (row 77 of '" in gap
+        assert "-gap/1.parquet'), column 'a'" in gap
+        if number == 0:
+            assert "process 1 of 2: ValueError" in damaged and "process 1 of 2: ValueError" in gap
 
 
 COMMAND = [sys.executable, "-m", "vastgp", "fit"]

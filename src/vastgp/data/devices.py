@@ -84,9 +84,24 @@ def rows_over_devices(rows: T, work: float) -> T:
     return rows if count == 1 else over_devices(rows, count)
 
 
+def filled_over_devices(array: Any, count: int, axis: int = 0, fill: float = 0.0) -> Any:
+    """Put an array on some devices as `over_devices` does, filled up at the end of that axis to equal parts."""
+    if count > 1 and np.shape(array)[axis] % count:
+        widths = [(0, 0)] * np.ndim(array)
+        widths[axis] = (0, -np.shape(array)[axis] % count)
+        array = np.pad(np.asarray(array), widths, constant_values=fill)
+    return over_devices(array, count, axis)
+
+
 def on_every_device(tree: T, count: int) -> T:
     """Return arrays that go with those of `over_devices`: whole on each device."""
     return tree if count == 1 else jax.device_put(tree, layout(count, None))
+
+
+def where_another_lies(array: Any, other: jax.Array) -> Any:
+    """Put an array of the host over the devices that another of its shape lies over, as that does."""
+    several = len(other.sharding.device_set) > 1
+    return jax.device_put(array, other.sharding if several else None)
 
 
 def on_first_device(tree: T) -> T:

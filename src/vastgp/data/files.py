@@ -226,7 +226,17 @@ def _open_parquet(path: Path) -> Table:
                     fixed = ds.get_partition_keys(fragment.partition_expression)
                     yield from _read_parquet(fragment.path, columns, rows, fixed, here)
 
-        return from_batches(schema, batches, where, num_rows=some.stop - some.start)
+        def place(number: int) -> str:
+            row = some.start + number
+            which = int(np.searchsorted(ends, row, side="right"))
+            own = row - int(ends[which]) + fragments[which].metadata.num_rows
+            return f"row {row}" + (
+                f" (row {own} of {fragments[which].path!r})" if len(fragments) > 1 else ""
+            )
+
+        found = from_batches(schema, batches, where, num_rows=some.stop - some.start)
+        found.place = place
+        return found
 
     table = part(slice(0, num_rows))
     table.part = part

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 # A connection ends before the process behind it has: it is looked for so long.
 _LOOK_SECONDS, _LOOK_EVERY = 3.0, 0.1
 # How long a process stays that knows: where process 0 leaves, JAX ends all others at once, whatever they have to say.
 _STAY_SECONDS = 5.0
+# How long one whose process 0 is gone may go on with work of its own until it notices.
+_UNHEARD_SECONDS = 20.0
+# What C calls where the process aborts; it lives as long as the process.
+_of_abort: list[Any] = []
 
 
 class ProcessLostError(ConnectionError):
@@ -55,6 +62,36 @@ class Others:
             ]
             time.sleep(0.0 if gone else _LOOK_EVERY)
         return ProcessLostError(self._in_words(gone, error))
+
+    def outlive_first(self) -> None:
+        """Let this process end in its own words where JAX aborts it, as process 0 is gone, through which all meet.
+
+        JAX aborts from a thread of its own as soon as that connection ends. The thread is held there until the program
+        has heard by itself and said what it has to say, or for so long as work takes that hears of nothing. Any other
+        abort stays one. Of process 0 on another machine nothing is known here: there it stays JAX's.
+        """
+        if os.name != "posix" or not self.visible[0] or _of_abort:
+            return
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
+        libc = ctypes.CDLL(None)
+        libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+
+        def held(number: int) -> None:
+            until = time.monotonic() + _LOOK_SECONDS
+            while _lives(self.places[0][1]) and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY)
+            if _lives(self.places[0][1]):
+                libc.signal(number, before)
+                if before:
+                    kind(before)(number)
+                return  # and C aborts
+            time.sleep(_UNHEARD_SECONDS)
+            words = self._in_words([0], ConnectionError("JAX: the coordination service is gone"))
+            os.write(2, f"{ProcessLostError.__name__}: {words}\n".encode())
+            os._exit(1)
+
+        _of_abort.append(kind(held))
+        before = libc.signal(signal.SIGABRT, ctypes.cast(_of_abort[0], ctypes.c_void_p))
 
     def _in_words(self, gone: list[int], error: Exception) -> str:
         count = len(self.places)

@@ -347,10 +347,11 @@ def _read(
             X = np.empty((vectors[0].shape[0], len(columns)), dtype=dtype)
             for j in range(len(columns)):
                 X[:, j] = vectors[j]
-            validate.check_finite(X, "X", first_row=first_row, names=columns)
+            where: Any = {"first_row": first_row, "place": table.place}
+            validate.check_finite(X, "X", names=columns, **where)
             y = None if target is None else np.asarray(vectors[-1], dtype=np.float64)
             if y is not None:
-                validate.check_finite(y, f"y (column {target!r})", first_row=first_row)
+                validate.check_finite(y, f"y (column {target!r})", **where)
             spool.append(X, y)
             first_row += X.shape[0]
         return spool.finish()

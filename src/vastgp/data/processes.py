@@ -122,7 +122,10 @@ def _others() -> Others:
     own = np.zeros(_LEAST_BYTES, np.uint8)
     said = described().encode()[:_LEAST_BYTES]
     own[: len(said)] = np.frombuffer(said, np.uint8)
-    return Others([row.tobytes().rstrip(b"\0").decode() for row in _exchanged(own)])
+    others = Others([row.tobytes().rstrip(b"\0").decode() for row in _exchanged(own)])
+    if number() > 0:
+        others.outlive_first()
+    return others
 
 
 def _exchanged(message: np.ndarray) -> np.ndarray:

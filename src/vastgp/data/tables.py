@@ -49,6 +49,9 @@ class Table:
         Whether the column names are names, rather than positions.
     part
         Gives the table of some rows that follow each other, of which no others are read; None where all would be.
+    place
+        What to call a row by its number here, in messages: of a part that is the number in the whole table, and of
+        several files the one that has it; None: "row", and the number.
     """
 
     where: str
@@ -60,6 +63,7 @@ class Table:
     in_memory: bool = True
     named: bool = True
     part: Callable[[slice], Table] | None = None
+    place: Callable[[int], str] | None = None
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[list[np.ndarray]]:
         """Yield blocks of rows as lists of one vector of numbers per column, missing values as NaN."""

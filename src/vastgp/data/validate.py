@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -231,6 +231,7 @@ def check_finite(
     first_row: int = 0,
     row_numbers: np.ndarray | None = None,
     names: Sequence[str] | None = None,
+    place: Callable[[int], str] | None = None,
 ) -> None:
     """Raise ``ValueError`` when there is a NaN or an infinity, naming the first place of it.
 
@@ -246,6 +247,8 @@ def check_finite(
         Row numbers of all of them, where they do not follow each other.
     names
         Names of the columns, where they have some.
+    place
+        What to call a row by its number; None: "row", and the number.
     """
     if values.dtype.kind != "f" or values.size == 0:
         return
@@ -262,7 +265,7 @@ def check_finite(
                 if row_numbers is None
                 else row_numbers[start : start + _SEARCH_ROWS]
             )
-            _raise_not_finite(block, bad, argument, numbers, names)
+            _raise_not_finite(block, bad, argument, numbers, names, place)
 
 
 def _raise_not_finite(
@@ -271,11 +274,13 @@ def _raise_not_finite(
     argument: str,
     row_numbers: np.ndarray,
     names: Sequence[str] | None,
+    of_row: Callable[[int], str] | None,
 ) -> None:
     nan = np.isnan(block)
     which = nan if nan.any() else bad
     place = np.unravel_index(int(np.argmax(which)), which.shape)
-    where = f"row {row_numbers[place[0]]}"
+    number = int(row_numbers[place[0]])
+    where = f"row {number}" if of_row is None else of_row(number)
     if block.ndim == 2:
         column = int(place[1])
         where += f", column {names[column]!r}" if names is not None else f", column {column}"

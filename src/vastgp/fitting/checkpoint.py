@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -114,9 +114,9 @@ class Checkpoint:
         if found is not None:
             self._read(*found)
 
-    def phase(self, name: str) -> Phase:
+    def phase(self, name: str, layout: Layout | None = None) -> Phase:
         """Return one phase of the fit, which `vastgp.fitting.loop.run_chunks` saves to and resumes from."""
-        return Phase(self, name)
+        return Phase(self, name, layout)
 
     def elapsed(self) -> float:
         """Return the seconds of the fit so far, those before a resume included."""
@@ -247,6 +247,17 @@ class Checkpoint:
             )
 
 
+@runtime_checkable
+class Layout(Protocol):
+    """How a state lies in a file where this is not how it lies over devices."""
+
+    def to_file(self, state: Any) -> Any:
+        """Return the state as the file has it, the same whatever the devices."""
+
+    def from_file(self, state: Any) -> Any:
+        """Return a state of the file over the devices."""
+
+
 class Phase:
     """One phase of a fit in its `Checkpoint`.
 
@@ -254,10 +265,12 @@ class Phase:
     ----------
     file : Checkpoint
     name : str
+    layout : Layout, optional
+        How the state lies in the file; None: as it is.
     """
 
-    def __init__(self, file: Checkpoint, name: str) -> None:
-        self.file, self.name = file, name
+    def __init__(self, file: Checkpoint, name: str, layout: Layout | None = None) -> None:
+        self.file, self.name, self.layout = file, name, layout
 
     @property
     def saved(self) -> Saved | None:
@@ -284,6 +297,7 @@ class Phase:
         saved = self.saved
         if saved is None:
             return None
+        like = self._in_file(like)
         if saved.structure != _structure(like):
             raise ValueError(
                 f"checkpoint: the state in {str(self.file.path)!r} has another structure than this fit's "
@@ -291,7 +305,11 @@ class Phase:
             )
         leaves, tree = jax.tree.flatten(like)
         restored = [_like_leaf(saved.arrays[str(i)], leaf) for i, leaf in enumerate(leaves)]
-        return jax.tree.unflatten(tree, restored), saved
+        state = jax.tree.unflatten(tree, restored)
+        return state if self.layout is None else self.layout.from_file(state), saved
+
+    def _in_file(self, state: Any) -> Any:
+        return state if self.layout is None else self.layout.to_file(state)
 
     def save(self, state: Any, num_iter: int, seconds: float, history: History) -> None:
         """Write the state and the history so far."""
@@ -307,7 +325,7 @@ class Phase:
         ended: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep the state and the history so far for the next write."""
-        before = self.saved
+        state, before = self._in_file(state), self.saved
         began = before.began if before else self.file.elapsed() - seconds
         if before is None or before.num_iter != num_iter:
             self.file.forget_after(self.name)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from vastgp.data.processes import from_first
-from vastgp.fitting.checkpoint import Checkpoint, Saved
+from vastgp.fitting.checkpoint import Checkpoint, Layout, Saved
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, StepChunk, run_chunks
@@ -221,6 +221,7 @@ class Run:
         share: float = 1.0,
         label: str | None = None,
         saved: bool = True,
+        layout: Layout | None = None,
     ) -> tuple[Any, LoopResult]:
         """Run a phase of steps with what is left of the budget, see `run_chunks`.
 
@@ -234,10 +235,12 @@ class Run:
             What the progress line calls it; None: its name.
         saved : bool, default True
             Whether the file holds its state: one that is another in every process is not for it.
+        layout : Layout, optional
+            How the file holds it; None: as it is.
         """
         label, name = label or name, self._prefix + name
         file = self.checkpoint if saved else None
-        phase = None if file is None else file.phase(name)
+        phase = None if file is None else file.phase(name, layout)
         before = self.elapsed() if phase is None or phase.saved is None else phase.saved.began
         limit = None if self.max_seconds is None else share * max(self.max_seconds - before, 0.0)
         with self.timed(name):

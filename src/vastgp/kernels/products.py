@@ -6,7 +6,6 @@ Memory is that of the vectors and of one tile. A tile is recomputed for every pr
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-
-from vastgp.data import processes
-from vastgp.data.devices import mesh, on_every_device, on_first_device
 
 # Rows of a square tile: a quarter of a megabyte in float32, which stays in a core's cache (one core, n = 6000, d = 8, 8
 # right-hand sides: a product 26 ms and a slope 80 ms, 29 and 108 with tiles of 512, 26 and 71 with 384; in float64
@@ -31,6 +27,8 @@ OF_VALUE = 16.0
 
 # The number of a part of the tiles, from 0, and how many parts there are: their products and slopes add up.
 Share = tuple[Any, Any]
+# Rows of a tile by rows, whether these are the same ones, and the cotangent of its entries.
+Piece = tuple[Array, Array, Any, Array]
 
 
 class KernelMatrix(eqx.Module):
@@ -76,68 +74,22 @@ class KernelMatrix(eqx.Module):
         return self._slope_of_kernel(U * self.scale, V * self.scale, signs), by_noise
 
 
-class SharedKernelMatrix(KernelMatrix):
-    """The same by several devices or processes, each of which makes its share of the tiles; all have whole vectors.
-
-    What each adds to a product is told to the others, so that it is no part of a compiled program. ``kernel`` and ``X``
-    lie on all devices of this process that take part, all else on the first.
-
-    Attributes
-    ----------
-    devices : int
-        Of this process.
-    """
-
-    devices: int = eqx.field(static=True, default=1)
-
-    def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
-        of_kernel = self._summed(kernel_product, _times(V, self.scale))
-        return _with_noise(of_kernel, self.scale, self.noise_variance, V)
-
-    def _slope_of_kernel(
-        self, U: Float[Array, "C n"], V: Float[Array, "C n"], signs: Float[Array, " C"]
-    ) -> Any:
-        return self._summed(bilinear_slope, U, V, signs)
-
-    def _summed(self, function: Callable[..., Any], *given: Array) -> Any:
-        """Return the sum over all tiles of what a function makes of a share of them."""
-        share = np.int32(processes.number()), np.int32(processes.count())
-        given = on_every_device(given, self.devices)
-        found = _by_devices(function, self.devices, share, self.kernel, self.X, *given)
-        return processes.summed(on_first_device(found))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _by_devices(function: Callable[..., Any], devices: int, share: Share, *given: Any) -> Any:
-    """Return ``function(*given, share)``, each device doing a part of the share."""
-    if devices == 1:
-        return function(*given, share)
-
-    def part(share: Share, given: tuple[Any, ...]) -> Any:
-        number, of = share
-        own = number * devices + jax.lax.axis_index("parts"), of * devices
-        return jax.lax.psum(function(*given, own), "parts")
-
-    alike = jax.sharding.PartitionSpec()
-    return jax.shard_map(
-        part, mesh=mesh(devices), in_specs=(alike, alike), out_specs=alike, check_vma=False
-    )(share, given)
-
-
 @jax.jit
 def _product(matrix: KernelMatrix, V: Array) -> Array:
-    of_kernel = kernel_product(matrix.kernel, matrix.X, _times(V, matrix.scale))
-    return _with_noise(of_kernel, matrix.scale, matrix.noise_variance, V)
+    of_kernel = kernel_product(matrix.kernel, matrix.X, times(V, matrix.scale))
+    return with_noise(of_kernel, matrix.scale, matrix.noise_variance, V)
 
 
 @jax.jit
-def _times(V: Array, scale: Array) -> Array:
+def times(V: Array, scale: Array) -> Array:
+    """Return ``S v`` of each row of ``V``."""
     return V * scale.astype(V.dtype)
 
 
 @jax.jit
-def _with_noise(of_kernel: Array, scale: Array, noise_variance: Any, V: Array) -> Array:
-    return _times(of_kernel, scale) + jnp.asarray(noise_variance, V.dtype) * V
+def with_noise(of_kernel: Array, scale: Array, noise_variance: Any, V: Array) -> Array:
+    """Return ``A v`` from ``K S v``."""
+    return times(of_kernel, scale) + jnp.asarray(noise_variance, V.dtype) * V
 
 
 @jax.jit
@@ -153,31 +105,54 @@ def kernel_product(
     n = len(X)
     X, V = _pad(X, tile * count, 0), _pad(V, tile * count, 1)
 
-    def rows(which: Any) -> Array:
-        return jax.lax.dynamic_slice_in_dim(X, which * tile, tile)
-
-    def part(W: Array, which: Any) -> Array:
-        return jax.lax.dynamic_slice_in_dim(W, which * tile, tile, axis=1)
-
-    def add(total: Array, piece: Array, which: Any) -> Array:
-        piece = part(total, which) + piece
-        return jax.lax.dynamic_update_slice_in_dim(total, piece, which * tile, axis=1)
-
     def diagonal(i: Any, total: Array) -> Array:
-        K = _tile(kernel, rows(i), rows(i), True).astype(V.dtype)
-        return add(total, part(V, i) @ K, i)
+        x = _rows(X, i, tile)
+        K = _tile(kernel, x, x, True).astype(V.dtype)
+        return _add(total, _columns(V, i, tile) @ K, i)
 
     def off_diagonal(k: Any, total: Array) -> Array:
         i, j = first[k], second[k]
-        K = kernel(rows(i), rows(j)).astype(V.dtype)
-        total = add(total, part(V, j) @ K.T, i)
-        return add(total, part(V, i) @ K, j)
+        K = kernel(_rows(X, i, tile), _rows(X, j, tile)).astype(V.dtype)
+        total = _add(total, _columns(V, j, tile) @ K.T, i)
+        return _add(total, _columns(V, i, tile) @ K, j)
 
     first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 1))
     total = jax.lax.fori_loop(*_ends(share, count), diagonal, jnp.zeros_like(V))
     if count > 1:
         total = jax.lax.fori_loop(*_ends(share, len(first)), off_diagonal, total)
     return total[:, :n]
+
+
+@jax.jit
+def block_product(
+    kernel: Any, X: tuple[Array, Array], V: tuple[Array, Array], share: Share, turned: Any
+) -> tuple[Array, Array]:
+    """Return ``K(X, Z) w`` and ``K(Z, X) v`` of two blocks of as many rows, or what a share of their tiles has in both.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : tuple of Array of shape (n, d)
+        ``X`` and ``Z``.
+    V : tuple of Array of shape (C, n)
+        ``v`` and ``w``.
+    share : Share
+    turned : bool or Array of shape ()
+        Whether tiles are numbered by columns: so two that hold the same blocks the other way round share them.
+    """
+    n = len(X[0])
+    tile, count = _tiling(n)
+    X, V = _both_padded(X, tile * count, 0), _both_padded(V, tile * count, 1)
+
+    def add(k: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+        i, j = _place(k, count, turned)
+        K = kernel(_rows(X[0], i, tile), _rows(X[1], j, tile)).astype(V[0].dtype)
+        here, there = _columns(V[1], j, tile) @ K.T, _columns(V[0], i, tile) @ K
+        return _add(totals[0], here, i), _add(totals[1], there, j)
+
+    start = jnp.zeros_like(V[0]), jnp.zeros_like(V[1])
+    here, there = jax.lax.fori_loop(*_ends(share, count**2), add, start)
+    return here[:, :n], there[:, :n]
 
 
 @jax.jit
@@ -215,15 +190,44 @@ def bilinear_slope(
     tile, count = _tiling(len(X))
     X = _pad(X, tile * count, 0)
     U, V = (_pad(W.astype(X.dtype), tile * count, 1) for W in (U * signs[:, None], V))
+    first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
 
-    def part(W: Array, which: Any) -> Array:
-        return jax.lax.dynamic_slice_in_dim(W, which * tile, tile, axis=1)
+    def piece(k: Any) -> Piece:
+        i, j = first[k], second[k]
+        both = _columns(U, i, tile).T @ _columns(V, j, tile)
+        both += _columns(V, i, tile).T @ _columns(U, j, tile)
+        cotangent = jnp.where(i == j, 0.5, 1.0).astype(X.dtype) * both
+        return _rows(X, i, tile), _rows(X, j, tile), i == j, cotangent
 
-    def cotangent(i: Any, j: Any) -> Array:
-        both = part(U, i).T @ part(V, j) + part(V, i).T @ part(U, j)
-        return jnp.where(i == j, 0.5, 1.0).astype(X.dtype) * both
+    return _summed_slopes(kernel, piece, _ends(share, len(first)))
 
-    return _summed_slopes(kernel, X, tile, count, cotangent, share)
+
+@jax.jit
+def cross_slope(
+    kernel: Any,
+    X: tuple[Array, Array],
+    U: tuple[Array, Array],
+    V: tuple[Array, Array],
+    signs: Float[Array, " C"],
+    share: Share,
+    turned: Any,
+) -> Any:
+    """Return what tiles of one block by another, and their mirrors, have in `bilinear_slope`; as `block_product`."""
+    tile, count = _tiling(len(X[0]))
+    X = _both_padded(X, tile * count, 0)
+    U = U[0] * signs[:, None], U[1] * signs[:, None]
+    U, V = (
+        _both_padded((W[0].astype(X[0].dtype), W[1].astype(X[0].dtype)), tile * count, 1)
+        for W in (U, V)
+    )
+
+    def piece(k: Any) -> Piece:
+        i, j = _place(k, count, turned)
+        both = _columns(U[0], i, tile).T @ _columns(V[1], j, tile)
+        both += _columns(V[0], i, tile).T @ _columns(U[1], j, tile)
+        return _rows(X[0], i, tile), _rows(X[1], j, tile), False, both
+
+    return _summed_slopes(kernel, piece, _ends(share, count**2))
 
 
 @jax.jit
@@ -242,43 +246,31 @@ def matrix_slope(
     G = _pad(_pad(G, tile * count, 0), tile * count, 1)
 
     upper = jnp.triu(jnp.ones((tile, tile), X.dtype), 1) + 0.5 * jnp.eye(tile, dtype=X.dtype)
+    first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
 
-    def cotangent(i: Any, j: Any) -> Array:
+    def piece(k: Any) -> Piece:
+        i, j = first[k], second[k]
         corner = jax.lax.dynamic_slice(G, (i * tile, j * tile), (tile, tile))
-        left, right = (jax.lax.dynamic_slice_in_dim(w, k * tile, tile) for k in (i, j))
-        return (jnp.outer(left, right) - corner) * jnp.where(i == j, upper, 1.0)
+        left, right = (jax.lax.dynamic_slice_in_dim(w, at * tile, tile) for at in (i, j))
+        cotangent = (jnp.outer(left, right) - corner) * jnp.where(i == j, upper, 1.0)
+        return _rows(X, i, tile), _rows(X, j, tile), i == j, cotangent
 
-    return _summed_slopes(kernel, X, tile, count, cotangent)
+    return _summed_slopes(kernel, piece, (0, len(first)))
 
 
-def _summed_slopes(
-    kernel: Any,
-    X: Float[Array, "n d"],
-    tile: int,
-    count: int,
-    cotangent: Callable[[Any, Any], Array],
-    share: Share | None = None,
-) -> Any:
-    """Return the gradient by the kernel of the sum of all entries times a cotangent each.
+def _summed_slopes(kernel: Any, piece: Callable[[Any], Piece], ends: tuple[Any, Any]) -> Any:
+    """Return the gradient by the kernel of the sum of all entries of some tiles times a cotangent each.
 
-    ``cotangent(i, j)`` gives that of a tile on the diagonal, or that of a tile above it and of its mirror together. One
-    loop over both: compiled code of a slope takes most of a second.
+    A tile above the diagonal has the cotangents of both places. One loop over all kinds of tiles: compiled code of a
+    slope takes most of a second.
     """
 
-    def rows(which: Any) -> Array:
-        return jax.lax.dynamic_slice_in_dim(X, which * tile, tile)
-
     def add(k: Any, total: Any) -> Any:
-        i, j = first[k], second[k]
+        x, z, same, cotangent = piece(k)
+        _, pull = jax.vjp(lambda kernel: _tile(kernel, x, z, same), kernel)
+        return jax.tree.map(jnp.add, total, pull(cotangent)[0])
 
-        def entries(kernel: Any) -> Array:
-            return _tile(kernel, rows(i), rows(j), i == j)
-
-        _, pull = jax.vjp(entries, kernel)
-        return jax.tree.map(jnp.add, total, pull(cotangent(i, j))[0])
-
-    first, second = (jnp.asarray(numbers) for numbers in _pairs(count, 0))
-    return jax.lax.fori_loop(*_ends(share, len(first)), add, jax.tree.map(jnp.zeros_like, kernel))
+    return jax.lax.fori_loop(*ends, add, jax.tree.map(jnp.zeros_like, kernel))
 
 
 def _tile(
@@ -313,6 +305,30 @@ def _ends(share: Share | None, pieces: int) -> tuple[Any, Any]:
     each, rest = pieces // of, pieces % of
     first, last = (at * each + at * rest // of for at in (number, number + 1))
     return first, last
+
+
+def _place(k: Any, count: int, turned: Any) -> tuple[Any, Any]:
+    """Return row and column of a tile of a block, by its number."""
+    by_rows, by_columns = k // count, k % count
+    return jnp.where(turned, by_columns, by_rows), jnp.where(turned, by_rows, by_columns)
+
+
+def _rows(X: Array, which: Any, tile: int) -> Array:
+    return jax.lax.dynamic_slice_in_dim(X, which * tile, tile)
+
+
+def _columns(W: Array, which: Any, tile: int) -> Array:
+    return jax.lax.dynamic_slice_in_dim(W, which * tile, tile, axis=1)
+
+
+def _add(total: Array, piece: Array, which: Any) -> Array:
+    """Return the total with a piece added to the columns of a tile."""
+    piece = _columns(total, which, piece.shape[1]) + piece
+    return jax.lax.dynamic_update_slice_in_dim(total, piece, which * piece.shape[1], axis=1)
+
+
+def _both_padded(pair: tuple[Array, Array], size: int, axis: int) -> tuple[Array, Array]:
+    return _pad(pair[0], size, axis), _pad(pair[1], size, axis)
 
 
 def _pad(array: Array, size: int, axis: int) -> Array:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -24,6 +23,7 @@ from vastgp._precision import as_dtype, precision
 from vastgp._programs import program
 from vastgp.bases import PairedBasis
 from vastgp.data import processes
+from vastgp.data.devices import where_another_lies
 from vastgp.data.rows import Rows
 from vastgp.data.scaling import Standardizer
 from vastgp.fitting.history import History
@@ -244,6 +244,7 @@ def solve_system(
             chunk=1,
             should_stop=partial(_decide, tol=tol),
             label=label,
+            layout=system.layout,
         )
         last = np.array_equal(state.value, state.measures.value)
         if not loop.converged and not processes.agreed(last):
@@ -256,7 +257,8 @@ def begin(
 ) -> Solving:
     """Start conjugate gradients from a solution (one product, unless it is given), or from zero (none)."""
     if solution is None:
-        solution = product = jax.device_put(np.zeros(system.right.shape, system.right.dtype))
+        zeros = np.zeros(system.right.shape, system.right.dtype)
+        solution = product = where_another_lies(zeros, system.right)
     product = system.product(solution) if product is None else product
     return _begin(solution, product, *_parts(system))
 

@@ -232,7 +232,8 @@ def run_weighted(
         return sums, all_lengths.at[j].set(lengths), all_ratios.at[j].set(ratios)
 
     start = cg_start(jnp.zeros_like(right), right, precondition)
-    sums = jnp.zeros((len(source), right.shape[1]), right.dtype)
+    # where these lie, over devices or not
+    sums = jnp.zeros_like(right[source])
     zeros = jnp.zeros((most, count), right.dtype)
     state, notes, steps = iterate(
         system.product, precondition, start, tol * norms, length, note, (sums, zeros, zeros),

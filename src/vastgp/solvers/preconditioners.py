@@ -29,18 +29,35 @@ _SUBSPACE_STEPS = 3
 
 
 class NoPreconditioner(eqx.Module):
-    """The identity."""
+    """The identity.
+
+    Attributes
+    ----------
+    num_rows : int or None
+        Without filling at the end; None: there is none.
+    """
+
+    num_rows: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         return V
 
     def draw(self, key: Array, count: int, like: Float[Array, " n"]) -> Float[Array, "C n"]:
-        """Return draws from ``N(0, P)``, of the shape and precision of ``like``."""
-        return jax.random.normal(key, (count, like.shape[0]), like.dtype)
+        """Return draws from ``N(0, P)``, of the shape and precision of ``like``, zero at the filling."""
+        return normals_of_rows(key, count, self.num_rows or like.shape[0], like)
 
     def log_determinant(self) -> float:
         """``log |P|``."""
         return 0.0
+
+
+def normals_of_rows(
+    key: Array, count: int, num_rows: int, like: Float[Array, " n"]
+) -> Float[Array, "C n"]:
+    """Return normal numbers of so many rows, the same whatever filling follows them, and zeros there."""
+    normals = jax.random.normal(key, (count, num_rows), like.dtype)
+    filling = len(like) - num_rows
+    return jnp.pad(normals, ((0, 0), (0, filling))) if filling else normals
 
 
 class DensePreconditioner(eqx.Module):
@@ -105,11 +122,21 @@ class LowRankPreconditioner(eqx.Module):
         return 2.0 * float(np.sum(np.log(root)) + np.sum(np.log(np.diagonal(inner))))
 
     def __call__(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
+        return self.solve(V)
+
+    def solve(
+        self, V: Float[Array, "C n"], summed: Callable[[Array], Array] | None = None
+    ) -> Float[Array, "C n"]:
+        """Return the inverse's product with each row of ``V``.
+
+        Where several devices have some of the rows each, ``summed`` adds up what all make of theirs.
+        """
         blocks = self.root if isinstance(self.root, NeighbourBlocks) else None
         V = V / self.diagonal.astype(V.dtype) if blocks is None else blocks.half(V)
         inner = self.inner.astype(V.dtype)
         wide = self.scaled.dtype != V.dtype
         down = _wide_down(V, self.scaled) if wide else V @ self.scaled
+        down = down if summed is None else summed(down)
         T = jax.scipy.linalg.solve_triangular(inner, down.T, lower=True)
         T = jax.scipy.linalg.solve_triangular(inner, T, lower=True, trans=1)
         up = _wide_up(T.T, self.scaled) if wide else T.T @ self.scaled.T
@@ -191,6 +218,7 @@ class JointPreconditioner(eqx.Module):
         )
 
 
+# `vastgp.solvers.shared_preconditioners` has those of several devices.
 Preconditioner = (
     NoPreconditioner
     | DensePreconditioner
@@ -208,7 +236,12 @@ def precision_of_matrix(size: int, vectors: str) -> str:
 
 
 def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePreconditioner:
-    """Factorise ``matrix + noise_variance I`` (``matrix`` is overwritten).
+    """Factorise ``matrix + noise_variance I`` (``matrix`` is overwritten), see `lower_factor`."""
+    return DensePreconditioner(jax.device_put(lower_factor(matrix, noise_variance)))
+
+
+def lower_factor(matrix: np.ndarray, noise_variance: float) -> np.ndarray:
+    """Return the Cholesky factor of ``matrix + noise_variance I`` (``matrix`` is overwritten).
 
     Rounding of ``matrix`` may leave eigenvalues below zero. As this is a preconditioner alone,
     the diagonal is raised until the factorisation works; the solution does not depend on it.
@@ -222,7 +255,7 @@ def dense_preconditioner(matrix: np.ndarray, noise_variance: float) -> DensePrec
         # The strict upper triangle stays as it was, so that a failed attempt can be repeated.
         lower = potrf(matrix, lower=1, clean=0, overwrite_a=0)
         if lower[1] == 0:
-            return DensePreconditioner(jax.device_put(np.tril(lower[0])))
+            return np.tril(lower[0])
         added = max(10.0 * added, size * float(np.finfo(matrix.dtype).eps))
     raise np.linalg.LinAlgError(
         f"the preconditioner could not be factorised: its diagonal was raised by {added:.1e} and its largest "
@@ -280,6 +313,18 @@ def low_rank_preconditioner(
     Ghahramani 2006, Quinonero-Candela and Rasmussen 2005), which serves rows far from all others; its trace equals
     that of the part left out, so its scale is right for directions outside the span of ``U``.
     """
+    scaled, root, inner = low_rank_parts(factor, variance, noise_variance, wide_vectors)
+    with precision(str(inner.dtype)):
+        return LowRankPreconditioner(*jax.device_put((scaled, root, inner)))
+
+
+def low_rank_parts(
+    factor: np.ndarray,
+    variance: float | np.ndarray | Neighbours,
+    noise_variance: float,
+    wide_vectors: bool,
+) -> tuple[np.ndarray, Any, np.ndarray]:
+    """Return what `low_rank_preconditioner` holds, in the memory of the host."""
     dtype = factor.dtype
     if isinstance(variance, Neighbours):
         root: Any = variance.scale(factor, noise_variance)
@@ -287,7 +332,6 @@ def low_rank_preconditioner(
         left_out = np.maximum(variance - np.sum(factor**2, axis=0), 0.0)
         root = np.sqrt(noise_variance + left_out).astype(dtype)
         factor /= root
-        root = jax.device_put(root)
     # Rounding of the product must stay below the identity that is added to it. Where the low rank is
     # far above the noise (smooth kernels, large amplitudes) only float64 keeps it there.
     largest = float(np.max(np.einsum("kn,kn->k", factor, factor)))
@@ -297,11 +341,7 @@ def low_rank_preconditioner(
     inner = _wide_gram(factor) if wide else syrk(1.0, factor, lower=1)
     inner[np.diag_indices_from(inner)] += 1.0
     inner = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-    of_inner = "float64" if wide_vectors else str(dtype)
-    with precision(of_inner):
-        return LowRankPreconditioner(
-            jax.device_put(factor.T), root, jax.device_put(inner.astype(of_inner))
-        )
+    return factor.T, root, inner.astype("float64" if wide_vectors else dtype)
 
 
 def leading_directions(factor: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 from vastgp._programs import program
 from vastgp.bases import PairedBasis
+from vastgp.fitting.checkpoint import Layout
 from vastgp.solvers.least_squares import BlockedBasis, prior_weights
-from vastgp.solvers.preconditioners import Preconditioner
 
 # Entries of one panel of features: 128 MB in float32, made once and used twice.
 PANEL = 2**25
@@ -64,19 +64,23 @@ class LinearSystem(abc.ABC):
     Attributes
     ----------
     right : Array of shape (C, p)
-    precondition : Preconditioner
+    precondition : callable
+        Approximate inverse of ``A``: a `Preconditioner`, or one of several devices.
     vector_dtype : str
         Precision of solutions and residuals; work on them is done inside ``precision(vector_dtype)``.
     noise_variance : float
     num_rows : int
         Of the data.
+    layout : Layout or None
+        How a checkpoint holds solutions and residuals; None: as they are.
     """
 
     right: Array
-    precondition: Preconditioner
+    precondition: Any
     vector_dtype: str
     noise_variance: float
     num_rows: int
+    layout: Layout | None = None
 
     @abc.abstractmethod
     def product(self, V: Array) -> Array:

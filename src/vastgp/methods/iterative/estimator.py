@@ -73,7 +73,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
     Nothing is approximated in the model: kernel matrices are applied tile by tile and never stored, so memory grows
     with the rows and time with their square. Kernel and noise climb the evidence of all rows by Adam; the posterior's
     mean and samples come from one solution at the end. Several processes (see the page on scaling) make a share of the
-    tiles each; rows, vectors and the preconditioner are whole in all of them.
+    tiles each; rows, vectors and the preconditioner are whole in all of them, and lie over the devices of each.
 
     Parameters
     ----------

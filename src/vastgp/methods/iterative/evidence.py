@@ -23,7 +23,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.fitting.truncation import Roulette
-from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
+from vastgp.kernels.products import KernelMatrix
+from vastgp.kernels.shared_products import SharedKernelMatrix
 from vastgp.solvers.cg import (
     Loop,
     WeightedRun,
@@ -160,14 +161,13 @@ def log_determinants(run: WeightedRun, weights: Float[np.ndarray, " J"]) -> Floa
 
 
 def evidence_value(
-    run: WeightedRun, weights: Weights, log_determinant_of_P: float
+    run: WeightedRun, weights: Weights, log_determinant_of_P: float, n: int
 ) -> tuple[float, float]:
-    """Return the estimate of the log evidence of the scaled targets, and its standard error.
+    """Return the estimate of the log evidence of ``n`` scaled targets, and its standard error.
 
     The error is that over probes and, of the quadratic term, between its two truncations. What the probes' one
     truncation adds to all of them alike is not in it.
     """
-    n = run.sums.shape[1]
     logs = log_determinants(run, weights.probes)
     fits = [quadratic_term(run, part) for part in (weights.first, weights.second)]
     value = 0.5 * sum(fits) + log_determinant_of_P + float(np.mean(logs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,16 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import processes
-from vastgp.data.devices import devices_for, on_every_device
+from vastgp.data.devices import (
+    devices_for,
+    filled_over_devices,
+    on_every_device,
+    over_devices,
+)
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
-from vastgp.kernels.products import KernelMatrix, SharedKernelMatrix
+from vastgp.kernels.products import KernelMatrix
+from vastgp.kernels.shared_products import SharedKernelMatrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
 from vastgp.solvers.distinct_rows import ObservedRows
@@ -27,6 +33,12 @@ from vastgp.solvers.preconditioners import (
     low_rank_preconditioner,
 )
 from vastgp.solvers.row_system import prior_draws, right_sides
+from vastgp.solvers.shared_preconditioners import (
+    SharedDensePreconditioner,
+    SharedLowRankPreconditioner,
+    shared_dense_preconditioner,
+    shared_low_rank_preconditioner,
+)
 from vastgp.solvers.systems import LinearSystem
 
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
@@ -45,7 +57,18 @@ _MOST_ROUNDING = 0.05
 _MOST_ENTRY_ROUNDING, _MEASURED_ROWS = 0.01, 1000
 _MEASURED = 13
 
-Drawable = NoPreconditioner | DensePreconditioner | LowRankPreconditioner
+Drawable = (
+    NoPreconditioner
+    | DensePreconditioner
+    | LowRankPreconditioner
+    | SharedDensePreconditioner
+    | SharedLowRankPreconditioner
+)
+
+
+def devices_of(n: int) -> int:
+    """Return over how many devices of this process rows and vectors lie: those that a product is worth."""
+    return devices_for(0.5 * _PER_PAIR * float(n) ** 2 / processes.count())
 
 
 def kernel_operator(
@@ -54,10 +77,10 @@ def kernel_operator(
     """Return ``S K S + sigma^2 I`` of the observed rows, ``S`` the roots of their weights.
 
     ``entries`` is the precision of the kernel's entries, by default that of the rows. Several processes, and the
-    devices of each, share the tiles.
+    devices of each, share the tiles; over the devices lie the rows, filled up to equal parts by such of scale zero.
     """
-    narrow, n = np.asarray(observed.X).dtype, len(observed.X)
-    devices = devices_for(0.5 * _PER_PAIR * n**2 / processes.count())
+    narrow = np.asarray(observed.X).dtype
+    devices = devices_of(len(observed.X))
     with precision(entries or str(narrow)):
         kernel = as_dtype(as_dtype(kernel, narrow), entries or narrow)
         X = np.asarray(observed.X, entries or narrow)
@@ -65,11 +88,13 @@ def kernel_operator(
         shares = observed.noise_shares
         if shares is not None:
             shares = np.asarray(shares, X.dtype)
-        parts = jax.device_put((np.asarray(noise_variance, X.dtype), X, roots, shares))
+        noise = np.asarray(noise_variance, X.dtype)
         if devices * processes.count() == 1:
-            return KernelMatrix(kernel, *parts)
-        noise, X, roots, shares = parts
-        kernel, X = on_every_device((kernel, X), devices)
+            return KernelMatrix(kernel, *jax.device_put((noise, X, roots, shares)))
+        kernel, noise = on_every_device((kernel, jax.device_put(noise)), devices)
+        X, roots, shares = jax.tree.map(
+            lambda part: filled_over_devices(part, devices), (X, roots, shares)
+        )
         return SharedKernelMatrix(kernel, noise, X, roots, shares, devices)
 
 
@@ -100,6 +125,8 @@ def kernel_preconditioner(
     seed: int,
     kind: str = "auto",
     vectors: str | None = None,
+    *,
+    draws: bool = True,
 ) -> Drawable:
     """Return an approximate inverse of `kernel_operator`, from a factor of low rank.
 
@@ -113,22 +140,30 @@ def kernel_preconditioner(
         See `low_rank_factor`.
     vectors : str, optional
         Precision of what it will be applied to; None: that of the rows.
+    draws : bool, default True
+        Whether it will be drawn from.
     """
+    devices = devices_of(len(observed.X))
     X, scale = np.asarray(observed.X), np.sqrt(np.asarray(observed.weights, dtype=np.float64))
     scale = scale.astype(X.dtype)
     if rank == 0:
-        return NoPreconditioner()
+        return NoPreconditioner(len(X))
     if rank >= len(X):
         gram = np.array(kernel_matrix(kernel, X, X))
         gram *= scale
         gram *= scale[:, None]
-        return dense_preconditioner(
-            gram.T, noise_variance
-        )  # in the order of LAPACK, without a copy
+        # its transpose is in the order of LAPACK, without a copy
+        if devices > 1:
+            return shared_dense_preconditioner(gram.T, noise_variance, devices, draws=draws)
+        return dense_preconditioner(gram.T, noise_variance)
     factor = low_rank_factor(kernel, X, rank, seed, kind)
     factor *= scale
     variances = (prior_variances(kernel, X) * scale**2).astype(scale.dtype)
     wide = vectors is not None and vectors != str(X.dtype)
+    if devices > 1:
+        return shared_low_rank_preconditioner(
+            factor, variances, noise_variance, devices, wide_vectors=wide
+        )
     return low_rank_preconditioner(factor, variances, noise_variance, wide_vectors=wide)
 
 
@@ -167,19 +202,31 @@ class KernelSystem(LinearSystem):
         made = kernel, noise_variance, observed
         self.vector_dtype, self.entry_dtype = dtypes_of(*made, seed)
         self.operator = kernel_operator(*made, self.entry_dtype)
-        self.precondition = kernel_preconditioner(*made, rank, seed, kind, self.vector_dtype)
-        self.X = X = jnp.asarray(observed.X)
-        self.kernel = as_dtype(kernel, X.dtype)
-        self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
-        draws = prior_draws(as_dtype(basis, X.dtype), X, num_samples, seed)
-        y, weights = (
-            jax.device_put(np.asarray(part).astype(X.dtype))
-            for part in (observed.y, observed.weights)
+        self.precondition = kernel_preconditioner(
+            *made, rank, seed, kind, self.vector_dtype, draws=False
         )
-        noise = np.asarray(noise_variance, X.dtype)
+        self.X = jnp.asarray(observed.X)
+        self.kernel = as_dtype(kernel, self.X.dtype)
+        self.num_rows, self.noise_variance = observed.num_rows, float(noise_variance)
+        self._devices = devices_of(len(observed.X))
+        self.layout = _OverDevices(len(observed.X), self._devices) if self._devices > 1 else None
+        self.right = self._right_sides(basis, observed, num_samples, seed)
+
+    def _right_sides(
+        self, basis: RandomFourierBasis, observed: ObservedRows, num_samples: int, seed: int
+    ) -> Array:
+        """Return ``S [y, f_s(X)] + [0, sigma eps_s]``."""
+        dtype = self.X.dtype
+        X, y, weights = (
+            filled_over_devices(np.asarray(part).astype(dtype), self._devices)
+            for part in (observed.X, observed.y, observed.weights)
+        )
+        draws = prior_draws(as_dtype(basis, dtype), X, num_samples, seed)
+        noise = np.asarray(self.noise_variance, dtype)
         _, right = right_sides(y, draws, weights, noise, seed_key(seed))
         with precision(self.vector_dtype):
-            self.right = jax.device_put(np.asarray(right, self.vector_dtype))
+            vectors: Any = np.asarray(right, self.vector_dtype)
+            return over_devices(vectors, self._devices, axis=1)
 
     def product(self, V: Float[Array, "C n"]) -> Float[Array, "C n"]:
         """Return ``A v``."""
@@ -188,7 +235,32 @@ class KernelSystem(LinearSystem):
     def weights(self, solution: Float[Array, "C n"]) -> Any:
         """Return ``S a`` and ``S u_s``, in the precision of the vectors."""
         with precision(self.vector_dtype):
-            return np.asarray(solution) * np.asarray(self.operator.scale)
+            weights = np.asarray(solution) * np.asarray(self.operator.scale)
+        return weights[:, : len(self.X)]
+
+
+class _OverDevices(NamedTuple):
+    """Vectors of rows over devices, with filling, and in a file, without: a fit may go on with other devices."""
+
+    num_rows: int
+    devices: int
+
+    def to_file(self, state: Any) -> Any:
+        """Return a state without the filling."""
+        return jax.tree.map(
+            lambda part: np.asarray(part)[:, : self.num_rows] if np.ndim(part) == 2 else part, state
+        )
+
+    def from_file(self, state: Any) -> Any:
+        """Return a state over the devices."""
+        return jax.tree.map(
+            lambda part: (
+                filled_over_devices(part, self.devices, axis=1)
+                if np.ndim(part) == 2
+                else on_every_device(part, self.devices)
+            ),
+            state,
+        )
 
 
 def dtypes_of(

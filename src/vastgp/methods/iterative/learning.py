@@ -12,6 +12,7 @@ import numpy as np
 from vastgp._precision import precision
 from vastgp.bases import seed_key
 from vastgp.bases.draws import typed_key
+from vastgp.data.devices import filled_over_devices, over_devices
 from vastgp.fitting.adam_ascent import Estimate
 from vastgp.fitting.truncation import Roulette, roulette
 from vastgp.methods.iterative.evidence import (
@@ -23,6 +24,7 @@ from vastgp.methods.iterative.evidence import (
 )
 from vastgp.methods.iterative.kernel_system import (
     Drawable,
+    devices_of,
     dtypes_of,
     kernel_operator,
     kernel_preconditioner,
@@ -92,10 +94,14 @@ class IterativeEvidence:
         operator = kernel_operator(kernel, noise, observed, entries)
         weights = self.weights(step)
         key = jax.random.fold_in(jax.random.fold_in(self._key, _PROBES), step)
-        y = jnp.asarray(observed.y, self.dtype) * operator.scale.astype(self.dtype)
+        devices = devices_of(len(observed.y))
+        targets = filled_over_devices(np.asarray(observed.y, self.dtype), devices)
+        y = targets * operator.scale.astype(self.dtype)
         probes = precondition.draw(key, self.num_probes, y)
         with precision(vectors):
-            y, probes = (jnp.asarray(part, vectors) for part in (y, probes))
+            y, probes = (
+                over_devices(jnp.asarray(part, vectors), devices, axis=-1) for part in (y, probes)
+            )
             slope = evidence_slope_by_cg(
                 operator,
                 y,
@@ -104,7 +110,9 @@ class IterativeEvidence:
                 jnp.asarray(np.stack(weights, axis=1), vectors),
                 _COMPLETE[self.dtype],
             )
-            value, error = evidence_value(slope.run, weights, precondition.log_determinant())
+            value, error = evidence_value(
+                slope.run, weights, precondition.log_determinant(), len(observed.y)
+            )
             by_kernel = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), slope.by_kernel)
             by_noise = float(slope.by_noise)
         return Estimate(
