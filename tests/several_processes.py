@@ -14,7 +14,6 @@ import numpy as np
 from vastgp.data import processes
 from vastgp.data.joint_programs import AXIS, JointProgram, opened, owned
 
-
 # What they compute is little, most of their time compilation: kept short as for tests marked ``little_work``.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
