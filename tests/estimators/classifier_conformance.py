@@ -149,8 +149,8 @@ class ClassifierConformance(EstimatorConformance):
 
     # ------------------------------------------------------------ scikit-learn's tools
 
-    def test_pipelines_and_cross_validation(self, data):
-        X, y = data
+    def test_pipelines_and_cross_validation(self):
+        X, y = small_classes(240)  # halves of as many rows as `data`: the same programs
         pipeline = make_pipeline(StandardScaler(), self.make())
         assert np.all(cross_val_score(pipeline, X, y, cv=2) > 0.7)
 

@@ -196,8 +196,8 @@ def test_of_few_rows_that_repeat_each_other_some_are_kept_out_to_judge():
         X = rng.normal(size=(n, 4))
         return X, np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1]) + 0.7 * rng.normal(size=n)
 
-    X, y = draw(450)
-    again = rng.integers(450, size=300)
+    X, y = draw(240)
+    again = rng.integers(240, size=160)
     new, target = draw(1000)
     model = RelevanceVectorRegressor(max_seconds=20)
     model.fit(np.concatenate([X, X[again]]), np.concatenate([y, y[again]]))

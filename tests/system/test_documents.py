@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,10 +115,22 @@ def test_there_are_tutorials():
     assert TUTORIALS
 
 
+@pytest.fixture(scope="module")
+def tutorials():
+    """One interpreter that runs the tutorials one after the other, as the one that builds the documents does."""
+    spawned, errors = multiprocessing.get_context("spawn"), ("error", "", UserWarning)
+    with ProcessPoolExecutor(
+        1, spawned, initializer=warnings.filterwarnings, initargs=errors
+    ) as pool:
+        yield lambda source: pool.submit(exec, source, {"__name__": "__main__"}).result()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_runs(path, tmp_path):
-    run(hurried(path.read_text()), tmp_path)
+def test_a_tutorial_runs(path, tmp_path, tutorials):
+    tutorials(f"import os\nos.chdir({str(tmp_path)!r})")
+    tutorials(hurried(path.read_text()))
+    tutorials("import matplotlib.pyplot as plt\nplt.close('all')")
 
 
 def test_the_readme_names_every_estimator_and_no_other():

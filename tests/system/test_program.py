@@ -78,7 +78,8 @@ def test_output_fits_the_terminal(run, files, model, monkeypatch, columns):
     """Tables are whole at 80 columns; only lines with a path may be longer."""
     monkeypatch.setenv("COLUMNS", str(columns))
     texts = [run("info", model).out, run("evaluate", model, files / "test.parquet").out]
-    texts += [start(command, "--help", COLUMNS=str(columns)).stdout for command in COMMANDS]
+    texts += [run(command, "--help").out for command in COMMANDS]
+    texts.append(start("fit", "--help", COLUMNS=str(columns)).stdout)
     for text in texts:
         lines = [line for line in text.splitlines() if str(files) not in line]
         assert 60 < max(map(len, lines)) <= columns

@@ -30,6 +30,7 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.little_work  # as the others are compiled
 def test_a_killed_process_ends_the_others_and_any_number_goes_on(met, data, tmp_path):
     alone = runpy.run_path(str(PROGRAM))["fit"]
     checkpoint, out = tmp_path / "fit", tmp_path / "found.npz"

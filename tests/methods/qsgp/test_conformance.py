@@ -6,7 +6,10 @@ from estimators.regressor_conformance import RegressorConformance
 from vastgp import QSGPRegressor
 from vastgp.options import Block, Stochastic
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.little_work,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 class TestBlock(RegressorConformance):

@@ -7,7 +7,10 @@ from estimators.regressor_conformance import RegressorConformance
 from vastgp import SVGPRegressor, TSVGPClassifier, TSVGPRegressor
 from vastgp.options import Adam, Natural
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.little_work,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 QUICK = {"kernel": "rbf", "num_inducing": 16, "solver": Natural(max_steps=30)}
 
 

@@ -19,6 +19,7 @@ from vastgp.methods.qsgp.stochastic.sampled_likelihood import (
     strict_bound,
 )
 
+pytestmark = pytest.mark.little_work
 CONCAVE = [Gaussian(0.1), Laplace(0.3), Bernoulli(points=48), Bernoulli("probit", 48), Poisson(2.0)]
 EVERY = [*CONCAVE, StudentT(0.3, 4.0)]
 NAMES = [likelihood.name for likelihood in EVERY]
