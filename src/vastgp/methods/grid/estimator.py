@@ -37,7 +37,7 @@ from vastgp.estimators.arguments import (
     refuse_given,
     refuse_own_noise,
 )
-from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
+from vastgp.estimators.searches import LEARN_AVERAGE_OR_FIXED, Average, Fixed, Learn
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.grid.arguments import (
@@ -162,7 +162,7 @@ class GridGP(GridPredictions):
         *,
         solver: Annotated[str | Solver, SOLVERS] = "auto",
         criterion: Annotated[str | Criterion, CRITERIA] = "evidence",
-        hyperparameters: Annotated[str | Learn | Fixed, LEARN_OR_FIXED] = "learn",
+        hyperparameters: Annotated[str | Learn | Average | Fixed, LEARN_AVERAGE_OR_FIXED] = "learn",
         time_unit: Annotated[str, OneOf(*TIME_UNITS)] = "days",
         max_iter: Annotated[int, Positive(integer=True)] = 100,
         tol: Tolerance = 1e-4,
@@ -187,7 +187,7 @@ class GridGP(GridPredictions):
 
     def _check_params(self) -> None:
         check_kernels(self.kernels)
-        search = LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
+        search = LEARN_AVERAGE_OR_FIXED.resolve("hyperparameters", self.hyperparameters)
         if search.isotropic:
             raise ValueError(
                 f"hyperparameters={type(search).__name__}(isotropic=True) has no effect here: give the dimensions that "
@@ -196,6 +196,12 @@ class GridGP(GridPredictions):
         refuse_given(
             "hyperparameters", search, rows=None, steps="max_iter", rate=None, tied="kernels"
         )
+        criterion = CRITERIA.resolve("criterion", self.criterion)
+        if isinstance(search, Average) and criterion.criterion != "evidence":
+            raise ValueError(
+                f"hyperparameters={self.hyperparameters!r} and criterion={self.criterion!r} exclude each other: cross "
+                "validation is no density of hyperparameters. Set criterion='evidence', or hyperparameters='learn'."
+            )
         if isinstance(search, Fixed) and search.noise_std is None:
             raise ValueError(
                 f"hyperparameters={self.hyperparameters!r} needs noise_std, the standard deviation of the noise in "
@@ -300,7 +306,7 @@ class GridGP(GridPredictions):
         return GridOptions(
             SOLVERS.resolve("solver", self.solver),
             CRITERIA.resolve("criterion", self.criterion),
-            LEARN_OR_FIXED.resolve("hyperparameters", self.hyperparameters),
+            LEARN_AVERAGE_OR_FIXED.resolve("hyperparameters", self.hyperparameters),
             self.max_iter,
             self.tol,
             self.dtype,
