@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.fitting.hyperparameter_average import WeightedParams, draw_around
+from vastgp.fitting.hyperparameter_average import DrawnParams, draw_around
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.grid.averaged import AveragedGridPosterior
@@ -24,7 +25,7 @@ def draw_params(
     most_noise: float,
     num_components: int,
     run: Run,
-) -> WeightedParams | None:
+) -> DrawnParams | None:
     """Return kernels and noise variances to average over; None when time ran out.
 
     Noise variances of several outputs keep their ratios, so that values have the same units in all parts.
@@ -52,7 +53,7 @@ def draw_params(
 
 
 def averaged_answer(
-    answer: Answer, objective: GridObjective, drawn: WeightedParams, scale: np.ndarray, seed: int
+    answer: Answer, objective: GridObjective, drawn: DrawnParams, scale: np.ndarray, seed: int
 ) -> Answer:
     """Return an answer whose posterior is the mixture of those at drawn hyperparameters.
 
@@ -61,7 +62,7 @@ def averaged_answer(
     answer : Answer
         At the learned hyperparameters.
     objective : GridObjective
-    drawn : WeightedParams
+    drawn : DrawnParams
     scale : ndarray
         Units of the values; those of the answer have the ratios of noise of several outputs in them.
     seed : int
@@ -80,10 +81,16 @@ def averaged_answer(
         residual = max(residual, found.solution.residual)
     objective.solver.deadline = None
     posterior = AveragedGridPosterior(tuple(parts), drawn.weights)
+    reason, advice = answer.reason, answer.advice
+    if not drawn.complete:
+        reason = f"{reason}; {OUT_OF_TIME}, hyperparameters being drawn"
+        advice = "raise max_seconds, or set num_components lower."
     return replace(
         answer,
+        reason=reason,
+        advice=advice,
         likelihood=Gaussian(posterior.noise_variance),
         posterior=lambda: posterior,
-        converged=converged,
+        converged=converged and drawn.complete,
         attributes=dict(answer.attributes) | {"residual_": residual},
     )
