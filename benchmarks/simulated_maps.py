@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 from scipy.ndimage import gaussian_filter
 
-from grid_forecasts import TRENDS, YEAR, growth
+from grid_forecasts import FOUND, TRENDS, YEAR, growth
 from table import RESULTS, mean, put, rows, table_lines, write_page
 from vastgp import GridGP, StationGP
 from vastgp.data.coordinates import chord_points
@@ -31,8 +31,6 @@ from vastgp.metrics import coverage, nlpd, rmse
 OUT = RESULTS / "simulated_maps.jsonl"
 SHAPE = (96, 12, 14)
 WEEKS, AHEAD = 2284, 10.0
-# How hyperparameters are found, and what the tables call it.
-FOUND = {"learn": "", "average": ", averaged over"}
 
 
 def matern(distance: np.ndarray, order: int) -> np.ndarray:
