@@ -166,7 +166,7 @@ class _Chain:
         """Propose the end of a trajectory, accept it or stay; return the log density where the chain is then."""
         size = math.exp(self.log_size) * self.draws.uniform(0.8, 1.2)  # no period fits all
         steps = min(max(round(_TURN / size), 1), _MOST_STEPS)
-        p = self.draws.standard_normal(self.root.shape[1])
+        p = self.draws.standard_normal((self.root.shape[1],))
         before = self._value - 0.5 * float(p @ p)
         u, value, slope = self.u, self._value, self._slope
         for _ in range(steps):
