@@ -40,6 +40,7 @@ MAPS = {"StationGP": "vastgp.auto.stations.estimator"}
 # public in `vastgp.options`. Files hold them by these names.
 OPTIONS = {
     "Adam": "vastgp.methods.svgp.options",
+    "Average": "vastgp.estimators.searches",
     "Block": "vastgp.methods.qsgp.options",
     "CG": "vastgp.methods.iterative.options",
     "Classes": "vastgp.estimators.classes",

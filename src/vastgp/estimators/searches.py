@@ -104,6 +104,22 @@ class Learn(Subset):
 
 
 @dataclass(frozen=True)
+class Average(Learn):
+    """Kernel and noise learned as by `Learn`, and averaged over around there: intervals know what the data leave open.
+
+    Parameters
+    ----------
+    rows, noise_floor, isotropic, tied, steps, rate
+        As in `Learn`.
+    num_components : int, default 32
+        Hyperparameters that predictions average over, each with a posterior of its own: at least so many are drawn,
+        twice the number of hyperparameters if that is more, and those of next to no weight left out.
+    """
+
+    num_components: Annotated[int, Positive(integer=True)] = 32
+
+
+@dataclass(frozen=True)
 class Fixed(_Scaled):
     """Kernel and noise as given, in the units of inputs and target.
 
@@ -146,6 +162,7 @@ class SaveTo(Options):
 
 SEARCHES = Named({"subset": Subset, "learn": Learn, "fixed": Fixed})
 LEARN_OR_FIXED = Named({"learn": Learn, "fixed": Fixed})
+LEARN_AVERAGE_OR_FIXED = Named({"learn": Learn, "average": Average, "fixed": Fixed})
 
 
 def moved_to(search: str) -> dict[str, str]:

@@ -7,11 +7,15 @@ import xarray as xr
 
 from estimators.conformance import FitConformance
 from vastgp import RBF, GridGP
-from vastgp.options import Evidence
+from vastgp.options import Average, Evidence
 
 
 class TestGrid(FitConformance):
-    resumed_with = ({}, {"criterion": Evidence("probes", 2), "solver": "ignore-gaps"})
+    resumed_with = (
+        {},
+        {"criterion": Evidence("probes", 2), "solver": "ignore-gaps"},
+        {"hyperparameters": Average(num_components=8)},
+    )
     keeps = (
         "log_evidence_",
         "log_evidence_unbiased_",

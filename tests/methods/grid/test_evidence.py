@@ -236,3 +236,19 @@ def test_another_noise_and_other_lengthscales_compile_nothing(caplog):
             assert [each for each in caplog.messages if each.startswith("Compiling")] == [], kind
             jax.jit(lambda x: x + NOISE)(1.0)
         assert any(each.startswith("Compiling") for each in caplog.messages)  # it is logged
+
+
+def test_one_group_without_gaps_by_a_cholesky_factor_is_the_dense_evidence_and_that_of_eigenvectors(
+    monkeypatch,
+):
+    case = CASES["one dimension"]
+    observed, params = case.observed(0.0), (case.kernel, np.array(NOISE))
+    objective = GridObjective(case.axes, case.values, case.solver(observed))
+    assert objective.is_one_matrix
+    value, gradient = objective.objective(params)
+    assert value == pytest.approx(case.dense(observed)[2], abs=1e-9)
+    assert not GridObjective(case.axes, case.values, case.solver(case.observed(0.3))).is_one_matrix
+    monkeypatch.setattr(GridObjective, "is_one_matrix", False)
+    other, others = objective.objective(params)
+    assert value == pytest.approx(other, abs=1e-9)
+    np.testing.assert_allclose(flat(gradient), flat(others), rtol=1e-8, atol=1e-9)

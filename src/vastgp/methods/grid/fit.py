@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.data.grid import Group
-from vastgp.estimators.searches import Fixed, Learn
+from vastgp.estimators.searches import Average, Fixed, Learn
 from vastgp.fitting.lbfgs import LbfgsResult, maximise
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import GridKernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.kronecker import Known
+from vastgp.methods.grid.averaging import averaged_answer, draw_params
 from vastgp.methods.grid.evidence import GridFit, GridObjective, best_amplitude
 from vastgp.methods.grid.known_errors import KnownErrors
 from vastgp.methods.grid.noise import common_noise
@@ -89,7 +90,7 @@ class GridOptions:
 
 
 def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]:
-    """Give the only answer."""
+    """Give the answer at the learned hyperparameters, and then the one that averages over others too, where wanted."""
     criterion = options.criterion
     solver = _solver(data, options, run.deadline)
     probes = GridProbes(solver, max(criterion.num_probes, 1), _LANCZOS_STEPS, run.seed)
@@ -117,7 +118,24 @@ def fit_grid(data: GridData, options: GridOptions, run: Run) -> Iterator[Answer]
             kernel, noise = kernel.in_units(1.0, factor**0.5), noise * factor
     found = objective.solve(kernel.normalised(), noise)
     evidences = _evidences(objective, criterion, probes, found, data.scale)
-    yield _answer(data, options, learned, kernel.normalised(), noise, found, evidences, run.seed)
+    answer = _answer(data, options, learned, kernel.normalised(), noise, found, evidences, run.seed)
+    if not isinstance(options.search, Average):
+        yield answer
+        return
+    late = "max_seconds was used up before hyperparameters were averaged over"
+    yield replace(
+        answer,
+        converged=False,
+        reason=f"{answer.reason}; {late}",
+        advice="raise max_seconds, or set hyperparameters='learn'.",
+    )
+    floor = _floor(options.search)
+    drawn = draw_params(
+        objective, learned.params, floor, _MOST_NOISE, options.search.num_components, run
+    )
+    if drawn is not None:
+        solver.deadline = run.deadline
+        yield averaged_answer(answer, objective, drawn, data.scale, run.seed)
 
 
 def _outputs(data: GridData) -> int | None:
@@ -180,7 +198,7 @@ def _learn(
     objective: GridObjective, data: GridData, options: GridOptions, search: Learn, run: Run
 ) -> LbfgsResult:
     """Return the hyperparameters that maximise the criterion."""
-    axes, floor = objective.axes, float(search.given(noise_floor=1e-6).noise_floor)
+    axes, floor = objective.axes, _floor(search)
     scales, noise = start_values(data.values, axes, floor, data.errors)
     names = [group.names for group in data.groups]
     counts = [len(group.points) if group.is_labels else None for group in data.groups]
@@ -213,6 +231,11 @@ def _learn(
             break
         learned = rougher
     return learned
+
+
+def _floor(search: Learn) -> float:
+    """Return the least noise variance, relative to the variance of the values."""
+    return float(search.given(noise_floor=1e-6).noise_floor)
 
 
 def _answer(

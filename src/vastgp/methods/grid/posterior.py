@@ -37,6 +37,27 @@ class GridPosterior(GridWeights):
 
     _differences: dict[int, list[np.ndarray]] = field(default_factory=dict, repr=False)
 
+    @property
+    def parts(self) -> tuple[GridPosterior, ...]:
+        """Itself: what `AveragedGridPosterior` has several of."""
+        return (self,)
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """Their weights."""
+        return np.ones(1)
+
+    def mean_and_variance(
+        self, points: Sequence[np.ndarray], how: Any = "auto", scattered: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return both of the function."""
+        mean = np.asarray(self.mean(points, scattered), np.float64)
+        return mean, self.variance(points, how, scattered)
+
+    def forget(self) -> None:
+        """Let go of what is computed again when it is needed: eigenvectors, the system, draws."""
+        self._eigen, self._system, self._differences = None, None, {}
+
     def variance(
         self, points: Sequence[np.ndarray], how: Any = "auto", scattered: bool = False
     ) -> np.ndarray:

@@ -16,6 +16,7 @@ from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_mask import without_masked
 from vastgp.data.grid_points import Target, make_target, training_target
 from vastgp.estimators.arguments import seed_from
+from vastgp.methods.grid.averaged import AveragedGridPosterior, posterior_from_state
 from vastgp.methods.grid.files import (
     decode_coords,
     decode_mask,
@@ -47,7 +48,7 @@ class GridPredictions(SeveralFields, abc.ABC):
     mask_: Any
     value_mean_: np.ndarray
     value_scale_: np.ndarray
-    posterior_: GridPosterior
+    posterior_: GridPosterior | AveragedGridPosterior
 
     @property
     def noise_std_(self) -> Any:
@@ -96,16 +97,18 @@ class GridPredictions(SeveralFields, abc.ABC):
                 f"return_std must be False, True (observations) or 'latent' (the function), received {return_std!r}."
             )
         VARIANCES("variance", variance)
-        target = self._target(coords)
-        posterior = self.posterior_
-        mean = posterior.mean(target.points, target.scattered)
+        return self._predicted(self.posterior_, self._target(coords), return_std, variance)
+
+    def _predicted(self, posterior: Any, target: Target, return_std: Any, variance: Any) -> Any:
+        """Return the Dataset of `predict` by a posterior: that of the fit, or one of its parts."""
         shift, scale = self._units(target)
-        fields = {"mean": np.asarray(mean, np.float64) * scale + shift}
-        if return_std is not False:
-            spread = posterior.variance(target.points, variance, target.scattered)
-            if return_std is True:
-                spread = spread + posterior.noise_variance
-            fields["std"] = np.sqrt(spread) * scale
+        if return_std is False:
+            mean = np.asarray(posterior.mean(target.points, target.scattered), np.float64)
+            return self._dataset(target, {"mean": mean * scale + shift})
+        mean, spread = posterior.mean_and_variance(target.points, variance, target.scattered)
+        if return_std is True:
+            spread = spread + posterior.noise_variance
+        fields = {"mean": mean * scale + shift, "std": np.sqrt(spread) * scale}
         return self._dataset(target, fields)
 
     @for_each_field
@@ -169,10 +172,16 @@ class GridPredictions(SeveralFields, abc.ABC):
             for name in self.template_.coords
             if name in data_array.coords
         )
-        predicted = self.predict(None if same else data_array, variance=variance)
-        error = (given - predicted["mean"]) / predicted["std"]
-        density = -0.5 * (error**2 + math.log(2.0 * math.pi)) - np.log(predicted["std"])
-        return density.transpose(*given.dims)
+        VARIANCES("variance", variance)
+        target = self._target(None if same else data_array)
+        total: Any = None
+        for weight, part in zip(self.posterior_.mixture, self.posterior_.parts, strict=True):
+            predicted = self._predicted(part, target, True, variance)
+            error = (given - predicted["mean"]) / predicted["std"]
+            density = -0.5 * (error**2 + math.log(2.0 * math.pi)) - np.log(predicted["std"])
+            density = density + math.log(weight)
+            total = density if total is None else np.logaddexp(total, density)
+        return total.transpose(*given.dims)
 
     # ------------------------------------------------------------ pieces
 
@@ -230,7 +239,7 @@ class GridPredictions(SeveralFields, abc.ABC):
         return self.posterior_.to_state()
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.posterior_ = GridPosterior.from_state(state, arrays)
+        self.posterior_ = posterior_from_state(state, arrays)
 
     def _data_header(self) -> dict[str, Any]:
         coords, _ = encode_coords(self.template_)

@@ -16,6 +16,7 @@ from vastgp._programs import program
 from vastgp.kernels import GridKernel
 from vastgp.kernels.matrices import grid_cross_factors, grid_factors
 from vastgp.linalg.kronecker import KroneckerEigen, kron_eigen
+from vastgp.methods.grid.averaged import AveragedGridPosterior
 from vastgp.methods.grid.posterior import GridPosterior
 
 _MOST_SAMPLED_POINTS = 5000
@@ -24,23 +25,45 @@ _MOST_TIMES = 64
 
 
 def joint_samples(
+    posterior: GridPosterior | AveragedGridPosterior,
+    points: Sequence[np.ndarray],
+    num_samples: int,
+    seed: int,
+    scattered: bool,
+) -> np.ndarray:
+    """Return joint samples of the function, shape (num_samples, points), each of a part that is drawn by weight.
+
+    Parameters
+    ----------
+    posterior : GridPosterior or AveragedGridPosterior
+    points, scattered
+        As of `GridPosterior.mean`.
+    num_samples, seed : int
+    """
+    if isinstance(posterior, GridPosterior):
+        return _samples_of(posterior, points, num_samples, seed, scattered)
+    count = len(posterior.parts)
+    of_part = np.random.default_rng(seed).choice(count, num_samples, p=posterior.mixture)
+    seeds = np.random.SeedSequence(seed).generate_state(count)
+    drawn: dict[int, np.ndarray] = {}
+    for number in np.unique(of_part):
+        here = np.flatnonzero(of_part == number)
+        part, own = posterior.parts[number], int(seeds[number])
+        drawn |= dict(zip(here, _samples_of(part, points, len(here), own, scattered), strict=True))
+    return np.stack([drawn[i] for i in range(num_samples)])
+
+
+def _samples_of(
     posterior: GridPosterior,
     points: Sequence[np.ndarray],
     num_samples: int,
     seed: int,
     scattered: bool,
 ) -> np.ndarray:
-    """Return joint samples of the function, shape (num_samples, points), by Matheron's rule.
+    """Return joint samples by Matheron's rule.
 
     ``f_* + k_*X (K_XX + noise I)^-1 (y - f_X - e)`` with a prior draw ``f`` on the training grid and the new points
     together (Wilson et al. 2020, equation 12). ``e`` has the known errors too.
-
-    Parameters
-    ----------
-    posterior : GridPosterior
-    points, scattered
-        As of `GridPosterior.mean`.
-    num_samples, seed : int
     """
     draw_prior = (_prior_at_points if scattered else _prior_on_grids)(posterior, points)
     observed, shape = posterior.solver.observed, posterior.coefficients.shape
