@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,12 +20,15 @@ from vastgp import (
     TSVGPClassifier,
     TSVGPRegressor,
 )
+from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import standardised_rows
-from vastgp.estimators.race import Judged, _best
-from vastgp.fitting.run import Answer, OutOfTime
+from vastgp.estimators.race import Judge, Judged, _best
+from vastgp.estimators.simple_answers import linear_answer
+from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 QUICK = Subset(rows=100)
 
@@ -300,6 +304,34 @@ def test_rows_of_the_fit_speak_for_nobody_but_who_is_given_each_by_the_others():
         assert _best([own, line, judged("subset", 0.2, fair)], apart=False).name == wanted
     assert _best([own, line, judged("subset", 0.11, True)], apart=False).name == "own"
     assert _best([own, judged("linear", 0.2)], apart=False).name == "linear"
+    # of simple answers the better is that which says more of rows that it has not seen
+    flattered = judged("linear", 0.5)._replace(left_out=np.full(500, 0.1))
+    for name, left_out in (("subset", 0.2), ("linear", 0.05)):
+        others = [flattered, judged("subset", left_out, True)]
+        assert _best(others, apart=False).name == name
+        assert _best([own, *others], apart=False).name == name
+
+
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_a_line_says_of_each_row_what_the_process_of_lines_says_given_the_others(own_noise):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(600, 12)), rng.normal(size=600)
+    rows = Rows(
+        X,
+        np.column_stack([y, rng.uniform(0.5, 2.0, 600), rng.uniform(size=600)]) if own_noise else y,
+    )
+    model = ExactGPRegressor()
+    model.standardizer_ = Standardizer().fit(rows)
+    answer = linear_answer(model, rows, Run(), None)
+    line, noise = answer.posterior(), float(answer.likelihood.noise_variance)
+    X, y = standardised_rows(rows, model.standardizer_, np.arange(600))
+    exact, _ = ExactPosterior.condition(line.kernel, noise, X, y)
+    trial = SimpleNamespace(standardizer_=model.standardizer_, posterior_=line)
+    judge = Judge(model, rows, 0)
+    found = judge._left_out(trial, answer.likelihood)
+    expected = exact.leave_one_out().log_density
+    # the rows that judge are some of them
+    np.testing.assert_allclose(found, expected[judge.chosen], rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -316,7 +348,7 @@ def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_row
             raise OutOfTime("nothing is left")
             yield
 
-    for rows in (200, 1500):
+    for rows in (200, 6000):
         monkeypatch.setattr(
             "vastgp.estimators.simple_answers.affordable_exact", lambda *_, itemsize, n=rows: n
         )

@@ -16,16 +16,19 @@ from vastgp.data import (
     Places,
     Rows,
     held_out_indices,
+    observations,
     processes,
     repeated,
     without,
 )
-from vastgp.data.minibatch import fixed_indices
+from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import average_of_few, without_process
 from vastgp.estimators.simple_answers import LINEAR, MORE_ROWS, SIMPLE, SUBSET, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
+from vastgp.likelihoods import Gaussian
 from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.linear_model import LinearPosterior
 
 OWN, AVERAGE = "own", "average"
 CALLED = {
@@ -69,7 +72,8 @@ _JUDGING_ROWS, _IMAGINING = 112, 113
 class Judged(NamedTuple):
     """An answer, the fitted attributes that it makes, and mean log densities at the places that judge.
 
-    ``fair`` says that each was given without its own target.
+    ``fair`` says that each was given without its own target; ``left_out`` are those that were, of an answer that others
+    of its rows are compared with as it is.
     """
 
     name: str
@@ -77,12 +81,22 @@ class Judged(NamedTuple):
     attributes: dict[str, Any]
     scores: np.ndarray
     fair: bool = False
+    left_out: np.ndarray | None = None
 
     @property
     def score(self) -> float:
         """Mean log density; minus infinity where there is none."""
-        mean = float(np.mean(self.scores))
-        return mean if np.isfinite(mean) else -np.inf
+        return _mean(self.scores)
+
+    @property
+    def of_others(self) -> float:
+        """The same, each without its own target where that is known."""
+        return _mean(self.scores if self.left_out is None else self.left_out)
+
+
+def _mean(scores: np.ndarray) -> float:
+    mean = float(np.mean(scores))
+    return mean if np.isfinite(mean) else -np.inf
 
 
 class Judge:
@@ -119,8 +133,29 @@ class Judge:
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
         else:
             scores = _densities(trial, self.rows, run)
+        left_out, likelihood = None, answer.likelihood
+        # of few rows the line is an average, of which there is no such thing
+        line = isinstance(trial.posterior_, LinearPosterior)
+        if line and not self.spared and isinstance(likelihood, Gaussian):
+            left_out = self._places.means(self._left_out(trial, likelihood))
         fair = alone or self.spared
-        return Judged(name, answer, trial.__dict__, self._places.means(scores), fair)
+        scores = self._places.means(scores)
+        return Judged(name, answer, trial.__dict__, scores, fair, left_out)
+
+    def _left_out(self, trial: Any, likelihood: Gaussian) -> np.ndarray:
+        """Return what a line says of each row given all others.
+
+        From N(m, v) of the function goes what the row's own target added to it, of noise s^2:
+        ``N(y; y - (y - m) s^2 / (s^2 - v), s^4 / (s^2 - v))``. Of 1875 rows with 300 columns a line said 0.2 nats more
+        than of new ones, and took the place of the exact posterior, which was given each by the others.
+        """
+        every = np.arange(self.rows.n)
+        X, y = standardised_rows(self.rows, trial.standardizer_, every)
+        mean, variance = trial.posterior_.mean_and_latent_variance(X)
+        noise = observations.noise_variances(y, float(likelihood.noise_variance))
+        share = np.maximum(1.0 - variance / noise, np.finfo(float).eps)
+        spread, off = noise / share, (observations.targets(y) - mean) / share
+        return -0.5 * (np.log(2.0 * np.pi * spread) + off**2 / spread)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
@@ -250,11 +285,15 @@ def _best(found: list[Judged], apart: bool) -> Judged:
     follows them most closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives
     way only where it says less than linear functions do, or than who is given each row by the others.
     """
-    best = max(found, key=lambda each: each.score)
     own = next((each for each in found if each.name == OWN), None)
-    if own is None or best is own or not np.isfinite(own.score):
+    others = [each for each in found if each.name != OWN]
+    best = max(others, key=lambda each: each.of_others, default=own)
+    assert best is not None
+    if own is None or not np.isfinite(own.score):
         return best
-    rival, needed = best, _CLEARLY
+    rival, needed = max(found, key=lambda each: each.score), _CLEARLY
+    if rival is own:
+        return own
     if not apart:
         rivals = [each for each in found if each.name == LINEAR or each.fair]
         rival = max(rivals, key=lambda each: each.score, default=best)
@@ -292,9 +331,10 @@ def _keep(
         return best.answer
     ended = f"{failure}" if own is None else own.reason
     mine = "" if own is None else f" ({model.scores_[OWN]:.4g})"
+    told = best.of_others if own is None else best.score
     reason = (
         f"{ended.rstrip('.')}. {CALLED[best.name].capitalize()} predicts rows better, by mean log density "
-        f"{best.score:.4g}{mine}, and is the answer"
+        f"{told:.4g}{mine}, and is the answer"
     )
     model.stop_reason_, model.converged_ = reason, False
     advice = "" if own is None or own.converged else own.advice
