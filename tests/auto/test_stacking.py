@@ -1,5 +1,7 @@
 """Several models as one: weights of largest left-out density, and mixtures that are what they say."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
@@ -8,6 +10,7 @@ from scipy.stats import norm
 
 import vastgp
 from vastgp import ExactGPRegressor, GPClassifier, GPRegressor, TSVGPClassifier, TSVGPRegressor
+from vastgp.auto import finish
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.race import Judged, Ran, scores_of
@@ -444,3 +447,26 @@ def test_members_that_do_not_know_all_classes():
     found = Stack([two, both], [0.5, 0.5]).predict_proba(X[:6])
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     np.testing.assert_allclose(found[:, 0], 0.5 * both.predict_proba(X[:6])[:, 0])
+
+
+@pytest.mark.parametrize(("lost", "left"), [((), 3), ((2,), 2), ((0,), None), ((1, 2), None)])
+def test_a_stack_without_a_large_part_of_it_is_not_what_was_judged(lost, left, monkeypatch):
+    """The last fit had no time for the members that fall short: then the race's own models stay."""
+    weights = np.array([0.6, 0.3, 0.1])
+    names = ["a", "b", "c"]
+    parts = [Ran(Candidate(name, ""), Own(), Entry(name, "own", 9, 1.0)) for name in names]
+    best = Ran(
+        Candidate("stack", ""), Own(), parts[0].entry, None, Stack(parts, weights), tuple(parts)
+    )
+    whole = object.__new__(finish.Whole)
+    whole.__dict__.update(deadline=None, inputs=SimpleNamespace(folds=1))
+    monkeypatch.setattr(finish, "_fit", lambda one, *others: one)
+    monkeypatch.setattr(
+        finish, "_falls_short", lambda model, one: names.index(one.candidate.name) in lost
+    )
+    found = finish.fit_to_all(best, [one.candidate for one in parts], whole, Own())
+    assert (found is None) == (left is None)
+    if left is not None:
+        kept = [k for k in range(3) if k not in lost]
+        assert [one.candidate.name for one in found.members] == [names[k] for k in kept]
+        np.testing.assert_allclose(found.weights, weights[kept] / weights[kept].sum())

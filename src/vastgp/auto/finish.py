@@ -23,6 +23,8 @@ from vastgp.fitting.run import First
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.
 _WORTH_AGAIN = 0.7
+# A stack without some of its members is still what the race judged where the others have this share of the weights.
+_MOST_OF_A_STACK = 0.7
 # The shortest budget of a last fit.
 _LEAST_SECONDS = 0.5
 
@@ -110,9 +112,13 @@ def fit_to_all(best: Ran | None, candidates: Sequence[Candidate], whole: Whole, 
         if not _falls_short(model, one):
             found.append(model)
             kept.append(number)
-    if len(found) < 2:
+    if len(members) == 1:
         return found[0] if found else None
     # members of a race's stack are in the order of its weights
+    if float(np.sum(best.model.weights[kept])) < _MOST_OF_A_STACK:
+        return None  # what is left of it has not been judged
+    if len(found) == 1:
+        return found[0]
     varying = best.model.varying
     return Stack(
         found, best.model.weights[kept], None if varying is None else varying.of_parts(kept)
