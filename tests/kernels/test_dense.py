@@ -18,6 +18,7 @@ from vastgp.kernels import (
     RationalQuadratic,
     dense,
 )
+from vastgp.kernels.dense import squared_distances
 from vastgp.kernels.matrices import covariance, covariance_slope, prior_variances
 
 STATIONARY = [RBF(), Matern12(), Matern32(), Matern52(), RationalQuadratic(alpha=0.7)]
@@ -89,3 +90,25 @@ def test_nothing_is_compiled_but_for_kernels_without_a_closed_form():
         assert programs() == 0
         covariance(EVERY + Periodic(1.0), X, X)
         assert programs() == 1
+
+
+@pytest.mark.parametrize("columns", [25, 120])
+@pytest.mark.parametrize(
+    "kind", ["plain", "far from the origin", "repeated", "nearly repeated", "huge"]
+)
+def test_distances_of_many_inputs_are_those_of_summed_differences(columns, kind):
+    rng = np.random.default_rng(columns)
+    X, Z = rng.normal(size=(70, columns)), rng.normal(size=(50, columns))
+    if kind == "far from the origin":
+        X, Z = X + 1e6, Z + 1e6
+    elif kind == "repeated":
+        Z[:] = X[0]
+        X[::2] = X[0]
+    elif kind == "nearly repeated":
+        Z = X[:50] * (1.0 + 1e-9 * rng.normal(size=(50, 1)))
+    elif kind == "huge":
+        X[3] = 1e200
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected, found = np.sum((X[:, None] - Z[None]) ** 2, axis=2), squared_distances(X, Z)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert np.all(found >= 0.0)

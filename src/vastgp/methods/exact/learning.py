@@ -35,8 +35,8 @@ _START_SHARE = 0.5
 # Of an evaluation of the evidence and its gradient: the posterior after it, and an iteration, which may take two. Some
 # share of what is left has to remain, or the hyperparameters of some rows stay.
 OF_POSTERIOR, _OF_ITERATION, _LEAST_SHARE = 0.5, 1.5, 0.25
-# Numbers of a kernel matrix take so many operations to make and to differentiate.
-_PER_ENTRY = 300.0
+# Numbers of a kernel matrix take so many operations to make and to differentiate, and for each input.
+_PER_ENTRY, _PER_INPUT = 2400.0, 10.0
 # Matrices that an evaluation holds at a time, of the share of the memory that is available.
 _MATRICES, _MEMORY_SHARE = 5, 0.5
 _STAGE_ROWS = 41  # a use of the seed
@@ -115,7 +115,7 @@ def learn_by_stages(
     learned, steps = min(START_ROWS, learn.rows), 0
     result = LbfgsResult.unneeded(first, f"kernel and noise are those of {learned} rows")
     for rows in stages(min(n, learn.rows)):
-        share = _share(rows, n, run, reserve)
+        share = _share(rows, X.shape, run, reserve)
         if share < _LEAST_SHARE:
             where = "all rows" if rows == n else f"{rows} rows"
             message = (
@@ -154,22 +154,26 @@ def learnable_rows() -> int | None:
     return None if available is None else int((_MEMORY_SHARE * available / (8 * _MATRICES)) ** 0.5)
 
 
-def _share(rows: int, n: int, run: Run, reserve: float | None) -> float:
+def _share(rows: int, shape: tuple[int, int], run: Run, reserve: float | None) -> float:
     """Return the share of the budget that is left which a stage may use; little where it had better not begin."""
     if run.max_seconds is None:
         return 1.0
     # an iteration that has begun is not left in the middle
-    one = run.once(f"seconds of an evaluation of {rows} rows", lambda: seconds_of_evaluation(rows))
+    n, d = shape
+    one = run.once(
+        f"seconds of an evaluation of {rows} rows", lambda: seconds_of_evaluation(rows, d)
+    )
     if reserve is None:
-        reserve = OF_POSTERIOR * (one if rows == n else seconds_of_evaluation(n))
+        reserve = OF_POSTERIOR * (one if rows == n else seconds_of_evaluation(n, d))
         run.needs = max(run.needs or 0.0, reserve)
         run.check_time()
     return 1.0 - (reserve + _OF_ITERATION * one) / max(run.seconds_left() or 0.0, 1e-9)
 
 
-def seconds_of_evaluation(n: int) -> float:
-    """Return about what the evidence of n rows and its gradient take on this machine.
+def seconds_of_evaluation(n: int, d: int) -> float:
+    """Return about what the evidence of n rows with d inputs and its gradient take on this machine.
 
-    A factorisation and an inverse, ``n^3`` operations in float64 at some two thirds of a product's rate.
+    A factorisation and an inverse, ``n^3`` operations in float64, and matrices of the kernel and its slopes.
     """
-    return (1.5 * n**3 + _PER_ENTRY * n**2) / (0.5 * operations_a_second())
+    entries = _PER_ENTRY + _PER_INPUT * d
+    return (n**3 + entries * n**2) / (0.5 * operations_a_second())
