@@ -112,8 +112,7 @@ class Average(Learn):
     rows, noise_floor, isotropic, tied, steps, rate
         As in `Learn`.
     num_components : int, default 32
-        Hyperparameters that predictions average over, each with a posterior of its own: at least so many are drawn,
-        twice the number of hyperparameters if that is more, and those of next to no weight left out.
+        Draws of hyperparameters. Predictions average over those that differ, each with a posterior of its own.
     """
 
     num_components: Annotated[int, Positive(integer=True)] = 32
