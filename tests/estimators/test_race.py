@@ -348,7 +348,7 @@ def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_row
             raise OutOfTime("nothing is left")
             yield
 
-    for rows in (200, 6000):
+    for rows in (200, 1500):
         monkeypatch.setattr(
             "vastgp.estimators.simple_answers.affordable_exact", lambda *_, itemsize, n=rows: n
         )
