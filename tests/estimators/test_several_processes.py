@@ -13,7 +13,7 @@ from vastgp import (
     TSVGPClassifier,
 )
 from vastgp.fitting.run import First
-from vastgp.kernels import products
+from vastgp.kernels import products, shared_products
 from vastgp.likelihoods import Gaussian, Poisson
 from vastgp.options import Block, Fixed, Learn, RouletteCG
 from vastgp.solvers import sites
@@ -85,13 +85,12 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         model.set_params(kernel="rbf", tol=1e-11, **search)
     # each makes half of the products of tiles
     made = []
-    by_devices = products._by_devices
+    shared_product = shared_products._shared_product
     monkeypatch.setattr(products, "_TILE", 32)
 
-    def noted(function, devices, share, *given):
-        if function is products.kernel_product:
-            made.append(tuple(map(int, share)))
-        return by_devices(function, devices, share, *given)
+    def noted(devices, share, *given):
+        made.append(tuple(map(int, share)))
+        return shared_product(devices, share, *given)
 
     def fit():
         # a search may end elsewhere by as much as its tolerance, where linear algebra takes other numbers of threads
@@ -100,7 +99,7 @@ def test_conjugate_gradients_of_several_is_that_of_one(monkeypatch, tmp_path, dt
         return fitted.fit(tmp_path / "rows.npz")
 
     def work(number):
-        monkeypatch.setattr(products, "_by_devices", noted)
+        monkeypatch.setattr(shared_products, "_shared_product", noted)
         fitted = fit()
         return fitted.predict(new, return_std=True), float(fitted.likelihood_.noise_std)
 
