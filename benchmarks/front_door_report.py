@@ -73,10 +73,8 @@ def _linear(row: Row) -> Row:
 
 
 def _of_rounded(row: Row) -> Row:
-    """Return a result with the NLPD of the rounded target, which there is none of where a peer has no density."""
-    return {name: kept for name, kept in row.items() if name != "nlpd"} | (
-        {"nlpd": row["own"]["nlpd_rounded"]} if "nlpd_rounded" in row["own"] else {}
-    )
+    """Return a result with the NLPD of the rounded target: infinite, never the lowest, where a peer has no density."""
+    return row | {"nlpd": row["own"].get("nlpd_rounded", np.inf)}
 
 
 def _standing(found: list[Row]) -> list[str]:
