@@ -43,6 +43,21 @@ def test_bayesian_linear_regression_is_a_gaussian_process_with_its_kernel(inputs
     np.testing.assert_allclose(posterior.covariance(new), exact.covariance(new), atol=1e-8)
 
 
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_a_line_says_of_each_row_what_the_process_of_lines_says_given_the_others(
+    own_noise, inputs, rng
+):
+    X, _ = inputs
+    y = rng.normal(size=len(X))
+    if own_noise:
+        y = np.column_stack([y, rng.uniform(0.5, 2.0, len(X)), rng.uniform(size=len(X))])
+    line, likelihood = fit_linear(Gaussian(1.0), X, y)
+    noise = float(likelihood.noise_variance)
+    exact, _ = ExactPosterior.condition(line.kernel, noise, X, y)
+    for found, expected in zip(line.leave_one_out(X, y, noise), exact.leave_one_out(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_its_variances_are_those_of_highest_evidence(inputs, rng):
     X, _ = inputs
     y = X @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))

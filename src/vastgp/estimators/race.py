@@ -16,7 +16,6 @@ from vastgp.data import (
     Places,
     Rows,
     held_out_indices,
-    observations,
     processes,
     repeated,
     without,
@@ -137,25 +136,13 @@ class Judge:
         # of few rows the line is an average, of which there is no such thing
         line = isinstance(trial.posterior_, LinearPosterior)
         if line and not self.spared and isinstance(likelihood, Gaussian):
-            left_out = self._places.means(self._left_out(trial, likelihood))
+            # of 1875 rows with 300 columns a line said 0.2 nats more than of new ones
+            X, y = standardised_rows(self.rows, trial.standardizer_, np.arange(self.rows.n))
+            given = trial.posterior_.leave_one_out(X, y, float(likelihood.noise_variance))
+            left_out = self._places.means(given.log_density)
         fair = alone or self.spared
         scores = self._places.means(scores)
         return Judged(name, answer, trial.__dict__, scores, fair, left_out)
-
-    def _left_out(self, trial: Any, likelihood: Gaussian) -> np.ndarray:
-        """Return what a line says of each row given all others.
-
-        From N(m, v) of the function goes what the row's own target added to it, of noise s^2:
-        ``N(y; y - (y - m) s^2 / (s^2 - v), s^4 / (s^2 - v))``. Of 1875 rows with 300 columns a line said 0.2 nats more
-        than of new ones, and took the place of the exact posterior, which was given each by the others.
-        """
-        every = np.arange(self.rows.n)
-        X, y = standardised_rows(self.rows, trial.standardizer_, every)
-        mean, variance = trial.posterior_.mean_and_latent_variance(X)
-        noise = observations.noise_variances(y, float(likelihood.noise_variance))
-        share = np.maximum(1.0 - variance / noise, np.finfo(float).eps)
-        spread, off = noise / share, (observations.targets(y) - mean) / share
-        return -0.5 * (np.log(2.0 * np.pi * spread) + off**2 / spread)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same few rows where there are none.

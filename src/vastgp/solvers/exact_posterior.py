@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from vastgp.solvers.exact_factor import (
     explained,
     factor_exactly,
 )
+from vastgp.solvers.left_out import LeftOut
 from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 
 # A joint sample factorises the covariance of its rows.
@@ -38,14 +39,6 @@ _MORE_JITTERS = (*JITTERS, 1e-4, 1e-2)
 _COLUMNS = 256
 # A few entries of the inverse's diagonal say whether the others need refinement.
 _CHECKED = 32
-
-
-class LeftOut(NamedTuple):
-    """What is said of each row given all others, in standardised units: (n,) each."""
-
-    mean: np.ndarray
-    variance: np.ndarray
-    log_density: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -196,10 +189,7 @@ class ExactPosterior:
             exact = self._refined_diagonal(some)
             if np.max(np.abs(precision[some] / exact - 1.0)) > VARIANCE_ERROR:
                 precision = self._refined_diagonal(np.arange(len(self.X)))
-        variance, off = 1.0 / precision, self.weights / precision
-        # log N(y_i; mu_i, s_i^2) (ibid., eq. 5.10)
-        log_density = -0.5 * (np.log(2.0 * np.pi * variance) + off**2 / variance)
-        return LeftOut(observations.targets(self.y) - off, variance, log_density)
+        return LeftOut.of(observations.targets(self.y), self.weights / precision, 1.0 / precision)
 
     def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function at the rows of ``X``, shape (rows, num_samples).

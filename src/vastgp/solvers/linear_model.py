@@ -17,6 +17,7 @@ from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
+from vastgp.solvers.left_out import LeftOut
 
 # Least noise variance, relative to that of the target, and where its search starts.
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
@@ -57,6 +58,23 @@ class LinearPosterior:
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function at each row of ``X``, (n,) or (C, n)."""
         return self.mean(X), _one_or_all(np.sum((_features(X) @ self.root) ** 2, axis=-1))
+
+    def leave_one_out(self, X: Any, y: np.ndarray, noise_variance: float) -> LeftOut:
+        """Return what all other rows say of some of those that a posterior of one function was fitted to.
+
+        From N(m, v) of the function goes what the row's own target added to it, of noise s^2 (Rasmussen & Williams
+        2006, eqs. 5.10 to 5.12, by weights): ``y ~ N(y - (y - m) s^2 / (s^2 - v), s^4 / (s^2 - v))``.
+
+        Parameters
+        ----------
+        X, y : ndarray
+            Standardised rows, see `vastgp.data.observations`.
+        noise_variance : float
+        """
+        mean, variance = self.mean_and_latent_variance(X)
+        noise, targets = observations.noise_variances(y, noise_variance), observations.targets(y)
+        share = np.maximum(1.0 - variance / noise, np.finfo(float).eps)
+        return LeftOut.of(targets, (targets - mean) / share, noise / share)
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the covariance of the function between the rows of ``X``: (n, n), or (C, n, n)."""
