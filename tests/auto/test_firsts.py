@@ -77,7 +77,11 @@ def test_candidates_share_what_they_begin_with():
             model.fit(X, y)
     (first,) = found.pop(("tsvgp", 0, "own"))
     assert first.complete and isinstance(first.likelihood, Gaussian)
-    # other rows, another scale, other inputs, a kernel of its own: nothing is known
+    # of another fold it is where a search begins
+    (begins,) = found.pop(("tsvgp", 1, "own"))
+    np.testing.assert_array_equal(begins.kernel.lengthscales, first.kernel.lengthscales)
+    assert not begins.complete
+    # another scale, other inputs, a kernel of its own: nothing is known
     assert all(known == () for known in found.values())
 
 

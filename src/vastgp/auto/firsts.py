@@ -21,7 +21,8 @@ class Firsts:
 
     The search for them takes most of a short fit, and is the same for all models with the same rows, inputs, scale of
     the target and likelihood. A model with another likelihood begins its search at the kernel that is known, and so
-    does one of other rows (whose deviations are others), and one after a search that the clock ended.
+    does one of other rows (whose deviations are others, as those of another fold), and one after a search that the
+    clock ended.
     """
 
     _found: dict[Key, dict[type, tuple[First, int]]] = field(default_factory=dict)
@@ -48,9 +49,12 @@ class Firsts:
             yield
             return
         known = self._found.setdefault((number, warp, candidate.on_trees), {})
+        # of most of the same rows, where nothing is known of these
+        other = {} if known else self._found.get((0, warp, candidate.on_trees), {})
         process = process_of(model)
         process._known_firsts = tuple(
-            found._replace(complete=found.complete and of == rows) for found, of in known.values()
+            found._replace(complete=bool(known) and found.complete and of == rows)
+            for found, of in (known or other).values()
         )
         yield
         found = getattr(process, "_first_found", None)

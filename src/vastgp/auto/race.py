@@ -32,6 +32,8 @@ _SECONDS_QUICK = 3.0
 _ROWS_OF_SCALES, _SHARE_OF_SCALES = 1000, 0.3
 # A later candidate takes the place of an earlier one only where it is better by so many standard errors.
 _DOUBT = 1.0
+# Of a candidate's time, for the first of several folds.
+_OF_FIRST_FOLD = 0.4
 # What ends one model, not the race.
 FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
 
@@ -191,7 +193,7 @@ def run_one(
             # trees serve several candidates: their time is the race's, not the share of the first that asks
             growing += time.perf_counter() - before
             left = None if seconds is None else seconds - (time.perf_counter() - began - growing)
-            share = None if left is None else max(left / (len(track.folds) - number), 0.5)
+            share = None if left is None else max(left * _share_of_fold(track, number), 0.5)
             model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
             with track.firsts.shared(model, candidate, number, training.n, warp):
                 fit_one(model, training, warp)
@@ -208,6 +210,12 @@ def run_one(
         **scores_of(judged, track.classes, y_scale),
     )  # fmt: skip
     return Ran(candidate, warp, entry, judged, model)
+
+
+def _share_of_fold(track: Track, number: int) -> float:
+    """Return what share of the time that is left a fold has: the first searches for what the others begin with."""
+    equal = 1.0 / (len(track.folds) - number)
+    return equal if number else max(_OF_FIRST_FOLD, equal)
 
 
 def _grown(track: Track, candidate: Candidate, number: int, rows: Rows, warp: Own) -> Grown | None:

@@ -19,6 +19,7 @@ from vastgp.fitting.clock import deadline_in, now, seconds_until
 from vastgp.fitting.exact_evidence import ExactEvidence, resolving_rate
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of
+from vastgp.fitting.sums import or_sum
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian
@@ -57,6 +58,7 @@ def start_from_exact_gp(
     inputs: Sequence[int] | None = None,
     max_seconds: float | None = None,
     evidence: MakeEvidence | None = None,
+    sums: bool = False,
 ) -> Start:
     """Fit an exact Gaussian process to some standardised rows.
 
@@ -88,6 +90,8 @@ def start_from_exact_gp(
     evidence : callable, optional
         ``evidence(X, y, rate)`` makes the evidence that fits are compared by and the best one is refined by, or None
         where that is the exact one; ``rate`` is `resolving_rate` of the best fit so far. See `BasisEvidence`.
+    sums : bool, default False
+        Whether a sum of two kernels may take the place of one where none is given, see `vastgp.fitting.sums`.
 
     Returns
     -------
@@ -112,6 +116,10 @@ def start_from_exact_gp(
     prior = HyperparameterPrior(number_of_inputs(forms[0], X.shape[1]))
     fits = _fit_parts(fit, forms, X, y, generator, deadline)
     best = _refine_best(fits, X, y, prior, noise_floor, deadline, evidence)
+    if sums and kernel is None:
+        best = or_sum(
+            ExactEvidence(X, y), best, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
+        )
     fitted, likelihood = best.params
     return Start(fitted, float(likelihood.noise_variance), best.value - prior(best.params)[0])
 

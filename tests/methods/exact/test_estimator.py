@@ -150,7 +150,9 @@ def test_what_the_budget_does_not_hold_is_not_begun(monkeypatch, seconds, answer
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(1100, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=1100)
-    monkeypatch.setattr("vastgp.methods.exact.learning.seconds_of_evaluation", lambda n, d: seconds)
+    monkeypatch.setattr(
+        "vastgp.methods.exact.learning.seconds_of_evaluation", lambda n, d, parts: seconds
+    )
     asked = []
     evidence = ExactEvidence.value_and_gradient
     monkeypatch.setattr(

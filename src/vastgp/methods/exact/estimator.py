@@ -75,7 +75,8 @@ class ExactGPRegressor(FitsVaryingNoise):
         What is known about the function. A name (``"rbf"``, ``"matern12"``, ``"matern32"``, ``"matern52"``,
         ``"rational-quadratic"``, ``"linear"``, ``"constant"``) stands for a kernel of that form, names with ``+`` and
         ``*`` between them (``"matern32 + linear"``) for their sums and products. None: the one of RBF, Matern-5/2 and
-        Matern-3/2 that has the highest evidence. A kernel's hyperparameters are where learning starts, in units of the
+        Matern-3/2 that has the highest evidence, or the sum of an RBF and a Matern-3/2 where that is likelier by far:
+        an input can matter to one of them alone. A kernel's hyperparameters are where learning starts, in units of the
         standardised inputs and target; with ``hyperparameters="fixed"`` they are the model, in the units of inputs and
         target.
     likelihood : {"gaussian", "heteroskedastic"}, default "gaussian"

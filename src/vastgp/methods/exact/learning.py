@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from vastgp.fitting.best_fit import fit_best, fit_evidence
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.run import Run
+from vastgp.fitting.run import Evaluations, Run
 from vastgp.fitting.start import start_from_exact_gp
-from vastgp.kernels import Kernel
+from vastgp.fitting.sums import or_sum
+from vastgp.kernels import Kernel, Product, Sum
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.plan import operations_a_second
 
@@ -80,8 +82,12 @@ def learn_by_stages(
     learn, n = search.learn, len(y)
     noise_floor = learn.noise_floor
     known = run.known_for(Gaussian(1.0))
-    if known is not None and not (known.complete and isinstance(known.likelihood, Gaussian)):
+    if known is not None and not isinstance(known.likelihood, Gaussian):
         known = None
+    form = search.kernel
+    if known is not None and not known.complete:
+        # another search, of other rows or shorter, says which kernel to begin with
+        form, known = known.kernel if form is None else form, None
     if n <= min(START_ROWS, learn.rows):
         if known is not None:
             # another fit's search had all kernels and starts
@@ -90,11 +96,16 @@ def learn_by_stages(
                 noise_floor=noise_floor, max_iter=search.max_iter, tol=search.tol, max_seconds=run.seconds_left(),
             ), n  # fmt: skip
         best = fit_best(
-            candidate_kernels(search.kernel, X.shape[1], learn.inputs(X.shape[1])),
+            candidate_kernels(form, X.shape[1], learn.inputs(X.shape[1])),
             X, y,
             noise_floor=noise_floor, restarts=search.restarts, generator=np.random.default_rng(run.seed),
             deadline=run.deadline, max_iter=search.max_iter, tol=search.tol,
         )  # fmt: skip
+        if form is None:
+            best = or_sum(
+                ExactEvidence(X, y), best,
+                noise_floor=noise_floor, max_iter=search.max_iter, tol=search.tol, deadline=run.deadline,
+            )  # fmt: skip
         return best, n
 
     def begin() -> tuple[Kernel, float]:
@@ -104,9 +115,10 @@ def learn_by_stages(
         if min(n, learn.rows) >= _COMPARED_ROWS and (left is None or left >= _COMPARED_SECONDS):
             most = _COMPARED_ROWS
         return start_from_exact_gp(
-            search.kernel, X, y,
+            form, X, y,
             max_rows=most, seed=run.seed, noise_floor=noise_floor, restarts=search.restarts,
             inputs=learn.inputs(X.shape[1]), max_seconds=run.seconds_left(_START_SHARE),
+            sums=True,
         )[:2]  # fmt: skip
 
     kernel, noise_variance = run.once("first hyperparameters", begin)
@@ -115,7 +127,7 @@ def learn_by_stages(
     learned, steps = min(START_ROWS, learn.rows), 0
     result = LbfgsResult.unneeded(first, f"kernel and noise are those of {learned} rows")
     for rows in stages(min(n, learn.rows)):
-        share = _share(rows, X.shape, run, reserve)
+        share = _share(rows, X.shape, parts_of(result.params[0]), run, reserve)
         if share < _LEAST_SHARE:
             where = "all rows" if rows == n else f"{rows} rows"
             message = (
@@ -124,18 +136,33 @@ def learn_by_stages(
             )
             return replace(result, num_iter=steps, converged=False, message=message), learned
         chosen = np.sort(order[:rows])
+        evidence = ExactEvidence(X[chosen], y[chosen])
         name = "exact GP" if rows == n else f"exact GP, {rows} rows"
+        how: dict[str, Any] = {
+            "noise_floor": noise_floor,
+            "max_iter": search.max_iter,
+            "tol": search.tol if rows == n else max(search.tol, _STAGE_TOL),
+        }
         result = fit_evidence(
-            ExactEvidence(X[chosen], y[chosen]),
-            result.params,
-            noise_floor=noise_floor,
-            max_iter=search.max_iter,
-            tol=search.tol if rows == n else max(search.tol, _STAGE_TOL),
-            record=run.evaluations(name, share=share),
+            evidence, result.params, record=run.evaluations(name, share=share), **how
         )
+        if form is None:
+            # more rows can tell two parts of what was one of fewer
+            share = _share(rows, X.shape, 2, run, reserve)
+            if share >= _LEAST_SHARE:
+                result = or_sum(evidence, result, record=partial(_record, run, name, share), **how)
         run.first = result.params
         learned, steps = rows, steps + result.num_iter
     return replace(result, num_iter=steps), learned
+
+
+def _record(run: Run, name: str, share: float, what: str) -> Evaluations:
+    return run.evaluations(f"{name}, {what}", share=share)
+
+
+def parts_of(kernel: Kernel) -> int:
+    """Return how many matrices are made for that of a kernel."""
+    return len(kernel.parts) if isinstance(kernel, (Sum, Product)) else 1
 
 
 def stages(rows: int) -> list[int]:
@@ -154,26 +181,28 @@ def learnable_rows() -> int | None:
     return None if available is None else int((_MEMORY_SHARE * available / (8 * _MATRICES)) ** 0.5)
 
 
-def _share(rows: int, shape: tuple[int, int], run: Run, reserve: float | None) -> float:
+def _share(rows: int, shape: tuple[int, int], parts: int, run: Run, reserve: float | None) -> float:
     """Return the share of the budget that is left which a stage may use; little where it had better not begin."""
     if run.max_seconds is None:
         return 1.0
     # an iteration that has begun is not left in the middle
     n, d = shape
     one = run.once(
-        f"seconds of an evaluation of {rows} rows", lambda: seconds_of_evaluation(rows, d)
+        f"seconds of an evaluation of {rows} rows, {parts} parts",
+        lambda: seconds_of_evaluation(rows, d, parts),
     )
     if reserve is None:
-        reserve = OF_POSTERIOR * (one if rows == n else seconds_of_evaluation(n, d))
+        reserve = OF_POSTERIOR * (one if rows == n else seconds_of_evaluation(n, d, parts))
         run.needs = max(run.needs or 0.0, reserve)
         run.check_time()
     return 1.0 - (reserve + _OF_ITERATION * one) / max(run.seconds_left() or 0.0, 1e-9)
 
 
-def seconds_of_evaluation(n: int, d: int) -> float:
+def seconds_of_evaluation(n: int, d: int, parts: int = 1) -> float:
     """Return about what the evidence of n rows with d inputs and its gradient take on this machine.
 
-    A factorisation and an inverse, ``n^3`` operations in float64, and matrices of the kernel and its slopes.
+    A factorisation and an inverse, ``n^3`` operations in float64, and matrices of each part of the kernel and its
+    slopes.
     """
-    entries = _PER_ENTRY + _PER_INPUT * d
+    entries = parts * (_PER_ENTRY + _PER_INPUT * d)
     return (n**3 + entries * n**2) / (0.5 * operations_a_second())

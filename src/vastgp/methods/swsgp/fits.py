@@ -123,8 +123,9 @@ class SwsgpFits(BaseGP):
             start = _NEAREST if isinstance(solver, Nearest) else _START
             search = search.given(**start)
         share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
-        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
-        if isinstance(solver, Nearest):
+        of_nearest = isinstance(solver, Nearest)
+        beginning = Beginning(search, self.kernel, rows, scaling, run, share, sums=of_nearest)
+        if of_nearest:
             normal = self._of_normal_noise() if self._varies_by_itself else self
             kernel, likelihood = find_first(beginning, normal._first_likelihood)
             assert isinstance(likelihood, Gaussian)  # see `check_nearest`
@@ -134,6 +135,7 @@ class SwsgpFits(BaseGP):
                 solver,
                 floor=None if fixed else search.noise_floor,
                 free=self.kernel is None,
+                inputs=None if fixed else search.inputs(rows.d),
                 varies=self._varies_by_itself,
             )
             yield fit_nearest(rows, scaling, (kernel, likelihood), asked, run)

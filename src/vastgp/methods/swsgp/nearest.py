@@ -13,6 +13,7 @@ each given the nearest before it, see `vastgp.methods.swsgp.ordered_evidence`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,8 +25,10 @@ from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
+from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Answer, Run
-from vastgp.kernels import RBF, Kernel, Matern32, Matern52
+from vastgp.fitting.start import start_from_exact_gp
+from vastgp.kernels import RBF, Kernel, Matern32, Matern52, Sum
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.methods.swsgp.local_scale import LEAST_ROWS, LocalScale, local_scale_of
@@ -48,6 +51,11 @@ _ROUND_PAYS = 3.0
 _ONE_SCALE = 1e8
 # Standard errors by which a factor of all variances must differ from one that most rows agree with.
 _DOUBT = 3.0
+# Steps of each of two forms before they are compared, what share of the time for learning they have, and how many nats
+# a row one that takes twice as long has to be better by.
+_TRIAL, _OF_A_TRIAL, _CLEARLY = 8, 0.2, 0.02
+# Rows that a kernel of one part is found on beside a sum, and what is left of the budget for that.
+_SINGLE_ROWS, _FOR_SINGLE = 1000, 0.1
 # Forms of kernel that are compared where none is given.
 _FORMS = (RBF, Matern52, Matern32)
 # A use of the seed, see `fixed_indices`.
@@ -90,6 +98,8 @@ class Asked(NamedTuple):
         Least noise variance; None: kernel and noise are the user's, and stay.
     free : bool
         Whether the kernel may have another form than the one that it begins with.
+    inputs : sequence of int or None
+        Which columns have one lengthscale, see `vastgp.fitting.candidates.candidate_kernels`.
     varies : bool
         Whether rows may have scales of their own, see `vastgp.methods.swsgp.local_scale`.
     """
@@ -99,6 +109,7 @@ class Asked(NamedTuple):
     solver: Nearest
     floor: float | None
     free: bool
+    inputs: Sequence[int] | None
     varies: bool
 
 
@@ -203,16 +214,46 @@ def _learn(
     run: Run,
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
     """Return kernel and noise that are learned, the values on the way, the steps, and whether that came to an end."""
+    firsts = [first]
     if asked.free:
-        first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
+        firsts = run.once("form of kernel", lambda: _forms(first, y, judges, near, asked, run))
     assert asked.floor is not None
     if asked.solver.evidence == "ordered":
-        return learn_in_order(first, near.X, y, asked.solver, run, asked.floor, asked.free)
-    return _by_nearest_others(first, y, near, run, asked.floor, asked.varies)
+        return learn_in_order(firsts[0], near.X, y, asked.solver, run, asked.floor, asked.free)
+    return _by_nearest_others(firsts, y, near, judges, asked, run)
+
+
+def _forms(
+    first: tuple[Kernel, Gaussian],
+    y: np.ndarray,
+    judges: Judges,
+    near: NearRows,
+    asked: Asked,
+    run: Run,
+) -> list[tuple[Kernel, Gaussian]]:
+    """Return kernels and noises that learning begins with: where the likeliest is a sum, one of one part too.
+
+    A sum is mostly likelier, and to learn it takes twice as long, with twice the lengthscales (60 s: protein 0.07 nats
+    a row with Matern-3/2, -0.03 with a sum; kin40k -1.62 with RBF, -1.46).
+    """
+    left = run.seconds_left(_FOR_LEARNING)
+    if left is not None and left < _SECONDS_OF_ROUNDS:
+        return [first]
+    if not isinstance(first[0], Sum):
+        return [_of_best_form(first, y, judges, near)]
+    if asked.solver.evidence == "ordered":
+        return [first]
+    assert asked.floor is not None
+    kernel, noise, _ = start_from_exact_gp(
+        None, near.X, y,
+        max_rows=_SINGLE_ROWS, seed=run.seed, noise_floor=asked.floor, inputs=asked.inputs,
+        max_seconds=run.seconds_left(_FOR_SINGLE),
+    )  # fmt: skip
+    return [_of_best_form((kernel, Gaussian(noise)), y, judges, near), first]
 
 
 def _of_best_form(
-    first: tuple[Kernel, Gaussian], y: np.ndarray, judges: Judges, near: NearRows, run: Run
+    first: tuple[Kernel, Gaussian], y: np.ndarray, judges: Judges, near: NearRows
 ) -> tuple[Kernel, Gaussian]:
     """Return the kernel in the form by which rows are likeliest given their nearest others, and the noise.
 
@@ -220,8 +261,7 @@ def _of_best_form(
     of 1000 rows, and 0.6 nats a row less than Matern-3/2 between near ones).
     """
     kernel, noise = first
-    left = run.seconds_left(_FOR_LEARNING)
-    if type(kernel) not in _FORMS or (left is not None and left < _SECONDS_OF_ROUNDS):
+    if type(kernel) not in _FORMS:
         return first
     scales, variance = np.asarray(kernel.lengthscales), np.asarray(kernel.variance)  # type: ignore[attr-defined]
     tried = [(kernel, noise)]
@@ -230,23 +270,30 @@ def _of_best_form(
             # a rougher function of the same slopes has longer lengthscales
             grouped = kernel.inputs  # type: ignore[attr-defined]
             tried += [(form(factor * scales, variance, grouped), noise) for factor in (1.0, 2.0)]
-    size = min(NEAR, len(y))
+    return max(tried, key=_density_of(y, judges, near, NEAR))
 
-    def density(params: tuple[Kernel, Gaussian]) -> float:
-        return judges.mean_density(_posterior(params, near.X, y, size, near.solver))
 
-    return max(tried, key=density)
+def _density_of(
+    y: np.ndarray, judges: Judges, near: NearRows, size: int
+) -> Callable[[tuple[Kernel, Gaussian]], float]:
+    """Return what gives the mean log density of rows by a kernel and a noise, each given so many others."""
+    size = min(size, len(y))
+    return lambda params: judges.mean_density(_posterior(params, near.X, y, size, near.solver))
 
 
 def _by_nearest_others(
-    first: tuple[Kernel, Gaussian],
+    firsts: list[tuple[Kernel, Gaussian]],
     y: np.ndarray,
     near: NearRows,
+    judges: Judges,
+    asked: Asked,
     run: Run,
-    floor: float,
-    varies: bool,
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
-    """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
+    """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended.
+
+    Of two to begin with each has some steps; the second goes on where rows are clearly likelier by it then.
+    """
+    first = firsts[0]
     steps, ended, history = 0, False, History()
     again, rounds, until = run.once("search of neighbours", lambda: _search(first[0], near, run))
     took = 0.0
@@ -254,31 +301,58 @@ def _by_nearest_others(
     def has_time() -> bool:
         return run.elapsed() + _ROUND_PAYS * took < until
 
-    for number in range(rounds):
-        if number and not run.once(f"time for nearest others, {number + 1}", has_time):
-            break
+    def a_round(
+        params: tuple[Kernel, Gaussian], name: str, part: float, most: int = _STEPS
+    ) -> tuple[LbfgsResult, float]:
         began = now()
-        if number == 1 and again:
-            near.search(first[0])  # lengthscales have moved
-        try:
-            evidence = _likeliest_of(near, y, first, varies)
+        evidence = _likeliest_of(near, y, params, asked.varies)
+        prepared = now() - began
+        left, share = run.seconds_left(), 1.0
+        if left is not None:
+            share = min(part * max(until - run.elapsed(), 0.0) / max(left, 1e-9), 1.0)
+        assert asked.floor is not None
+        return fit_evidence(
+            evidence, params, noise_floor=asked.floor, max_iter=most, tol=_TOL,
+            record=run.evaluations(name, share=share),
+        ), prepared  # fmt: skip
+
+    try:
+        if len(firsts) > 1 and rounds > 1:
+            tried = [
+                a_round(params, f"form {number + 1}", _OF_A_ROUND / (len(firsts) - number))[0]
+                for number, params in enumerate(firsts)
+            ]
+            first = max(
+                (each.params for each in tried), key=_density_of(y, judges, near, LADDER[1])
+            )
+            steps = sum(each.num_iter for each in tried)
+        for number in range(rounds):
+            if number and not run.once(f"time for nearest others, {number + 1}", has_time):
+                break
+            if number == 1 and again:
+                near.search(first[0])  # lengthscales have moved
+            part = 1.0 if number == rounds - 1 else _OF_A_ROUND
+            found, prepared = a_round(first, f"nearest others, {number + 1}", part)
             # the first time programs are compiled
-            took = now() - began if number else 0.0
-            left, share = run.seconds_left(), 1.0
-            if left is not None:
-                part = 1.0 if number == rounds - 1 else _OF_A_ROUND
-                share = min(part * max(until - run.elapsed(), 0.0) / max(left, 1e-9), 1.0)
-            found = fit_evidence(
-                evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
-                record=run.evaluations(f"nearest others, {number + 1}", share=share),
-            )  # fmt: skip
-        except FactorizationError:
-            return first, history, steps, False  # those of the rows' evidence stand
-        first, steps, history = found.params, steps + found.num_iter, found.history
-        ended = found.converged
-        if ended and found.num_iter < _STEPS // 3:
-            break
+            took = prepared if number else 0.0
+            first, steps, history = found.params, steps + found.num_iter, found.history
+            ended = found.converged
+            if ended and found.num_iter < _STEPS // 3:
+                break
+    except FactorizationError:
+        return first, history, steps, False  # those of the rows' evidence stand
     return first, history, steps, ended
+
+
+def _score_of(
+    params: tuple[Kernel, Gaussian], y: np.ndarray, near: NearRows, judges: Judges, asked: Asked
+) -> float:
+    """Return the mean log density of rows given few others, on scales of their own where they may have them."""
+    posterior = _posterior(params, near.X, y, min(LADDER[0], len(y)), near.solver)
+    if not asked.varies:
+        return judges.mean_density(posterior)
+    scale, _ = local_scale_of(judges.scattered(posterior, None))
+    return float(np.mean(judges.scores(replace(posterior, scale=scale))))
 
 
 def _likeliest_of(

@@ -1,0 +1,109 @@
+"""A smooth and a rough kernel in the place of one, each with lengthscales of its own, where the evidence says so.
+
+Some inputs matter to one of them alone, or to each at a scale of its own: what is added up then has few inputs each,
+and is known from fewer rows. NLPD of unseen rows by the likeliest kernel of one part, and by a sum, of up to 2000 rows:
+powerplant -0.02 and -0.17, concrete -0.07 and -0.32, energy -1.73 and -2.45, airfoil -0.36 and -0.52, wine -0.13 and
+-0.26, protein 0.99 and 0.94, kin40k -0.18 and -0.25; on none worse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vastgp.fitting.best_fit import LOOSE_TOL, Evidence, fit_evidence
+from vastgp.fitting.candidates import Params
+from vastgp.fitting.clock import seconds_until
+from vastgp.fitting.lbfgs import LbfgsResult
+from vastgp.fitting.loop import OUT_OF_TIME
+from vastgp.fitting.run import Evaluations
+from vastgp.kernels import RBF, Kernel, Matern32, Matern52
+from vastgp.kernels.metric import number_of_inputs
+from vastgp.linalg.cholesky import FactorizationError
+
+# The forms in whose place a sum may stand.
+_ONE_PART = (RBF, Matern52, Matern32)
+# Where its search begins: with factors of the lengthscales of the one, of a smooth and a rough part; and with a rough
+# part in which all inputs matter alike, of lengthscales so many times sqrt(d). Of seven beginnings on ten tables the
+# pair that misses least (evidence of bike, 1000 rows: 2001 and 1329; energy: 1012 and 1107).
+_SMOOTH, _ROUGH, _ALIKE = 0.7, 2.0, 1.7
+# Steps of each before the better one goes on.
+_TRIAL = 15
+# Steps by which most of what there is to gain is gained; one takes twice as long as with one part.
+_STEPS = 40
+# A sum has to be worth so many nats: of few rows the evidence says what its further lengthscales are by chance (80 rows
+# of airfoil: 1.1 nats more, and 0.22 fewer for each unseen row).
+_WORTH = 3.0
+
+
+def two_parts(kernel: Kernel, num_features: int) -> list[Kernel]:
+    """Return where the search for a sum in the place of a kernel begins; nothing for kernels that have no such sum."""
+    if type(kernel) not in _ONE_PART:
+        return []
+    one: Any = kernel
+    scales, half = np.asarray(one.lengthscales), 0.5 * np.asarray(one.variance)
+    alike = np.full_like(scales, _ALIKE * number_of_inputs(kernel, num_features) ** 0.5)
+    return [
+        RBF(smooth, half, one.inputs) + Matern32(rough, half, one.inputs)
+        for smooth, rough in ((_SMOOTH * scales, _ROUGH * scales), (scales, alike))
+    ]
+
+
+def or_sum(
+    evidence: Evidence,
+    one: LbfgsResult,
+    *,
+    noise_floor: float,
+    tol: float,
+    max_iter: int = _STEPS,
+    deadline: float | None = None,
+    record: Callable[[str], Evaluations | None] = lambda _: None,
+) -> LbfgsResult:
+    """Return the fit of a kernel of one part, or that of a sum where it is clearly likelier.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        That the kernel was fitted by.
+    one : LbfgsResult
+        The fit, where the search for a sum begins.
+    noise_floor, tol
+        As in `fit_evidence`.
+    max_iter : int, default 40
+        Most steps of a sum that is likelier; the first ones say whether it is.
+    deadline, record
+        As in `fit_from_best`.
+    """
+    kernel, likelihood = one.params
+
+    def climb(start: Params, steps: int, tol: float, name: str) -> LbfgsResult:
+        return fit_evidence(
+            evidence, start,
+            noise_floor=noise_floor, max_iter=steps, tol=tol, max_seconds=seconds_until(deadline), record=record(name),
+        )  # fmt: skip
+
+    loose, tried = max(tol, LOOSE_TOL), []
+    for number, begin in enumerate(two_parts(kernel, evidence.num_features), start=1):
+        if seconds_until(deadline) == 0.0:
+            break
+        with contextlib.suppress(FactorizationError):
+            steps = min(_TRIAL, max_iter)
+            tried.append(climb((begin, likelihood), steps, loose, f"sum {number}"))
+    if not tried:
+        return one
+    best = max(tried, key=lambda fit: fit.value)
+    more = [(min(_STEPS, max_iter), loose, "sum")]
+    if tol < loose and max_iter > _STEPS:
+        more.append((max_iter, tol, "sum, to its end"))
+    for most, until, name in more:
+        if best.message == OUT_OF_TIME:
+            break
+        last = climb(best.params, most, until, name)
+        best = replace(last, num_iter=best.num_iter + last.num_iter)
+        if best.value <= one.value + _WORTH:
+            return one
+    return best if best.value > one.value + _WORTH else one

@@ -1,0 +1,85 @@
+"""Sums of a smooth and a rough kernel in the place of one."""
+
+import numpy as np
+import pytest
+
+from vastgp.fitting.best_fit import fit_evidence
+from vastgp.fitting.clock import now
+from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.run import Run
+from vastgp.fitting.sums import or_sum, two_parts
+from vastgp.kernels import RBF, Linear, Matern12, Matern32, Matern52, Sum
+from vastgp.kernels.matrices import covariance
+from vastgp.likelihoods import Gaussian
+from vastgp.methods.exact.learning import Search, learn_by_stages
+from vastgp.options import Learn
+
+
+def stepped(n, seed=0):
+    """Return rows of a smooth function of two inputs, and steps in two others."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, 4))
+    y = np.sin(3.0 * X[:, 0]) * np.cos(2.0 * X[:, 1]) + np.sign(X[:, 2]) + np.sign(X[:, 3] - 0.5)
+    y += 0.05 * generator.normal(size=n)
+    return X, (y - y.mean()) / y.std()
+
+
+def likeliest(X, y, form=Matern32):
+    evidence = ExactEvidence(X, y)
+    begin = form(np.full(X.shape[1], 2.0), 1.0), Gaussian(0.1)
+    return evidence, fit_evidence(evidence, begin, noise_floor=1e-6)
+
+
+def test_functions_of_different_inputs_are_likelier_as_a_sum_and_known_from_fewer_rows():
+    X, y = stepped(450)
+    seen, new = slice(0, 250), slice(250, None)
+    evidence, one = likeliest(X[seen], y[seen])
+    both = or_sum(evidence, one, noise_floor=1e-6, tol=1e-4, max_iter=200)
+    assert isinstance(both.params[0], Sum)
+    assert both.value > one.value + 10.0
+    assert both.converged
+
+    def error(kernel, likelihood):
+        A = covariance(kernel, X[seen], X[seen]) + likelihood.noise_variance * np.eye(250)
+        return np.mean(
+            (y[new] - covariance(kernel, X[new], X[seen]) @ np.linalg.solve(A, y[seen])) ** 2
+        )
+
+    assert error(*both.params) < 0.9 * error(*one.params)
+
+
+def test_a_sum_that_is_no_likelier_is_not_taken():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(150, 2))
+    y = np.sin(X[:, 0] + X[:, 1]) + 0.3 * generator.normal(size=150)
+    evidence, one = likeliest(X, (y - y.mean()) / y.std(), RBF)
+    assert or_sum(evidence, one, noise_floor=1e-6, tol=1e-3) is one
+    # nor one for which there is no time
+    evidence, one = likeliest(*stepped(250))
+    assert or_sum(evidence, one, noise_floor=1e-6, tol=1e-3, deadline=now()) is one
+
+
+@pytest.mark.parametrize("form", [RBF, Matern32, Matern52])
+def test_it_begins_with_the_variance_and_the_columns_of_the_one(form):
+    for begun in two_parts(form([1.0, 3.0], 2.0, (0, 0, 1)), 3):
+        smooth, rough = begun.parts
+        assert (type(smooth), type(rough)) == (RBF, Matern32)
+        assert smooth.inputs == rough.inputs == (0, 0, 1)
+        np.testing.assert_allclose(smooth.lengthscales[1], 3.0 * smooth.lengthscales[0])
+        np.testing.assert_allclose(smooth.variance + rough.variance, 2.0)
+
+
+def test_a_kernel_of_another_kind_stays_as_it_is():
+    for kernel in (Matern12(1.0), RBF(1.0) + Linear(1.0)):
+        assert two_parts(kernel, 1) == []
+
+
+def test_a_kernel_that_the_user_gave_keeps_its_form_and_none_may_become_a_sum():
+    X, y = stepped(250)
+    learn = Learn(rows=250, noise_floor=1e-6)
+    found = {
+        name: learn_by_stages(Search(name, learn, 1, 60, 1e-3), X, y, Run(), None)[0].params[0]
+        for name in (None, "matern32")
+    }
+    assert isinstance(found["matern32"], Matern32)
+    assert isinstance(found[None], Sum)
