@@ -137,11 +137,11 @@ def _in_order(index: NeighbourIndex, X: np.ndarray, count: int) -> tuple[np.ndar
     for k in range(X.shape[1]):
         distance += (index.points[found, k] - X[:, k, None]) ** 2
     order = np.lexsort((found, distance))
-    return (np.take_along_axis(part, order, axis=1) for part in (distance, found))  # type: ignore[return-value]
+    return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
 
 
 def _least_beyond(index: NeighbourIndex, X: np.ndarray, border: np.ndarray) -> np.ndarray:
-    """Return the distance that the farthest point looked at must exceed for none of the others to be within a border."""
+    """Return what the farthest point looked at must be beyond for none of the others to be within a border."""
     least = border * (1.0 + _ROUNDING)
     if not index.by_differences:
         # |z|^2 - 2 x.z is off by the rounding of its parts
