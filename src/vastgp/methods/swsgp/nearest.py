@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer, observations
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data import Rows, Standardizer, processes
+from vastgp.data.minibatch import spread_indices, standardised_rows
+from vastgp.data.shared_rows import SharedArray
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
@@ -34,6 +35,7 @@ from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.options import Nearest
 from vastgp.methods.swsgp.ordered_evidence import learn_in_order
+from vastgp.methods.swsgp.shared_near_rows import SharedNearRows
 
 # Steps of learning with the same neighbours, and how often these are found anew.
 _STEPS, _ROUNDS = 15, 16
@@ -50,7 +52,7 @@ _ONE_SCALE = 1e8
 _DOUBT = 3.0
 # Forms of kernel that are compared where none is given.
 _FORMS = (RBF, Matern52, Matern32)
-# A use of the seed, see `fixed_indices`.
+# A use of the seed, see `spread_indices`.
 _SEEN = 120
 
 
@@ -82,7 +84,7 @@ class Asked(NamedTuple):
     Attributes
     ----------
     kept : int
-        How many of the rows are kept, random ones where there are more.
+        How many of the rows are kept, spread over all where there are more.
     neighbors : int or None
         None: found.
     solver : Nearest
@@ -115,25 +117,24 @@ def fit_nearest(
     asked : Asked
     run : Run
     """
-    kept = np.sort(fixed_indices(run.seed, _SEEN, rows.n, asked.kept))
-    X, y = standardised_rows(rows, standardizer, kept)
-    may_vary = asked.varies
-    asked = asked._replace(varies=may_vary and len(X) >= LEAST_ROWS)
-    near = NearRows(X, asked.solver, run.seed)
-    judges = Judges(y, near, asked.varies)
+    near, may_vary = near_rows(rows, standardizer, asked, run.seed), asked.varies
+    asked = asked._replace(varies=may_vary and near.num_rows >= LEAST_ROWS)
+    judges = Judges(near, asked.varies)
     params, history, steps, learned = first, History(), 0, True
-    if asked.floor is not None and len(X) > 1:
-        params, history, steps, learned = _learn(first, y, near, judges, asked, run)
-    posterior, ends = _settle(params, y, near, judges, asked, learned, run)
+    if asked.floor is not None and near.num_rows > 1:
+        params, history, steps, learned = _learn(first, near, judges, asked, run)
+    posterior, ends = _settle(params, near, judges, asked, learned, run)
     scores = judges.scores(posterior)
-    reason = f"each row is predicted from the {posterior.num_neighbors} nearest of {len(X)} rows"
+    reason = (
+        f"each row is predicted from the {posterior.num_neighbors} nearest of {near.num_rows} rows"
+    )
     if not learned:
         reason = f"kernel and noise were not learned to the end; {reason}"
     diagnosis = {
         "objective": float(np.mean(scores)),
         "objective_se": float(np.std(scores) / np.sqrt(len(scores))),
         "searches": 1,
-        "recall": float(posterior.index.recall),
+        "recall": posterior.recall,
         "stale": 0.0,
         "neighbors": posterior.num_neighbors,
         "factor": float(ends["factor"]),
@@ -150,13 +151,25 @@ def fit_nearest(
         history,
         advice=f"give more time (max_seconds); without a limit there are {_ROUNDS} rounds of {_STEPS} steps.",
         attributes={"diagnosis_": diagnosis, "solver_": "nearest"}
-        | inducing_attributes(X, standardizer),
+        | inducing_attributes(near.inputs, standardizer)
+        | {"num_inducing_": near.num_rows},
     )
+
+
+def near_rows(rows: Rows, standardizer: Standardizer, asked: Asked, seed: int) -> NearRows:
+    """Return the rows that are kept: of several processes each keeps those that it has."""
+    local, first = rows.local, rows.first
+    kept = spread_indices(seed, _SEEN, rows.n, asked.kept, first, first + local.n)
+    X, y = standardised_rows(local, standardizer, kept - first)
+    if local is rows:
+        return NearRows(X, y, asked.solver, seed)
+    counts = [int(n) for n in processes.gathered(np.int64(len(X)))]
+    shared = SharedArray(X, counts), SharedArray(y, counts)
+    return SharedNearRows(*shared, asked.solver, seed)
 
 
 def _settle(
     params: tuple[Kernel, Gaussian],
-    y: np.ndarray,
     near: NearRows,
     judges: Judges,
     asked: Asked,
@@ -165,7 +178,7 @@ def _settle(
 ) -> tuple[NearestPosterior, dict[str, Any]]:
     """Return the posterior with as many neighbours as are of use, and on the scale that rows have; and what it has."""
     kernel, noise = params
-    first = _posterior(params, near.X, y, min(asked.neighbors or LADDER[0], len(y)), asked.solver)
+    first = near.posterior(params, min(asked.neighbors or LADDER[0], near.num_rows))
 
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
@@ -187,16 +200,14 @@ def _settle(
     ends = run.once("neighbours", settled)
     factor = float(ends["factor"])
     params = kernel.in_units(1.0, factor**0.5), Gaussian(factor * float(noise.noise_variance))
-    posterior = _posterior(params, near.X, y, int(ends["neighbors"]), asked.solver)
+    posterior = near.posterior(params, int(ends["neighbors"]))
     if ends["scale"] is not None:
         posterior = replace(posterior, scale=LocalScale(**ends["scale"]))
-    posterior.__dict__["index"] = first.index  # of the same lengthscales
     return posterior, ends
 
 
 def _learn(
     first: tuple[Kernel, Gaussian],
-    y: np.ndarray,
     near: NearRows,
     judges: Judges,
     asked: Asked,
@@ -204,15 +215,15 @@ def _learn(
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
     """Return kernel and noise that are learned, the values on the way, the steps, and whether that came to an end."""
     if asked.free:
-        first = run.once("form of kernel", lambda: _of_best_form(first, y, judges, near, run))
+        first = run.once("form of kernel", lambda: _of_best_form(first, judges, near, run))
     assert asked.floor is not None
     if asked.solver.evidence == "ordered":
-        return learn_in_order(first, near.X, y, asked.solver, run, asked.floor, asked.free)
-    return _by_nearest_others(first, y, near, run, asked.floor, asked.varies)
+        return learn_in_order(first, near.X, near.y, asked.solver, run, asked.floor, asked.free)
+    return _by_nearest_others(first, near, run, asked.floor, asked.varies)
 
 
 def _of_best_form(
-    first: tuple[Kernel, Gaussian], y: np.ndarray, judges: Judges, near: NearRows, run: Run
+    first: tuple[Kernel, Gaussian], judges: Judges, near: NearRows, run: Run
 ) -> tuple[Kernel, Gaussian]:
     """Return the kernel in the form by which rows are likeliest given their nearest others, and the noise.
 
@@ -230,17 +241,16 @@ def _of_best_form(
             # a rougher function of the same slopes has longer lengthscales
             grouped = kernel.inputs  # type: ignore[attr-defined]
             tried += [(form(factor * scales, variance, grouped), noise) for factor in (1.0, 2.0)]
-    size = min(NEAR, len(y))
+    size = min(NEAR, near.num_rows)
 
     def density(params: tuple[Kernel, Gaussian]) -> float:
-        return judges.mean_density(_posterior(params, near.X, y, size, near.solver))
+        return judges.mean_density(near.posterior(params, size))
 
     return max(tried, key=density)
 
 
 def _by_nearest_others(
     first: tuple[Kernel, Gaussian],
-    y: np.ndarray,
     near: NearRows,
     run: Run,
     floor: float,
@@ -261,7 +271,7 @@ def _by_nearest_others(
         if number == 1 and again:
             near.search(first[0])  # lengthscales have moved
         try:
-            evidence = _likeliest_of(near, y, first, varies)
+            evidence = _likeliest_of(near, first, varies)
             # the first time programs are compiled
             took = now() - began if number else 0.0
             left, share = run.seconds_left(), 1.0
@@ -282,13 +292,12 @@ def _by_nearest_others(
 
 
 def _likeliest_of(
-    near: NearRows, y: np.ndarray, params: tuple[Kernel, Gaussian], varies: bool
+    near: NearRows, params: tuple[Kernel, Gaussian], varies: bool
 ) -> NeighbourEvidence:
     """Return what kernel and noise are learned by: with scales of the rows' own where these are likelier so."""
-    rows = near.X, y, near.chosen, near.at_all_distances(params[0]), near.solver.jitter
     if not varies:
-        return NeighbourEvidence(*rows)
-    found = [NeighbourEvidence(*rows, worth) for worth in (_ONE_SCALE, WORTH)]
+        return near.evidence(params[0])
+    found = [near.evidence(params[0], worth) for worth in (_ONE_SCALE, WORTH)]
     return max(found, key=lambda each: each.objective(params)[0])
 
 
@@ -307,14 +316,3 @@ def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:
     short = learning is not None and learning < _SECONDS_OF_ROUNDS
     until = np.inf if learning is None else run.elapsed() + learning
     return [another is None or took < another, 1 if short else _ROUNDS, until]
-
-
-def _posterior(
-    params: tuple[Kernel, Gaussian], X: np.ndarray, y: np.ndarray, neighbors: int, solver: Nearest
-) -> NearestPosterior:
-    noise = observations.noise_variances(y, float(params[1].noise_variance))
-    return NearestPosterior(
-        params[0], X, observations.targets(y)[:, None], np.zeros((len(X), 1)), neighbors, solver.jitter,
-        search=solver.neighbor_search, noise=np.broadcast_to(noise, len(X)).copy(),
-        noise_variance=float(params[1].noise_variance),
-    )  # fmt: skip
