@@ -69,8 +69,13 @@ class NearRows:
     def search(self, kernel: Kernel) -> None:
         """Look through all rows."""
         search = self.solver.neighbor_search
-        self._ranked = nearest_others(kernel, self.X, self.chosen, LADDER[-1], search)
+        self._ranked = nearest_others(kernel, self.X, self.chosen, self._wanted, search)
         self._scales = self._metric(kernel)
+
+    @property
+    def _wanted(self) -> int:
+        """As many neighbours as are ever asked for, or all others."""
+        return min(LADDER[-1], self.num_rows - 1)
 
     def of(self, kernel: Kernel, count: int) -> np.ndarray:
         """Return the nearest others, (J, count)."""

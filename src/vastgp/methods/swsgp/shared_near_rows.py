@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from vastgp.data.shared_rows import SharedArray
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.swsgp.local_scale import Scattered
-from vastgp.methods.swsgp.near_rows import LADDER, NearRows
+from vastgp.methods.swsgp.near_rows import NearRows
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, others, part_of_tiles
 from vastgp.methods.swsgp.options import Nearest
@@ -38,6 +37,7 @@ class SharedNearRows(NearRows):
         self._known = np.column_stack([X[self.chosen], y[self.chosen]])[self.places]
         self.X, self.y = self._known[:, :-1], self._known[:, -1]
         self.chosen = np.arange(len(self.places))
+        self._cells: list[Cells | None] = []
 
     def search(self, kernel: Kernel) -> None:
         """Look through the rows of all processes."""
@@ -45,7 +45,9 @@ class SharedNearRows(NearRows):
         index = SharedNeighbours(
             own, np.column_stack([own, self._targets.local]), scales, self.solver.neighbor_search
         )
-        wanted = min(LADDER[-1], self.num_rows - 1)
+        # looked for once, by all together
+        self._cells = self._cells or [Cells.of(self._rows)]
+        wanted = self._wanted
         numbers, table = self._numbers, self._known
         near = np.empty((len(numbers), wanted), np.int64)
         for found in index.near(self._known[:, :-1], wanted + 1):
@@ -63,13 +65,9 @@ class SharedNearRows(NearRows):
 
     @property
     def _groups(self) -> np.ndarray:  # type: ignore[override]
-        cells = self._cells
+        cells = self._cells[0]
         # of whole numbers none repeats another
         return np.arange(len(self.X)) if cells is None else cells.keys(self.X)
-
-    @cached_property
-    def _cells(self) -> Cells | None:
-        return Cells.of(self._rows)
 
     def evidence(self, kernel: Kernel, worth: float | None = None) -> NeighbourEvidence:
         """Return how likely the chosen rows of all processes are, of which each has a part."""

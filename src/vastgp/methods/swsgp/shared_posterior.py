@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,19 @@ class SharedNearestPosterior(NearestPosterior):
         """Whether all processes are asked together."""
         return True
 
-    @cached_property
+    @property
     def neighbours(self) -> SharedNeighbours:
         """The rows of all processes, with their targets and noise variances."""
-        self._check_together()
-        assert self.noise is not None
-        known = np.column_stack([self.Z, self.mean_u, self.noise])
-        scales = metric_lengthscales(self.kernel, self.Z.shape[1])
-        return SharedNeighbours(self.Z, known, scales, self.search)
+        # made by all together, which a lock of `cached_property` would keep threads from
+        known: SharedNeighbours | None = self.__dict__.get("_neighbours")
+        if known is None:
+            self._check_together()
+            assert self.noise is not None
+            values = np.column_stack([self.Z, self.mean_u, self.noise])
+            scales = metric_lengthscales(self.kernel, self.Z.shape[1])
+            known = SharedNeighbours(self.Z, values, scales, self.search)
+            self.__dict__["_neighbours"] = known
+        return known
 
     @property
     def recall(self) -> float:
