@@ -25,7 +25,7 @@ _WIDER = 4
 class _Places(NamedTuple):
     """Where points are, each place once: an index of places, and the numbers of the points at each, rising."""
 
-    index: NeighbourIndex
+    finder: NeighbourIndex
     points: np.ndarray
     starts: np.ndarray
 
@@ -112,12 +112,12 @@ class RankedIndex:
             tile = max(1, _TILE_ENTRIES // wide)
             for start in range(0, len(left), tile):
                 rows = left[start : start + tile]
-                far, near = _in_order(places.index, X[rows], wide)
+                far, near = _in_order(places.finder, X[rows], wide)
                 held = np.cumsum(np.diff(places.starts)[near], axis=1)
                 last = np.argmax(held >= count, axis=1)
                 border = far[np.arange(len(rows)), last]
                 enough = held[:, -1] >= count
-                settled = enough & (far[:, -1] > _least_beyond(places.index, X[rows], border))
+                settled = enough & (far[:, -1] > _least_beyond(places.finder, X[rows], border))
                 settled |= wide == number
                 open_rows.append(rows[~settled])
                 for k in np.flatnonzero(settled):
