@@ -64,7 +64,7 @@ class SharedNearRows(NearRows):
         self._scales = scales
 
     @property
-    def _groups(self) -> np.ndarray:  # type: ignore[override]
+    def _groups(self) -> np.ndarray:
         cells = self._cells[0]
         # of whole numbers none repeats another
         return np.arange(len(self.X)) if cells is None else cells.keys(self.X)
