@@ -11,7 +11,7 @@ import traceback
 import jax
 import numpy as np
 
-from vastgp.data import processes
+from vastgp.data import joint_programs, processes
 from vastgp.data.joint_programs import AXIS, JointProgram, opened, owned
 
 # What they compute is little, most of their time compilation: kept short as for tests marked ``little_work``.
@@ -63,6 +63,9 @@ def in_threads(monkeypatch, count, work) -> list:
         barrier.wait()
         return everything
 
+    def passed(message):
+        return exchange(message)[here.number - 1]
+
     def jointly(self, *arguments):
         told[here.number], places[here.number] = arguments, _place()
         barrier.wait()
@@ -89,6 +92,7 @@ def in_threads(monkeypatch, count, work) -> list:
     monkeypatch.setattr(processes, "count", lambda: count)
     monkeypatch.setattr(processes, "number", lambda: here.number)
     monkeypatch.setattr(processes, "_told", exchange)
+    monkeypatch.setattr(joint_programs, "_passed", passed)
     monkeypatch.setattr(JointProgram, "__call__", jointly)
     threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
     for thread in threads:

@@ -28,6 +28,7 @@ SHARED = [
     vastgp.SVGPRegressor(solver="adam"),
     vastgp.SVGPClassifier(),
     vastgp.SWSGPRegressor(solver="stochastic"),
+    vastgp.SWSGPRegressor(solver="nearest", likelihood="heteroskedastic"),
     vastgp.SWSGPClassifier(),
     vastgp.ReweightedBasisRegressor(likelihood="poisson-log-normal"),
     vastgp.ReweightedBasisClassifier(),
@@ -37,7 +38,14 @@ APART = [
     (vastgp.ExactGPRegressor(), "ExactGPRegressor is fitted by one process, and 2 run here"),
     (vastgp.GPRegressor(), "GPRegressor is fitted by one process"),
     (vastgp.GPClassifier(), "GPClassifier is fitted by one process"),
-    (vastgp.SWSGPRegressor(likelihood="heteroskedastic"), "with noise that does not vary alone"),
+    (
+        vastgp.SWSGPRegressor(likelihood="heteroskedastic"),
+        "with noise that does not vary, or solver",
+    ),
+    (
+        vastgp.SWSGPRegressor(solver=options.Nearest(evidence="ordered")),
+        "or solver=Nearest(evidence='neighbors') alone",
+    ),
     (vastgp.RandomFeatureGPRegressor(), "RandomFeatureGPRegressor is fitted by one process"),
     (vastgp.GridGP(), "GridGP is fitted by one process"),
     (

@@ -15,7 +15,7 @@ if count > 1:
 import vastgp  # noqa: E402
 from vastgp.data import Standardizer, processes, without  # noqa: E402
 from vastgp.data.shared_rows import as_shared_rows  # noqa: E402
-from vastgp.options import Block, Fixed, LocalSteps, Natural, Subset  # noqa: E402
+from vastgp.options import Block, Fixed, LocalSteps, Natural, Nearest, Subset  # noqa: E402
 
 found: dict[str, np.ndarray] = {}
 
@@ -55,11 +55,15 @@ models = {
     "swsgp": vastgp.SWSGPRegressor(
         kernel, 60, 8, solver=LocalSteps(row_batch=200, max_steps=20), hyperparameters=fixed
     ),
+    # whole tables of neighbours are learned by; of those that are equally near the earlier count
+    "nearest": vastgp.SWSGPRegressor(kernel, 20_000, 16, solver=Nearest(), hyperparameters=few),
 }
 new = np.random.default_rng(1).uniform(size=(20, 2))
 for name, model in models.items():
     model.fit(folder, "y")
-    found[name] = np.stack(model.predict(new, return_std=True))
+    # those of the nearest rows are made together, each process those that it asks for
+    asked = new if name != "nearest" else new[number * 7 :]
+    found[name] = np.stack(model.predict(asked, return_std=True))
     if name in {"tsvgp", "swsgp"}:
         # what steps came to, whatever predicts better
         found[f"{name}, history"] = np.array(model.history_.objective)
@@ -102,6 +106,8 @@ for name, make in of_each.items():
         )
 
 if count > 1:
+    found["sample"] = message_of(lambda: models["nearest"].sample_y(new))
+    found["saved"] = message_of(lambda: models["nearest"].save(out + ".vastgp"))
     found["exact"] = message_of(lambda: vastgp.ExactGPRegressor().fit(X[mine], y[mine]))
     found["noise"] = message_of(
         lambda: vastgp.TSVGPRegressor().fit(X[mine], y[mine], noise_std=np.ones(60))

@@ -69,11 +69,14 @@ def answers(met, folder, tmp_path_factory):
 @pytest.mark.slow
 def test_rows_scaling_and_fits_are_those_of_one_process(answers):
     one, several = answers
-    for found in several:
+    for number, found in enumerate(several):
         for name in ("taken", "slice", "kept", "local", "first", "scaling"):
             np.testing.assert_array_equal(found[name], one[name], err_msg=name)
         # sums of whole blocks are merged in one order
         np.testing.assert_array_equal(found["grief"], one["grief"])
+        # kernel and noise were learned by sums of tiles, and each predicts what it asks for
+        mine = one["nearest"][:, 7 * number :]
+        np.testing.assert_allclose(found["nearest"], mine, rtol=1e-9, atol=1e-9)
         # steps of which each process does its part of the rows, among them
         close = ("functions", "rows", "iterative", "tsvgp", "tsvgp, history", "swsgp, history")
         for name in close:
@@ -87,6 +90,8 @@ def test_what_one_process_refuses_all_refuse(answers):
     for number, found in enumerate(answers[1]):
         assert "ExactGPRegressor is fitted by one process, and 2 run here" in str(found["exact"])
         assert "exposure are taken by a fit in one process, and 2 run" in str(found["noise"])
+        assert "joint samples are drawn by one that has them all" in str(found["sample"])
+        assert "a file or a pickle would hold those of one" in str(found["saved"])
         assert "NaN" in str(found["nan"])
         assert number == 1 or "process 1 of 2: ValueError" in str(found["nan"])
         assert "the rows of process 1 have other columns than those of process 0" in str(

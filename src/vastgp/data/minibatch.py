@@ -15,6 +15,8 @@ from vastgp.data.scaling import Standardizer
 _MINIBATCH = 1
 _HELD_OUT = 2
 _FIXED = 3
+# Rows spread over all have from here on a purpose for each use, and are drawn so many at once.
+_SPREAD, _SPREAD_BLOCK = 1 << 32, 1 << 16
 _WORD = (1 << 64) - 1
 # Of parts of minibatches that processes have, how many are larger than the size that is planned for.
 _TOO_LARGE = 1e-6
@@ -80,6 +82,35 @@ def fixed_indices(seed: int, use: int, n: int, size: int) -> np.ndarray:
         Rows to draw from, and how many; from ``n`` on it is all of them.
     """
     return generator(seed, use, _FIXED).choice(n, size=min(n, size), replace=False)
+
+
+def spread_indices(
+    seed: int, use: int, n: int, size: int, start: int = 0, stop: int | None = None
+) -> np.ndarray:
+    """Row numbers that are drawn once for a fit and spread over all rows, ascending: one of each ``n / size`` in order.
+
+    Which these are does not depend on who asks for which of them, and nobody need know all.
+
+    Parameters
+    ----------
+    seed, use, n, size
+        As in `fixed_indices`.
+    start, stop : int
+        Row numbers between which they are asked for. ``stop=None``: up to the last.
+    """
+    stop = n if stop is None else stop
+    if size >= n:
+        return np.arange(start, stop, dtype=np.int64)
+    found = []
+    # the part that row r is in, and the block of parts that is drawn at once
+    first, last = start * size // n, min(stop * size // n + 1, size)
+    for block in range(first // _SPREAD_BLOCK, -(-last // _SPREAD_BLOCK)):
+        edges = np.arange(block * _SPREAD_BLOCK, min((block + 1) * _SPREAD_BLOCK, size) + 1)
+        edges = -(-edges * n // size)
+        share = generator(seed, block, _SPREAD + use).random(len(edges) - 1)
+        found.append(edges[:-1] + (share * np.diff(edges)).astype(np.int64))
+    drawn = np.concatenate(found) if found else np.zeros(0, np.int64)
+    return drawn[(drawn >= start) & (drawn < stop)]
 
 
 def chunk_of_minibatches(

@@ -64,6 +64,10 @@ class NeighbourIndex:
     ----------
     recall : float
         Measured share of true neighbours; 1 for an exact index.
+    by_differences : bool
+        Whether distances are of differences of inputs, rather than of products, whose rounding is that of squares.
+    largest : float
+        The largest squared length of a point over its scales.
     """
 
     def __init__(self, Z: np.ndarray, scales: np.ndarray, method: str = "auto") -> None:
@@ -83,6 +87,8 @@ class NeighbourIndex:
             from sklearn.neighbors import KDTree
 
             self._tree = KDTree(self.points, leaf_size=_LEAF)
+        self.by_differences = self._tree is not None
+        self.largest = float(np.max(np.einsum("ij,ij->i", self.points, self.points), initial=0.0))
 
     def query(self, X: np.ndarray, count: int) -> np.ndarray:
         """Return the numbers of the ``count`` points nearest to each row of ``X``, the nearest first.

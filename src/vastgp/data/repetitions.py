@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vastgp.data import processes
+
 # Rows that differ by less, in deviations of every input, repeat each other, if that is also less than a share of the
 # distance between neighbours, about n^(-1/d): of one input or two many rows are as near by chance. And the fewest
 # groups that tell anything.
@@ -115,18 +117,64 @@ def repeated(matrix: np.ndarray) -> np.ndarray | None:
 
 def nearly_repeated(matrix: np.ndarray) -> np.ndarray:
     """Return for every row the number of its group, see `repeated`: its own where there is none that repeats it."""
-    varies = np.any(matrix != np.round(matrix), axis=0)
-    if not varies.any():
+    cells = Cells.of(matrix)
+    if cells is None:
         return np.arange(len(matrix))
-    scale = np.std(matrix, axis=0)
-    n, d = len(matrix), int(np.count_nonzero(scale))
-    near = min(_REPEATED, _OF_SPACING * n ** (-1.0 / max(d, 1)))
-    # cells begin at the least value of each input, whichever the order of the rows
-    cells = np.round((matrix - np.min(matrix, axis=0)) / np.where(scale > 0.0, near * scale, 1.0))
-    # a random number for each input makes one of each row, which are equal where the rows are: all are added up in one
-    # order, which those of BLAS are not
-    mixing = np.random.default_rng(0).normal(size=matrix.shape[1])
-    return np.unique(np.einsum("ij,j->i", cells, mixing), return_inverse=True)[1]
+    return np.unique(cells.keys(matrix), return_inverse=True)[1]
+
+
+class Cells(NamedTuple):
+    """The cells of a lattice, of which each holds rows that repeat each other.
+
+    Attributes
+    ----------
+    low, width : ndarray of shape (d,)
+        Where they begin: at the least value of each input, whichever the order of the rows; and how wide they are.
+    """
+
+    low: np.ndarray
+    width: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: Any) -> Cells | None:
+        """Return the cells of all rows; None where all are whole numbers.
+
+        Parameters
+        ----------
+        matrix : ndarray or SharedArray of shape (n, d)
+            Of the latter each process looks at those that it has.
+        """
+        shared = hasattr(matrix, "local")
+        own = matrix.local if shared else matrix
+        varies = np.any(own != np.round(own), axis=0)
+        low = np.min(own, axis=0, initial=np.inf)
+        if shared:
+            varies = np.any(processes.gathered(varies), axis=0)
+            low = np.min(processes.gathered(low), axis=0)
+        if not varies.any():
+            return None
+        n, scale = len(matrix), _deviation(matrix) if shared else np.std(matrix, axis=0)
+        d = int(np.count_nonzero(scale))
+        near = min(_REPEATED, _OF_SPACING * n ** (-1.0 / max(d, 1)))
+        return cls(low, np.where(scale > 0.0, near * scale, 1.0))
+
+    def keys(self, matrix: np.ndarray) -> np.ndarray:
+        """Return a number for each row, the same where they repeat each other."""
+        cells = np.round((matrix - self.low) / self.width)
+        # a random number for each input makes one of each row, which are equal where the rows are: all are added up in
+        # one order, which those of BLAS are not
+        mixing = np.random.default_rng(0).normal(size=len(self.low))
+        return np.einsum("...j,j->...", cells, mixing)
+
+
+def _deviation(matrix: Any) -> np.ndarray:
+    """Return the standard deviation of rows that processes share; zero of what does not vary."""
+    own, n = matrix.local, len(matrix)
+    low = np.min(processes.gathered(np.min(own, axis=0, initial=np.inf)), axis=0)
+    high = np.max(processes.gathered(np.max(own, axis=0, initial=-np.inf)), axis=0)
+    mean = processes.added(own.sum(axis=0)) / n
+    square = processes.added(((own - mean) ** 2).sum(axis=0)) / n
+    return np.where(high > low, np.sqrt(square), 0.0)
 
 
 def rows_of_groups(groups: np.ndarray, order: np.ndarray, most: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import Positive
 from vastgp._precision import precision
-from vastgp.data import Exposure, OwnNoise, Rows, RowWeights, Standardizer, as_rows
+from vastgp.data import (
+    Exposure,
+    OwnNoise,
+    Rows,
+    RowWeights,
+    Standardizer,
+    as_rows,
+    processes,
+)
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
@@ -260,7 +269,8 @@ class BaseGP(FittedModel, abc.ABC):
 
     def _open(self, X: Any, y: Any = None, require_y: bool = False) -> Rows:
         """Open data to predict, checked against those of the fit."""
-        return as_rows(
+        opened = partial(
+            as_rows,
             X,
             y,
             feature_names=getattr(self, "feature_names_in_", None),
@@ -268,6 +278,12 @@ class BaseGP(FittedModel, abc.ABC):
             require_y=require_y,
             estimator=type(self).__name__,
         )
+        return processes.together(opened) if self._asks_all else opened()
+
+    @property
+    def _asks_all(self) -> bool:
+        """Whether all processes predict together, each rows of its own: each has a part of what they predict from."""
+        return bool(getattr(self.posterior_, "of_all_processes", False))
 
     def _tiles(self, rows: Rows) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         for X, y in rows.batches(self._reader("_tile_rows")()):
@@ -302,6 +318,12 @@ class BaseGP(FittedModel, abc.ABC):
                         variance[..., here] = of_tile[1][..., : len(X)]
                 done += len(X)
                 progress.update(done / rows.n)
+        if self._asks_all:
+            # others may have more tiles, in which this process has a say
+            tiles = -(-rows.n // most)
+            for _ in range(int(np.max(processes.gathered(np.int64(tiles)))) - tiles):
+                with precision(self._arithmetic):
+                    latent(np.zeros((1, rows.d), self._arithmetic), with_variance)
         return mean, variance
 
     # ------------------------------------------------------------ files

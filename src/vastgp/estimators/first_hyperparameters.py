@@ -52,9 +52,6 @@ class Beginning(NamedTuple):
         Whose seed chooses the rows.
     share : float, default 0.5
         Of what is left of the budget, for the search.
-    sums : bool, default False
-        Whether a sum may take the place of one kernel where none is given and noise is normal: not by methods whose
-        work grows with each part of a kernel.
     """
 
     search: Any
@@ -63,7 +60,6 @@ class Beginning(NamedTuple):
     scaling: Standardizer
     run: Run
     share: float = 0.5
-    sums: bool = False
 
 
 def find_first(
@@ -83,7 +79,7 @@ def find_first(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    search, kernel, rows, scaling, run, share, sums = beginning
+    search, kernel, rows, scaling, run, share = beginning
     if run.too_late(1.0 - share):
         share = 1.0  # they are all that there will be
     if run.known:
@@ -109,9 +105,7 @@ def find_first(
         }
         most = rows_of_start(search, likelihood)
         if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(
-                begin, X, y, max_rows=most, evidence=evidence, sums=sums, **options
-            )
+            start = start_from_exact_gp(begin, X, y, max_rows=most, evidence=evidence, **options)
             return start.kernel, Gaussian(start.noise_variance)
         return start_from_dual_evidence(begin, likelihood, X, y, max_rows=most, **options)[:2]
 

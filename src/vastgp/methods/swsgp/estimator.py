@@ -35,7 +35,10 @@ from vastgp.methods.swsgp.options import Nearest
 
 def _is_shared(model: SWSGPRegressor) -> bool:
     """Whether several processes share the rows of a model."""
-    return not model._is_varying and not isinstance(model._resolved()[1], Nearest)
+    solver = model._resolved()[1]
+    if isinstance(solver, Nearest):
+        return solver.evidence == "neighbors"
+    return not model._is_varying
 
 
 class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
@@ -90,7 +93,7 @@ Likelihood, default "gaussian"
     Attributes
     ----------
     inducing_points_ : ndarray of shape (M, d)
-        In the units of the inputs.
+        In the units of the inputs; of several processes with ``solver="nearest"`` those that this one has.
     num_inducing_ : int
     solver_ : str
         The one that found the hyperparameters or, where these were not learned, the inducing variables.
@@ -120,7 +123,7 @@ Likelihood, default "gaussian"
     _moved: ClassVar[Mapping[str, str]] = MOVED
     _learns_from_known = True
     _shared_rows = SharedRows(
-        "by solvers of inducing variables, with noise that does not vary", _is_shared
+        "with noise that does not vary, or solver=Nearest(evidence='neighbors')", _is_shared
     )
 
     def __init__(

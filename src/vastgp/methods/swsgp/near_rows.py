@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,14 @@ from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
+from vastgp.likelihoods import Gaussian
 from vastgp.methods.swsgp.local_scale import Scattered
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
-from vastgp.methods.swsgp.neighbour_evidence import nearest_of, nearest_others
+from vastgp.methods.swsgp.neighbour_evidence import (
+    NeighbourEvidence,
+    nearest_of,
+    nearest_others,
+)
 from vastgp.methods.swsgp.options import Nearest
 
 # Numbers of neighbours that are compared, where none is given.
@@ -41,21 +47,35 @@ class NearRows:
 
     Attributes
     ----------
-    X : ndarray of shape (n, d)
+    num_rows : int
+        Rows of the fit.
+    X, y : ndarray
+        The rows that numbers are of, see `vastgp.data.observations`: those of the fit.
+    num_chosen : int
+    places : ndarray of int, shape (J,)
+        Which of the chosen rows are here: all.
     chosen : ndarray of int, shape (J,)
+        Their numbers.
     """
 
-    def __init__(self, X: np.ndarray, solver: Nearest, seed: int) -> None:
-        self.X, self.solver = X, solver
+    def __init__(self, X: Any, y: Any, solver: Nearest, seed: int) -> None:
+        self.X, self.y, self.solver, self.num_rows = X, y, solver, len(X)
         self.chosen = fixed_indices(seed, _LEARNING, len(X), _LEARNERS)
+        self.num_chosen = len(self.chosen)
+        self.places = np.arange(self.num_chosen)
         self._ranked = np.empty((len(self.chosen), 0), np.int32)
         self._scales: np.ndarray | None = None
 
     def search(self, kernel: Kernel) -> None:
         """Look through all rows."""
         search = self.solver.neighbor_search
-        self._ranked = nearest_others(kernel, self.X, self.chosen, LADDER[-1], search)
+        self._ranked = nearest_others(kernel, self.X, self.chosen, self._wanted, search)
         self._scales = self._metric(kernel)
+
+    @property
+    def _wanted(self) -> int:
+        """As many neighbours as are ever asked for, or all others."""
+        return min(LADDER[-1], self.num_rows - 1)
 
     def of(self, kernel: Kernel, count: int) -> np.ndarray:
         """Return the nearest others, (J, count)."""
@@ -68,7 +88,7 @@ class NearRows:
         return self._ranked[:, :count]
 
     def without_repetitions(
-        self, near: np.ndarray, rows: slice = slice(None)
+        self, near: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return nearest others, for two of each four rows those first that do not repeat them, and how many these are.
 
@@ -78,12 +98,13 @@ class NearRows:
         ----------
         near : ndarray of int, shape (J, h)
             Of the chosen rows.
-        rows : slice
+        rows : ndarray of int
             Those of them that are asked for.
         """
         near = near[rows]
-        other = self._groups[near] != self._groups[self.chosen[rows]][:, None]
-        other[np.arange(len(self.chosen))[rows] % 4 < 2] = True
+        groups = self._groups
+        other = groups[near] != groups[self.chosen[rows]][:, None]
+        other[self.places[rows] % 4 < 2] = True
         repeated = np.flatnonzero(~other.all(axis=1))
         if len(repeated):
             order = np.argsort(~other[repeated], axis=1, kind="stable")
@@ -93,6 +114,7 @@ class NearRows:
 
     @cached_property
     def _groups(self) -> np.ndarray:
+        """A number for each row, the same where they repeat each other."""
         return nearly_repeated(self.X)
 
     def _metric(self, kernel: Kernel) -> np.ndarray:
@@ -104,15 +126,47 @@ class NearRows:
         Rows that are all near say next to nothing of a lengthscale much longer than they are apart, of which depends
         what is said of gaps and beyond the rows.
         """
-        whole, _ = self.without_repetitions(self.of(kernel, LADDER[-1]))
+        every = np.arange(len(self.chosen))
+        whole, _ = self.without_repetitions(self.of(kernel, LADDER[-1]), every)
         most = whole.shape[1]
         found = whole[:, : min(NEAR, most)].copy()
         if most > NEAR:
             # NEAR ranks, the distances between them growing
             ranks = np.geomspace(1.0, most, NEAR) - 1.0 + np.arange(NEAR) * 1e-6
             ranks = np.maximum(np.floor(ranks).astype(int), np.arange(NEAR))
-            found[::_ONE_IN_FAR] = whole[::_ONE_IN_FAR, ranks]
+            some = np.flatnonzero(self.places % _ONE_IN_FAR == 0)
+            found[some] = whole[some[:, None], ranks]
         return found
+
+    def evidence(self, kernel: Kernel, worth: float | None = None) -> NeighbourEvidence:
+        """Return how likely the chosen rows are as a function of kernel and noise, the neighbours those of a kernel."""
+        near = self.at_all_distances(kernel)
+        return NeighbourEvidence(self.X, self.y, self.chosen, near, self.solver.jitter, worth)
+
+    def posterior(self, params: tuple[Kernel, Gaussian], neighbors: int) -> NearestPosterior:
+        """Return what all rows say, with so many neighbours."""
+        return NearestPosterior.of_targets(params, self.X, self.y, neighbors, self.solver)
+
+    def scattered(
+        self, posterior: NearestPosterior, rows: np.ndarray, near: np.ndarray
+    ) -> Scattered:
+        """Return what some of the chosen rows are off by, given others: of those that are here."""
+        return posterior.scattered(self.chosen[rows], near)
+
+    def of_all(self, rows: np.ndarray, found: Scattered) -> Scattered:
+        """Return what chosen rows are off by in the order of their places, those here being some of them."""
+        del rows
+        return found
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The rows of the fit that are here."""
+        return self.X
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether rows have known errors."""
+        return observations.has_errors(self.y)
 
 
 class Judges:
@@ -120,15 +174,13 @@ class Judges:
 
     Parameters
     ----------
-    y : ndarray
-        Targets of all rows, see `vastgp.data.observations`.
     near : NearRows
     varies : bool
         Whether rows may have scales of their own.
     """
 
-    def __init__(self, y: np.ndarray, near: NearRows, varies: bool) -> None:
-        self._y, self._all, self._varies, self.chosen = y, near, varies, near.chosen
+    def __init__(self, near: NearRows, varies: bool) -> None:
+        self._all, self._varies = near, varies
 
     def scattered(self, posterior: NearestPosterior, seconds: float | None) -> Scattered:
         """Return what rows are off by: of all learners, or of fewer where these take longer than some seconds.
@@ -136,26 +188,32 @@ class Judges:
         Of rows that others repeat, nearly, every second one is told by those that do not: new rows are of both kinds.
         """
         began = now()
-        found = self._rows(posterior, slice(0, _JUDGES), True)
-        more = len(self.chosen) > _JUDGES
+        found = self._rows(posterior, 0, _JUDGES, True)
+        more = self._all.num_chosen > _JUDGES
         if not more or (seconds is not None and seconds < 2.0 * (now() - began)):
             return found
-        return found.and_of(self._rows(posterior, slice(_JUDGES, None), True))
+        return found.and_of(self._rows(posterior, _JUDGES, self._all.num_chosen, True))
 
-    def _rows(self, posterior: NearestPosterior, rows: slice, apart: bool = False) -> Scattered:
-        chosen, count = self.chosen[rows], posterior.num_neighbors
+    def _rows(
+        self, posterior: NearestPosterior, start: int, stop: int, apart: bool = False
+    ) -> Scattered:
+        """Return what the chosen rows of some places are off by."""
+        places, count = self._all.places, posterior.num_neighbors
         near = self._all.of(posterior.kernel, LADDER[-1])
+        rows = np.flatnonzero((places >= start) & (places < stop))
         if apart:
             near, others = self._all.without_repetitions(near, rows)
             enough = others >= min(count, near.shape[1])
-            return posterior.scattered(chosen[enough], near[enough, :count])
-        return posterior.scattered(chosen, near[rows, :count])
+            rows, near = rows[enough], near[enough, :count]
+        else:
+            near = near[rows, :count]
+        return self._all.of_all(rows, self._all.scattered(posterior, rows, near))
 
     def scores(self, posterior: NearestPosterior) -> np.ndarray:
         """Return the log density of each, in nats, in standardised units."""
-        if len(self._y) < 2:
+        if self._all.num_rows < 2:
             return np.zeros(1)
-        found = self._rows(posterior, slice(0, _JUDGES))
+        found = self._rows(posterior, 0, _JUDGES)
         if posterior.scale is not None:
             return posterior.scale.log_density(found)
         return found.on_own_scale(WORTH, NEAR) if self._varies else found.log_density()
@@ -165,17 +223,16 @@ class Judges:
 
         And one where it is not so many of its standard errors from that, ``sqrt(2 / m)`` of m rows.
         """
-        y = self._y
-        if len(y) < 2 or (observations.has_own_noise(y) and np.any(y[:, 2])):
+        if self._all.num_rows < 2 or self._all.has_errors:
             return 1.0
-        rows = self._rows(posterior, slice(0, _JUDGES))
+        rows = self._rows(posterior, 0, _JUDGES)
         found = rows.factor
         sure = abs(np.log(found)) >= doubt * np.sqrt(2.0 / len(rows.off))
         return found if sure else 1.0
 
     def mean_density(self, posterior: NearestPosterior) -> float:
         """Return the mean log density, with the best factor of all variances where rows have no scale of their own."""
-        found = self._rows(posterior, slice(0, _JUDGES))
+        found = self._rows(posterior, 0, _JUDGES)
         scores = (
             found.on_own_scale(WORTH, NEAR)
             if self._varies
@@ -192,7 +249,9 @@ class Judges:
         took = now() - began
         for size in LADDER[1:]:
             left = run.seconds_left(0.5)
-            if size > len(self._y) or (left is not None and left < _SLOWER * took + _COMPILING):
+            if size > self._all.num_rows or (
+                left is not None and left < _SLOWER * took + _COMPILING
+            ):
                 break
             began = now()
             tried = replace(posterior, num_neighbors=size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -13,10 +13,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
+from vastgp.data import observations
+from vastgp.data.ranked_neighbours import RankedIndex
+from vastgp.kernels import Kernel
+from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, LocallyScaled
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
 from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts
+from vastgp.methods.swsgp.options import Nearest
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 
 _USE_OF_SEED = 122
@@ -38,6 +43,42 @@ class NearestPosterior(SwsgpPosterior):
 
     scale: LocalScale | None = None
     noise_variance: float = 0.0
+
+    @classmethod
+    def of_targets(
+        cls,
+        params: tuple[Kernel, Gaussian],
+        X: np.ndarray,
+        y: np.ndarray,
+        neighbors: int,
+        solver: Nearest,
+    ) -> Any:
+        """Return the posterior of rows in standardised units, with kernel and noise in these.
+
+        Parameters
+        ----------
+        params : tuple of Kernel and Gaussian
+        X, y : ndarray
+            See `vastgp.data.observations`.
+        neighbors : int
+        solver : Nearest
+        """
+        variance = float(params[1].noise_variance)
+        noise = np.broadcast_to(observations.noise_variances(y, variance), len(X)).copy()
+        return cls(
+            params[0], X, observations.targets(y)[:, None], np.zeros((len(X), 1)), neighbors, solver.jitter,
+            search=solver.neighbor_search, noise=noise, noise_variance=variance,
+        )  # fmt: skip
+
+    @cached_property
+    def index(self) -> RankedIndex:  # type: ignore[override]
+        """Index of the rows, whose answers are in one order."""
+        return RankedIndex(self.Z, metric_lengthscales(self.kernel, self.Z.shape[1]), self.search)
+
+    @property
+    def recall(self) -> float:
+        """Share of the nearest rows that are found."""
+        return float(self.index.recall)
 
     @property
     def likelihood(self) -> Gaussian | LocallyScaled:

@@ -7,15 +7,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from vastgp._precision import precision
-from vastgp.data import observations
-from vastgp.data.neighbours import NeighbourIndex, smallest
+from vastgp.data import observations, processes
+from vastgp.data.neighbours import smallest
+from vastgp.data.ranked_neighbours import RankedIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.leaves import from_vector
 from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
 
@@ -45,12 +48,23 @@ def nearest_others(
         The nearest first.
     """
     wanted = min(count, len(X) - 1)
-    index = NeighbourIndex(X, metric_lengthscales(kernel, X.shape[1]), search)
+    index = RankedIndex(X, metric_lengthscales(kernel, X.shape[1]), search)
     found = index.query(X[chosen], wanted + 1)
+    return found[others(found, chosen)].reshape(len(chosen), wanted)
+
+
+def others(found: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return a mask of the nearest rows that leaves out one of each: the row itself.
+
+    Parameters
+    ----------
+    found : ndarray of int, shape (J, count)
+    chosen : ndarray of int, shape (J,)
+    """
     own = found == chosen[:, None]
     # of rows that repeat each other it may not be among them: then the farthest goes
     own[~own.any(axis=1), -1] = True
-    return found[~own].reshape(len(chosen), wanted)
+    return ~own
 
 
 def nearest_of(
@@ -99,6 +113,9 @@ class NeighbourEvidence:
         it as if so many observations had said that it is one. None: it is one. In the notation of
         `vastgp.methods.swsgp.local_scale` a term is then a Student density with ``worth + h`` degrees of freedom, whose
         square of width is ``(worth + y^T K^-1 y) / (worth + h)`` times the variance (Shah, Wilson and Ghahramani 2014).
+    of_all : int, optional
+        How many rows all processes have chosen together, of which these are a part, see `part_of_tiles`: the value is
+        that of all. None: these are all.
     """
 
     def __init__(
@@ -109,55 +126,78 @@ class NeighbourEvidence:
         near: np.ndarray,
         jitter: float,
         worth: float | None = None,
+        of_all: int | None = None,
     ) -> None:
         targets = observations.targets(y)
         # noise variances are  inverse weight * noise variance + known variance
         known = observations.noise_variances(y, 0.0) + np.zeros(len(X))
         inverse = observations.noise_variances(y, 1.0) - known
         of_rows = [X, targets, inverse, known]
+        self.num_rows, self.num_features = len(chosen) if of_all is None else of_all, X.shape[1]
         # rows that fill the last tile count nothing
-        tiles = -(-len(chosen) // _TILE_ROWS)
-        size = -(-len(chosen) // tiles)
+        size = tile_size(self.num_rows)
+        tiles = -(-len(chosen) // size)
         filled = np.minimum(np.arange(tiles * size), len(chosen) - 1).reshape(tiles, size)
         self._rows = [part[chosen[filled]] for part in of_rows]
         self._near = [part[near[filled]] for part in of_rows]
         self._counts = (np.arange(tiles * size) < len(chosen)).astype(float).reshape(tiles, size)
-        self._jitter, self._worth = jitter, worth
-        self.num_rows, self.num_features = len(chosen), X.shape[1]
+        self._jitter, self._worth, self._shared = jitter, worth, of_all is not None
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, Any]:
         """Return the value and its derivatives by every hyperparameter and the noise variance."""
         kernel, likelihood = params
         with precision("float64"):
-            noise = jnp.asarray(float(likelihood.noise_variance))
-            value, slope = _value_and_slope(
-                (kernel, noise), self._rows, self._near, self._counts, self._jitter, self._worth
+            given = kernel, jnp.asarray(float(likelihood.noise_variance))
+            tiles = _values_and_slopes(
+                given, self._rows, self._near, self._counts, self._jitter, self._worth
             )
-        if not np.isfinite(value):
+        # one tile after the other, so that sums are those of one process
+        tiles = np.asarray(tiles) if not self._shared else of_tiles(np.asarray(tiles))
+        total = np.add.accumulate(tiles)[-1]
+        if not np.isfinite(total[0]):
             raise FactorizationError(
                 "The covariance matrix of a row's neighbours could not be factorised. Raise the noise (noise_floor), "
                 "or jitter."
             )
-        return float(value), slope
+        return float(total[0]), from_vector(total[1:], like=given)
+
+
+def tile_size(num_rows: int) -> int:
+    """Return how many rows are in a tile."""
+    return -(-num_rows // -(-num_rows // _TILE_ROWS))
+
+
+def part_of_tiles(num_rows: int) -> np.ndarray:
+    """Return the places of the rows that this process has: every so many tiles one."""
+    places = np.arange(num_rows)
+    return places[places // tile_size(num_rows) % processes.count() == processes.number()]
+
+
+def of_tiles(own: np.ndarray) -> np.ndarray:
+    """Return what all processes have for each tile, in the order of the tiles."""
+    parts = processes.gathered(own)
+    found = np.empty((sum(map(len, parts)), *own.shape[1:]))
+    for number, part in enumerate(parts):
+        found[number :: len(parts)] = part
+    return found
 
 
 @jax.jit
-def _value_and_slope(
+def _values_and_slopes(
     params: Any,
     rows: list[Float[Array, "tiles n ..."]],
     near: list[Float[Array, "tiles n h ..."]],
     counts: Float[Array, "tiles n"],
     jitter: Any,
     worth: Any,
-) -> tuple[Array, Any]:
-    """Return the sum over all tiles, and its derivatives."""
+) -> Float[Array, "tiles p"]:
+    """Return the sum over each tile, and its derivatives by every hyperparameter, one after the other."""
 
-    def add(before: Any, tile: Any) -> tuple[Any, None]:
-        found = jax.value_and_grad(_tile_value)(params, *tile, jitter, worth)
-        return jax.tree.map(jnp.add, before, found), None
+    def of_tile(_: None, tile: Any) -> tuple[None, Array]:
+        value, slope = jax.value_and_grad(_tile_value)(params, *tile, jitter, worth)
+        return None, jnp.append(value, ravel_pytree(slope)[0])
 
-    none = jnp.zeros(()), jax.tree.map(jnp.zeros_like, params)
-    return jax.lax.scan(add, none, (rows, near, counts))[0]
+    return jax.lax.scan(of_tile, None, (rows, near, counts))[1]
 
 
 def _tile_value(
