@@ -4,9 +4,9 @@
 they promise; ``kills`` ends fits by signals at chosen instants and compares the resumed ones; ``files`` loads saved
 models that somebody changed; ``serving`` predicts from threads and row by row; ``soak`` fits, saves, loads and predicts
 in one process for ``--minutes`` of processor time, and looks at its memory; both give the front doors a table with
-text, a date and gaps. ``--only`` names estimators. Each row of a part replaces the one that stood for that estimator in
-benchmarks/results/faults.json, or with ``--add`` and another ``--seed`` is counted with it; benchmarks/results/faults.md
-is made of that.
+text, a date and gaps. ``--only`` names estimators. Each row of a part replaces the one that stood for that estimator
+in benchmarks/results/faults.json, or with ``--add`` and another ``--seed`` is counted with it;
+benchmarks/results/faults.md is made of that.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=np.inf, help="processor time of one row")
     parser.add_argument("--add", action="store_true", help="count with the row that stands")
-    parser.add_argument("--minutes", type=float, default=30.0, help="of the soak, of processor time")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="of the soak, of processor time"
+    )
     given_ = parser.parse_args()
     for name in given_.only:
         row = None
