@@ -128,7 +128,7 @@ def _matrix(X: Any) -> np.ndarray:
     if isinstance(X, Mapping):
         raise ValueError(
             f"X is a {type(X).__name__}, which has no rows. Expected a table or an array: pandas.DataFrame(X) makes a "
-            "table of columns by name."
+            "table of columns by name, and pandas.DataFrame([X]) one of a single row."
         )
     if isinstance(X, np.ma.MaskedArray):
         real = X.dtype.kind in "fiub"
