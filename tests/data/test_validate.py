@@ -196,7 +196,7 @@ def test_bad_X(X: object, error: type[Exception], message: str) -> None:
             ValueError,
             r"y should be a 1d array, got an array of shape \(4, 2\).*one model for each column",
         ),
-        (np.float64(1), ValueError, "y should be a 1d array, got the single value 1.0"),
+        (np.float64(1), ValueError, "y should be a 1d array, got a single float 1.0"),
         (_Y + 1j, ValueError, "Complex data not supported: y has dtype complex128"),
         (["a", "b", "c", "d"], ValueError, r"y holds strings \(dtype <U1\), for example 'a'"),
         (
@@ -280,9 +280,7 @@ def test_columns_that_pandas_calls_by_numbers_or_tuples_are_targets_by_these() -
         for one in (rows, labelled):
             np.testing.assert_array_equal(one.X, _X)
         np.testing.assert_array_equal(rows.y, _Y)
-    with pytest.raises(
-        ValueError, match=r"got the single value 7 instead\. .* the name of the target"
-    ):
+    with pytest.raises(ValueError, match=r"got a single int 7 instead\. .* the name of the target"):
         as_rows(named, 7)
 
 

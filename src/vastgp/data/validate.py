@@ -188,7 +188,7 @@ def as_vector(array: np.ndarray) -> np.ndarray:
         return array.reshape(-1)
     if array.ndim == 0:
         raise ValueError(
-            f"y should be a 1d array, got the single value {array.item()!r} instead. Give one value for every row, or "
+            f"y should be a 1d array, got a single {describe(array.item())} instead. Give one value for every row, or "
             "the name of the target column, as text, where X is a table."
         )
     if array.ndim != 1:
