@@ -84,6 +84,7 @@ def test_a_frame_that_cannot_be_fitted(columns, message):
         (np.array([[1.0], [np.inf]]), [1.0, 2.0], "Column 'x0' of the array X holds infinity"),
         ([[1, 2], [3]], [1.0, 2.0], "X cannot be made into an array.* rows of equal length"),
         ({"a": [1.0, 2.0]}, [1.0, 2.0], r"X is a dict.* pandas.DataFrame\(X\) .* pandas.DataFrame\(\[X\]\)"),
+        (pd.DataFrame({"a": [1.0], "k": "x"}).iloc[0], [1.0, 2.0], r"one row of a table.* table.iloc\[\[0\]\]"),
         (np.zeros((5, 2)), np.arange(4.0), "X has 5, y has 4. Expected one target for every row"),
         (pl.DataFrame({"o": [[1]] * 4, "y": [1.0] * 4}), "y", "Column 'o' of the polars .* List"),
         (pa.table({"o": [{"q": 1}] * 4, "y": [1.0] * 4}), "y", "Column 'o' of the Arrow .* Struct"),

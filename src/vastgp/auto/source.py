@@ -125,6 +125,7 @@ def _open_path(path: Path) -> Any:
 
 def _matrix(X: Any) -> np.ndarray:
     validate.reject_sparse(X, "X")
+    validate.reject_row(X)
     if isinstance(X, Mapping):
         raise ValueError(
             f"X is a {type(X).__name__}, which has no rows. Expected a table or an array: pandas.DataFrame(X) makes a "

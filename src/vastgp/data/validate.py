@@ -44,6 +44,17 @@ def reject_sparse(values: object, argument: str) -> None:
         )
 
 
+def reject_row(X: Any) -> None:
+    """Raise ``ValueError`` for a row that was taken out of a table, which has no columns any more."""
+    if getattr(X, "ndim", None) != 1 or not hasattr(X, "iloc"):
+        return
+    if any(isinstance(value, str) for value in np.asarray(X, dtype=object)):
+        raise ValueError(
+            f"Expected 2D array for X, got 1D array of shape {X.shape} instead, one row of a table as it seems. Give a "
+            "table with that row: table.iloc[[0]] in place of table.iloc[0]."
+        )
+
+
 def numeric_array(values: object, argument: str) -> np.ndarray:
     """The values as a NumPy array of numbers, without a copy where they are one already.
 
@@ -132,10 +143,6 @@ def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
         ) from error
 
 
-def _holds_text(values: object) -> bool:
-    return any(isinstance(value, str) for value in np.asarray(values, dtype=object).flat)
-
-
 def _first(array: np.ndarray) -> object:
     return array.reshape(-1)[0].item() if array.size else ""
 
@@ -145,11 +152,7 @@ def _first(array: np.ndarray) -> object:
 
 def as_matrix(X: object) -> np.ndarray:
     """A two-dimensional array of numbers with at least one column; see `numeric_array` for what is refused."""
-    if getattr(X, "ndim", None) == 1 and hasattr(X, "index") and _holds_text(X):
-        raise ValueError(
-            f"Expected 2D array for X, got 1D array of shape {X.shape} instead, one row of a table as it seems. "  # type: ignore[attr-defined]
-            "Give a table with that row: table.iloc[[0]] in place of table.iloc[0]."
-        )
+    reject_row(X)
     array = numeric_array(X, "X")
     if array.ndim == 0:
         raise ValueError(f"Expected 2D array for X, got scalar array instead: {array}. {_RESHAPE}")
