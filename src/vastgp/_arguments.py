@@ -8,10 +8,11 @@ must be answered by a sentence, not by a type checker).
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -227,18 +228,26 @@ class Options(Parameters):
         return dataclasses.replace(self, **unset)  # type: ignore[type-var]
 
 
-class Moved:
-    """Refuses arguments by names that they no longer have, with the name or place that they have now.
+class KnownArguments:
+    """Refuses arguments by names that the constructor does not have, with the name or place that may be meant.
 
-    A class lists them in ``_moved``: old name -> what to write instead.
+    A class lists those that it had once in ``_moved``: old name -> what to write instead. Python itself would name the
+    class that wrote the constructor, which may be one that nobody outside has heard of.
     """
 
     _moved: typing.ClassVar[Mapping[str, str]] = {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the new object, unless an argument has moved."""
+        """Return the new object, unless an argument has moved or never was."""
         del args
         cls.refuse_moved(kwargs)
+        known = list(inspect.signature(cls).parameters)
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(
+                    f"{cls.__name__} has no argument {name!r}.{closest(name, known)} Its arguments are: "
+                    f"{', '.join(known)}."
+                )
         return super().__new__(cls)
 
     @classmethod
@@ -249,6 +258,12 @@ class Moved:
                 raise TypeError(
                     f"{cls.__name__} has no argument {name!r} any more: write {cls._moved[name]}."
                 )
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """Return a question for the name that may be meant, with a space before it, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def is_number(value: Any, whole: bool = False) -> bool:

@@ -6,8 +6,18 @@ import sys
 import warnings
 from types import FrameType
 
-# Frames of these belong to the library, or to what checks its annotations under test.
-_OURS = {"vastgp", "typechecking", "jaxtyping", "beartype", "equinox", "jax", "contextlib"}
+# Frames of these belong to the library, to what calls it on a person's behalf, or to what checks its annotations under
+# test.
+_OURS = {
+    "vastgp",
+    "typechecking",
+    "jaxtyping",
+    "beartype",
+    "equinox",
+    "jax",
+    "contextlib",
+    "sklearn",
+}
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from promises import no_strange_warnings
 from vastgp import RBF, GPRegressor, SWSGPRegressor
 from vastgp.auto import base, candidates, finish, race
 from vastgp.auto.calibration import PSEUDO_ROWS, fit_calibration
@@ -27,6 +28,28 @@ def _ran(name, log_density):
     return Ran(
         Candidate(name, ""), Own(), Entry(name, "own", 1, 1.0, float(-log_density.mean())), judged
     )
+
+
+def test_a_last_fit_to_fewer_rows_than_the_race_had_is_none():
+    """A race on two scales spent a budget of 500 rows, and the winner was fitted again to the two that were left."""
+    ran = _ran("exact", [0.0])
+    best = replace(ran, entry=replace(ran.entry, rows=50))
+    inputs, whole = object.__new__(Inputs), object.__new__(finish.Whole)
+    vars(inputs).update(folds=5)
+    vars(whole).update(inputs=inputs, deadline=None)
+    few = Candidate("exact", "ExactGPRegressor").with_at_most(49)
+    assert finish.fit_to_all(best, [few], whole, Own()) is None
+
+
+def test_losses_beyond_the_root_of_float64_have_an_error():
+    """Held-out rows a thousand deviations off at scales of 1e84: their squares were an overflow."""
+    zeros, loss = np.zeros(4), np.array([1.0, 2.0, 4.0, 1.0])
+    with no_strange_warnings():
+        plain, far = (
+            scores_of(Judged(-unit * loss, zeros, zeros, zeros, zeros), False, 1.0)
+            for unit in (1.0, 2.0**700)
+        )
+    assert far["nlpd_error"] == 2.0**700 * plain["nlpd_error"] == 2.0**700 * np.std(loss) / 2.0
 
 
 def test_every_row_of_few_is_held_out_once():

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from vastgp.auto.reading_targets import classes_of
 from vastgp.data import as_rows
 from vastgp.data.labels import open_labelled
 
@@ -88,6 +89,16 @@ def test_labels_that_no_file_can_keep_are_refused(y: object) -> None:
         ValueError, match=r"y holds labels such as .* numbers, booleans or text.*astype"
     ):
         open_labelled(_X, y)
+
+
+def test_a_quantity_is_no_label() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"Unknown label type: continuous. y holds numbers with decimals, for example 0.5 in row 1 .*GPRegressor",
+    ):
+        open_labelled(_X, [1.0, 0.5, 1.0, 2.0])
+    with pytest.raises(ValueError, match="the target column 'price' holds numbers with decimals"):
+        classes_of(pd.DataFrame({"a": _X[:, 0], "price": [1.0, 0.5, 1.0, 2.0]}), "price")
 
 
 def test_a_name_is_the_column_of_a_table_only(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import scipy.sparse
 from sklearn.exceptions import DataConversionWarning
 
 from vastgp.data import as_rows
+from vastgp.data.labels import open_labelled
+from vastgp.data.validate import missing_target_error
 
 _X = np.arange(12.0).reshape(4, 3)
 _Y = np.arange(4.0)
@@ -194,7 +196,7 @@ def test_bad_X(X: object, error: type[Exception], message: str) -> None:
             ValueError,
             r"y should be a 1d array, got an array of shape \(4, 2\).*one model for each column",
         ),
-        (np.float64(1), ValueError, r"y should be a 1d array, got an array of shape \(\)"),
+        (np.float64(1), ValueError, "y should be a 1d array, got a single float 1.0"),
         (_Y + 1j, ValueError, "Complex data not supported: y has dtype complex128"),
         (["a", "b", "c", "d"], ValueError, r"y holds strings \(dtype <U1\), for example 'a'"),
         (
@@ -266,6 +268,34 @@ def test_a_target_that_is_no_column() -> None:
     wide = pd.DataFrame(np.zeros((2, 50)), columns=[f"c{j}" for j in range(50)])
     with pytest.raises(ValueError, match=r"'c29', \.\.\. \(20 more\)"):
         as_rows(wide, "zzz")
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_that_pandas_calls_by_numbers_or_tuples_are_targets_by_these() -> None:
+    numbered = pd.DataFrame(np.column_stack([_X, _Y]))
+    levels = numbered.set_axis(pd.MultiIndex.from_product([["a", "b"], [0, 1]]), axis=1)
+    named = numbered.set_axis(["a", "b", "c", "y"], axis=1)
+    for frame, y in ((numbered, 3), (numbered, np.int64(3)), (levels, ("b", 1)), (named, ["y"])):
+        rows, labelled = as_rows(frame, y), open_labelled(frame.round(), y)[0]
+        for one in (rows, labelled):
+            np.testing.assert_array_equal(one.X, _X)
+        np.testing.assert_array_equal(rows.y, _Y)
+    with pytest.raises(ValueError, match=r"got a single int 7 instead\. .* the name of the target"):
+        as_rows(named, 7)
+
+
+def test_a_file_without_a_line_of_names_is_told() -> None:
+    error = missing_target_error("y", ["Oslo", "1.5"], "'rows.csv'")
+    assert "first line seems to hold values: write a line of column names" in str(error)
+    assert "first line" not in str(missing_target_error("y", ["a", "b"], "'rows.csv'"))
+
+
+def test_a_row_of_a_table_is_no_table() -> None:
+    row = pd.DataFrame({"city": ["Oslo"], "size": [1.0]}).iloc[0]
+    with pytest.raises(ValueError, match=r"got 1D array of shape \(2,\).*table.iloc\[\[0\]\]"):
+        as_rows(row)
+    with pytest.raises(TypeError, match=r"not 'dict'.*pandas.DataFrame\(X\) makes one"):
+        as_rows([{"a": 1.0}])
 
 
 def test_only_a_target() -> None:

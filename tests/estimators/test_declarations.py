@@ -8,7 +8,7 @@ import pytest
 
 from vastgp import options
 from vastgp._arguments import Options, declared
-from vastgp.estimators.registry import ESTIMATORS, estimator_class
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, estimator_class
 
 MOST = 12
 # What these words mean stands in one place; another meaning needs another word.
@@ -50,6 +50,14 @@ def test_an_argument_that_has_moved_says_where_to(name):
             TypeError, match=re.escape(f"no argument {old!r} any more: write {now}")
         ):
             cls(**{old: 1})
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS, *FRONT_DOOR])
+def test_an_argument_that_never_was_is_told_with_the_class_and_the_nearest(name):
+    with pytest.raises(
+        TypeError, match=f"{name} has no argument 'random_stat'. Did you mean 'random_state'"
+    ):
+        estimator_class(name)(random_stat=1)
 
 
 @pytest.mark.parametrize("name", sorted(options.__all__))

@@ -100,6 +100,9 @@ def fit_to_all(best: Ran | None, candidates: Sequence[Candidate], whole: Whole, 
     left = whole.seconds_left
     if left is not None and left <= _WORTH_AGAIN * sum(before):
         return None
+    given = zip(members, candidates, strict=True)
+    if any(many.most_rows is not None and many.most_rows < one.entry.rows for one, many in given):
+        return None  # of a budget in rows fewer are left than the race's models saw
     found, kept = [], []
     for number, (one, candidate) in enumerate(zip(members, candidates, strict=True)):
         left = whole.seconds_left

@@ -258,9 +258,11 @@ def scores_of(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
     loss = -judged.by_place(judged.log_density)
     off, inside = judged.by_place(judged.off), judged.by_place
     finite = np.isfinite(loss)
+    # a loss has squares only up to 1e154: it is measured in a power of two, which rounds nothing
+    unit = 2.0 ** (np.frexp(np.max(np.abs(loss), initial=1.0, where=finite))[1] - 1)
     found = {
         "nlpd": float(np.mean(loss)) if finite.all() else np.inf,
-        "nlpd_error": float(np.std(loss[finite]) / np.sqrt(max(finite.sum(), 1))),
+        "nlpd_error": float(unit * np.std(loss[finite] / unit) / np.sqrt(max(finite.sum(), 1))),
         "error": float(np.mean(off)) if classes else float(np.sqrt(np.mean(off))),
     }
     found["nlpd_standardised"] = found["nlpd"] - (0.0 if classes else float(np.log(y_scale)))

@@ -52,7 +52,7 @@ def classes_of(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     codes = np.full(len(found), np.nan)
     if missing.all():
         return codes, np.zeros(0), name
-    classes, numbers = encode(found[~missing])
+    classes, numbers = encode(found[~missing], called_target(name))
     codes[~missing] = numbers
     check_several_classes(classes, len(numbers), "GPClassifier")
     return codes, classes, name

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
-from vastgp._arguments import Flag, Positive, RandomState
+from vastgp._arguments import Flag, KnownArguments, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
@@ -24,7 +24,7 @@ from vastgp.data.archive import above, below
 from vastgp.estimators.serialise import decode_params, encode_params
 
 
-class SavedFrontDoor(BaseEstimator, abc.ABC):
+class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     """What a fitted front door consists of, written to a file and read from one."""
 
     # fitted

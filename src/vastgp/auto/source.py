@@ -125,10 +125,11 @@ def _open_path(path: Path) -> Any:
 
 def _matrix(X: Any) -> np.ndarray:
     validate.reject_sparse(X, "X")
+    validate.reject_row(X)
     if isinstance(X, Mapping):
         raise ValueError(
             f"X is a {type(X).__name__}, which has no rows. Expected a table or an array: pandas.DataFrame(X) makes a "
-            "table of columns by name."
+            "table of columns by name, and pandas.DataFrame([X]) one of a single row."
         )
     if isinstance(X, np.ma.MaskedArray):
         real = X.dtype.kind in "fiub"

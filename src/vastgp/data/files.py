@@ -55,7 +55,7 @@ def check_exists(path: Path, argument: str) -> None:
         hint = (
             f"in that folder there are {listed(same_kind)}"
             if same_kind
-            else f"nothing like it is in {parent}"
+            else f"nothing like it is in {parent.resolve()}"
         )
     raise FileNotFoundError(
         errno.ENOENT, f"{argument}: no such file; {hint}. Check the name", str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from vastgp.data import files, validate
 from vastgp.data.missing import missing_in
 from vastgp.data.open import as_rows, target_from_path
 from vastgp.data.rows import Rows
-from vastgp.data.tables import Table, as_labels, open_frame
+from vastgp.data.tables import Table, as_labels, column_named, open_frame
 
 
 def open_labelled(
@@ -55,6 +56,9 @@ def open_labelled(
         )
     classes, numbers = encode(labels)
     check_several_classes(classes, len(labels), estimator)
+    if isinstance(X, Table) and not X.named and feature_names is None and others is not None:
+        # by position, of which the target is none
+        X, others = dataclasses.replace(X, names=others), None
     rows = as_rows(
         X, numbers.astype(np.float64), feature_names=others, min_rows=min_rows, estimator=estimator
     )
@@ -72,32 +76,36 @@ def column_of(X: Any, y: Any, *, estimator: str = "model") -> tuple[np.ndarray, 
     return labels_of(X, y, estimator)[:2]
 
 
-def encode(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct labels, sorted, and the number of each row's."""
-    from sklearn.utils.multiclass import check_classification_targets
-
+def encode(labels: np.ndarray, called: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, sorted, and the number of each row's; messages call them so."""
     if labels.dtype.kind == "O":
         missing = np.flatnonzero(missing_in(labels))
         if missing.size:
             raise ValueError(
-                f"y has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
+                f"{called} has a missing label in row {missing[0]} (counted from 0). Remove rows without a label."
             )
         kinds = sorted(
             {"text" if isinstance(label, str) else type(label).__name__ for label in labels}
         )
         if len(kinds) > 1 and "text" in kinds:
             raise ValueError(
-                f"y has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
+                f"{called} has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
             )
         labels = np.asarray(labels.tolist())
     if labels.ndim != 1 or labels.dtype.kind not in "biufU":
         raise ValueError(
-            f"y holds labels such as {labels[0]!r}. Expected numbers, booleans or text, which a model file can keep: "
-            "convert them, for example y.astype(str)."
+            f"{called} holds labels such as {labels[0]!r}. Expected numbers, booleans or text, which a model file can "
+            "keep: convert them, for example y.astype(str)."
         )
     if labels.dtype.kind == "f":
-        validate.check_finite(labels, "y")
-    check_classification_targets(labels)
+        validate.check_finite(labels, called)
+        parts = np.flatnonzero(labels != np.round(labels))
+        if parts.size:
+            raise ValueError(
+                f"Unknown label type: continuous. {called} holds numbers with decimals, for example {labels[parts[0]]} "
+                f"in row {parts[0]} (counted from 0): a quantity and no classes. Use a regressor, such as GPRegressor, "
+                "or make classes of it: pandas.cut by intervals, astype(str) one of each number."
+            )
     classes, numbers = np.unique(labels, return_inverse=True)
     return classes, numbers
 
@@ -124,6 +132,7 @@ def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, l
     """Return labels, the name of their column, and the names of the other columns where it is one of a table's."""
     X = open_frame(X)
     table = table_of(X)
+    y = y if table is None else column_named(y, table.names)
     if isinstance(y, str | os.PathLike) and table is not None:
         name = os.fspath(y)
         if name in table.names:
@@ -146,9 +155,7 @@ def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, l
 
 
 def _one_column(y: Any) -> np.ndarray:
-    from sklearn.utils.validation import column_or_1d
-
-    return np.asarray(column_or_1d(as_labels(y), warn=True))
+    return validate.as_vector(np.asarray(as_labels(y)))
 
 
 def table_of(X: Any) -> Table | None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vastgp._warn import warn
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
 from vastgp.data.spool import MEMORY_BUDGET, Spool
-from vastgp.data.tables import BLOCK_BYTES, Table, open_frame
+from vastgp.data.tables import BLOCK_BYTES, Table, column_named, open_frame
 
 _SCAN_BYTES = 64 << 20
 
@@ -188,11 +188,9 @@ def _check_unnamed(
     if n_features is not None:
         validate.check_num_features(rows.d, n_features, estimator)
     if feature_names is not None:
-        warnings.warn(
+        warn(
             f"X does not have valid feature names, but {estimator} was fitted with feature names. Its columns are "
-            "taken in the order of the fit.",
-            UserWarning,
-            stacklevel=3,
+            "taken in the order of the fit."
         )
 
 
@@ -267,6 +265,7 @@ def _from_table(
 
 def _split_target(table: Table, y: Any) -> tuple[str | None, Any]:
     """The name of the target column, or the target itself."""
+    y = column_named(y, table.names)
     if not isinstance(y, str | os.PathLike):
         return None, y
     name = os.fspath(y)

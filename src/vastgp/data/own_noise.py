@@ -126,7 +126,8 @@ def _numbers(values: Any, argument: str, n: int) -> np.ndarray | None:
     found = validate.numeric_array(values, argument)
     if found.ndim == 0:
         advice = {
-            "noise_std": "To hold the noise that all rows have in common, set hyperparameters=Fixed(noise_std=...).",
+            "noise_std": "The noise that all rows have in common is learned; to hold it, set "
+            "hyperparameters=Fixed(noise_std=...) where the estimator has that argument.",
             "sample_weight": "Where all rows count alike, leave it out.",
         }
         raise ValueError(

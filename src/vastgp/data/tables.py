@@ -105,6 +105,18 @@ def open_frame(values: Any) -> Any:
     return _table_in_memory(frame) if isinstance(frame, nw.DataFrame) else values
 
 
+def column_named(y: Any, names: Sequence[str]) -> Any:
+    """Return the name of the target column where ``y`` is one in a form that pandas has, and other targets as they are.
+
+    Columns of pandas may be called by numbers, or by tuples where they have several levels; names of a table are text.
+    """
+    if isinstance(y, list) and len(y) == 1 and isinstance(y[0], str) and y[0] in names:
+        return y[0]
+    if isinstance(y, int | np.integer | tuple) and str(y) in names:
+        return str(y)
+    return y
+
+
 def _table_in_memory(frame: Any) -> Table:
     package = frame.implementation.value
     where = "the Arrow table X" if package == "pyarrow" else f"the {package} DataFrame X"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
+from vastgp._warn import warn
 
 # A block of this many rows is looked at in detail when a cheap test has found something that is not a finite number.
 _SEARCH_ROWS = 65_536
@@ -40,6 +41,17 @@ def reject_sparse(values: object, argument: str) -> None:
         raise TypeError(
             f"Sparse data was passed for {argument} ({type(values).__name__}), but dense data is required. Use "
             f"{argument}.toarray() to make it a dense NumPy array, or choose fewer features if that does not fit."
+        )
+
+
+def reject_row(X: Any) -> None:
+    """Raise ``ValueError`` for a row that was taken out of a table, which has no columns any more."""
+    if getattr(X, "ndim", None) != 1 or not hasattr(X, "iloc"):
+        return
+    if any(isinstance(value, str) for value in np.asarray(X, dtype=object)):
+        raise ValueError(
+            f"Expected 2D array for X, got 1D array of shape {X.shape} instead, one row of a table as it seems. Give a "
+            "table with that row: table.iloc[[0]] in place of table.iloc[0]."
         )
 
 
@@ -122,7 +134,8 @@ def _numbers_from_objects(array: np.ndarray, argument: str) -> np.ndarray:
         return np.asarray(array, dtype=np.float64)
     except TypeError as error:  # "float() argument must be a string or a real number, not 'dict'"
         raise TypeError(
-            f"{argument} has dtype object: {error}. Expected an array of numbers."
+            f"{argument} has dtype object: {error}. Expected an array of numbers, or a table: "
+            f"pandas.DataFrame({argument}) makes one of dictionaries."
         ) from error
     except (ValueError, OverflowError) as error:
         raise ValueError(
@@ -139,6 +152,7 @@ def _first(array: np.ndarray) -> object:
 
 def as_matrix(X: object) -> np.ndarray:
     """A two-dimensional array of numbers with at least one column; see `numeric_array` for what is refused."""
+    reject_row(X)
     array = numeric_array(X, "X")
     if array.ndim == 0:
         raise ValueError(f"Expected 2D array for X, got scalar array instead: {array}. {_RESHAPE}")
@@ -161,17 +175,25 @@ def as_matrix(X: object) -> np.ndarray:
 
 def as_target(y: object) -> np.ndarray:
     """A one-dimensional array of numbers; a column is flattened with scikit-learn's warning."""
-    array = numeric_array(y, "y")
+    return as_vector(numeric_array(y, "y"))
+
+
+def as_vector(array: np.ndarray) -> np.ndarray:
+    """Return a target of any type as a vector; a column is flattened with scikit-learn's warning."""
     if array.ndim == 2 and array.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-            f"(n_samples,), for example using y.ravel(); it was {array.shape}.",
+        warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples,), "
+            f"for example using y.ravel(); it was {array.shape}.",
             DataConversionWarning,
-            stacklevel=4,
         )
         return array.reshape(-1)
+    if array.ndim == 0:
+        raise ValueError(
+            f"y should be a 1d array, got a single {describe(array.item())} instead. Give one value for every row, or "
+            "the name of the target column, as text, where X is a table."
+        )
     if array.ndim != 1:
         raise ValueError(
             f"y should be a 1d array, got an array of shape {array.shape} instead. One model has one target: "
@@ -298,10 +320,8 @@ def _raise_not_finite(
 
 def warn_constant_target(value: float) -> None:
     """Say that there is nothing to learn; the fit goes on, since its answer (that constant) is right."""
-    warnings.warn(
-        f"y is constant: every value is {value:.6g}. A model can only repeat it. Is y the column you meant?",
-        UserWarning,
-        stacklevel=3,
+    warn(
+        f"y is constant: every value is {value:.6g}. A model can only repeat it. Is y the column you meant?"
     )
 
 
@@ -328,9 +348,18 @@ def missing_target_error(name: str, names: Sequence[str], where: str) -> ValueEr
     by_case = [other for other in names if other.lower() == name.lower() and other not in close]
     close = by_case + close
     guess = f" Did you mean {' or '.join(repr(other) for other in close)}?" if close else ""
+    if where.startswith(("'", '"')) and any(_is_number(other) for other in names):
+        guess = " Its first line seems to hold values: write a line of column names above it."
     return ValueError(
         f"The target column y={name!r} is not in {where}.{guess} Its columns are: {listed(names, at_most=30)}."
     )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return bool(np.isfinite(float(name)))
+    except ValueError:
+        return False
 
 
 def missing_features_error(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
-from vastgp._arguments import Moved, Options, check_arguments
+from vastgp._arguments import KnownArguments, Options, check_arguments
 from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.data import processes
@@ -21,7 +21,7 @@ from vastgp.estimators.sharing import SharedRows, check_processes
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.checkpoint_lock import alone_with
 from vastgp.fitting.clock import now
-from vastgp.fitting.compilation import compile_seconds
+from vastgp.fitting.compilation import compile_seconds, let_go_of_many
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, First, Run
@@ -30,7 +30,7 @@ from vastgp.fitting.run import Answer, First, Run
 _NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "max_rows", "verbose", "checkpoint")
 
 
-class FittedModel(Moved, SavedModel, abc.ABC):
+class FittedModel(KnownArguments, SavedModel, abc.ABC):
     """The fit of rows and of grids.
 
     A fit works on a copy, which takes the place of the estimator when it is complete: one that fails or is interrupted
@@ -131,6 +131,7 @@ class FittedModel(Moved, SavedModel, abc.ABC):
             with precision(work._arithmetic):
                 pass
             work._check_params()
+            let_go_of_many()
             data = open_data(work)
             # drawn once: whatever the fit draws follows from it
             seed = seed_from(work.random_state)

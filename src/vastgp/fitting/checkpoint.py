@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp._warn import warn
 from vastgp.data import processes
 from vastgp.data.archive import above, below, read_archive_together, write_archive
 from vastgp.fitting.history import History
@@ -166,9 +166,8 @@ class Checkpoint:
             write_archive(self.path, header, arrays)
         except OSError as error:
             # the fit is worth more than its file; it is tried again when it is due
-            warnings.warn(
-                f"the checkpoint {str(self.path)!r} could not be written: {error}. The fit goes on and will try again.",
-                stacklevel=2,
+            warn(
+                f"the checkpoint {str(self.path)!r} could not be written: {error}. The fit goes on and will try again."
             )
         self._last_write = time.perf_counter()
         self._write_seconds = self._last_write - started
@@ -180,9 +179,8 @@ class Checkpoint:
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
-            warnings.warn(
-                f"the fit is complete, and its checkpoint {str(self.path)!r} could not be deleted: {error}. Delete it.",
-                stacklevel=2,
+            warn(
+                f"the fit is complete, and its checkpoint {str(self.path)!r} could not be deleted: {error}. Delete it."
             )
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vastgp._warn import warn
 from vastgp.fitting.best_fit import LOOSE_TOL, fit_best, fit_evidence, form_of
 from vastgp.fitting.candidates import (
     MOST_NOISE,
@@ -194,10 +194,9 @@ def _refine_best(
         if other is not None and abs(other(kernel, noise_variance) - known) >= _SAME:
             return refine(other, _highest(other, fits, prior, noise_floor))
     except FactorizationError as error:
-        warnings.warn(
+        warn(
             f"kernel and noise are those of the exact evidence, as that of the model could not be computed: {error}",
             RuntimeWarning,
-            stacklevel=2,
         )
     return best if alone else refine(exact, best)
 
