@@ -34,3 +34,5 @@ def test_it_is_the_sum_of_scipy(name, weights):
     wanted = logsumexp(wanted, b=weights, axis=0)
     np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-15)
     np.testing.assert_array_equal(across, found)
+    one = log_sum(logs[:, 0], None if weights is None else weights[:, 0])
+    np.testing.assert_array_equal(one, found[0])

@@ -27,4 +27,4 @@ def log_sum(logs: np.ndarray, weights: np.ndarray | None = None, axis: int = 0) 
     if weights is not None:
         terms = weights * terms
     with np.errstate(divide="ignore"):
-        return np.log(np.sum(terms, axis=axis)) + np.squeeze(most, axis)
+        return np.asarray(np.log(np.sum(terms, axis=axis)) + np.squeeze(most, axis))
