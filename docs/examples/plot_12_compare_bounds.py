@@ -70,26 +70,23 @@ HELD = ("unwhitened", "whitened", "sites")
 
 
 @jax.jit
-def bounds(here, sums, sites, amplitudes):
-    def at(amplitude):
-        given = (kernel(amplitude), likelihood, Z, 1e-8)
-        return jnp.stack(
-            [
-                *(
-                    moved_bound(*given, hold, sums, here, rows)
-                    for hold in ("unwhitened", "whitened", "sites")
-                ),
-                untied_bound(*given, sites, rows),
-            ]
-        )
+def bounds(here, sums, sites, lengthscales, variance):
+    """Return the four bounds at other hyperparameters."""
+    given = (RBF(lengthscales, variance), likelihood, Z, 1e-8)
+    held = [moved_bound(*given, hold, sums, here, rows) for hold in HELD]
+    return jnp.stack([*held, untied_bound(*given, sites, rows)])
 
-    return jax.lax.map(at, amplitudes).T
+
+def at(found, amplitudes):
+    """Return the bounds at other amplitudes, a row for each bound."""
+    return np.stack([bounds(*found, np.ones(2), a**2) for a in amplitudes], axis=1)
 
 
 names = ["SVGP", "SVGP, whitened", "t-SVGP, sites tied", "t-SVGP, sites of all rows"]
-amplitudes = jnp.geomspace(0.5, 12.0, 40)
-found = np.asarray(bounds(*e_steps(2.5), amplitudes))
-best = [float(bounds(*e_steps(a), a[None])[2, 0]) for a in amplitudes]
+amplitudes = np.geomspace(0.5, 12.0, 40)
+start = np.float64(2.5)
+found = at(e_steps(start), amplitudes)
+best = [at(e_steps(a), [a])[2, 0] for a in amplitudes]
 
 # %%
 # All touch the best bound where the sites were found, and those of t-SVGP stay closer to it on the way to its maximum.
@@ -101,7 +98,7 @@ styles = ["-", "-", "-", "--"]
 for name, curve, style in zip(names, found, styles, strict=True):
     left.plot(amplitudes, curve, style, label=name)
 left.plot(amplitudes, best, "k:", label="best posterior at each")
-left.axvline(2.5, color="0.7", linewidth=1)
+left.axvline(start, color="0.7", linewidth=1)
 left.set(
     xscale="log", ylim=(max(best) - 60, max(best) + 5), xlabel="amplitude", ylabel="bound of the log evidence",
     title="E-step at 2.5",
@@ -112,9 +109,9 @@ left.legend(fontsize=9)
 # An M-step goes to the top of a curve, the next E-step starts there. The closer that map of the old amplitude to the
 # new one is to the horizontal, the fewer iterations to its fixed point.
 
-olds = jnp.geomspace(0.8, 10.0, 12)
-fine = jnp.geomspace(0.8, 6.0, 200)  # a hundredth apart
-tops = np.array([fine[jnp.argmax(bounds(*e_steps(old), fine), axis=1)] for old in olds]).T
+olds = np.geomspace(0.8, 10.0, 12)
+fine = np.geomspace(0.8, 6.0, 200)  # a hundredth apart
+tops = np.array([fine[np.argmax(at(e_steps(old), fine), axis=1)] for old in olds]).T
 for name, top, style in zip(names, tops, styles, strict=True):
     right.plot(olds, top, style, label=name)
     path = [0.9]
@@ -129,21 +126,10 @@ right.set(xscale="log", yscale="log", xlabel="amplitude of the E-step", ylabel="
 #
 # How often is which bound the highest? At 50 random hyperparameters, lengthscales and amplitude together:
 
-here, sums, sites = e_steps(2.5)
-
-
-@jax.jit
-def at_random(lengthscales, variance):
-    given = (RBF(lengthscales, variance), likelihood, Z, 1e-8)
-    held = [
-        moved_bound(*given, hold, sums, here, rows) for hold in ("unwhitened", "whitened", "sites")
-    ]
-    return jnp.stack([*held, untied_bound(*given, sites, rows)])
-
-
+here = e_steps(start)
 drawn = np.array(
     [
-        at_random(jnp.exp(rng.uniform(-1, 1, 2)), 6.25 * np.exp(rng.uniform(-2, 2)))
+        bounds(*here, np.exp(rng.uniform(-1, 1, 2)), 6.25 * np.exp(rng.uniform(-2, 2)))
         for _ in range(50)
     ]
 )

@@ -1,6 +1,7 @@
 """The runner of minibatch steps: the same as one step after the other, one program, rows read ahead."""
 
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +103,62 @@ def test_rows_that_cannot_be_read_are_an_error_of_the_chunk_that_asks_for_them()
         state, _ = runner(jnp.float32(1.0), 0, 4)
         with pytest.raises(ValueError, match="row 17 is NaN"):
             runner(state, 4, 4)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_while_the_reader_begins_is_what_the_caller_sees_and_no_rows_are_read_later(
+    monkeypatch, begun
+):
+    """Whether its thread runs by then or not yet; one that runs is waited for."""
+    start, reading, calls, readers = threading.Thread.start, threading.Event(), [], []
+
+    def draw(first, count):
+        if first:
+            reading.set()
+            time.sleep(0.05)
+        calls.append(first)
+        return rows_of(0)(first, count)
+
+    def interrupted(self):
+        readers.append(self)
+        if begun:
+            start(self)
+            assert reading.wait(20.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        MinibatchRunner(walk, 0.5, constants(), chunk=4, draw=draw) as runner,
+    ):
+        runner(jnp.float32(1.0), 0, 4)
+    assert calls == ([0, 4] if begun else [0])
+    if not begun:  # the thread that was asked for comes at last
+        start(readers[0])
+    readers[0].join(20.0)
+    assert calls == ([0, 4] if begun else [0])
+
+
+def test_ctrl_c_while_rows_are_waited_for_leaves_no_reader(monkeypatch):
+    calls, waited = [], threading.Event()
+
+    def draw(first, count):
+        if first:
+            assert waited.wait(20.0)
+            time.sleep(0.05)
+        calls.append(first)
+        return rows_of(0)(first, count)
+
+    def interrupted(self, timeout=None):
+        waited.set()
+        raise KeyboardInterrupt
+
+    with MinibatchRunner(walk, 0.5, constants(), chunk=4, draw=draw) as runner:
+        state, _ = runner(jnp.float32(1.0), 0, 4)
+        monkeypatch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runner(state, 4, 4)
+    assert calls == [0, 4]
 
 
 def alone(plan, rate, state, batch, number):

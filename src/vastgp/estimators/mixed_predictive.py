@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from vastgp.data import Standardizer, observations
 from vastgp.estimators.predictive import Predictive
 from vastgp.likelihoods import Gaussian
 from vastgp.likelihoods.quantiles import by_row, rising_roots
+from vastgp.linalg.log_sums import log_sum
 from vastgp.solvers.averaged_posterior import mixture_moments
 
 # Of a quantile, in units of the mixture.
@@ -29,8 +30,8 @@ def mixed_scores(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     rows = weights.shape[1:]
     by_part = weights.reshape(len(weights), *[1] * (scores.ndim - 1 - len(rows)), *rows)
-    below = logsumexp(log_ndtr(scores), b=by_part, axis=0)
-    above = logsumexp(log_ndtr(-scores), b=by_part, axis=0)
+    below = log_sum(log_ndtr(scores), by_part)
+    above = log_sum(log_ndtr(-scores), by_part)
     # by the smaller of both probabilities, or scores beyond 8 would be one
     return np.asarray(np.where(below < above, ndtri_exp(below), -ndtri_exp(above)))
 
@@ -136,7 +137,7 @@ class MixedPredictive(Predictive):
     def log_density(self, y: np.ndarray) -> np.ndarray:
         scores = self._scores(self.scaling.transform_y(y))
         logs = -0.5 * (scores**2 + np.log(2.0 * np.pi)) - np.log(self._stds)
-        found = logsumexp(logs, b=self.weights[:, None], axis=0)
+        found = log_sum(logs, self.weights[:, None])
         return np.asarray(found - np.log(self.scaling.y_scale))
 
     def quantiles(self, probabilities: Any) -> np.ndarray:

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Do a short piece of work whole: Ctrl-C during it is obeyed at its end, by the handler that was there before.
+
+    For what must be undone as a whole, such as a line on a terminal whose cursor is hidden. Python hears Ctrl-C in the
+    main thread alone, so that nothing is changed in others, nor where a handler is none of Python's.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    heard = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for _ in heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 class Interrupts:

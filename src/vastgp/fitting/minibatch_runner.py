@@ -94,7 +94,7 @@ class MinibatchRunner:
 
     def __exit__(self, *error: object) -> None:
         if self._ahead is not None:
-            self._ahead.join()
+            self._ahead.leave()
             self._ahead = None
 
     def __call__(
@@ -134,9 +134,10 @@ class MinibatchRunner:
         """Return the batches of some steps, read by now or read here."""
         if self._draw is None:
             return None
-        reader, self._ahead = self._ahead, None
+        reader = self._ahead
         if reader is not None:
             reader.join()
+            self._ahead = None
             if reader.first == first and reader.count >= count:
                 return jax.tree.map(lambda leaf: leaf[:count], reader.result())
         return self._draw(first, count)
@@ -159,12 +160,28 @@ class _Reader(threading.Thread):
         self.draw, self.first, self.count = draw, first, count
         self.found: Any = None
         self.error: BaseException | None = None
+        self._begun = self._left = False
+        self._ended = threading.Event()
 
     def run(self) -> None:
+        self._begun = True
         try:
-            self.found = self.draw(self.first, self.count)
+            if not self._left:
+                self.found = self.draw(self.first, self.count)
         except BaseException as error:
             self.error = error
+        finally:
+            self._ended.set()
+
+    def leave(self) -> None:
+        """Wait until it reads no more; one that has not begun never will.
+
+        Ctrl-C ends ``start`` at any instant, with a thread or without one, and `join` raises where the thread has not
+        told yet that it runs. Each side writes before it looks at what the other wrote, so that one of them sees it.
+        """
+        self._left = True
+        if self._begun:
+            self._ended.wait()
 
     def result(self) -> Any:
         if self.error is not None:

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from vastgp.fitting.interrupts import held_back
+
 # A fit shorter than this needs no progress line.
 _QUIET_SECONDS = 2.0
 
@@ -35,7 +37,8 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with held_back():
+                self._bar.stop()
 
     def update(self, fraction: float, text: str = "") -> None:
         """Show that ``fraction`` (0 to 1) of the work is done; ``text`` stands beside the bar."""
@@ -44,16 +47,18 @@ class Progress:
         if self._bar is None:
             if time.perf_counter() - self._started < _QUIET_SECONDS:
                 return
-            self._bar = self._open()
+            # half begun or half ended, rich hides the cursor for good: Ctrl-C waits for it
+            with held_back():
+                self._open()
         self._bar.update(self._task, completed=min(max(fraction, 0.0), 1.0), text=text)
 
-    def _open(self) -> Any:
+    def _open(self) -> None:
         # imported here: most fits never show a line, and rich takes a tenth of a second to load
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        bar = RichProgress(
+        self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
@@ -64,6 +69,5 @@ class Progress:
             console=Console(stderr=True),
             transient=True,
         )
-        bar.start()
-        self._task = bar.add_task(self._label, total=1.0, text="")
-        return bar
+        self._bar.start()
+        self._task = self._bar.add_task(self._label, total=1.0, text="")

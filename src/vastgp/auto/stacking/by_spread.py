@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp, ndtr, softmax
+from scipy.special import log_softmax, ndtr, softmax
 
 from vastgp.auto.stacking.weights import stacking_weights
+from vastgp.linalg.log_sums import log_sum
 
 # Powers of the deviation. By 2 weights are as those of a product of normal densities.
 _LARGEST_POWER = 4.0
@@ -90,7 +91,7 @@ class BySpread:
             joint = log_softmax(logits, axis=1) + density
             change = softmax(joint, axis=1) - softmax(logits, axis=1)
             slope = np.append(mean @ change, -(mean @ np.sum(change * logs, axis=1)))
-            return -float(mean @ logsumexp(joint, axis=1)), -slope
+            return -float(mean @ log_sum(joint, axis=1)), -slope
 
         bounds = [*[(-50.0, 50.0)] * len(start), (0.0, _LARGEST_POWER)]
         found = minimize(loss, np.append(start, 1.0), jac=True, bounds=bounds, method="L-BFGS-B").x

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from vastgp.estimators.mixed_predictive import mixed_quantiles, mixed_scores
 from vastgp.estimators.predictive import Predictive
+from vastgp.linalg.log_sums import log_sum
 from vastgp.solvers.averaged_posterior import mixture_moments
 
 
@@ -61,7 +61,7 @@ class Mixture:
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""
         of_parts = np.stack([part.log_density(y) for part in self.parts])
-        return np.asarray(logsumexp(of_parts, b=self.weights.reshape(len(of_parts), -1), axis=0))
+        return log_sum(of_parts, self.weights.reshape(len(of_parts), -1))
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
         """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import logsumexp
 
 from vastgp.auto.calibration import exceeds, folds
 from vastgp.data import Places
+from vastgp.linalg.log_sums import log_sum
 
 # A part that gains less, in nats a row, is left out, and no more than so many are kept: each costs a fit and a
 # prediction.
@@ -53,7 +53,7 @@ def stacking_weights(log_density: np.ndarray, share: np.ndarray | None = None) -
 
 def mixed_log_density(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return ``log sum_k w_k p_k`` of each row, (n,); weights are (K,), or (n, K) for each row its own."""
-    return np.asarray(logsumexp(log_density, b=weights, axis=1))
+    return log_sum(log_density, weights, axis=1)
 
 
 def parts_to_keep(
