@@ -340,10 +340,12 @@ class _Search:
     def start(self) -> _State:
         """Return the prior, and the sites that belong to it: a search without time still leaves some."""
         n, dtype = len(self._y), self.X.dtype
-        empty = np.zeros((self._functions * (1 + self._options["num_samples"]), n), dtype)
-        rate, far = np.full((), self._most, dtype), np.full((), np.inf, dtype)
-        nothing = np.zeros((self._functions, n), dtype)
-        state = jax.device_put(_State(nothing, nothing, empty, empty, rate, far))
+        columns = self._functions * (1 + self._options["num_samples"])
+        # put there as they are: `jnp.zeros` compiles a program for each
+        shapes = (self._functions, n), (columns, n)
+        nothing, empty = (jax.device_put(np.zeros(shape, dtype)) for shape in shapes)
+        rate, far = (jax.device_put(np.full((), value, dtype)) for value in (self._most, np.inf))
+        state = _State(nothing, nothing, empty, empty, rate, far)
         sites, _ = self._next_sites(state)
         return state._replace(linear=sites.linear, precision=sites.precision)
 
