@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from vastgp._programs import program
 from vastgp.solvers.preconditioners import JointPreconditioner
 from vastgp.solvers.row_system import RowSystem, shared_row_product
 from vastgp.solvers.systems import Measures, Solution, System
@@ -31,11 +32,10 @@ class JointSystem(System):
         first = self.systems[0]
         self.basis, self.blocks, self.vector_dtype = first.basis, first.blocks, first.vector_dtype
         self.noise_variance, self.num_rows = first.noise_variance, first.num_rows
-        self.right = jnp.concatenate([system.right for system in systems])
         self.precondition = JointPreconditioner(tuple(system.precondition for system in systems))
-        # of every column
-        self.scale = jnp.repeat(
-            jnp.stack([system.scale for system in systems]), len(first.right), axis=0
+        # the scale is that of every column
+        self.right, self.scale = _joined(
+            tuple(system.right for system in systems), tuple(system.scale for system in systems)
         )
 
     def product(self, V: Array) -> Array:
@@ -57,3 +57,8 @@ class JointSystem(System):
     def slopes(self, solution: Array) -> tuple[Any, Any]:
         """Refuse: hyperparameters of several functions are learned on a subset of the rows."""
         raise NotImplementedError("slopes of the evidence of several functions")
+
+
+@program
+def _joined(rights: tuple[Array, ...], scales: tuple[Array, ...]) -> tuple[Array, Array]:
+    return jnp.concatenate(rights), jnp.repeat(jnp.stack(scales), len(rights[0]), axis=0)

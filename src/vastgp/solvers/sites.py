@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
+from vastgp._programs import program
 from vastgp.bases import PairedBasis
 from vastgp.data import processes
 from vastgp.fitting.damped_updates import next_rate, toward
@@ -164,7 +165,7 @@ def find_sites(
                 search.basis, search.X, sites, search.draws, like=system, **options
             )
     if likelihood.num_latent == 1:
-        sites = Sites(*(part[0] for part in sites))
+        sites = Sites(*(np.asarray(part)[0] for part in sites))
     return SiteFit(sites, state.dual, system, loop)
 
 
@@ -177,7 +178,7 @@ def site_system(
     basis: PairedBasis,
     X: Any,
     sites: Sites,
-    draws: Float[Array, "C S n"] | None,
+    draws: Sequence[Float[Array, "S n"]] | None,
     *,
     num_samples: int,
     seed: int,
@@ -251,6 +252,68 @@ def _sites_by_tiles(
     return jnp.sum(whole(bound)), Sites(*(jnp.atleast_2d(whole(part)) for part in sites))
 
 
+def _by_function(columns: Array, functions: int) -> Array:
+    """Return columns as (C, 1 + S, n)."""
+    return columns.reshape(functions, -1, columns.shape[-1])
+
+
+def _moments(draws: tuple[Array, ...], image: Array) -> tuple[Array, Array]:
+    """Return mean and variance of each function at the rows, (C, n)."""
+    parts = _by_function(image, len(draws))
+    return parts[:, 0], jnp.mean((jnp.stack(draws) - parts[:, 1:]) ** 2, axis=1)
+
+
+# What an update does beside its products is one program each: operation by operation, there would be fifty.
+@program
+def _next_sites(
+    likelihood: Likelihood, y: Array, draws: tuple[Array, ...], state: _State
+) -> tuple[Sites, Array]:
+    """Return the sites that mean and samples ask for, and the fit to the data."""
+    mean, variance = _moments(draws, state.image)
+    fit, better = _sites_by_tiles(likelihood, y, mean, variance)
+    sites = toward(Sites(state.linear, state.precision), better, state.rate)
+    return sites.at_least(_LEAST_PRECISION, mean), fit
+
+
+@program
+def _scaled_start(state: _State, scale: Array) -> tuple[Array, Array]:
+    """Return the last solution in the units of a system, and its product with the matrix."""
+    solution = state.dual / scale
+    return solution, scale * state.image + solution
+
+
+@program
+def _unscaled(solution: Array, scale: Array) -> Array:
+    return solution * scale
+
+
+@program(static_argnums=0)
+def _moved(
+    most: float, draws: tuple[Array, ...], state: _State, sites: Sites, dual: Array, image: Array
+) -> _State:
+    """Return the state after an update, and how far it moved the mean."""
+    if len(draws) > 1:
+        sites, dual, image = _centred(len(draws), sites, dual, image)
+    # in posterior standard deviations, and as a whole step would move it
+    mean, variance = _moments(draws, state.image)
+    moved = (_by_function(image, len(draws))[:, 0] - mean) ** 2 / variance
+    change = jnp.sqrt(jnp.mean(moved)) / state.rate
+    # updates that grow go too far; there is no bound to compare
+    good = change <= state.change
+    rate = next_rate(state.rate, good, most, least=_LEAST_RATE, growth=1.5, where=jnp)
+    return _State(sites.linear, sites.precision, dual, image, rate, change)
+
+
+def _centred(functions: int, sites: Sites, dual: Array, image: Array) -> tuple[Sites, Array, Array]:
+    """Return all with means that sum to zero over the functions, see `Sites.centred`."""
+    parts = [_by_function(part, functions) for part in (dual, image)]
+    sites, _ = sites.centred(parts[1][:, 0])
+    dual, image = (
+        part.at[:, 0].add(-jnp.mean(part[:, 0], axis=0)).reshape(dual.shape) for part in parts
+    )
+    return sites, dual, image
+
+
 class _Search:
     """Updates of sites, each followed by products that let mean and samples follow."""
 
@@ -269,49 +332,25 @@ class _Search:
         self._options = options
         self.system: RowSystem | JointSystem | None = None
         self._functions, self._most = likelihood.num_latent, most_rate(likelihood)
-        self.draws = jnp.stack(
-            [
-                prior_draws(self.basis, X, options["num_samples"], _seed_of(options["seed"], c))
-                for c in range(self._functions)
-            ]
+        self.draws = tuple(
+            prior_draws(self.basis, X, options["num_samples"], _seed_of(options["seed"], c))
+            for c in range(self._functions)
         )
 
     def start(self) -> _State:
         """Return the prior, and the sites that belong to it: a search without time still leaves some."""
         n, dtype = len(self._y), self.X.dtype
-        empty = jnp.zeros((self._functions * (1 + self._options["num_samples"]), n), dtype)
-        rate, far = jnp.full((), self._most, dtype), jnp.full((), jnp.inf, dtype)
-        nothing = jnp.zeros((self._functions, n), dtype)
-        state = _State(nothing, nothing, empty, jnp.zeros_like(empty), rate, far)
+        columns = self._functions * (1 + self._options["num_samples"])
+        # put there as they are: `jnp.zeros` compiles a program for each
+        shapes = (self._functions, n), (columns, n)
+        nothing, empty = (jax.device_put(np.zeros(shape, dtype)) for shape in shapes)
+        rate, far = (jax.device_put(np.full((), value, dtype)) for value in (self._most, np.inf))
+        state = _State(nothing, nothing, empty, empty, rate, far)
         sites, _ = self._next_sites(state)
         return state._replace(linear=sites.linear, precision=sites.precision)
 
-    def _by_function(self, columns: Array) -> Array:
-        """Return columns as (C, 1 + S, n)."""
-        return columns.reshape(self._functions, -1, len(self._y))
-
-    def _centred(self, sites: Sites, dual: Array, image: Array) -> tuple[Sites, Array, Array]:
-        """Return all with means that sum to zero over the functions, see `Sites.centred`."""
-        mean = self._by_function(image)[:, 0]
-        sites, _ = sites.centred(mean)
-        shape = image.shape
-        dual, image = (
-            part.at[:, 0].add(-jnp.mean(part[:, 0], axis=0)).reshape(shape)
-            for part in (self._by_function(dual), self._by_function(image))
-        )
-        return sites, dual, image
-
-    def _moments(self, state: _State) -> tuple[Array, Array]:
-        """Return mean and variance of each function at the rows, (C, n)."""
-        image = self._by_function(state.image)
-        return image[:, 0], jnp.mean((self.draws - image[:, 1:]) ** 2, axis=1)
-
     def _next_sites(self, state: _State) -> tuple[Sites, Array]:
-        """Return the sites that mean and samples ask for, and the fit to the data."""
-        mean, variance = self._moments(state)
-        fit, better = _sites_by_tiles(self._likelihood, self._y, mean, variance)
-        sites = toward(Sites(state.linear, state.precision), better, state.rate)
-        return sites.at_least(_LEAST_PRECISION, mean), fit
+        return _next_sites(self._likelihood, self._y, self.draws, state)
 
     def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
         """Take ``count`` updates."""
@@ -324,36 +363,27 @@ class _Search:
         sites, fit = self._next_sites(state)
         self.system = None  # its preconditioner is as large as the next one
         system = site_system(self.basis, self.X, sites, self.draws, **self._options)
-        solution = state.dual / system.scale
-        solved = begin(system, solution, system.scale * state.image + solution)
+        solved = begin(system, *_scaled_start(state, system.scale))
         products = 0
         while products == 0 or (
             products < _MOST_PRODUCTS
             and processes.agreed(worst_error(system, solved) > 0.5 * self._tol)
         ):
             solved, products = advance(system, solved), products + 1
-        dual = solved.solution * system.scale
-        ones, nothing = jnp.ones_like(self._y), np.zeros((), self.X.dtype)
+        dual = _unscaled(solved.solution, system.scale)
+        ones = jax.device_put(np.ones(len(self._y), self.X.dtype))
+        nothing = np.zeros((), self.X.dtype)
         image = shared_row_product(system.blocks, self.X, ones, nothing, dual)
-        if self._functions > 1:
-            sites, dual, image = self._centred(sites, dual, image)
         self.system = system
-        # in posterior standard deviations, and as a whole step would move it
-        mean, variance = self._moments(state)
-        moved = (self._by_function(image)[:, 0] - mean) ** 2 / variance
-        change = jnp.sqrt(jnp.mean(moved)) / state.rate
-        # updates that grow go too far; there is no bound to compare
-        rate = next_rate(
-            state.rate, change <= state.change, self._most, least=_LEAST_RATE, growth=1.5, where=jnp
-        )
+        new = _moved(self._most, self.draws, state, sites, dual, image)
         record = {
             "objective": float(fit),
-            "change": float(change),
+            "change": float(new.change),
             "residual": worst_error(system, solved),
             "products": float(products),
             "rate": float(state.rate),
         }
-        return _State(sites.linear, sites.precision, dual, image, rate, change), record
+        return new, record
 
     def decide(self, now: Mapping[str, float], history: History) -> Stop | None:
         """Stop when an update no longer moves the mean."""

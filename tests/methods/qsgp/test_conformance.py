@@ -29,6 +29,6 @@ class TestStochastic(RegressorConformance):
         quick = {
             "kernel": "rbf",
             "num_basis": 400,
-            "solver": Stochastic(max_steps=200, row_batch=60, basis_batch=200, control_rank=60),
+            "solver": Stochastic(max_steps=100, row_batch=60, basis_batch=200, control_rank=60),
         }
         return QSGPRegressor(**(quick | params))

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import vastgp
 from estimators.regressor_conformance import OTHER_EVIDENCE
@@ -176,11 +173,6 @@ def test_the_same_seed_gives_the_same_fit_and_another_one_another(data, block):
     other = QSGPRegressor("rbf", 1000, solver=Block(64), random_state=1).fit(X[:500], y[:500])
     assert np.array_equal(same.predict(X), block.predict(X))
     assert not np.array_equal(other.predict(X), block.predict(X))
-
-
-def test_pipelines_and_cross_validation(data):
-    model = make_pipeline(StandardScaler(), QSGPRegressor("rbf", 200, solver=Block(4)))
-    assert np.mean(cross_val_score(model, *data, cv=3)) > 0.93
 
 
 def test_stopping_early_warns_and_is_not_called_converged(data):

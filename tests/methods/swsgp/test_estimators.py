@@ -203,7 +203,7 @@ def test_other_likelihoods_have_sparse_solutions(likelihood):
 def test_a_sum_of_kernels_and_a_file(data, tmp_path):
     X, y = data
     model = SWSGPRegressor(
-        RBF(1.0) + Matern32(0.5), 50, 10, solver=LocalSteps(covariance="full", max_steps=1000)
+        RBF(1.0) + Matern32(0.5), 50, 10, solver=LocalSteps(covariance="full", max_steps=100)
     ).fit(X, y)
     model.save(tmp_path / "m.vastgp")
     again = load(tmp_path / "m.vastgp")

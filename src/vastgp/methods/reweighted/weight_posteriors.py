@@ -6,14 +6,11 @@ means, of shape (C, m); the covariance is the same for all.
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from vastgp._precision import precision
 from vastgp.linalg.cholesky import factorize
-from vastgp.methods.reweighted.evidence import EvidenceData, factor_of, reflect
+from vastgp.methods.reweighted.evidence import EvidenceData, factor_of
 
 
 def diagonal_weights(
@@ -60,17 +57,11 @@ def orthonormal_weights(
     rank = len(values)
     own = values**2 * np.exp(log_scales)
     b = 1.0 + own * np.exp(-log_noise)
-    turned = np.asarray(data.projected)
-    with precision("float64"):
-        if len(reflections):
-            columns = jax.vmap(lambda v: reflect(jnp.asarray(reflections[::-1]), v))
-            # rows of the result are U e_i
-            U = np.asarray(columns(jnp.eye(rank))).T
-            turned = turned @ U
-        else:
-            U = np.eye(rank)
+    U = np.eye(rank)
+    for a in reflections[::-1]:  # H_1 H_2 ... H_h
+        U -= np.outer(a, (2.0 / (a @ a)) * (a @ U))
     into = (V[:, :rank] / values) @ U
-    mean = ((b - 1.0) / b * turned) @ into.T
+    mean = ((b - 1.0) / b * (np.asarray(data.projected) @ U)) @ into.T
     half = into * np.sqrt(own / b)
     rest = V[:, rank:]
     return mean, half @ half.T + outside * (rest @ rest.T)

@@ -84,13 +84,8 @@ class ChevronPosterior:
         # weights of one sample at a time: a matrix of them is what large bases cannot afford
         draws = []
         for s in range(num_samples):
-            noise = jax.random.normal(
-                jax.random.fold_in(key, s), self.mean_weights.shape, self.diagonal.dtype
-            )
-            weights = self.mean_weights + self.diagonal * noise
-            if self.dense_columns:
-                mix = jnp.asarray(dense[s], weights.dtype)
-                weights = weights + jnp.tensordot(mix, self.columns, axes=1)
+            mix = dense[s].astype(self.mean_weights.dtype)
+            weights = _drawn(key, s, self.mean_weights, self.diagonal, self.columns, mix)
             draws.append(self._evaluate(X, weights))
         return np.moveaxis(np.stack(draws, axis=-1), -2, 0)
 
@@ -120,6 +115,21 @@ class ChevronPosterior:
             jnp.asarray(arrays["columns"]),
             jnp.asarray(arrays["diagonal"]),
         )
+
+
+@program
+def _drawn(
+    key: Array,
+    number: Any,
+    means: Float[Array, "*c 2 P"],
+    diagonal: Float[Array, "2 P"],
+    columns: Float[Array, "q 2 P"],
+    mix: Float[Any, "*c q"],
+) -> Float[Array, "*c 2 P"]:
+    """Return the weights of one sample; ``mix`` is the noise of the dense columns."""
+    noise = jax.random.normal(jax.random.fold_in(key, number), means.shape, diagonal.dtype)
+    weights = means + diagonal * noise
+    return weights + jnp.tensordot(mix, columns, axes=1) if len(columns) else weights
 
 
 @program(work=features_made)
