@@ -13,8 +13,8 @@ import scipy.sparse
 from sklearn.exceptions import DataConversionWarning
 
 from vastgp.data import as_rows
+from vastgp.data.column_names import missing_target_error
 from vastgp.data.labels import open_labelled
-from vastgp.data.validate import missing_target_error
 
 _X = np.arange(12.0).reshape(4, 3)
 _Y = np.arange(4.0)

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
-from vastgp.data import Repetitions, Rows, validate
+from vastgp.data import Repetitions, Rows, column_names, validate
 
 Groups = Sequence[Sequence[int]]
 # Places of training and of held-out rows.
@@ -295,6 +295,6 @@ def _frame_of(X: Any, names: Any) -> Any:
         return X
     missing = [str(name) for name in names if name not in table.names]
     if missing:
-        raise validate.missing_features_error(missing, [], table.where, "the encoder")
+        raise column_names.missing_features_error(missing, [], table.where, "the encoder")
     frame = next(table.frames([str(name) for name in names], _WHOLE))
     return frame.to_native()

@@ -14,7 +14,7 @@ from vastgp.auto.columns import Column, Facts, new_facts
 from vastgp.auto.messages import refusal
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, level_text
-from vastgp.data import validate
+from vastgp.data import column_names, validate
 from vastgp.data.tables import LateTextError
 
 
@@ -166,7 +166,7 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
         if missing:
             known = {column.name for column in columns}
             extra = [name for name in source.names if name not in known]
-            raise validate.missing_features_error(missing, extra, source.where, "TableEncoder")
+            raise column_names.missing_features_error(missing, extra, source.where, "TableEncoder")
         return names
     validate.check_num_features(len(source.names), len(columns), "TableEncoder")
     if named:

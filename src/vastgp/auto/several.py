@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import check_arguments
 from vastgp.auto.base import FrontDoor
 from vastgp.auto.exposures import by_target, read_by_target
-from vastgp.data import Exposure, files, validate
+from vastgp.data import Exposure, column_names, files, validate
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, as_labels, open_frame
@@ -67,8 +67,8 @@ def _names_of_columns(X: Any, y: Any) -> list[str] | None:
     if len(missing) == len(y):
         return None  # labels, one a row
     if missing:
-        raise validate.missing_target_error(missing[0], table.names, table.where)
-    validate.check_unique_names(list(y), "the list of targets y")
+        raise column_names.missing_target_error(missing[0], table.names, table.where)
+    column_names.check_unique_names(list(y), "the list of targets y")
     return list(y)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from vastgp._arguments import is_number
 from vastgp.auto.source import Source
 from vastgp.auto.values import UnfitError, Values, numbers_of
-from vastgp.data import validate
+from vastgp.data import column_names, validate
 from vastgp.data.coordinates import EARTH_RADIUS, chord_points
 
 FORM = "places"
@@ -164,7 +164,7 @@ def with_places(source: Source, space: Space | None) -> Source:
         return source
     missing = [name for name in (space.first, space.second) if name not in source.names]
     if missing:
-        raise validate.missing_features_error(missing, [], source.where, "TableEncoder")
+        raise column_names.missing_features_error(missing, [], source.where, "TableEncoder")
     names = [name for name in source.names if name != space.second]
     names[names.index(space.first)] = space.name
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from vastgp.auto.source import Source
 from vastgp.auto.values import form_of_objects, objects_as
-from vastgp.data import validate
+from vastgp.data import column_names
 from vastgp.data.open import target_from_path
 from vastgp.data.tables import as_labels
 
@@ -35,7 +35,7 @@ def numeric_target(source: Source, y: Any) -> tuple[np.ndarray | None, str | Non
         elif text.lower().endswith(".npy"):
             y = target_from_path(Path(text), f"{source.where} has no column of that name")
         else:
-            raise validate.missing_target_error(text, source.names, source.where)
+            raise column_names.missing_target_error(text, source.names, source.where)
     return _numbers(as_labels(y)), name
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data import files, validate
+from vastgp.data import column_names, files, validate
 from vastgp.data.missing import missing_in
 from vastgp.data.open import as_rows, target_from_path
 from vastgp.data.rows import Rows
@@ -138,7 +138,7 @@ def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, l
         if name in table.names:
             return table.labels(name), name, [other for other in table.names if other != name]
         if not name.lower().endswith(".npy"):
-            raise validate.missing_target_error(name, table.names, table.where)
+            raise column_names.missing_target_error(name, table.names, table.where)
     if isinstance(X, str | os.PathLike) and files.suffix_of(Path(X)) == ".npz":
         name = "y" if y is None else str(y)
         if name in files.npz_names(Path(X).expanduser()):

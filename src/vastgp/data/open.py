@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.data import files, validate
+from vastgp.data import column_names, files, validate
 from vastgp.data.rows import Rows
 from vastgp.data.spool import MEMORY_BUDGET, Spool
 from vastgp.data.tables import BLOCK_BYTES, Table, column_named, open_frame
@@ -161,7 +161,7 @@ def _check_same_names(
                 f"The rows have the columns {validate.listed(rows.feature_names)}, but {estimator} was fitted with "
                 f"{validate.listed(wanted)}, in this order. Open them with as_rows(..., feature_names=...)."
             )
-        raise validate.missing_features_error(missing, extra, "the rows", estimator)
+        raise column_names.missing_features_error(missing, extra, "the rows", estimator)
 
 
 def _refuse_other_order(table: Table, feature_names: Sequence[str] | np.ndarray | None) -> None:
@@ -227,7 +227,9 @@ def _from_npz(path: Path, y: Any, memory_budget: float) -> Rows:
     target = None
     if isinstance(y, str) and (y in names or not y.lower().endswith(".npy")):
         if y not in names:
-            raise validate.missing_target_error(y, [name for name in names if name != "X"], where)
+            raise column_names.missing_target_error(
+                y, [name for name in names if name != "X"], where
+            )
         target = y
     elif y is None and "y" in names:
         target = "y"
@@ -278,7 +280,7 @@ def _split_target(table: Table, y: Any) -> tuple[str | None, Any]:
         return name, None
     if name.lower().endswith(".npy"):
         return None, target_from_path(Path(name), f"{table.where} has no column of that name")
-    raise validate.missing_target_error(name, table.names, table.where)
+    raise column_names.missing_target_error(name, table.names, table.where)
 
 
 def _series_name(y: Any) -> str | None:
@@ -300,7 +302,7 @@ def _select_features(
         missing = [name for name in columns if name not in table.names]
         if missing:
             extra = [name for name in available if name not in columns]
-            raise validate.missing_features_error(missing, extra, table.where, estimator)
+            raise column_names.missing_features_error(missing, extra, table.where, estimator)
     else:
         columns = available
         nameless = next((j for j, name in enumerate(table.names) if not name.strip()), None)
@@ -319,7 +321,7 @@ def _select_features(
         )
     reasons = {name: table.not_numeric[name] for name in columns if name in table.not_numeric}
     if reasons:
-        raise validate.not_numeric_error(reasons, table.where)
+        raise column_names.not_numeric_error(reasons, table.where)
     return columns
 
 

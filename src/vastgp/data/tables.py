@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.validate import check_unique_names, describe
+from vastgp.data.column_names import check_unique_names
+from vastgp.data.validate import describe
 
 # A block of a table holds about this many bytes: small beside the memory budget, large beside the cost of a call.
 BLOCK_BYTES = 16 << 20

@@ -20,7 +20,7 @@ from vastgp.auto.space import (
 )
 from vastgp.auto.stations.point_files import POINT_FILES, columns_of_dataset
 from vastgp.auto.values import UnfitError, Values, dates_of, levels_of, numbers_of
-from vastgp.data import files, validate
+from vastgp.data import column_names, files, validate
 from vastgp.data.dataset_files import open_dataset
 
 
@@ -218,7 +218,7 @@ def _listed(covariates: Any) -> list[str]:
     names = [covariates] if isinstance(covariates, str) else covariates
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"covariates must be names of columns, received {covariates!r}.")
-    validate.check_unique_names(list(names), "covariates")
+    column_names.check_unique_names(list(names), "covariates")
     return list(names)
 
 

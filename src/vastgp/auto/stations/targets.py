@@ -13,7 +13,7 @@ import numpy as np
 from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like_longitude
 from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
-from vastgp.data import files, validate
+from vastgp.data import column_names, files, validate
 from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
 from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
@@ -279,7 +279,7 @@ def _of_table(grid: Any, readings: Readings) -> Target:
     missing = [name for name in wanted if name not in source.names]
     if missing:
         extra = [name for name in source.names if name not in wanted]
-        raise validate.missing_features_error(missing, extra, source.where, "StationGP")
+        raise column_names.missing_features_error(missing, extra, source.where, "StationGP")
     columns = _columns(source, wanted, readings.time)
     first, second = (_numbers(columns, name, source) for name in (space.first, space.second))
     check_coordinates(first, second, space, source.where)
