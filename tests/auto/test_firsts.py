@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from vastgp import ExactGPRegressor, TSVGPRegressor
+from vastgp import ExactGPRegressor, GriefRegressor, TSVGPRegressor
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts
 from vastgp.auto.warps import Log, Own
 from vastgp.fitting import start
 from vastgp.fitting.run import First
-from vastgp.kernels import RBF, Matern32
+from vastgp.kernels import RBF, Matern32, Sum
 from vastgp.likelihoods import Gaussian
 
 
@@ -107,3 +107,15 @@ def test_what_other_rows_began_with_is_where_a_search_begins():
     # their deviations are others, in which hyperparameters are told
     assert same.complete and not other.complete
     np.testing.assert_allclose(other.kernel.lengthscales, same.kernel.lengthscales, rtol=1e-3)
+
+
+def test_a_method_whose_kernels_factor_does_not_begin_with_a_sum():
+    X, y = rows(120)
+    known = First(RBF([0.5, 3.0], 0.6) + Matern32([3.0, 0.5], 0.6), Gaussian(0.05))
+    model = GriefRegressor()
+    model._known_firsts = (known,)
+    model.fit(X, y)
+    assert model.answer_ == "own"
+    sparse = TSVGPRegressor()
+    sparse._known_firsts = (known,)
+    assert isinstance(sparse.fit(X, y).kernel_, Sum)

@@ -139,7 +139,10 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
             run = Run(
                 work.max_seconds, file,
                 verbose=bool(work.verbose), seconds=now() - began, seed=seed,
-                known=work.__dict__.pop("_known_firsts", ()),
+                known=[
+                    one for one in work.__dict__.pop("_known_firsts", ())
+                    if work._begins_with(one.kernel, data)
+                ],
             )  # fmt: skip
             with precision(work._arithmetic):
                 if answers is None:
@@ -158,6 +161,11 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
         if not answer.converged and answer.advice is not None:
             self._warn_of(answer)
         return self
+
+    def _begins_with(self, kernel: Any, data: Any) -> bool:
+        """Whether a search may begin with a kernel that the fit of another method found."""
+        del kernel, data
+        return True
 
     def _settle(self, data: Any, run: Run) -> Answer:
         """Fit, set the attributes of the answer that is kept, and return it."""

@@ -26,6 +26,7 @@ from vastgp.estimators.grid_basis import as_product, check_product, grid_points
 from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
+from vastgp.kernels import Sum
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.reweighted.base import (
     CHAIN_ARGUMENTS,
@@ -197,6 +198,10 @@ class GriefRegressor(FixedBasisRegressor):
         return FEATURE_PRIORS.resolve("prior", "orthogonal" if self.prior is None else self.prior)
 
     # ------------------------------------------------------------ fit
+
+    def _begins_with(self, kernel: Any, data: Any) -> bool:
+        del data
+        return not isinstance(kernel, Sum)  # which does not factor over the inputs
 
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         scaling, how = self.standardizer_, self._how()

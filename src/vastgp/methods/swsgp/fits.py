@@ -107,6 +107,10 @@ class SwsgpFits(BaseGP):
         """Whether nothing that is asked for stands against predictions from the nearest rows."""
         return False
 
+    def _begins_with(self, kernel: Any, data: Any) -> bool:
+        of_nearest = isinstance(self._resolved()[1], Nearest)
+        return not (isinstance(kernel, Sum) and of_nearest and data.n > _MOST_WITH_SUMS)
+
     def _check_params(self) -> None:
         search, solver = self._resolved()
         check_options(solver, search, self.dtype)
@@ -129,8 +133,6 @@ class SwsgpFits(BaseGP):
         share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
         beginning = Beginning(search, self.kernel, rows, scaling, run, share)
         if isinstance(solver, Nearest):
-            if rows.n > _MOST_WITH_SUMS:
-                run.known = tuple(one for one in run.known if not isinstance(one.kernel, Sum))
             normal = self._of_normal_noise() if self._varies_by_itself else self
             kernel, likelihood = find_first(beginning, normal._first_likelihood)
             assert isinstance(likelihood, Gaussian)  # see `check_nearest`
