@@ -92,6 +92,11 @@ def encode(labels: np.ndarray, called: str = "y") -> tuple[np.ndarray, np.ndarra
                 f"{called} has labels of several types: {', '.join(kinds)}. Give one type, for example all as text."
             )
         labels = np.asarray(labels.tolist())
+    if labels.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: {called} holds complex numbers, for example {labels[0]}. Give each class a "
+            "label of its own, a number or text."
+        )
     if labels.ndim != 1 or labels.dtype.kind not in "biufU":
         raise ValueError(
             f"{called} holds labels such as {labels[0]!r}. Expected numbers, booleans or text, which a model file can "
