@@ -26,7 +26,7 @@ class SeveralClasses(Likelihood):
         return self.num_classes
 
     def is_label(self, y: Any, ndim: int) -> Any:
-        """Return whether each class is the label, (C, *s): of the array module that labels are of."""
+        """Return whether each class is the label, ``(C, *s)``: of the array module that labels are of."""
         return np.arange(self.num_classes).reshape(-1, *[1] * (ndim - 1)) == _as_index(y)
 
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
