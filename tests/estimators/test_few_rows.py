@@ -11,6 +11,7 @@ from sklearn.linear_model import BayesianRidge
 import vastgp
 from odd_tables import Column, OddTable
 from vastgp import ExactGPRegressor, GriefRegressor, IterativeGPRegressor, RelevanceVectorRegressor
+from vastgp.linalg.cholesky import FactorizationError
 
 # On these the process at its one best hyperparameters was behind a Bayesian line by 3.6, 0.25 and 0.13 nats a row.
 BEHIND = {
@@ -101,10 +102,26 @@ def test_a_method_that_takes_more_rows_later_has_its_own_answer():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_twelve_places_are_few_rows_to_such_a_method_however_often_they_come():
+    """Intervals of its own answer to 90 rows of them held 54 % of new rows."""
+    X, y, new, target = repeated_places("numbers", 1e-7)
+    model = GriefRegressor("rbf", 20).fit(X, y)
+    assert model.answer_ == "average"
+    assert "contradicts the exact posterior" in model.stop_reason_
+    assert vastgp.metrics.coverage(target, *model.predict(new, return_std=True)) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_such_a_method_without_an_answer_leaves_the_average():
     """It had the exact posterior at one set of hyperparameters, which twelve places seen often do not tell."""
+
+    class Fails(GriefRegressor):
+        def _answers(self, rows, run):
+            next(iter(super()._answers(rows, run)))
+            raise FactorizationError("no answer")
+
     X, y, new, target = repeated_places("numbers", 1e-7)
-    model = GriefRegressor("rbf", 20, max_seconds=2.0).fit(X, y)
+    model = Fails("rbf", 20).fit(X, y)
     assert model.answer_ == "average"
     assert vastgp.metrics.coverage(target, *model.predict(new, return_std=True)) > 0.9
 
