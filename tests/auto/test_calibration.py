@@ -232,6 +232,17 @@ def test_the_choice_of_places_leaves_them_out_together():
     assert fit_calibration(many[:900], "auto", 0, places.some(np.arange(900))).name == "none"
 
 
+def test_places_of_a_design_narrow_nothing():
+    """What is said of the places that a model has seen tells nothing of its deviations at others."""
+    wide, narrow = distorted(1000, factor=0.6), distorted(1000, factor=1.5)
+    for u, name in ((wide, "none"), (narrow, "scale")):
+        z = normal_scores(u)
+        assert fit_calibration(z, "auto").name == "scale"
+        places = Places(np.arange(1000), design=True)
+        assert fit_calibration(z, "auto", 0, places).name == name
+        assert fit_calibration(z, "auto", 0, places.some(z < 9.0)).name == name
+
+
 def test_the_choice_is_none_where_nothing_is_wrong_and_the_right_one_elsewhere():
     uniform = [of_pit(np.random.default_rng(k).uniform(size=500), seed=k) for k in range(20)]
     # the one that gains anything by chance must also gain more than its standard error

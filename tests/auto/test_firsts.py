@@ -5,7 +5,7 @@ import pytest
 
 from vastgp import ExactGPRegressor, GriefRegressor, TSVGPRegressor
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.firsts import Firsts
+from vastgp.auto.firsts import Firsts, Shape
 from vastgp.auto.warps import Log, Own
 from vastgp.fitting import start
 from vastgp.fitting.run import First
@@ -72,7 +72,7 @@ def test_candidates_share_what_they_begin_with():
         (Candidate("linear", "ExactGPRegressor", {"kernel": "linear"}), 0, Own()),
     ]:  # fmt: skip
         model = (ExactGPRegressor if candidate.estimator.startswith("Exact") else TSVGPRegressor)()
-        with firsts.shared(model, candidate, number, len(y), warp):
+        with firsts.shared(model, candidate, number, Shape(*X.shape), warp):
             found[candidate.name, number, warp.name] = model._known_firsts
             model.fit(X, y)
     (first,) = found.pop(("tsvgp", 0, "own"))
@@ -96,17 +96,28 @@ def test_a_fit_that_was_cut_short_says_so():
 def test_what_other_rows_began_with_is_where_a_search_begins():
     X, y = rows(120)
     firsts, exact = Firsts(), Candidate("exact", "ExactGPRegressor")
-    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 80, Own()):
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, Shape(80, 2), Own()):
         model.fit(X[:80], y[:80])
-    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 80, Own()):
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, Shape(80, 2), Own()):
         (same,) = model._known_firsts
         model.fit(X[:80], y[:80])
-    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, 120, Own()):
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, Shape(120, 2), Own()):
         (other,) = model._known_firsts
         model.fit(X, y)
     # their deviations are others, in which hyperparameters are told
     assert same.complete and not other.complete
     np.testing.assert_allclose(other.kernel.lengthscales, same.kernel.lengthscales, rtol=1e-3)
+
+
+def test_rows_of_other_columns_begin_anew():
+    """Other rows of a table hold other levels: a kernel of 37 columns ended the fit to those with 27."""
+    X, y = rows(80)
+    firsts, exact = Firsts(), Candidate("exact", "ExactGPRegressor")
+    with firsts.shared(model := ExactGPRegressor("rbf"), exact, 0, Shape(80, 2), Own()):
+        model.fit(X, y)
+    for other in (Shape(80, 3), Shape(80, 2, ((0, 1),))):
+        with firsts.shared(model := ExactGPRegressor("rbf"), exact, 1, other, Own()):
+            assert model._known_firsts == ()
 
 
 def test_a_method_whose_kernels_factor_does_not_begin_with_a_sum():

@@ -10,8 +10,15 @@ from sklearn.linear_model import BayesianRidge
 
 import vastgp
 from odd_tables import Column, OddTable
-from vastgp import ExactGPRegressor, GriefRegressor, IterativeGPRegressor, RelevanceVectorRegressor
+from vastgp import (
+    DirectRegressor,
+    ExactGPRegressor,
+    GriefRegressor,
+    IterativeGPRegressor,
+    RelevanceVectorRegressor,
+)
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.options import Fixed
 
 # On these the process at its one best hyperparameters was behind a Bayesian line by 3.6, 0.25 and 0.13 nats a row.
 BEHIND = {
@@ -172,6 +179,29 @@ def test_rows_that_nearly_repeat_each_other_make_nothing_sure_elsewhere(kind):
     X, y, new, target = repeated_places("numbers", 1e-7)
     model = kind(verbose=False).fit(X, y)
     assert vastgp.metrics.coverage(target, *model.predict(new, return_std=True)) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("method", [RelevanceVectorRegressor, DirectRegressor])
+def test_between_more_rows_too_the_exact_posterior_tells_what_is_sure(method):
+    """Of the rows of five clusters far from each other methods of few functions are sure of what lies between."""
+    rng = np.random.default_rng(0)
+    centres = 10.0 * rng.normal(size=(5, 3))
+    X = centres[rng.integers(5, size=700)] + 0.5 * rng.normal(size=(700, 3))
+    y = np.sin(2.0 * X[:, 0]) + np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=700)
+    model = method().fit(X, y)
+    assert model.answer_ == "subset" and "contradicts the exact posterior" in model.stop_reason_
+    exact = ExactGPRegressor(
+        model.kernel_, hyperparameters=Fixed(noise_std=model.likelihood_.noise_std)
+    )
+    # the posterior of all rows, by whose kernel it is
+    new = np.stack([rng.choice(column, 200) for column in X.T], axis=1)
+    for mine, theirs in zip(
+        model.predict(new, return_std=True),
+        exact.fit(X, y).predict(new, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-3)
 
 
 def test_whole_numbers_come_again_and_are_known():

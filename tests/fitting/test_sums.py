@@ -3,6 +3,13 @@
 import numpy as np
 import pytest
 
+from vastgp import (
+    IterativeGPRegressor,
+    QSGPRegressor,
+    SVGPRegressor,
+    SWSGPRegressor,
+    TSVGPRegressor,
+)
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -72,6 +79,15 @@ def test_it_begins_with_the_variance_and_the_columns_of_the_one(form):
 def test_a_kernel_of_another_kind_stays_as_it_is():
     for kernel in (Matern12(1.0), RBF(1.0) + Linear(1.0)):
         assert two_parts(kernel, 1) == []
+
+
+@pytest.mark.parametrize(
+    "method", [IterativeGPRegressor, QSGPRegressor, SVGPRegressor, SWSGPRegressor, TSVGPRegressor]
+)
+def test_methods_begin_with_a_sum_where_that_is_likelier(method):
+    X, y = stepped(250)
+    assert isinstance(method(dtype="float64").fit(X, y).kernel_, Sum)
+    assert isinstance(method("matern32", dtype="float64").fit(X, y).kernel_, Matern32)
 
 
 def test_a_kernel_that_the_user_gave_keeps_its_form_and_none_may_become_a_sum():

@@ -170,8 +170,10 @@ class FrontDoor(SavedFrontDoor):
         )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()
-        groups = inputs.repetitions().groups if held else None
-        track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold, groups=groups)
+        track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)
+        if held:
+            groups, _, design = inputs.repetitions()
+            track = replace(track, groups=groups, design=design)
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:HELD_OUT_KEPT]))
         candidates = self._candidates(first, tied)

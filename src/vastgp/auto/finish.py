@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.firsts import Firsts
+from vastgp.auto.firsts import Firsts, Shape
 from vastgp.auto.folds import some_rows
 from vastgp.auto.inputs import Groups, Inputs
 from vastgp.auto.race import FAILURES, Ran, fit_one
@@ -141,7 +141,7 @@ def _fit(
         seconds = max(seconds - (time.perf_counter() - began), _LEAST_SECONDS)
     kernel = None if candidate.goes_on else _kernel_of(ran)
     model = candidate.make(seed=seed, seconds=seconds, tied=tied, kernel=kernel, grown=grown)
-    with whole.firsts.shared(model, candidate, WHOLE, rows.n, warp):
+    with whole.firsts.shared(model, candidate, WHOLE, Shape.of(rows, tied), warp):
         if candidate.goes_on:
             _go_on(model, ran)
         fit_one(model, rows, warp)

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp.auto.candidates import Candidate
-from vastgp.auto.firsts import Firsts
+from vastgp.auto.firsts import Firsts, Shape
 from vastgp.auto.folds import Fold, some_rows
 from vastgp.auto.leaderboard import NO_TIME_LEFT, Entry, Leaderboard
 from vastgp.auto.trees import Grown, process_of
@@ -57,6 +57,8 @@ class Track:
         What candidates began with.
     groups : ndarray of int, optional
         Which rows of the table repeat each other, see `vastgp.data.repeated`; None where none do.
+    design : bool
+        Whether rows are of a few places, see `vastgp.data.Repetitions`.
     tell : callable, optional
         Is told what share of a candidate's folds is done.
     """
@@ -69,6 +71,7 @@ class Track:
     grown: Callable[[int, Rows, Own], Grown] | None = None
     firsts: Firsts = field(default_factory=Firsts)
     groups: np.ndarray | None = None
+    design: bool = False
     tell: Callable[[float], None] = lambda share: None
 
     @property
@@ -79,7 +82,7 @@ class Track:
     @property
     def places(self) -> Places:
         """Which held-out rows are of one place, in the order of the folds."""
-        return Places.of(self.groups, self.order)
+        return Places.of(self.groups, self.order, self.design)
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ def run_one(
             left = None if seconds is None else seconds - (time.perf_counter() - began - growing)
             share = None if left is None else max(left * _share_of_fold(track, number), 0.5)
             model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
-            with track.firsts.shared(model, candidate, number, training.n, warp):
+            with track.firsts.shared(model, candidate, number, Shape.of(training, tied), warp):
                 fit_one(model, training, warp)
             rows = rows_seen(model, training.n)
             parts.append(track.judge(model, warp, held_out))

@@ -25,10 +25,13 @@ class Repetitions(NamedTuple):
     few_places : bool
         Whether rows are of few places and repeat each other nearly: none of them will come again. Rows that repeat each
         other exactly are those of a design, and new ones may be of the same places.
+    design : bool
+        Whether rows are of few places and repeat each other exactly.
     """
 
     groups: np.ndarray | None
     few_places: bool
+    design: bool
 
     @classmethod
     def of(cls, matrix: np.ndarray) -> Repetitions:
@@ -37,8 +40,8 @@ class Repetitions(NamedTuple):
         places = np.max(groups) + 1
         several = _FEWEST_GROUPS <= places < len(groups)
         few = places < min(_FEWEST_GROUPS, len(matrix))
-        few = few and len(np.unique(matrix, axis=0)) > places
-        return cls(groups if several else None, bool(few))
+        nearly = len(np.unique(matrix, axis=0)) > places
+        return cls(groups if several else None, bool(few and nearly), bool(few and not nearly))
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,19 @@ class Places:
     ----------
     of_row : ndarray of int, shape (n,)
         The number of each row's place, from zero on without gaps.
+    design : bool, default False
+        Whether all rows are of the few places of a design: what is said of some tells nothing of other places.
     """
 
     of_row: np.ndarray
+    design: bool = False
 
     @classmethod
-    def of(cls, groups: np.ndarray | None, rows: np.ndarray) -> Places:
+    def of(cls, groups: np.ndarray | None, rows: np.ndarray, design: bool = False) -> Places:
         """Return the places of some rows, of the groups of all (see `repeated`); None: each row has its own."""
         if groups is None:
-            return cls(np.arange(len(rows)))
-        return cls(np.unique(groups[rows], return_inverse=True)[1])
+            return cls(np.arange(len(rows)), design)
+        return cls(np.unique(groups[rows], return_inverse=True)[1], design)
 
     @property
     def count(self) -> int:
@@ -95,7 +101,7 @@ class Places:
 
     def some(self, rows: np.ndarray) -> Places:
         """Return the places of some rows, a mask or their numbers."""
-        return Places.of(self.of_row, np.arange(len(self.of_row))[rows])
+        return Places.of(self.of_row, np.arange(len(self.of_row))[rows], self.design)
 
     def _mean(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.of_row, values) / np.bincount(self.of_row)

@@ -52,7 +52,8 @@ def first_params(
 
     # what is learned on all rows need not be found on some of them
     share = _START_SHARE if goes_on and isinstance(search, Learn) else 2.0 * _START_SHARE
-    kernel, likelihood = find_first(Beginning(search, kernel, rows, scaling, run, share), noise)
+    beginning = Beginning(search, kernel, rows, scaling, run, share, sums=True)
+    kernel, likelihood = find_first(beginning, noise)
     assert isinstance(likelihood, Gaussian)
     return kernel, likelihood
 

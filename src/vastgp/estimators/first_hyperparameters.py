@@ -52,6 +52,8 @@ class Beginning(NamedTuple):
         Whose seed chooses the rows.
     share : float, default 0.5
         Of what is left of the budget, for the search.
+    sums : bool, default False
+        Whether a sum of two kernels may be found where none was given, see `vastgp.fitting.sums`.
     """
 
     search: Any
@@ -60,6 +62,7 @@ class Beginning(NamedTuple):
     scaling: Standardizer
     run: Run
     share: float = 0.5
+    sums: bool = False
 
 
 def find_first(
@@ -79,7 +82,7 @@ def find_first(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    search, kernel, rows, scaling, run, share = beginning
+    search, kernel, rows, scaling, run, share, sums = beginning
     if run.too_late(1.0 - share):
         share = 1.0  # they are all that there will be
     if run.known:
@@ -105,7 +108,9 @@ def find_first(
         }
         most = rows_of_start(search, likelihood)
         if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(begin, X, y, max_rows=most, evidence=evidence, **options)
+            start = start_from_exact_gp(
+                begin, X, y, max_rows=most, evidence=evidence, sums=sums, **options
+            )
             return start.kernel, Gaussian(start.noise_variance)
         return start_from_dual_evidence(begin, likelihood, X, y, max_rows=most, **options)[:2]
 

@@ -53,12 +53,14 @@ _FEWER_PLACES = 50
 # An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
 # there are no rows: it gives way where it expects them by so many nats a row less.
 _IMAGINED, _ASTRAY = 500, 0.5
+# Rows up to which the exact posterior of all costs next to nothing.
+_EXACT_ROWS = 2000
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
 _FOR_FEWEST = "So few rows do not tell which function they are of: an average over linear ones is as uncertain as that"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
-_FOR_EXACT = "Between these few rows this contradicts the exact posterior of all of them, over its hyperparameters"
+_FOR_EXACT = "Between the rows this contradicts the exact posterior of all of them"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
 _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 # Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
@@ -88,10 +90,18 @@ class Judged(NamedTuple):
         """Mean log density; minus infinity where there is none."""
         return _mean(self.scores)
 
+    def is_exact_of(self, rows: Rows) -> bool:
+        """Return whether it is the exact posterior of all rows."""
+        return _is_of_all(self.attributes["posterior_"], rows)
+
     @property
     def of_others(self) -> float:
         """The same, each without its own target where that is known."""
         return _mean(self.scores if self.left_out is None else self.left_out)
+
+
+def _is_of_all(posterior: Any, rows: Rows) -> bool:
+    return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
 
 
 def _mean(scores: np.ndarray) -> float:
@@ -146,11 +156,11 @@ class Judge:
         return Judged(name, answer, trial.__dict__, scores, fair, left_out)
 
     def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
-        """Return whether an answer contradicts the exact posterior of the same few rows where there are none.
+        """Return whether an answer contradicts the exact posterior of the same rows where there are none.
 
         There are inputs whose columns are those of the rows, each in an order of its own, and targets drawn from the
         exact posterior: what the answer's mean log density lacks there is its divergence from that. A method of few
-        functions, or with a search of its own, can follow few rows closely and be sure of what is between them.
+        functions, or with a search of its own, can follow rows closely and be sure of what is between them.
         """
         generator = np.random.default_rng([run.seed, _IMAGINING])
         X = self.training.take(np.arange(self.training.n))[0]
@@ -209,10 +219,10 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
-    finished = own is not None and own.converged
+    # a method that takes more rows later may have some of them now, unless it has no answer to add them to
+    grows = own is not None and hasattr(model, "partial_fit")
+    line = is_open = untold = False
     if not judge.spared:
-        # a method that takes more rows later may have some of them now, unless it has no answer to add them to
-        grows = own is not None and hasattr(model, "partial_fit")
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
         held = not varies and (not grows or num_places(judge.training) < _FEWER_PLACES)
@@ -225,16 +235,20 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         is_open = processes.agreed(few is not None and few.is_open and not grows)
         untold = own is not None and held and not grows and without_process(model, rows, run)
         line = line or processes.agreed(untold)
-        astray = bool(found and exact) and judge.is_astray(found[0], exact[0], model, run)
-        if finished and not (line or is_open or astray) and np.isfinite(found[0].score):
+    if not exact and own is not None and _is_beside_exact(found[-1], judge.training):
+        exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
+    astray = own is not None and bool(exact) and judge.is_astray(found[-1], exact[0], model, run)
+    if not judge.spared:
+        finished = own is not None and own.converged and np.isfinite(found[0].score)
+        if finished and not (line or is_open or astray):
             return _keep(model, found[0], found)
         found += simple(LINEAR)
         if line and found and found[-1].name == LINEAR:
             because = _FOR_FEWEST if untold else _FOR_LINE
             return _keep_for(model, found[-1], found, own, because)
-        if is_open or astray:
-            because = _FOR_AVERAGE if is_open else _FOR_EXACT
-            return _keep_for(model, exact[0], found + exact, own, because)
+    if is_open or astray:
+        because = _FOR_AVERAGE if is_open else _FOR_EXACT
+        return _keep_for(model, exact[0], found + exact, own, because)
     found += exact or simple(SUBSET)
     if not found:
         assert failure is not None
@@ -242,9 +256,10 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     return _keep(model, _best(found, judge.apart), found, own, failure)
 
 
-def _is_of_all(posterior: Any, rows: Rows) -> bool:
-    """Return whether a posterior is the exact one of all rows."""
-    return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
+def _is_beside_exact(own: Judged, rows: Rows) -> bool:
+    """Return whether the exact posterior of all rows costs next to nothing, and the method's own is another."""
+    normal = isinstance(own.answer.likelihood, Gaussian)
+    return rows.n <= _EXACT_ROWS and normal and not own.is_exact_of(rows)
 
 
 def _repetitions(rows: Rows) -> np.ndarray | None:

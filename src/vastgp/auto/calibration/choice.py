@@ -54,7 +54,8 @@ def fit_calibration(
     seed : int, default 0
         Of the folds.
     places : Places, optional
-        Which rows are of one place: they count as one, and are left out together.
+        Which rows are of one place: they count as one, and are left out together. Where all are of the few places of a
+        design nothing is narrowed: they tell nothing of deviations elsewhere.
 
     Returns
     -------
@@ -81,8 +82,9 @@ def fit_calibration(
     score = np.zeros(places.count)
     for name in ("scale", "isotonic"):
         gain = places.means(_left_out_gain(kinds[name], z, seed, places))
-        if exceeds(gain - score):
-            best, score = kinds[name].fit(z, places.shares()), gain
+        found = kinds[name].fit(z, places.shares())
+        if exceeds(gain - score) and not (places.design and found.std_factor < 1.0):
+            best, score = found, gain
     return best
 
 

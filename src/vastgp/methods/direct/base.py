@@ -114,7 +114,8 @@ class DirectBase(BaseGP):
     def _beginning(self, rows: Rows, run: Run) -> Beginning:
         """Return what first hyperparameters are looked for with: any of the kernels that have the basis."""
         kernel = "rbf" if not self._is_fourier and self.kernel is None else self.kernel
-        return Beginning(self._search(), kernel, rows, self.standardizer_, run, _SEARCH)
+        search, sums = self._search(), self._is_fourier
+        return Beginning(search, kernel, rows, self.standardizer_, run, _SEARCH, sums)
 
     def _make_basis(self, kernel: Kernel, rows: Rows, seed: int) -> tuple[Any, Kernel]:
         """Return the basis, and the kernel that it is of."""

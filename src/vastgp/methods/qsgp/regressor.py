@@ -48,10 +48,11 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
     ----------
     kernel : Kernel, str or None, default None
         As in `ExactGPRegressor`. None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some
-        rows.
+        rows, or a sum of two where that is likelier by far.
     num_basis : int, optional
-        Number of basis functions m, even. None: four per row, at least 2000 and at most 100,000; 20,000 beyond 200,000
-        rows, where a pass costs more. With ``basis="inducing"``: so many random training rows become inducing inputs.
+        Number of basis functions m, even. None: four per row, at most 100,000 and at least 30,000, or 25 per row where
+        that is less (but 2000); 20,000 beyond 200,000 rows, where a pass costs more. With ``basis="inducing"``: so many
+        random training rows become inducing inputs.
     basis : {"fourier", "inducing", "grief"} or Fourier or Inducing, default "fourier"
         ``"fourier"``: random Fourier features; ``Fourier(frequencies=...)`` of `vastgp.options` says how they are
         drawn.

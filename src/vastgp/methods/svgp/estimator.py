@@ -122,7 +122,7 @@ class SVGPFits(BaseGP):
         if isinstance(search, Subset):
             search = search.given(rows=_START_ROWS, noise_floor=_NOISE_FLOOR)
         share = _FOR_START if options.learn else _FOR_START_ALONE
-        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
+        beginning = Beginning(search, self.kernel, rows, scaling, run, share, sums=True)
         first = find_first(beginning, self._first_likelihood)
         # of so few rows the start has the evidence itself, of which the bound with most of them is a little less
         enough = rows.n <= inputs.size or self.num_inducing is None

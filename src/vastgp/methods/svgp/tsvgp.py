@@ -17,8 +17,8 @@ class TSVGPRegressor(SparseRegressor):
     Parameters
     ----------
     kernel : Kernel, str or None, default None
-        As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows.
-        Sums and products are allowed.
+        As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows,
+        or a sum of two where that is likelier by far. Sums and products are allowed.
     num_inducing : int, optional
         Number m of inducing inputs, at most the number of rows. None: 512, or one for each row where there are fewer.
     likelihood : str or Likelihood, default "gaussian"

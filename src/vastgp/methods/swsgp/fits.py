@@ -131,7 +131,8 @@ class SwsgpFits(BaseGP):
             start = _NEAREST if isinstance(solver, Nearest) else _START
             search = search.given(**start)
         share = _FOR_FIRST if isinstance(solver, Nearest) else _FOR_START
-        beginning = Beginning(search, self.kernel, rows, scaling, run, share)
+        sums = not isinstance(solver, Nearest) or rows.n <= _MOST_WITH_SUMS
+        beginning = Beginning(search, self.kernel, rows, scaling, run, share, sums)
         if isinstance(solver, Nearest):
             normal = self._of_normal_noise() if self._varies_by_itself else self
             kernel, likelihood = find_first(beginning, normal._first_likelihood)
