@@ -235,7 +235,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         is_open = processes.agreed(few is not None and few.is_open and not grows)
         untold = own is not None and held and not grows and without_process(model, rows, run)
         line = line or processes.agreed(untold)
-    if not exact and own is not None and _is_beside_exact(found[-1], judge.training):
+    if not exact and not grows and own is not None and _is_beside_exact(found[-1], judge.training):
         exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
     astray = own is not None and bool(exact) and judge.is_astray(found[-1], exact[0], model, run)
     if not judge.spared:

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from vastgp.kernels import Kernel, from_name
-from vastgp.kernels.metric import number_of_inputs
+from vastgp.kernels.metric import number_of_inputs, shortened
+from vastgp.kernels.stationary import Stationary
 from vastgp.likelihoods import Gaussian, Likelihood
 
 # Bounds in standardised units. They are wide enough to be out of the way of any fit that the data determine, and keep
@@ -27,6 +28,10 @@ MOST_NOISE = 10.0
 # Half the variance of a standardised target may be noise; evidence finds a low noise level from above more safely than
 # a high one from below, where the function chases the noise.
 _START_NOISE = 0.1
+# So many times shorter lengthscales are tried too, by the number of inputs: of few a function may go up and down often
+# within the rows, beside a trend that is likelier than none. Ten periods and a trend, 700 rows: RBF's evidence from
+# sqrt(d) ends in the trend (NLPD of unseen rows 0.67), from a fifth of it in the periods (-0.62).
+_SHORTER = {1: (5.0, 25.0), 2: (5.0,), 3: (5.0,)}
 _FAMILIES = ("rbf", "matern52", "matern32")
 
 # None: a likelihood without hyperparameters
@@ -112,7 +117,7 @@ def starting_params(
     restarts: int,
     generator: np.random.Generator,
 ) -> list[Params]:
-    """Return where to begin: the form's own values, the default ones, then random ones around the defaults.
+    """Return where to begin: the form's own values, the default ones, shorter lengthscales, then random values.
 
     Parameters
     ----------
@@ -129,6 +134,9 @@ def starting_params(
     likelihood = likelihood or Gaussian(_START_NOISE)
     default = default_values(form, num_features)
     kernels = [form] if eqx.tree_equal(form, default) else [form, default]
+    if isinstance(default, Stationary) and isinstance(likelihood, Gaussian):
+        count = number_of_inputs(default, num_features)
+        kernels += [shortened(default, count**0.5 / by) for by in _SHORTER.get(count, ())]
     starts: list[Params] = [(kernel, likelihood) for kernel in kernels]
     for _ in range(restarts - 1):
         kernel = _scattered(default, generator)

@@ -79,7 +79,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
     ----------
     kernel : Kernel, str or None, default None
         As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some
-        rows.
+        rows, or a sum of two where that is likelier by far.
     solver : {"rr-cg", "cg"} or RouletteCG or CG, default "rr-cg"
         How slopes of the evidence are made. ``"cg"`` stops conjugate gradients after some iterations: biased towards
         underfitting where they have not converged by then. ``"rr-cg"`` stops at random, with weights that take the bias

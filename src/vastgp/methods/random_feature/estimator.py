@@ -59,7 +59,7 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
     ----------
     kernel : Kernel, str or None, default None
         As in `ExactGPRegressor`; None: the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some
-        rows.
+        rows, or a sum of two where that is likelier by far.
     num_basis : int, default 1000
         Features m, even. A pass over the rows costs ``n m^2``, and the factorisation ``m^3``.
     debias : {None, "single-sample"} or SingleSample, default None

@@ -52,7 +52,8 @@ class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
     Parameters
     ----------
     kernel : Kernel, str or None, default None
-        As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows.
+        As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows,
+        or a sum of two where that is likelier by far (of at most 3000 rows where it predicts from the nearest ones).
         Sums and products are allowed.
     num_inducing : int, optional
         Number M of inducing inputs, at most the number of rows. None: all rows, up to a million, with
