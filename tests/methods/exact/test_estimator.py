@@ -109,9 +109,12 @@ def test_restarts_find_the_better_of_two_explanations():
     rng = np.random.default_rng(17)
     X = rng.uniform(-4.0, 4.0, size=(12, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=12)
-    once = ExactGPRegressor("rbf", restarts=1).fit(X, y)
-    often = ExactGPRegressor("rbf", restarts=6).fit(X, y)
+    once = ExactGPRegressor("rbf + constant", restarts=1).fit(X, y)
+    often = ExactGPRegressor("rbf + constant", restarts=6).fit(X, y)
     assert often.log_evidence_ > once.log_evidence_ + 1.0
+    # of one input a kernel of one part begins with a short lengthscale too
+    short = ExactGPRegressor("rbf", restarts=1).fit(X, y)
+    assert short.log_evidence_ > once.log_evidence_ + 1.0
 
 
 def test_two_rows_are_enough_and_one_is_with_fixed_hyperparameters():
