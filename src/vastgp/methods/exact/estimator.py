@@ -85,7 +85,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         ``diagnosis_["noise_varies"]``.
     hyperparameters : {"learn", "fixed"} or Learn or Fixed, default "learn"
         Whether kernel and noise are learned or are those given: objects of `vastgp.options`. ``Learn(noise_floor=...)``
-        is the least noise variance that may be learned, relative to the variance of the target (1e-6: evidence of a
+        is the least noise variance that may be learned, relative to the variance of the target (1e-8: evidence of a
         function that is observed without noise has no maximum), ``Learn(rows=...)`` of how many random rows they are
         learned at most (5000: an evaluation of twice the rows takes eight times as long, and moves them less);
         ``Fixed(noise_std=...)`` holds the noise's standard deviation, in units of the target, and the kernel is then
