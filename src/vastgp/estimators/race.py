@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from vastgp.data import (
@@ -235,7 +236,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         is_open = processes.agreed(few is not None and few.is_open and not grows)
         untold = own is not None and held and not grows and without_process(model, rows, run)
         line = line or processes.agreed(untold)
-    if not exact and not grows and own is not None and _is_beside_exact(found[-1], judge.training):
+    beside = own is not None and not grows and _is_beside_exact(found[-1], judge.training, run)
+    if beside and not exact:
         exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
     astray = own is not None and bool(exact) and judge.is_astray(found[-1], exact[0], model, run)
     if not judge.spared:
@@ -256,10 +258,19 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     return _keep(model, _best(found, judge.apart), found, own, failure)
 
 
-def _is_beside_exact(own: Judged, rows: Rows) -> bool:
-    """Return whether the exact posterior of all rows costs next to nothing, and the method's own is another."""
+def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
+    """Return whether an answer can be held against the exact posterior of all rows, at what the method began with.
+
+    That costs next to nothing, the answer is another, and the method has learned nothing but an amplitude since.
+    """
     normal = isinstance(own.answer.likelihood, Gaussian)
-    return rows.n <= _EXACT_ROWS and normal and not own.is_exact_of(rows)
+    if rows.n > _EXACT_ROWS or run.first is None or not normal or own.is_exact_of(rows):
+        return False
+    kernels = [
+        each.in_units(1.0, float(each.total_variance()) ** -0.5)
+        for each in (own.answer.kernel, run.first[0])
+    ]
+    return bool(eqx.tree_equal(*kernels, rtol=1e-4))
 
 
 def _repetitions(rows: Rows) -> np.ndarray | None:
