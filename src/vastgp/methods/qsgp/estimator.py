@@ -199,7 +199,7 @@ def choose_size(
     """Return the number of basis functions and the solver for so many rows."""
     size = num_basis
     if size is None:
-        of_few = min(_BASIS_OF_FEW, _BASIS_PER_ROW_OF_FEW * num_rows)
+        of_few = min(_BASIS_OF_FEW, 2 * (_BASIS_PER_ROW_OF_FEW * num_rows // 2))
         size = max(_LEAST_BASIS, of_few, min(_MOST_BASIS, _BASIS_PER_ROW * num_rows))
         size = _BASIS_OF_MANY if num_rows > _MANY_ROWS else size
     if not isinstance(chosen.solver, str):
