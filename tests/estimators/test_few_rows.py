@@ -10,12 +10,7 @@ from sklearn.linear_model import BayesianRidge
 
 import vastgp
 from odd_tables import Column, OddTable
-from vastgp import (
-    ExactGPRegressor,
-    GriefRegressor,
-    IterativeGPRegressor,
-    RelevanceVectorRegressor,
-)
+from vastgp import ExactGPRegressor, GriefRegressor, IterativeGPRegressor, RelevanceVectorRegressor
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed
 

@@ -24,7 +24,14 @@ from vastgp.data import (
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import average_of_few, num_places, without_process
-from vastgp.estimators.simple_answers import LINEAR, MORE_ROWS, SIMPLE, SUBSET, simple_answer
+from vastgp.estimators.simple_answers import (
+    LINEAR,
+    MORE_ROWS,
+    SIMPLE,
+    SUBSET,
+    SUBSET_ROWS,
+    simple_answer,
+)
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.solvers.exact_posterior import ExactPosterior
@@ -54,8 +61,6 @@ _FEWER_PLACES = 50
 # An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
 # there are no rows: it gives way where it expects them by so many nats a row less.
 _IMAGINED, _ASTRAY = 500, 0.5
-# Rows up to which the exact posterior of all costs next to nothing.
-_EXACT_ROWS = 2000
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
@@ -264,7 +269,7 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
     That costs next to nothing, the answer is another, and the method has learned nothing but an amplitude since.
     """
     normal = isinstance(own.answer.likelihood, Gaussian)
-    if rows.n > _EXACT_ROWS or run.first is None or not normal or own.is_exact_of(rows):
+    if rows.n > SUBSET_ROWS or run.first is None or not normal or own.is_exact_of(rows):
         return False
     kernels = [
         each.in_units(1.0, float(each.total_variance()) ** -0.5)

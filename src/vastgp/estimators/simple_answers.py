@@ -27,7 +27,7 @@ _LINEAR_ROWS, _SITE_ROWS, _SEVERAL_ROWS = 20_000, 16_384, 1000
 # Numbers in the inputs of a linear answer at most.
 _LINEAR_ENTRIES = 20_000_000
 # Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
-_SUBSET_ROWS, _SUBSET_SITE_ROWS = 2000, 1000
+SUBSET_ROWS, _SUBSET_SITE_ROWS = 2000, 1000
 # Where a second or two more do not matter, and the method's own answer is not to be had.
 MORE_ROWS, _MORE_SECONDS = 4000, 30.0
 # Where the method could not even begin: as many as there is time for in a share of what is left, and no more than
@@ -70,7 +70,7 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     most = _SUBSET_SITE_ROWS // likelihood.num_latent
     if isinstance(likelihood, Gaussian):
         hurry = run.max_seconds is not None and run.max_seconds < _MORE_SECONDS
-        most = _SUBSET_ROWS if hurry or (own is not None and own.converged) else MORE_ROWS
+        most = SUBSET_ROWS if hurry or (own is not None and own.converged) else MORE_ROWS
         if own is None:
             # a low noise needs float64
             within = partial(affordable_exact, itemsize=8)
