@@ -216,6 +216,26 @@ def test_as_many_neighbours_as_rows_gain_by(noise, wanted):
     assert model.diagnosis_["neighbors"] in wanted
 
 
+def test_of_places_seen_often_as_many_rows_are_neighbours_as_new_places_gain_by():
+    """Sixty-four rows are those of five places: what they repeat is told by any of them, what is between is not."""
+    generator = np.random.default_rng(0)
+    places, new = (generator.uniform(-2.0, 2.0, size=(size, 2)) for size in (24, 500))
+
+    def of(X):
+        return np.sin(1.5 * X[:, 0]) + 0.5 * np.cos(X[:, 1])
+
+    X = places[generator.integers(24, size=288)]
+    y, of_new = (of(at) + 0.05 * generator.normal(size=len(at)) for at in (X, new))
+    fixed = Fixed(noise_std=0.05)
+    found, near = (
+        SWSGPRegressor(RBF([2.0, 2.0]), num_neighbors=count, hyperparameters=fixed, solver="nearest").fit(X, y)
+        for count in (None, 64)
+    )  # fmt: skip
+    assert found.diagnosis_["neighbors"] > 64
+    gain = found.log_predictive_density(new, of_new) - near.log_predictive_density(new, of_new)
+    assert gain.mean() > 4.0 * gain.std() / np.sqrt(len(gain))
+
+
 def test_all_variances_have_the_factor_that_rows_are_likeliest_with():
     X, y, _ = table(300)
     model = SWSGPRegressor("rbf", num_neighbors=20, solver="nearest").fit(X, y)
