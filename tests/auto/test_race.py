@@ -9,6 +9,7 @@ import pytest
 from promises import no_strange_warnings
 from vastgp import RBF, GPRegressor, SWSGPRegressor
 from vastgp.auto import base, candidates, finish, race
+from vastgp.auto.budget import dealt
 from vastgp.auto.calibration import PSEUDO_ROWS, fit_calibration
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
@@ -17,6 +18,7 @@ from vastgp.auto.leaderboard import Entry, Leaderboard
 from vastgp.auto.race import Judged, Ran, Track, best_of, run_race, scores_of
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Places, Rows
+from vastgp.likelihoods import Gaussian, HeteroskedasticGaussian
 from vastgp.solvers import plan
 from vastgp.solvers.plan import operations_of_exact
 
@@ -39,6 +41,23 @@ def test_a_last_fit_to_fewer_rows_than_the_race_had_is_none():
     vars(whole).update(inputs=inputs, deadline=None)
     few = Candidate("exact", "ExactGPRegressor").with_at_most(49)
     assert finish.fit_to_all(best, [few], whole, Own()) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "short"),
+    [
+        (("own", True, Gaussian), False),  # it says that noise does not vary
+        (("own", False, Gaussian), True),  # it had no time to look
+        (("own", False, HeteroskedasticGaussian), False),
+        (("subset", False, HeteroskedasticGaussian), True),
+    ],
+)
+def test_a_last_fit_without_time_for_what_the_race_found_falls_short(last, short):
+    def model(answer, converged, noise):
+        return SimpleNamespace(answer_=answer, converged_=converged, likelihood_=noise(1.0))
+
+    of_race = replace(_ran("exact", [0.0]), model=model("own", True, HeteroskedasticGaussian))
+    assert finish._falls_short(model(*last), of_race) == short
 
 
 def test_losses_beyond_the_root_of_float64_have_an_error():
@@ -312,7 +331,11 @@ def test_who_runs_follows_from_the_table():
         } | changes
         return [one.name for one in candidates.regressors(given.pop("n"), given.pop("d"), **given)]
 
-    assert names()[:3] == ["exact", "linear", "exact on trees"]
+    # what finds noise that varies is third: of some hundred rows turns with it, of more the nearest rows
+    assert names()[:4] == ["exact", "linear", "exact, heteroskedastic", "exact on trees"]
+    assert names(n=1500)[:4] == ["exact", "linear", "nearest", "exact on trees"]
+    assert sorted(names()) == sorted(set(names())) and len(names(n=1500)) == len(set(names(n=1500)))
+    assert names(counts=True)[:3] == ["exact", "linear", "exact on trees"]
     assert "qsgp" not in names() and "qsgp" in names(n=5000)
     # of many rows the exact process comes first as well, then what takes all of them
     assert names(n=50_000)[:5] == [
@@ -324,7 +347,7 @@ def test_who_runs_follows_from_the_table():
     ]
     assert names(n=50_000)[5] == "qsgp on trees"
     # of fewer they tell a scale of their own, after the exact process has been tried
-    assert names()[3:5] == ["nearest", "nearest on trees"] and "nearest" not in names(n=499)
+    assert names()[4:6] == ["nearest", "nearest on trees"] and "nearest" not in names(n=499)
     assert "tsvgp, poisson" in names(counts=True) and "tsvgp, student-t" not in names(counts=True)
     assert "grief" in names(n=5000) and "grief" not in names(n=5000, tied=True)
     assert names(likelihood="student-t") == ["tsvgp", "svgp", "swsgp"]
@@ -381,17 +404,19 @@ def test_a_model_says_how_many_rows_its_posterior_has_seen():
 @pytest.mark.parametrize(
     ("n", "budget", "scales", "models"),
     [
-        (500, 11.0, 1, 1),
-        (500, 13.0, 1, 9),
-        (500, 11.0, 2, 1),
+        (1500, 11.9, 1, 1),
+        (1500, 12.1, 1, 9),
+        (1500, 11.9, 2, 1),
+        (1501, 12.1, 2, 9),
         (5000, 27.0, 1, 1),
         (5000, 29.0, 1, 9),
     ],
 )
 def test_with_little_time_one_model_has_all_of_it(monkeypatch, n, budget, scales, models):
-    """Who is sent into the race; beyond one, all are, and it gets half of the budget."""
+    """Who is sent into the race; beyond one, all are, and it gets half of the budget, of few rows more."""
     (sent,) = _sent(monkeypatch, n, budget, scales)
-    wanted = (1, 1, budget) if models == 1 else (models, scales, 0.5 * budget)
+    share = 0.65 if n <= 1500 else 0.5
+    wanted = (1, 1, budget) if models == 1 else (models, scales, share * budget)
     assert (len(sent.given), len(sent.warps), sent.deadline) == wanted
 
 
@@ -465,6 +490,25 @@ def test_a_last_fit_goes_on_from_the_race_where_it_learns_by_another_measure():
     np.testing.assert_allclose(float(first.likelihood.noise_variance), noise)
 
 
+@pytest.mark.parametrize(
+    ("n", "left", "races"),
+    [
+        (200, 4.9, False), (200, 5.1, True), (1000, 7.9, False), (1000, 8.1, True),
+        (3000, 11.9, False), (3000, 12.1, True), (3001, 27.9, False), (3001, 28.1, True),
+    ],
+)  # fmt: skip
+def test_seconds_from_which_on_models_are_compared(n, left, races):
+    """Of few rows so much less as they are fewer: a fit of 700 rows takes a second or two."""
+    given = candidates.regressors(n, 5, tied=False, counts=False, likelihood="auto")
+    deal = dealt(left, n, given, 2)
+    assert deal.races == races
+    # what is left is enough for one fit to all rows, of few as of many
+    assert left - deal.of_race >= 0.35 * left - 1e-9
+    # one model on one scale has all of the time, and no budget is no limit
+    assert dealt(left, n, given[:1], 1).of_race == left
+    assert dealt(None, n, given, 2)[:3] == (True, False, None)
+
+
 def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
     """Candidates that use up what they are given: who runs, and how long."""
     given = candidates.regressors(499, 5, tied=False, counts=False, likelihood="auto")
@@ -479,7 +523,9 @@ def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
     def seconds(race_seconds, *warps):
         monkeypatch.setattr(race, "run_one", spend)
         clock[0] = 0.0
-        ran, _ = run_race(nothing, given, warps, deadline=race_seconds, y_scale=1.0, verbose=False)
+        ran, _ = run_race(
+            nothing, given, warps, deadline=race_seconds, y_scale=1.0, verbose=False, least=4.0
+        )
         assert {one.entry.method for one in ran} == {one.name for one in given}
         found = {}
         for one in ran:
@@ -489,11 +535,11 @@ def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
         return found
 
     short = seconds(15.0, Own(), Log())
-    assert list(short) == ["exact", "linear", "exact on trees"]
-    assert short["exact"] == [3.75, 3.75] and short["exact on trees"][0] > 4.0
+    assert list(short) == ["exact", "linear", "exact, heteroskedastic"]
+    assert short["exact"] == [3.75, 3.75] and short["exact, heteroskedastic"][0] > 4.0
     minute = seconds(30.0, Own())
-    assert list(minute.values()) == [[5.0], [3.0], [5.0], [10.0], [5.0]]
-    assert list(minute)[3] == "exact, heteroskedastic"
+    assert list(minute.values()) == [[5.0], [3.0], [10.0], [5.0], [5.0]]
+    assert list(minute)[2] == "exact, heteroskedastic"
     # equal shares where all have enough
     whole = seconds(300.0, Own())
     assert list(whole) == [one.name for one in given] and whole["exact"] == [300.0 / len(given)]

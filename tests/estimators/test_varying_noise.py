@@ -20,6 +20,7 @@ from vastgp import (
 from vastgp.estimators import varying_noise
 from vastgp.likelihoods import Gaussian, HeteroskedasticGaussian
 from vastgp.options import Fixed, Learn, Stochastic
+from vastgp.solvers.varying_noise import alternate
 
 
 def log_noise(X):
@@ -169,3 +170,16 @@ def test_what_does_not_go_together_is_refused():
         ValueError, match=r"not available with basis='inducing'.*Set basis='fourier'"
     ):
         make(QSGPRegressor, basis="inducing").fit(X, y)
+
+
+def test_turns_that_time_ended_before_they_were_compared_say_so(monkeypatch):
+    """The first turn has nothing to compare with: it had been taken for noise that does not vary, and converged."""
+
+    def ended(*rows, **given):
+        return alternate(*rows, **(given | {"deadline": -np.inf}))
+
+    monkeypatch.setattr(varying_noise, "alternate", ended)
+    with pytest.warns(ConvergenceWarning, match="no time to see whether the noise varies"):
+        model = make(ExactGPRegressor, restarts=1).fit(*table(100, 0))
+    assert isinstance(model.likelihood_, Gaussian) and not model.converged_
+    assert "noise_varies" not in model.diagnosis_

@@ -15,7 +15,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
-from vastgp.auto.candidates import SECONDS_OF_MANY, Candidate, alone
+from vastgp.auto.budget import RACE, dealt
+from vastgp.auto.candidates import Candidate, alone
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
@@ -42,13 +43,6 @@ from vastgp.estimators.sharing import check_processes
 
 # Fewer rows than this are fitted once, without a race: there is nothing to judge by.
 _LEAST_ROWS = 20
-# Share of the budget for the race; what is left is the winner's, on all rows.
-_RACE = 0.5
-# With less time than this no models are compared: the first one runs, and is calibrated on rows kept out of it.
-_SECONDS_OF_A_RACE = 12.0
-# Of many rows not with less than four times what a candidate needs, which two in the race would have half of: one that
-# has all of the time is better.
-_SECONDS_OF_A_LARGE_RACE = 4.0 * SECONDS_OF_MANY
 # Kept for what comes after the last fit.
 _FOR_THE_END = 0.5
 HELD_OUT_KEPT = 2000
@@ -204,22 +198,16 @@ class FrontDoor(SavedFrontDoor):
             return [], None
         left = None if deadline is None else deadline - time.perf_counter()
         warps = self._warps(y, track.seed)
+        deal = dealt(left, len(y), candidates, len(warps))
         common: dict[str, Any] = {"y_scale": _deviation(y), "verbose": bool(self.verbose)}
-        many = candidates[0].needs >= SECONDS_OF_MANY
-        if left is not None and left < (_SECONDS_OF_A_LARGE_RACE if many else _SECONDS_OF_A_RACE):
-            of_scales = candidates[0] if left >= _SECONDS_OF_A_RACE else None
+        if left is not None and not deal.races:
+            of_scales = candidates[0] if deal.compares_scales else None
             return run_alone(track, alone(candidates, left), of_scales, warps, left, **common)
         if self._work is not None:
-            most = int(_RACE * self._work / (len(candidates) * len(track.folds)))
+            most = int(RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]
-        share = 1.0 if len(candidates) == len(warps) == 1 else _RACE
-        return run_race(
-            track,
-            candidates,
-            warps,
-            deadline=None if left is None else time.perf_counter() + share * left,
-            **common,
-        )
+        until = None if deal.of_race is None else time.perf_counter() + deal.of_race
+        return run_race(track, candidates, warps, deadline=until, least=deal.least, **common)
 
     def _stacked(
         self, ran: list[Ran], winner: int | None, track: Track, y: np.ndarray

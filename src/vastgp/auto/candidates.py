@@ -180,15 +180,19 @@ def regressors(
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
     local = [nearest, *([nearest.with_trees()] if trees else [])]
+    varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # on a slow machine the second of many rows may be the last
     found = [exact, _LINEAR] if few else [exact, nearest, _LINEAR, *local[1:]]
+    near = local if few and n >= _NEAREST_ROWS else []
+    # what finds noise that varies gains most where it does; of some hundred rows turns of both take a second or two
+    early, later = (varying[:1], varying[1:]) if n <= _MANY else (near[:1], varying)
+    found += early
     found += [exact.with_trees()] if trees else []
-    found += local if few and n >= _NEAREST_ROWS else []
+    found += [one for one in near if one not in early]
     found += _POISSON if counts and likelihood == "auto" else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
-    varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += varying if few else [*many_on_trees, *varying]
+    found += later if few else [*many_on_trees, *later]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))

@@ -149,8 +149,11 @@ def _fit(
 
 
 def _falls_short(model: Any, ran: Ran) -> bool:
-    """Whether the last fit had too little time for the method's own answer, which that of the race had."""
-    return ran.model.answer_ == OWN and model.answer_ != OWN and not model.converged_
+    """Whether the last fit had too little time for what that of the race had: the method's own answer, or its noise."""
+    if model.converged_:
+        return False
+    other = type(model.likelihood_) is not type(ran.model.likelihood_)
+    return other or (ran.model.answer_ == OWN and model.answer_ != OWN)
 
 
 def _go_on(model: Any, ran: Ran | None) -> None:

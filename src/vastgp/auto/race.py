@@ -21,12 +21,10 @@ from vastgp.auto.warps import Own
 from vastgp.data import Places, Rows, observations
 from vastgp.fitting.progress import Progress
 
-# Candidates with less time than this are not begun: compiling their programs takes as much.
-_LEAST_SECONDS = 4.0
 # Of a run that only compares scales of the target.
 _SECONDS_OF_SCALE = 5.0
-# Of those that cost next to nothing, compiling included.
-_SECONDS_QUICK = 3.0
+# Of those that cost next to nothing, compiling included; and with less than this they are not begun either.
+_SECONDS_QUICK, _LEAST_QUICK = 3.0, 0.5
 # Where one model has the time of all, scales of the target are compared on so many rows, in a share of it (15 s, NLPD
 # of test rows, the exact process in a race of scales and the nearest rows so: pol -1.2 and -3.5, bike -5.2 and -8.6).
 _ROWS_OF_SCALES, _SHARE_OF_SCALES = 1000, 0.3
@@ -302,6 +300,7 @@ def run_race(
     deadline: float | None,
     y_scale: float,
     verbose: bool,
+    least: float = 0.0,
 ) -> tuple[list[Ran], int | None]:
     """Run candidates one after the other; return what they did, and the winner's number.
 
@@ -314,18 +313,21 @@ def run_race(
         Time of ``time.perf_counter`` at which to end; the time left is shared by those that have not run, see `_share`.
     y_scale : float
         Deviation of the targets.
+    verbose : bool
+    least : float, default 0.0
+        Seconds without which no further candidate begins, but for those that cost next to nothing.
     """
     ran: list[Ran] = []
     warps = list(warps)
-    late: Sequence[Candidate] = ()
+    late: list[Candidate] = []
     with Progress("race", verbose) as progress:
         for number, candidate in enumerate(candidates):
             share = None
             if deadline is not None:
                 left = deadline - time.perf_counter()
-                if left < _LEAST_SECONDS and ran:
-                    late = candidates[number:]
-                    break
+                if ran and left < (_LEAST_QUICK if candidate.quick else least):
+                    late.append(candidate)
+                    continue
                 share = _share(candidate, left, len(candidates) - number, len(warps))
             here = []
             for scale, warp in enumerate(warps):

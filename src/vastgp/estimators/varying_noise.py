@@ -30,9 +30,9 @@ VARYING = HeteroskedasticGaussian.name
 NoiseLike = Annotated[str, OneOf(Gaussian.name, VARYING)]
 # Rows on which function and noise are learned by turns; of the noise alone, which costs far less.
 _FEW, _MANY = 1000, 20_000
-# Of what is left of a budget: for the fit with one noise, for the turns, and for the first of two fits with what they
-# found.
-_PLAIN, _TURNS, _FIRST_FIT = 0.4, 0.3, 0.5
+# Of what is left of a budget: for the fit with one noise, for the turns (where they were of all rows, one solution is
+# what comes after them), and for the first of two fits with what they found.
+_PLAIN, _TURNS, _TURNS_OF_ALL, _FIRST_FIT = 0.4, 0.3, 0.7, 0.5
 # Uses of the seed, see `fixed_indices`.
 _OF_FEW, _OF_MANY = 120, 121
 _TILE = 16_384
@@ -137,11 +137,12 @@ class _Fit:
         """Return the answer with noise that varies, or that with one noise where the data say so."""
         plain = self._plain()
         if self.run.out_of_time:
-            reason = f"{plain.answer.reason.rstrip('.')}. {_NOT_LOOKED}"
-            return dataclasses.replace(plain.answer, converged=False, reason=reason)
+            return _not_looked(plain.answer)
         with self.run.timed("varying noise"):
             found, gain = self._turns(plain)
-        if found is None:
+        if found is not None and found.late and gain <= 0.0:
+            return _not_looked(plain.answer)
+        if found is None or gain <= 0.0:
             return _told(plain.answer, {"noise_varies": False, "noise_gain": gain})
         solved, complete = self._solve_all(plain, found)
         if solved is None:
@@ -163,7 +164,7 @@ class _Fit:
         return _Solved(dataclasses.replace(answer, posterior=lambda: posterior), posterior, None)
 
     def _turns(self, plain: _Solved) -> tuple[Alternated | None, float]:
-        """Return what turns on some rows found, None where noise does not vary, and the gain in nats."""
+        """Return what turns on some rows found, None where there was nothing to find, and the gain in nats."""
         kernel, noise = plain.answer.kernel, float(plain.answer.likelihood.noise_variance)  # type: ignore[attr-defined]
         # few rows may show it only when the function is learned beside it
         few = self.rows.n <= _FEW
@@ -177,14 +178,13 @@ class _Fit:
         # a constant is off by nothing at any row, and the noise of nothing has no logarithm
         if np.ptp(y) == 0.0:
             return None, gain
-        left = self.run.seconds_left(_TURNS)
+        left = self.run.seconds_left(_TURNS_OF_ALL if few else _TURNS)
         found = alternate(
             X, y, kernel, noise,
             seed=self.run.seed, inputs=self.inputs, noise_floor=self._noise_floor(),
             deadline=None if left is None else self.run.deadline - self.run.seconds_left() + left,  # type: ignore[operator]
         )  # fmt: skip
-        gain = found.gain if few else gain
-        return (found if gain > 0.0 else None), gain
+        return found, found.gain if few else gain
 
     def _solve_all(self, plain: _Solved, found: Alternated) -> tuple[_Solved | None, bool]:
         """Return the answer of all rows, None where there was no time for one, and whether it is complete."""
@@ -273,6 +273,12 @@ class _Fit:
             converged=converged,
             advice=plain.answer.advice if complete else "give more time (max_seconds).",
         )
+
+
+def _not_looked(answer: Answer) -> Answer:
+    """Return an answer with one noise, which there was no time to compare with noise that varies."""
+    reason = f"{answer.reason.rstrip('.')}. {_NOT_LOOKED}"
+    return dataclasses.replace(answer, converged=False, reason=reason)
 
 
 def _told(answer: Answer, told: dict[str, Any]) -> Answer:

@@ -146,6 +146,8 @@ class Alternated(NamedTuple):
     turns : int
     settled : bool
         Whether the noise no longer moved.
+    late : bool
+        Whether it was the deadline that ended the turns.
     """
 
     kernel: Kernel
@@ -153,6 +155,7 @@ class Alternated(NamedTuple):
     gain: float
     turns: int
     settled: bool
+    late: bool
 
 
 def alternate(
@@ -208,8 +211,9 @@ def alternate(
         found = learned.posterior.effective_variances(X)
         moved = float(np.sqrt(np.mean(np.log(found / relative) ** 2)))
         relative, noise_variance = found, float(np.exp(learned.posterior.level))
-        late = deadline is not None and now() > deadline
-        if moved < _SETTLED or late or turn == _TURNS:
+        settled, last = moved < _SETTLED, turn == _TURNS
+        late = not (settled or last) and deadline is not None and now() > deadline
+        if settled or last or late:
             break
         if learn:
             fitted = fit_evidence(
@@ -220,7 +224,7 @@ def alternate(
             kernel, likelihood = fitted.params
             noise_variance = float(likelihood.noise_variance)
     assert learned is not None  # after one turn at least
-    return Alternated(kernel, learned, gain - learned.cost, turn, moved < _SETTLED)
+    return Alternated(kernel, learned, gain - learned.cost, turn, settled, late)
 
 
 def _learn(
