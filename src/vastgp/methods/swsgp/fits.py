@@ -39,7 +39,7 @@ _MOST_FULL, _FULL = 4096, 512
 _START = {"rows": 2000, "noise_floor": 1e-3}
 # Where rows are predicted from their nearest others, kernel and noise are learned from there on by these, in systems
 # that need no more noise than that; and so many rows are kept.
-_NEAREST, _MOST_NEAREST = {"rows": 1000, "noise_floor": 1e-6}, 1_000_000
+_NEAREST, _MOST_NEAREST = {"rows": 1000, "noise_floor": 1e-8}, 1_000_000
 # From more rows on they are learned in few steps, which a sum of kernels takes twice as long for: one that another fit
 # found is not begun with (60 s: protein 0.07 nats with Matern-3/2 and -0.03 with a sum, kin40k -1.62 and -1.46).
 _MOST_WITH_SUMS = 3000
