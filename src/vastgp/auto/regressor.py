@@ -48,8 +48,8 @@ class GPRegressor(Predictions):
     method : str, default "auto"
         "auto" races models that suit the table; the name of one (``"qsgp"``, ``"exact"``, ...) fits that one.
     max_seconds : float or None, default 60.0
-        Budget of `fit`: half of it is for the race, the rest for the winner on all rows. None: until all have
-        converged.
+        Budget of `fit`: half of it is for the race (65 % up to 1500 rows), the rest for the winner on all rows.
+        None: until all have converged.
     max_work : int, optional
         A budget in rows instead of seconds, so that the same seed and data give the same result on any machine: so many
         are handed to models in all, half of them in the race. ``max_seconds`` is then not looked at.
