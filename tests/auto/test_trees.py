@@ -217,7 +217,7 @@ def test_trees_run_where_there_are_rows_for_them():
         found = candidates.regressors(n, d, tied=False, counts=False, likelihood="auto")
         return [one.name for one in found]
 
-    assert names(500)[:3] == ["exact", "linear", "exact on trees"]
+    assert names(500)[:4] == ["exact", "linear", "exact, heteroskedastic", "exact on trees"]
     assert names(5000)[3:5] == ["nearest on trees", "exact on trees"]
     assert "tsvgp, heteroskedastic on trees" in names(5000)
     assert not any("trees" in name for name in [*names(100), *names(500, 1)])
