@@ -334,7 +334,7 @@ def test_who_runs_follows_from_the_table():
     # what finds noise that varies is third: of some hundred rows turns with it, of more the nearest rows
     assert names()[:4] == ["exact", "linear", "exact, heteroskedastic", "exact on trees"]
     assert names(n=1500)[:4] == ["exact", "linear", "nearest", "exact on trees"]
-    assert sorted(names()) == sorted(set(names())) and len(names(n=1500)) == len(set(names(n=1500)))
+    assert all(len(set(given)) == len(given) for given in (names(), names(n=1500)))
     assert names(counts=True)[:3] == ["exact", "linear", "exact on trees"]
     assert "qsgp" not in names() and "qsgp" in names(n=5000)
     # of many rows the exact process comes first as well, then what takes all of them

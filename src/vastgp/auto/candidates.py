@@ -185,14 +185,15 @@ def regressors(
     found = [exact, _LINEAR] if few else [exact, nearest, _LINEAR, *local[1:]]
     near = local if few and n >= _NEAREST_ROWS else []
     # what finds noise that varies gains most where it does; of some hundred rows turns of both take a second or two
-    early, later = (varying[:1], varying[1:]) if n <= _MANY else (near[:1], varying)
-    found += early
-    found += [exact.with_trees()] if trees else []
-    found += [one for one in near if one not in early]
+    if n <= _MANY:
+        early, varying = varying[:1], varying[1:]
+    else:
+        early, near = near[:1], near[1:]
+    found += [*early, *([exact.with_trees()] if trees else []), *near]
     found += _POISSON if counts and likelihood == "auto" else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
     # of few rows what the noise is like matters more than how the function is approximated
-    found += later if few else [*many_on_trees, *later]
+    found += varying if few else [*many_on_trees, *varying]
     if n > _MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))

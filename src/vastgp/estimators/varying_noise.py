@@ -140,9 +140,9 @@ class _Fit:
             return _not_looked(plain.answer)
         with self.run.timed("varying noise"):
             found, gain = self._turns(plain)
-        if found is not None and found.late and gain <= 0.0:
-            return _not_looked(plain.answer)
         if found is None or gain <= 0.0:
+            if found is not None and found.late:
+                return _not_looked(plain.answer)
             return _told(plain.answer, {"noise_varies": False, "noise_gain": gain})
         solved, complete = self._solve_all(plain, found)
         if solved is None:

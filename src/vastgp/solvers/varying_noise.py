@@ -144,17 +144,14 @@ class Alternated(NamedTuple):
         Nats by which the bound of the log evidence is above that of one noise, priors of hyperparameters included, less
         what two more of them cost.
     turns : int
-    settled : bool
-        Whether the noise no longer moved.
     late : bool
-        Whether it was the deadline that ended the turns.
+        Whether it was the deadline that ended the turns, with the noise still moving.
     """
 
     kernel: Kernel
     learned: LearnedNoise
     gain: float
     turns: int
-    settled: bool
     late: bool
 
 
@@ -211,9 +208,9 @@ def alternate(
         found = learned.posterior.effective_variances(X)
         moved = float(np.sqrt(np.mean(np.log(found / relative) ** 2)))
         relative, noise_variance = found, float(np.exp(learned.posterior.level))
-        settled, last = moved < _SETTLED, turn == _TURNS
-        late = not (settled or last) and deadline is not None and now() > deadline
-        if settled or last or late:
+        ended = moved < _SETTLED or turn == _TURNS
+        late = not ended and deadline is not None and now() > deadline
+        if ended or late:
             break
         if learn:
             fitted = fit_evidence(
@@ -224,7 +221,7 @@ def alternate(
             kernel, likelihood = fitted.params
             noise_variance = float(likelihood.noise_variance)
     assert learned is not None  # after one turn at least
-    return Alternated(kernel, learned, gain - learned.cost, turn, settled, late)
+    return Alternated(kernel, learned, gain - learned.cost, turn, late)
 
 
 def _learn(
