@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from vastgp import _accelerator
+
 _X64 = {"float32": False, "float64": True}
 
 
@@ -31,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def precision(dtype: object) -> Iterator[None]:
-    """Do JAX work in one floating point precision, whatever the surrounding setting is.
+    """Do JAX work in one floating point precision, whatever the surrounding setting is; on a GPU in all of its digits.
 
     JAX turns 64-bit numbers into 32-bit ones unless it is told otherwise by a setting of the whole process. Its
     context manager form acts on the running thread alone and is undone on leaving, also after an error, so a library
@@ -72,7 +74,7 @@ def precision(dtype: object) -> Iterator[None]:
             "joblib and scikit-learn's n_jobs do so."
         )
     _Process.used = True
-    with jax.enable_x64(_X64[dtype]), _memory_errors():
+    with jax.enable_x64(_X64[dtype]), _accelerator.full_products(), _memory_errors():
         yield
 
 

@@ -54,6 +54,13 @@ def covariance(kernel: Any, X: Any, Z: Any) -> np.ndarray:
         return entries(kernel, X, Z)
 
 
+def device_covariance(kernel: Any, X: Any, Z: Any) -> Float[Array, "n m"]:
+    """Return ``k(x_i, z_j)`` in float64 as an array of the accelerator, compiled for a padded number of rows ``X``."""
+    X, Z = np.asarray(X, np.float64), np.asarray(Z, np.float64)
+    with precision("float64"):
+        return kernel_matrix(kernel, pad_rows(X), Z)[: len(X)]
+
+
 def covariance_slope(kernel: Any, X: Any, G: np.ndarray, w: np.ndarray) -> Any:
     """Return the gradient by the kernel of ``1/2 sum_ij (w w^T - G)_ij K(X, X)_ij`` in float64.
 

@@ -114,12 +114,12 @@ class SpilledCholesky(PanelCholesky):
         dtype
             Of the factor.
         largest : float
-            See `PanelCholesky`.
+            See `GrowingFactor`.
         rows : int
             Of a panel.
         """
         place.mkdir(exist_ok=True)
-        factor = cls(PanelFolder(place), np.dtype(dtype), largest)
+        factor = cls(np.dtype(dtype), largest, panels=PanelFolder(place))
         for end, jitter, pivots in _known(place):
             shape = (end, end - factor.size)
             expected = end == min(factor.size + rows, size)

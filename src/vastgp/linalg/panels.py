@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
@@ -29,32 +30,30 @@ Write = Callable[[slice, np.ndarray], None]
 
 
 @dataclass
-class PanelCholesky:
-    """Lower factor ``L`` of ``A = L L^T``, the rows of ``L`` in panels.
+class GrowingFactor:
+    """What a factor ``L`` of ``A = L L^T`` that is made from its first rows on knows of itself, wherever it lies.
 
     Attributes
     ----------
-    panels : sequence of ndarray that can be appended to
-        Panel i is ``L[rows_i, :stop_i]^T / unit`` in C order; what stands below the diagonal of its last block is no
-        part of the factor. Where they lie on a disk each is read when it is asked for, once in every pass.
     dtype : dtype
         Precision of the factor.
     largest : float
         Largest entry of the diagonal of ``A / unit^2``, whose rounding is the unit of jitter.
     unit : float
-        What all panels are to be multiplied by.
+        What all that is kept is to be multiplied by.
     ends, jitters, log_pivots : list
-        Of each panel: the number of the row after its last, what was added to the diagonal of ``A / unit^2`` where
+        Of each part: the number of the row after its last, what was added to the diagonal of ``A / unit^2`` where
         rounding had made a pivot negative, and the sum of the logarithms of its pivots.
     """
 
-    panels: MutableSequence[np.ndarray]
     dtype: np.dtype
     largest: float = 1.0
     unit: float = 1.0
     ends: list[int] = field(default_factory=list)
     jitters: list[float] = field(default_factory=list)
     log_pivots: list[float] = field(default_factory=list)
+    # whether right-hand sides that lie on an accelerator may stay there
+    on_device: ClassVar[bool] = False
 
     @property
     def size(self) -> int:
@@ -63,7 +62,7 @@ class PanelCholesky:
 
     @property
     def panel_rows(self) -> int:
-        """Rows of a panel, but of the last."""
+        """Rows of a part, but of the last."""
         return self.ends[0]
 
     @property
@@ -75,6 +74,43 @@ class PanelCholesky:
     def log_determinant(self) -> float:
         """``log |A|``."""
         return 2.0 * (sum(self.log_pivots) + self.size * float(np.log(self.unit)))
+
+    def scale(self, by: float) -> None:
+        """Make this the factor of ``by^2 A``."""
+        self.unit *= float(by)
+
+    def _tried_jitters(self) -> list[float]:
+        """Return what is added to the diagonal of a part, one after the other, until its pivots are positive."""
+        size = max(self.largest, float(np.finfo(self.dtype).tiny))
+        first = _FIRST_JITTER * float(np.finfo(self.dtype).eps) * size
+        return [0.0, *(first * 10.0**k for k in range(_JITTERS))]
+
+    def _not_definite(self, first: int, end: int) -> FactorizationError:
+        """Return the error for rows that no jitter was enough for."""
+        return FactorizationError(
+            f"rows {first} to {end} of the matrix are not positive definite in {self.dtype}, with up to "
+            f"{self._tried_jitters()[-1]:.1e} added to their diagonal"
+        )
+
+    def _note(self, end: int, jitter: float, log_pivots: float) -> None:
+        """Keep the numbers of the next part."""
+        self.ends.append(end)
+        self.jitters.append(jitter)
+        self.log_pivots.append(log_pivots)
+
+
+@dataclass
+class PanelCholesky(GrowingFactor):
+    """Lower factor ``L`` of ``A = L L^T``, the rows of ``L`` in panels of the host.
+
+    Attributes
+    ----------
+    panels : sequence of ndarray that can be appended to
+        Panel i is ``L[rows_i, :stop_i]^T / unit`` in C order; what stands below the diagonal of its last block is no
+        part of the factor. Where they lie on a disk each is read when it is asked for, once in every pass.
+    """
+
+    panels: MutableSequence[np.ndarray] = field(default_factory=list)
 
     def half_solve(self, right: np.ndarray) -> np.ndarray:
         """Return ``L^-1 right``, in the precision of the factor."""
@@ -114,10 +150,6 @@ class PanelCholesky:
             found[start:stop] = np.einsum("ij,ij->j", below, below, dtype=np.float64)
         return found / self.unit**2
 
-    def scale(self, by: float) -> None:
-        """Make this the factor of ``by^2 A``."""
-        self.unit *= float(by)
-
     def append(self, panel: np.ndarray) -> None:
         """Add rows: ``panel`` holds their columns of the matrix down to the diagonal block, and is of ``L`` afterwards.
 
@@ -135,8 +167,7 @@ class PanelCholesky:
             (syrk,) = get_blas_funcs(("syrk",), (panel,))
             syrk(-1.0, panel[:before].T, 1.0, corner, lower=1, overwrite_c=1)
         (potrf,) = get_lapack_funcs(("potrf",), (panel,))
-        jitter = 0.0
-        for _ in range(_JITTERS + 1):
+        for jitter in self._tried_jitters():
             # on one thread: two wait for each other where other programs use the cores, a second for 20 ms of work
             with one_blas_thread():
                 lower, info = potrf(
@@ -145,23 +176,12 @@ class PanelCholesky:
             # potrf lets NaN pass: the last pivot depends on every entry
             if info == 0 and np.isfinite(lower[-1, -1]):
                 break
-            size = max(self.largest, float(np.finfo(panel.dtype).tiny))
-            jitter = max(10.0 * jitter, _FIRST_JITTER * float(np.finfo(panel.dtype).eps) * size)
         else:
-            raise FactorizationError(
-                f"rows {before} to {before + len(corner)} of the matrix are not positive definite in {panel.dtype}, "
-                f"with up to {jitter / 10.0:.1e} added to their diagonal"
-            )
+            raise self._not_definite(before, before + len(corner))
         corner[...] = lower
         self.panels.append(panel)
         pivots = np.diagonal(lower).astype(np.float64)
         self._note(len(panel), jitter, float(np.sum(np.log(pivots))))
-
-    def _note(self, end: int, jitter: float, log_pivots: float) -> None:
-        """Keep the numbers of the next panel."""
-        self.ends.append(end)
-        self.jitters.append(jitter)
-        self.log_pivots.append(log_pivots)
 
     def _half_solved(self, right: np.ndarray) -> np.ndarray:
         """Return ``unit L^-1 right``."""
@@ -238,7 +258,7 @@ def factorize_panels(
         Rows of the matrix.
     dtype : {"float32", "float64"}
     largest : float, default 1.0
-        Largest entry of the diagonal, see `PanelCholesky`.
+        Largest entry of the diagonal, see `GrowingFactor`.
     panel_rows : int
         Rows of a panel; fewer are for tests.
     go_on : callable, optional
@@ -252,7 +272,7 @@ def factorize_panels(
     FactorizationError
         When the matrix is not positive definite by more than rounding.
     """
-    factor = PanelCholesky([], np.dtype(dtype), largest) if factor is None else factor
+    factor = PanelCholesky(np.dtype(dtype), largest) if factor is None else factor
     for start in range(factor.size, size, panel_rows):
         if start and go_on is not None and not go_on(start, np.dtype(dtype).itemsize):
             break

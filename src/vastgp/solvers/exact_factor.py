@@ -10,14 +10,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from vastgp import _accelerator
 from vastgp._memory import available_bytes
+from vastgp._precision import precision
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.device_cholesky import (
+    factorize_on_device,
+    rows_on_device,
+    tile_rows,
+)
 from vastgp.linalg.panel_folder import SpilledCholesky
-from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky, factorize_panels, rows_of_bytes
+from vastgp.linalg.panels import (
+    PANEL_ROWS,
+    GrowingFactor,
+    PanelCholesky,
+    factorize_panels,
+    rows_of_bytes,
+)
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 from vastgp.solvers.spilled_factor import rows_on_disk, spilled
@@ -50,7 +65,7 @@ class Factored(NamedTuple):
 
     Attributes
     ----------
-    factor : PanelCholesky
+    factor : PanelCholesky or DeviceCholesky
         Of the leading rows: all of them, unless it was stopped.
     weights : ndarray of shape (n,)
         ``A^-1 y``.
@@ -60,7 +75,7 @@ class Factored(NamedTuple):
     diagnosis : dict
     """
 
-    factor: PanelCholesky
+    factor: GrowingFactor
     weights: np.ndarray
     log_evidence: float
     refined: bool
@@ -92,9 +107,9 @@ class RemadeFactor:
         self.folder, self.unit = folder, unit
 
     @cached_property
-    def made(self) -> PanelCholesky:
+    def made(self) -> GrowingFactor:
         """The factor."""
-        n, largest = len(self.matrix.X), float(np.max(self.matrix.diagonal))
+        n = len(self.matrix.X)
         if self.folder is not None:
             found = SpilledCholesky.there(Path(self.folder), n, self.dtype, self.panel_rows)
             if found is not None:
@@ -108,9 +123,7 @@ class RemadeFactor:
                     "folder back, or fit again with this kernel and noise (hyperparameters=Fixed(noise_std=...)) and "
                     "max_rows=Spill(folder)."
                 )
-        return factorize_panels(
-            self.matrix.write, n, str(self.dtype), largest=largest, panel_rows=self.panel_rows
-        )
+        return factor_of(self.matrix, str(self.dtype), self.panel_rows)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "made":
@@ -128,7 +141,14 @@ def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
 
 
 def affordable_rows(itemsize: int, available: int | None = None) -> int:
-    """Return the rows of the largest factor in panels that the memory holds, by its share of what is available."""
+    """Return the rows of the largest factor that the memory holds, by its share of what is available.
+
+    The accelerator's memory, where there is one and it holds more than the host.
+    """
+    return max(_rows_on_host(itemsize, available), rows_on_device(itemsize) or 0)
+
+
+def _rows_on_host(itemsize: int, available: int | None) -> int:
     available = available_bytes() if available is None else available
     if available is None:
         return WIDE_ROWS
@@ -147,7 +167,38 @@ def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) 
         return dtype
     if n > _wide_rows_held(spill):
         return "float32"
-    return "float64" if n <= WIDE_ROWS or not _may_be_narrow(matrix) else "float32"
+    if n <= WIDE_ROWS or (_accelerator.is_present() and spill is None):
+        return "float64"  # on the cards that are made for it as fast as float32, and nothing needs to be refined
+    return "float32" if _may_be_narrow(matrix) else "float64"
+
+
+def factor_of(
+    matrix: RowCovariance,
+    dtype: str,
+    panel_rows: int = PANEL_ROWS,
+    go_on: Callable[[int, int], bool] | None = None,
+    begun: PanelCholesky | None = None,
+) -> GrowingFactor:
+    """Return the factor of a matrix: on an accelerator where there is one that holds it, else in panels of the host.
+
+    Parameters
+    ----------
+    matrix : RowCovariance
+    dtype : {"float32", "float64"}
+    panel_rows, go_on
+        See `factorize_panels`.
+    begun : PanelCholesky, optional
+        Of leading rows, which goes on where it lies.
+    """
+    n, largest = len(matrix.X), float(np.max(matrix.diagonal))
+    if begun is None and n <= (rows_on_device(np.dtype(dtype).itemsize) or 0):
+        size = tile_rows(n)
+        return factorize_on_device(
+            matrix.tiles(size), n, dtype, largest=largest, tile=size, go_on=go_on
+        )
+    return factorize_panels(
+        matrix.write, n, dtype, largest=largest, panel_rows=panel_rows, go_on=go_on, factor=begun
+    )
 
 
 def _may_be_narrow(matrix: RowCovariance) -> bool:
@@ -218,10 +269,7 @@ def _attempt(
     known = nullcontext() if spill is None else spilled(matrix, dtype, spill, panel_rows)
     with known as begun:
         try:
-            factor = factorize_panels(
-                matrix.write, len(matrix.X), dtype, largest=float(np.max(matrix.diagonal)),
-                panel_rows=panel_rows, go_on=go_on, factor=begun,
-            )  # fmt: skip
+            factor = factor_of(matrix, dtype, panel_rows, go_on, begun)
             seconds = time.perf_counter() - began
             found = _judged(matrix.leading(factor.size), y[: factor.size], factor, seed)
         except FactorizationError:
@@ -233,7 +281,7 @@ def _attempt(
     return found
 
 
-def _judged(matrix: RowCovariance, y: np.ndarray, factor: PanelCholesky, seed: int) -> Factored:
+def _judged(matrix: RowCovariance, y: np.ndarray, factor: GrowingFactor, seed: int) -> Factored:
     """Return what a factor is good for; FactorizationError where the weights do not converge with it.
 
     Targets, probes of the variance and draws for the determinant are refined together: a product of the matrix takes
@@ -307,7 +355,7 @@ class _Probes(NamedTuple):
         places = np.concatenate([rows, mixed])
         return cls(covariance(matrix.kernel, X, places), prior_variances(matrix.kernel, places))
 
-    def error(self, factor: PanelCholesky, exact: Refined, noise: float) -> float:
+    def error(self, factor: GrowingFactor, exact: Refined, noise: float) -> float:
         """Return the largest share by which the factor's variances of targets are off."""
         if not exact.reached:
             return math.inf
@@ -315,7 +363,7 @@ class _Probes(NamedTuple):
         return float(np.max(off / (self.prior - exact.value + noise)))
 
 
-def _draws(factor: PanelCholesky, seed: int, wanted: bool) -> np.ndarray:
+def _draws(factor: GrowingFactor, seed: int, wanted: bool) -> np.ndarray:
     """Return draws ``z`` for the determinant, (n, S); none unless they are wanted."""
     count = _DRAWS if wanted else 0
     return np.random.default_rng([seed, _PROBING + 1]).standard_normal((factor.size, count))
@@ -333,10 +381,18 @@ def _missing_log_determinant(draws: np.ndarray, found: Refined) -> tuple[float, 
     return float(np.mean(each)), float(np.std(each) / (_DRAWS - 1) ** 0.5)
 
 
-def explained(factor: Any, cross: np.ndarray) -> np.ndarray:
+def explained(factor: Any, cross: Any) -> np.ndarray:
     """Return ``|L^-1 k|^2`` of each column ``k``, summed in float64."""
-    half = factor.half_solve(cross)
+    half = factor.half_solve(cross if getattr(factor, "on_device", False) else np.asarray(cross))
+    if isinstance(half, jax.Array):
+        with precision("float64"):
+            return np.asarray(_squared_norms(half))
     return np.einsum("ij,ij->j", half, half, dtype=np.float64)
+
+
+@jax.jit
+def _squared_norms(columns: Array) -> Array:
+    return jnp.sum(columns.astype(jnp.float64) ** 2, axis=0)
 
 
 def _advice(matrix: RowCovariance, tried: list[str], first: str) -> str:

@@ -8,13 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
+from vastgp import _accelerator
+from vastgp._precision import precision
 from vastgp._warn import warn
 from vastgp.data import observations
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import Kernel, from_spec, to_spec
-from vastgp.kernels.matrices import covariance, prior_variances
+from vastgp.kernels.matrices import covariance, device_covariance, prior_variances
 from vastgp.linalg.cholesky import JITTERS, Cholesky, factorize
 from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import PANEL_ROWS
@@ -37,6 +40,8 @@ _SAMPLE_JITTER = 1e-10
 _MORE_JITTERS = (*JITTERS, 1e-4, 1e-2)
 # Right-hand sides that are solved for at a time.
 _COLUMNS = 256
+# Numbers of a cross-covariance that the host makes in less time than an accelerator's program takes to compile.
+_ON_HOST = 1 << 22
 # A few entries of the inverse's diagonal say whether the others need refinement.
 _CHECKED = 32
 
@@ -162,7 +167,7 @@ class ExactPosterior:
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``."""
-        return self._cross(X) @ self.weights
+        return self._mean_of(self._cross(X))
 
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function at each row of ``X``.
@@ -171,7 +176,7 @@ class ExactPosterior:
         """
         cross, prior = self._cross(X), prior_variances(self.kernel, X)
         variance = prior - self._explained(cross, prior)
-        return cross @ self.weights, np.maximum(variance, 0.0)
+        return self._mean_of(cross), np.maximum(variance, 0.0)
 
     def leave_one_out(self) -> LeftOut:
         """Return what all other rows say of each one, its own noise included.
@@ -257,7 +262,7 @@ class ExactPosterior:
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the posterior covariance of the function between the rows of ``X``."""
-        prior, right = covariance(self.kernel, X, X), self._cross(X).T
+        prior, right = covariance(self.kernel, X, X), covariance(self.kernel, self.X, X)
         if not self.refined:
             half = self.factor.half_solve(right)
             return prior - _gram(half)
@@ -268,10 +273,12 @@ class ExactPosterior:
             taken[here] = self._refine(right[:, here].T, variances[here], share).solution @ right
         return prior - 0.5 * (taken + taken.T)
 
-    def _explained(self, cross: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    def _explained(self, cross: Any, prior: np.ndarray) -> np.ndarray:
         """Return ``k^T A^-1 k`` of each row of ``cross``."""
         if not self.refined:
-            return explained(self.factor, cross.T)
+            with precision("float64"):
+                return explained(self.factor, cross.T)
+        cross = np.asarray(cross)
         parts = [self._refine(cross[here], prior[here]).value for here in _parts(len(cross))]
         return np.concatenate(parts)
 
@@ -310,8 +317,17 @@ class ExactPosterior:
             not isinstance(self.factor, Cholesky) and self.factor.dtype != np.float64
         )
 
-    def _cross(self, X: Any) -> np.ndarray:
+    def _cross(self, X: Any) -> Any:
+        """Return ``K(X, X_n)``; many numbers on an accelerator, where there is one."""
+        if _accelerator.is_present() and len(X) * len(self.X) > _ON_HOST:
+            return device_covariance(self.kernel, X, self.X)
         return covariance(self.kernel, X, self.X)
+
+    def _mean_of(self, cross: Any) -> np.ndarray:
+        if isinstance(cross, np.ndarray):
+            return cross @ self.weights
+        with precision("float64"):
+            return np.asarray(cross @ jnp.asarray(self.weights))
 
 
 def _parts(count: int) -> list[slice]:

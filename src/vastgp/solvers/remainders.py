@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, Int
+
+from vastgp.linalg.cholesky import blas_threads
 
 _POWER_STEPS = 5
 
@@ -69,7 +73,9 @@ class Neighbours(NamedTuple):
         inverses = np.zeros((len(self.groups), size, size), dtype)
         rows = np.full((len(self.groups), size), n, np.int32)
         (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), dtype=np.float64)
-        for number, group in enumerate(self.groups):
+
+        def make(number: int) -> None:
+            group = self.groups[number]
             part, count = factor[:, group], len(group)
             left = self.covariance(group) - (part.T @ part)
             lower = _root(0.5 * (left + left.T), noise_variance)
@@ -77,6 +83,10 @@ class Neighbours(NamedTuple):
             factor[:, group] = part @ inverse.T
             inverses[number, :count, :count] = inverse
             rows[number, :count] = group
+
+        # a group on each core, not all cores on a group: sixteen threads of BLAS took 90 ms for 8 ms of work
+        with blas_threads(size), ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(make, range(len(self.groups))))
         places = np.empty(n, np.int32)
         flat = rows.ravel()
         places[flat[flat < n]] = np.flatnonzero(flat < n)

@@ -20,10 +20,11 @@ from vastgp._precision import precision
 from vastgp.data import observations
 from vastgp.data.padding import repeat_last
 from vastgp.kernels import Kernel
+from vastgp.kernels.covariance_tiles import CovarianceTiles, InputTiles
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.kernels.products import kernel_product
 from vastgp.linalg.cholesky import Cholesky
-from vastgp.linalg.panels import PanelCholesky
+from vastgp.linalg.panels import GrowingFactor
 from vastgp.solvers.cg import cg_start, cg_step, lanczos_matrix
 
 # Rows of a tile of the matrix: 8 MB beside a panel, and one compiled program for any number of rows.
@@ -80,6 +81,10 @@ class RowCovariance:
         corner = out[columns]
         np.fill_diagonal(corner, self.leading(columns.stop).diagonal[columns])
 
+    def tiles(self, rows: int) -> CovarianceTiles:
+        """Return the tiles of the matrix, of so many rows, on an accelerator."""
+        return CovarianceTiles(self.kernel, InputTiles(self.X, rows), self.noise)
+
     def product(self, V: Any) -> Float[Array, "C n"]:
         """Return ``A v`` of each row of ``V``, shape (C, n), in float64."""
         with precision("float64"):
@@ -135,7 +140,7 @@ class Refined(NamedTuple):
 
 def refine(
     matrix: RowCovariance,
-    factor: Cholesky | PanelCholesky,
+    factor: Cholesky | GrowingFactor,
     right: Float[np.ndarray, "C n"],
     most_left: Callable[[np.ndarray], Any],
     most: int = MOST_STEPS,
@@ -145,7 +150,7 @@ def refine(
     Parameters
     ----------
     matrix : RowCovariance
-    factor : Cholesky or PanelCholesky
+    factor : Cholesky, PanelCholesky or DeviceCholesky
         Of about that matrix.
     right : ndarray of shape (C, n)
     most_left : callable
@@ -155,6 +160,8 @@ def refine(
     """
 
     def precondition(V: Array) -> Array:
+        if getattr(factor, "on_device", False):
+            return factor.solve(V.T).T.astype(np.float64)
         return jax.device_put(factor.solve(np.asarray(V).T).T.astype(np.float64))
 
     lengths: list[np.ndarray] = []

@@ -11,6 +11,7 @@ from vastgp import RBF, ExactGPRegressor, Matern32, load
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
+from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.methods.exact.learning import stages
 from vastgp.methods.exact.pace import Pace
 from vastgp.options import Fixed, Learn
@@ -318,7 +319,7 @@ def test_the_clock_stops_a_factor_before_the_panel_that_does_not_fit(monkeypatch
 
     run = Run(max_seconds=4000.0)
     monkeypatch.setattr(run, "seconds_left", lambda: 4000.0 - clock[0])
-    pace = Pace(run)
+    pace = Pace(run, PANEL_ROWS, 100_000)
     for began in (0.0, 1500.0):
         clock[0], done = began, 1024
         while pace.go_on(done, 4):

@@ -31,20 +31,17 @@ from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.panel_folder import SPILLED_ROWS
 from vastgp.linalg.panels import PANEL_ROWS
-from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages
+from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learned_rows
 from vastgp.methods.exact.leave_one_out import LeaveOneOut, left_out
 from vastgp.methods.exact.options import MaxRows, Spill
 from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
 from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
-from vastgp.solvers.plan import operations_a_second, operations_of_exact
+from vastgp.solvers.plan import is_factored_on_device, seconds_of_exact
 
 Params = tuple[Kernel, Gaussian]
 FactorDtype = Annotated[str, OneOf("float64", "float32", "auto")]
-# Of how many rows hyperparameters are learned where nothing else is said: an evaluation of the evidence of so many, and
-# of its gradient, takes a few seconds.
-_LEARNED_ROWS = 5000
 # Up to here the factor is made as one matrix in float64.
 _DENSE_ROWS = 5000
 # A tile of predictions holds this many numbers of the cross-covariance, or has so many rows at least.
@@ -87,12 +84,13 @@ class ExactGPRegressor(FitsVaryingNoise):
         Whether kernel and noise are learned or are those given: objects of `vastgp.options`. ``Learn(noise_floor=...)``
         is the least noise variance that may be learned, relative to the variance of the target (1e-8: evidence of a
         function that is observed without noise has no maximum), ``Learn(rows=...)`` of how many random rows they are
-        learned at most (5000: an evaluation of twice the rows takes eight times as long, and moves them less);
+        learned at most (5000, on an accelerator 20,000: an evaluation of twice the rows takes eight times as long, and
+        moves them less);
         ``Fixed(noise_std=...)`` holds the noise's standard deviation, in units of the target, and the kernel is then
         the model.
     max_rows : int or Spill, optional
-        More rows are refused. None: as many as fit into half of the memory that is available, 2 bytes for each pair of
-        rows where the factor is in float32: some 75,000 with 24 GB. ``Spill(folder)`` of `vastgp.options`: as many as
+        More rows are refused. None: as many as fit into half of the memory that is available, or into four fifths of an
+        accelerator's, 2 bytes for each pair of rows where the factor is in float32: some 75,000 with 24 GB. ``Spill(folder)`` of `vastgp.options`: as many as
         the disk of a folder holds, where the factor is kept.
     restarts : int, default 2
         How often learning begins, first at given and default values, then at random ones; the highest evidence is kept.
@@ -114,7 +112,8 @@ class ExactGPRegressor(FitsVaryingNoise):
         Of the factor of all rows; everything else is in float64. ``"float32"`` takes half the time and memory: the mean
         is then refined to full accuracy, and standard deviations where a check finds them off by more than half a
         per cent. ``"auto"``: float64 up to 10,000 rows, beyond that float32 unless the noise is too low for it and
-        float64 fits into memory.
+        float64 fits into memory. On an accelerator float64 where its memory holds that: cards for computing are as fast
+        in both, and on one that is not ``"float32"`` is to be asked for.
     verbose : bool, default False
         Show progress when a fit takes more than two seconds at a terminal.
 
@@ -223,7 +222,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         dense, fixed = self._is_dense(rows.n), isinstance(search, Fixed)
         check_room(rows.n, self.max_rows, self.dtype, dense=dense)
         if not fixed:
-            check_learnable(min(rows.n, search.rows or _LEARNED_ROWS))
+            check_learnable(min(rows.n, search.rows or learned_rows()))
         scaling = self.standardizer_
         X, y = rows.take(np.arange(rows.n))
         assert y is not None  # fit has seen to it
@@ -234,7 +233,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             found = LbfgsResult.unneeded(None, "hyperparameters were given"), rows.n
             yield self._condition((kernel, noise), X, y, found, run)
             return
-        search = search.given(noise_floor=NOISE_FLOOR, rows=_LEARNED_ROWS)
+        search = search.given(noise_floor=NOISE_FLOOR, rows=learned_rows())
         given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
         reserve = None
         if not self._is_dense(rows.n) and run.max_seconds is not None:
@@ -249,7 +248,7 @@ class ExactGPRegressor(FitsVaryingNoise):
     def _seconds(self, n: int) -> float:
         """Return about what the posterior of n rows takes on this machine, now."""
         # a low noise needs float64
-        return operations_of_exact(n, 4 if self.dtype == "float32" else 8) / operations_a_second()
+        return seconds_of_exact(n, 4 if self.dtype == "float32" else 8)
 
     def _condition(
         self,
@@ -302,9 +301,12 @@ class ExactGPRegressor(FitsVaryingNoise):
     def _rows_at_once(self, n: int, run: Run) -> int | None:
         """Return how many of very many rows have one matrix in float64 where time is short; None: panels are better.
 
-        Their programs take seconds to compile, and a low noise would have them made a second time.
+        Their programs take seconds to compile, and a low noise would have them made a second time. On an accelerator
+        all rows may take less than that.
         """
         left = run.seconds_left()
+        if left is not None and is_factored_on_device(n, 8) and rows_within(left, 8) >= n:
+            return None
         if (
             left is None
             or left >= _FOR_PANELS
@@ -325,7 +327,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         (kernel, likelihood), n = params, len(y)
         spill = self.max_rows.made() if isinstance(self.max_rows, Spill) else None
         panel_rows = PANEL_ROWS if spill is None else SPILLED_ROWS
-        pace, order = Pace(run, panel_rows), np.arange(n)
+        pace, order = Pace(run, panel_rows, n), np.arange(n)
         left = run.seconds_left()
         if left is not None and self._seconds(n) > _SURELY_FITS * left:
             order = self._in_random_order(n, run)

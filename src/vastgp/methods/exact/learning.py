@@ -11,6 +11,12 @@ import numpy as np
 from vastgp._memory import available_bytes
 from vastgp.fitting.best_fit import fit_best, fit_evidence
 from vastgp.fitting.candidates import candidate_kernels
+from vastgp.fitting.device_evidence import (
+    exact_evidence,
+    is_on_device,
+    rows_learnable_on_device,
+    seconds_of_device_evaluation,
+)
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Evaluations, Run
@@ -26,6 +32,9 @@ from vastgp.solvers.plan import operations_a_second
 NOISE_FLOOR = 1e-8
 # Up to here all rows are used from the first iteration; beyond, this many give the starting values.
 START_ROWS = 1000
+# Of how many rows hyperparameters are learned where nothing else is said: an evaluation of the evidence of so many, and
+# of its gradient, takes a few seconds of two cores; a quarter of one on an H200.
+_LEARNED_ROWS, _LEARNED_ON_DEVICE = 5000, 20_000
 # Where there are so many, and such a budget, those are the best of several fits that are compared on them: the evidence
 # of 1000 rows can have several optima, and looking at three takes ten seconds.
 _COMPARED_ROWS, _COMPARED_SECONDS = 2000, 30.0
@@ -41,6 +50,8 @@ _START_SHARE = 0.5
 OF_POSTERIOR, _OF_ITERATION, _LEAST_SHARE = 0.5, 1.5, 0.25
 # Numbers of a kernel matrix take so many operations to make and to differentiate, and for each input.
 _PER_ENTRY, _PER_INPUT = 2400.0, 10.0
+# What compiling the programs of a part of a kernel takes on an accelerator, of an evaluation as there are some ten.
+_OF_PARTS_ON_DEVICE = 0.3
 # Matrices that an evaluation holds at a time, of the share of the memory that is available.
 _MATRICES, _MEMORY_SHARE = 5, 0.5
 _STAGE_ROWS = 41  # a use of the seed
@@ -138,7 +149,7 @@ def learn_by_stages(
             )
             return replace(result, num_iter=steps, converged=False, message=message), learned
         chosen = np.sort(order[:rows])
-        evidence = ExactEvidence(X[chosen], y[chosen])
+        evidence = exact_evidence(X[chosen], y[chosen])
         name = "exact GP" if rows == n else f"exact GP, {rows} rows"
         how: dict[str, Any] = {
             "noise_floor": noise_floor,
@@ -178,9 +189,20 @@ def stages(rows: int) -> list[int]:
 
 
 def learnable_rows() -> int | None:
-    """Return the most rows whose evidence and gradient the memory holds, None where that is not known."""
+    """Return the most rows whose evidence and gradient the memory holds, None where that is not known.
+
+    That of an accelerator, where there is one and it holds more than the host.
+    """
     available = available_bytes()
-    return None if available is None else int((_MEMORY_SHARE * available / (8 * _MATRICES)) ** 0.5)
+    if available is None:
+        return None
+    on_host = int((_MEMORY_SHARE * available / (8 * _MATRICES)) ** 0.5)
+    return max(on_host, rows_learnable_on_device() or 0)
+
+
+def learned_rows() -> int:
+    """Return of how many rows hyperparameters are learned where nothing else is said."""
+    return _LEARNED_ON_DEVICE if is_on_device(_LEARNED_ON_DEVICE) else _LEARNED_ROWS
 
 
 def _share(rows: int, shape: tuple[int, int], parts: int, run: Run, reserve: float | None) -> float:
@@ -204,7 +226,9 @@ def seconds_of_evaluation(n: int, d: int, parts: int = 1) -> float:
     """Return about what the evidence of n rows with d inputs and its gradient take on this machine.
 
     A factorisation and an inverse, ``n^3`` operations in float64, and matrices of each part of the kernel and its
-    slopes.
+    slopes; on an accelerator less.
     """
+    if is_on_device(n):
+        return parts * _OF_PARTS_ON_DEVICE + seconds_of_device_evaluation(n)
     entries = parts * (_PER_ENTRY + _PER_INPUT * d)
     return (n**3 + entries * n**2) / (0.5 * operations_a_second())

@@ -5,7 +5,13 @@ from __future__ import annotations
 from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
 from vastgp.linalg.panels import PANEL_ROWS
-from vastgp.solvers.plan import affordable_exact, operations_a_second, operations_of_exact
+from vastgp.solvers.plan import (
+    affordable_exact,
+    is_factored_on_device,
+    operations_a_second,
+    operations_of_exact,
+    seconds_of_exact_on_device,
+)
 
 # The rate that was measured may fall; so many panels measure it better than a product does beforehand.
 _SLACK, _TELLING = 1.15, 4
@@ -24,10 +30,14 @@ class Pace:
     run : Run
     panel_rows : int
         Rows of a panel of the factor.
+    rows : int
+        Of all of it.
     """
 
-    def __init__(self, run: Run, panel_rows: int = PANEL_ROWS) -> None:
+    def __init__(self, run: Run, panel_rows: int, rows: int) -> None:
         self._run, self._rate, self._rows = run, operations_a_second(), panel_rows
+        # asked now: the factor takes the memory that it says is free
+        self._on_device = {size: is_factored_on_device(rows, size) for size in (4, 8)}
         self._last = self._first = (0, 0.0)
 
     def go_on(self, done: int, itemsize: int) -> bool:
@@ -43,6 +53,10 @@ class Pace:
         left, time = self._run.seconds_left(), now()
         if left is None:
             return True
+        if self._on_device[itemsize]:
+            # the rate is that of products of tiles: the time so far tells more of compilation
+            so_far, then = map(seconds_of_exact_on_device, (done, done + self._rows))
+            return _SLACK * (then - so_far) <= left
         if done <= self._last[0] or not self._last[0]:
             self._first = done, time
         self._last = done, time
