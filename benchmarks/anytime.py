@@ -49,7 +49,7 @@ def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
     def fit(table: Drawn) -> Scored:
         model.fit(table.X, table.y)
         return lambda: _scores(model, table), {
-            "stop": model.stop_reason_, "converged": model.converged_, **_told_by(model),
+            "stop": model.stop_reason_, "converged": model.converged_, **_told_by(model), **_device(),
             "spent": {name: round(value, 2) for name, value in model.history_.spent.items()},
         }  # fmt: skip
 
@@ -67,6 +67,13 @@ def _told_by(model: Any) -> dict[str, Any]:
         "answer": won,
         "scores": {name: value for name, value in seen.items() if np.isfinite(value)},
     }
+
+
+def _device() -> dict[str, str]:
+    """Return the accelerator that a fit ran on, where it is no host's processor."""
+    import jax
+
+    return {} if jax.default_backend() == "cpu" else {"device": jax.local_devices()[0].device_kind}
 
 
 def _scores(model: Any, table: Drawn) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The evidence in tiles, which is how an accelerator makes it, is that of one matrix; the host stands for the device."""
+"""The evidence in tiles, as an accelerator makes it, is that of one matrix; the host stands for the device."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Factors in tiles, which is how an accelerator makes them, against dense ones; here the host's processor is the device."""
+"""Factors in tiles, as an accelerator makes them, against dense ones; the host stands for the device."""
 
 import jax
 import jax.numpy as jnp

@@ -6,9 +6,10 @@ import pytest
 from vastgp.kernels import RBF, Matern32
 from vastgp.kernels.matrices import covariance
 from vastgp.linalg.cholesky import FactorizationError, factorize
-from vastgp.solvers import exact_factor
-from vastgp.solvers.exact_factor import affordable_rows, factor_exactly, precision_for
+from vastgp.solvers import exact_factor, large_factor
+from vastgp.solvers.exact_factor import factor_exactly, precision_for
 from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.large_factor import affordable_rows
 from vastgp.solvers.row_covariance import RowCovariance, refine
 
 KERNEL = RBF([1.0, 2.0], 1.5) + Matern32([0.5, 0.5], 0.3)
@@ -177,7 +178,7 @@ def test_precision_follows_rows_noise_and_memory(monkeypatch):
     assert precision_for(loud, "auto") == "float32"
     assert precision_for(quiet, "auto") == "float64"
     assert precision_for(quiet, "float32") == "float32"
-    monkeypatch.setattr(exact_factor, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(large_factor, "available_bytes", lambda: 1000)
     assert precision_for(quiet, "auto") == "float32"
 
 

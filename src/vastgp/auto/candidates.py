@@ -12,7 +12,7 @@ from vastgp._arguments import Named, check_arguments, declared
 from vastgp.auto.trees import Grown, OnTrees
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
-from vastgp.solvers.exact_factor import affordable_rows
+from vastgp.solvers.large_factor import affordable_rows
 from vastgp.solvers.plan import affordable_exact
 
 # Up to here an exact process has all rows wherever results are to be the same on any machine; without a budget up to so

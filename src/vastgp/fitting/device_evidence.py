@@ -57,9 +57,7 @@ class DeviceEvidence:
         noise = np.broadcast_to(observations.noise_variances(observed, float(noise_variance)), n)
         tiles = CovarianceTiles(kernel, self._tiles, noise)
         largest = float(np.max(prior_variances(kernel, self.X) + noise))
-        factor = factorize_on_device(
-            tiles, n, "float64", largest=largest, tile=self._tiles.tile
-        )
+        factor = factorize_on_device(tiles, n, "float64", largest=largest, tile=self._tiles.tile)
         weights = factor.solve(self.y)
         # Rasmussen & Williams 2006, eq. 2.30, and 5.9 for the slopes
         misfit = float(self.y @ weights)

@@ -58,7 +58,7 @@ class CovarianceTiles:
         self.kernel, self.rows = kernel, rows
         self._noise = rows.parts(noise, fill=1.0)
         with precision("float64"):
-            self._nothing = jnp.zeros(rows.tile)
+            self._nothing = jax.device_put(np.zeros(rows.tile))
 
     def __call__(self, i: int, j: int) -> Float[Array, "t t"]:
         """Return tile ``A_ij``; of rows that are filling that of the identity."""
@@ -84,11 +84,11 @@ class CovarianceTiles:
         diagonal = []
         for i, j, tile in tiles:
             with precision("float64"):
-                total = _slope(
+                total, on_diagonal = _slope(
                     total, self.kernel, (x[i], x[j]), (counted[i], counted[j]), (w[i], w[j]), tile, i == j
                 )  # fmt: skip
                 if i == j:
-                    diagonal.append(np.asarray(jnp.diagonal(tile), np.float64))
+                    diagonal.append(np.asarray(on_diagonal, np.float64))
         return jax.tree.map(np.asarray, total), np.concatenate(diagonal)[: self.rows.num_rows]
 
 
@@ -103,9 +103,9 @@ def _entries(
 @jax.jit
 def _slope(
     total: Any, kernel: Any, rows: Any, counted: Any, weights: Any, tile: Array, same: Any
-) -> Any:
-    """Return the total with what a tile and its mirror have in the gradient."""
+) -> tuple[Any, Array]:
+    """Return the total with what a tile and its mirror have in the gradient, and the diagonal of the tile."""
     cotangent = jnp.outer(*weights) - tile.astype(rows[0].dtype)
     cotangent = cotangent * jnp.outer(*counted) * jnp.where(same, 0.5, 1.0)
-    _, pull = jax.vjp(lambda kernel: kernel_tile(kernel, *rows, same), kernel)
-    return jax.tree.map(jnp.add, total, pull(cotangent)[0])
+    _, pull = jax.vjp(lambda kernel: kernel_tile(kernel, rows[0], rows[1], same), kernel)
+    return jax.tree.map(jnp.add, total, pull(cotangent)[0]), jnp.diagonal(tile)

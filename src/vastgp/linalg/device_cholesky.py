@@ -66,7 +66,7 @@ def seconds_on_device(n: int, cubes: float = 1.0 / 3.0) -> float:
 def product_rate() -> float:
     """Return the operations a second of products of tiles in float64 on the accelerator, timed once."""
     with precision("float64"):
-        A, C = jnp.ones((TILE_ROWS, TILE_ROWS)), jnp.zeros((TILE_ROWS, TILE_ROWS))
+        A, C = jax.device_put((np.ones((TILE_ROWS, TILE_ROWS)), np.zeros((TILE_ROWS, TILE_ROWS))))
         C = jax.block_until_ready(_less_across(C, A, A))
         times = 4
         began = time.perf_counter()
@@ -115,7 +115,7 @@ class DeviceCholesky(GrowingFactor):
         with precision("float64"):
             parts, found = self._parts(right), []
             for row in self.tiles:
-                total = jnp.zeros_like(parts[0])
+                total = _zeros_like(parts[0])
                 for tile, part in zip(row, parts, strict=False):
                     total = _less(total, tile, part)
                 found.append(total)
@@ -140,10 +140,10 @@ class DeviceCholesky(GrowingFactor):
         for i in range(len(columns)):
             for j in range(i + 1):
                 with precision("float64"):  # not across a yield, see `precision`
-                    total = jnp.zeros_like(self.tiles[0][0])
+                    total = _zeros_like(self.tiles[0][0])
                     for below, beside in zip(columns[i], columns[j][i - j :], strict=True):
                         total = _less_turned(total, below, beside)
-                    total = -total / self.unit**2
+                    total = _times(total, np.asarray(-(self.unit**-2), self.dtype))
                 yield i, j, total
 
     def append(self, make: MakeTile, end: int) -> None:
@@ -161,8 +161,8 @@ class DeviceCholesky(GrowingFactor):
                 row.append(_across(before[j], self._less_products(make(i, j), row, before)))
             corner = self._less_products(make(i, i), row, row)
             for jitter in self._tried_jitters():
-                root = _root(corner, jnp.asarray(jitter, self.dtype))
-                pivots = np.asarray(jnp.diagonal(root), np.float64)
+                root, pivots = _root(corner, np.asarray(jitter, self.dtype))
+                pivots = np.asarray(pivots, np.float64)
                 # a pivot that is no root of a positive number is NaN, and so are all that follow
                 if np.all(np.isfinite(pivots)):
                     break
@@ -188,9 +188,9 @@ class DeviceCholesky(GrowingFactor):
 
     def _inverse_column(self, j: int) -> list[Array]:
         """Return the tiles of ``unit L^-1`` in column j, the first on the diagonal."""
-        found = [_below(self.tiles[j][j], jnp.eye(self.tile, dtype=self.dtype))]
+        found = [_inverse(self.tiles[j][j])]
         for row in self.tiles[j + 1 :]:
-            total = jnp.zeros_like(found[0])
+            total = _zeros_like(found[0])
             for tile, part in zip(row[j:-1], found, strict=True):
                 total = _less(total, tile, part)
             found.append(_below(row[-1], total))
@@ -198,14 +198,12 @@ class DeviceCholesky(GrowingFactor):
 
     def _parts(self, right: Any) -> list[Array]:
         """Return right-hand sides in the factor's parts of rows, filled up with zeros."""
-        flat = jnp.asarray(right, self.dtype).reshape(self.size, -1)
-        columns = max(_LEAST_COLUMNS, 1 << (flat.shape[1] - 1).bit_length())
-        missing = self.tile * len(self.tiles) - self.size, columns - flat.shape[1]
-        return _split(jnp.pad(flat, [(0, missing[0]), (0, missing[1])]), self.tile)
+        count = math.prod(np.shape(right)[1:])
+        columns = max(_LEAST_COLUMNS, 1 << (count - 1).bit_length())
+        return _split(right, self.tile, (self.tile * len(self.tiles), columns), str(self.dtype))
 
     def _joined(self, parts: list[Array], like: Any, unit: float) -> Any:
-        whole = jnp.concatenate(parts)[: self.size, : math.prod(np.shape(like)[1:])]
-        found = whole.reshape(np.shape(like)) / unit
+        found = _joined(parts, np.asarray(unit, self.dtype), np.shape(like))
         return found if isinstance(like, jax.Array) else np.array(found)
 
 
@@ -247,9 +245,28 @@ def factorize_on_device(
     return factor
 
 
-@jax.jit(static_argnames="tile")
-def _split(flat: Array, tile: int) -> list[Array]:
-    return [flat[start : start + tile] for start in range(0, len(flat), tile)]
+@jax.jit(static_argnames=("tile", "shape", "dtype"))
+def _split(right: Array, tile: int, shape: tuple[int, int], dtype: str) -> list[Array]:
+    flat = right.astype(dtype).reshape(len(right), -1)
+    filled = jnp.pad(
+        flat, [(0, size - length) for size, length in zip(shape, flat.shape, strict=True)]
+    )
+    return [filled[start : start + tile] for start in range(0, len(filled), tile)]
+
+
+@jax.jit(static_argnames="shape")
+def _joined(parts: list[Array], unit: Array, shape: tuple[int, ...]) -> Array:
+    return jnp.concatenate(parts)[: shape[0], : math.prod(shape[1:])].reshape(shape) / unit
+
+
+@jax.jit
+def _zeros_like(C: Array) -> Array:
+    return jnp.zeros_like(C)
+
+
+@jax.jit(donate_argnums=0)
+def _times(C: Array, by: Array) -> Array:
+    return C * by
 
 
 @jax.jit(donate_argnums=0)
@@ -283,8 +300,17 @@ def _above(lower: Float[Array, "t t"], C: Float[Array, "t c"]) -> Array:
 
 
 @jax.jit
-def _root(C: Float[Array, "t t"], jitter: Float[Array, ""]) -> Array:
-    return jnp.linalg.cholesky(C + jitter * jnp.eye(len(C), dtype=C.dtype))
+def _inverse(lower: Float[Array, "t t"]) -> Array:
+    return jax.scipy.linalg.solve_triangular(
+        lower, jnp.eye(len(lower), dtype=lower.dtype), lower=True
+    )
+
+
+@jax.jit
+def _root(C: Float[Array, "t t"], jitter: Float[Array, ""]) -> tuple[Array, Array]:
+    """Return the factor of a tile, and its pivots."""
+    lower = jnp.linalg.cholesky(C + jitter * jnp.eye(len(C), dtype=C.dtype))
+    return lower, jnp.diagonal(lower)
 
 
 @jax.jit

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
@@ -78,6 +78,22 @@ class GrowingFactor:
     def scale(self, by: float) -> None:
         """Make this the factor of ``by^2 A``."""
         self.unit *= float(by)
+
+    def half_solve(self, right: Any) -> Any:
+        """Return ``L^-1 right``, in the precision of the factor."""
+        raise NotImplementedError
+
+    def solve(self, right: Any) -> Any:
+        """Return ``A^-1 right``, in the precision of the factor."""
+        raise NotImplementedError
+
+    def half_product(self, right: Any) -> Any:
+        """Return ``L right``."""
+        raise NotImplementedError
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """Return the diagonal of ``A^-1``, float64: ``n^3 / 3`` operations more, and memory for one part."""
+        raise NotImplementedError
 
     def _tried_jitters(self) -> list[float]:
         """Return what is added to the diagonal of a part, one after the other, until its pivots are positive."""

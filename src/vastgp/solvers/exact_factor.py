@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,31 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp import _accelerator
-from vastgp._memory import available_bytes
 from vastgp._precision import precision
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
-from vastgp.linalg.device_cholesky import (
-    factorize_on_device,
-    rows_on_device,
-    tile_rows,
-)
-from vastgp.linalg.panel_folder import SpilledCholesky
-from vastgp.linalg.panels import (
-    PANEL_ROWS,
-    GrowingFactor,
-    PanelCholesky,
-    factorize_panels,
-    rows_of_bytes,
-)
+from vastgp.linalg.panels import PANEL_ROWS, GrowingFactor
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
+from vastgp.solvers.large_factor import WIDE_ROWS, affordable_rows, factor_of
 from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 from vastgp.solvers.spilled_factor import rows_on_disk, spilled
 
-# Up to here a factor in float64 takes seconds and no precision needs to be chosen.
-WIDE_ROWS = 10_000
-# Share of the memory that is available that a factor may take; predictions need some beside it.
-_MEMORY_SHARE = 0.5
 # A float32 factor is that of a matrix ``A + E``, and posterior variances from it are off by at most ``|E|`` over the
 # least noise, as ``s^2 |A^-1 k|^2`` is a part of each. For errors of entries that are independent ``|E|`` is some
 # roundings of the largest entry times the root of the number of rows. So many leave a hundredth: on kin40k with 10,000
@@ -82,55 +65,6 @@ class Factored(NamedTuple):
     diagnosis: dict[str, Any]
 
 
-class RemadeFactor:
-    """The factor of a posterior that was loaded: read or made when somebody asks for a variance.
-
-    Parameters
-    ----------
-    matrix : RowCovariance
-    dtype, panel_rows
-        As it was made with.
-    folder : str, optional
-        Where its panels lay, in units of ``unit``. They are read there, where all are whole; nothing is written.
-    unit : float, default 1.0
-    """
-
-    def __init__(
-        self,
-        matrix: RowCovariance,
-        dtype: str,
-        panel_rows: int,
-        folder: str | None = None,
-        unit: float = 1.0,
-    ) -> None:
-        self.matrix, self.dtype, self.panel_rows = matrix, np.dtype(dtype), panel_rows
-        self.folder, self.unit = folder, unit
-
-    @cached_property
-    def made(self) -> GrowingFactor:
-        """The factor."""
-        n = len(self.matrix.X)
-        if self.folder is not None:
-            found = SpilledCholesky.there(Path(self.folder), n, self.dtype, self.panel_rows)
-            if found is not None:
-                found.scale(self.unit)
-                return found
-            most = affordable_rows(self.dtype.itemsize)
-            if n > most:
-                raise ValueError(
-                    f"standard deviations need the factor of {n} rows, which lay in {self.folder} and is not whole "
-                    f"there; the memory that is available holds one of {most} rows. Means need no factor. Bring the "
-                    "folder back, or fit again with this kernel and noise (hyperparameters=Fixed(noise_std=...)) and "
-                    "max_rows=Spill(folder)."
-                )
-        return factor_of(self.matrix, str(self.dtype), self.panel_rows)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "made":
-            raise AttributeError(name)
-        return getattr(self.made, name)
-
-
 def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
     """Return the diagnosis of a posterior whose factor is one matrix in float64."""
     return {
@@ -138,21 +72,6 @@ def diagnosis_of_dense(rows: int, jitter: float) -> dict[str, Any]:
         "variance_error": 0.0, "refined": False, "log_evidence_se": 0.0, "tried": [], "factor_seconds": 0.0,
         "folder": None,
     }  # fmt: skip
-
-
-def affordable_rows(itemsize: int, available: int | None = None) -> int:
-    """Return the rows of the largest factor that the memory holds, by its share of what is available.
-
-    The accelerator's memory, where there is one and it holds more than the host.
-    """
-    return max(_rows_on_host(itemsize, available), rows_on_device(itemsize) or 0)
-
-
-def _rows_on_host(itemsize: int, available: int | None) -> int:
-    available = available_bytes() if available is None else available
-    if available is None:
-        return WIDE_ROWS
-    return rows_of_bytes(_MEMORY_SHARE * available, itemsize)
 
 
 def _wide_rows_held(spill: Path | None) -> int:
@@ -170,35 +89,6 @@ def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) 
     if n <= WIDE_ROWS or (_accelerator.is_present() and spill is None):
         return "float64"  # on the cards that are made for it as fast as float32, and nothing needs to be refined
     return "float32" if _may_be_narrow(matrix) else "float64"
-
-
-def factor_of(
-    matrix: RowCovariance,
-    dtype: str,
-    panel_rows: int = PANEL_ROWS,
-    go_on: Callable[[int, int], bool] | None = None,
-    begun: PanelCholesky | None = None,
-) -> GrowingFactor:
-    """Return the factor of a matrix: on an accelerator where there is one that holds it, else in panels of the host.
-
-    Parameters
-    ----------
-    matrix : RowCovariance
-    dtype : {"float32", "float64"}
-    panel_rows, go_on
-        See `factorize_panels`.
-    begun : PanelCholesky, optional
-        Of leading rows, which goes on where it lies.
-    """
-    n, largest = len(matrix.X), float(np.max(matrix.diagonal))
-    if begun is None and n <= (rows_on_device(np.dtype(dtype).itemsize) or 0):
-        size = tile_rows(n)
-        return factorize_on_device(
-            matrix.tiles(size), n, dtype, largest=largest, tile=size, go_on=go_on
-        )
-    return factorize_panels(
-        matrix.write, n, dtype, largest=largest, panel_rows=panel_rows, go_on=go_on, factor=begun
-    )
 
 
 def _may_be_narrow(matrix: RowCovariance) -> bool:

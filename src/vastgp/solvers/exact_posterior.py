@@ -24,10 +24,10 @@ from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.exact_factor import (
     VARIANCE_ERROR,
     Factored,
-    RemadeFactor,
     explained,
     factor_exactly,
 )
+from vastgp.solvers.large_factor import RemadeFactor
 from vastgp.solvers.left_out import LeftOut
 from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 

@@ -161,7 +161,9 @@ def affordable_exact(seconds: float, itemsize: int) -> int:
         return found
     if seconds_of_exact_on_device(held) <= seconds:
         return max(found, held)
-    return max(found, int(brentq(lambda n: seconds_of_exact_on_device(n) - seconds, found, held, xtol=1.0)))
+    return max(
+        found, int(brentq(lambda n: seconds_of_exact_on_device(n) - seconds, found, held, xtol=1.0))
+    )
 
 
 def operations_a_second() -> float:

@@ -159,10 +159,12 @@ def refine(
         Most steps.
     """
 
+    given: Any = factor
+
     def precondition(V: Array) -> Array:
-        if getattr(factor, "on_device", False):
-            return factor.solve(V.T).T.astype(np.float64)
-        return jax.device_put(factor.solve(np.asarray(V).T).T.astype(np.float64))
+        if getattr(given, "on_device", False):
+            return given.solve(V.T).T.astype(np.float64)
+        return jax.device_put(given.solve(np.asarray(V).T).T.astype(np.float64))
 
     lengths: list[np.ndarray] = []
     ratios: list[np.ndarray] = []

@@ -11,7 +11,8 @@ from vastgp import RBF, ExactGPRegressor, Matern32, load
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
-from vastgp.linalg.panels import PANEL_ROWS
+from vastgp.linalg.device_cholesky import DeviceCholesky
+from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky
 from vastgp.methods.exact.learning import stages
 from vastgp.methods.exact.pace import Pace
 from vastgp.options import Fixed, Learn
@@ -331,3 +332,43 @@ def test_the_clock_stops_a_factor_before_the_panel_that_does_not_fit(monkeypatch
         )
         assert done > 5 * 1024
         assert rest <= 4000.0 - clock[0] < 1.2 * more
+
+
+@pytest.fixture
+def pretended_accelerator(monkeypatch):
+    """The host's processor as an accelerator of a few megabytes, with small tiles."""
+    from vastgp import _accelerator
+    from vastgp.fitting import device_evidence
+    from vastgp.linalg import device_cholesky
+
+    monkeypatch.setattr(_accelerator, "is_present", lambda: True)
+    monkeypatch.setattr(_accelerator, "free_bytes", lambda: 4_000_000)
+    monkeypatch.setattr(device_cholesky, "TILE_ROWS", 32)
+    monkeypatch.setattr(device_evidence, "LEAST_ROWS", 50)
+    monkeypatch.setattr("vastgp.methods.exact.estimator._DENSE_ROWS", 20)
+    monkeypatch.setattr("vastgp.methods.exact.learning.START_ROWS", 30)
+    monkeypatch.setattr("vastgp.solvers.exact_posterior._ON_HOST", 0)
+
+
+def test_on_an_accelerator_it_is_the_same_process(tmp_path, pretended_accelerator, monkeypatch):
+    """Evidence, factor, predictions, left-out rows and samples in tiles; a file of it opens where there is none."""
+    X, y = small_data(n=150)
+    model = ExactGPRegressor(Matern32(), random_state=3).fit(X, y)
+    assert isinstance(model.posterior_.factor, DeviceCholesky)
+    assert model.posterior_.factor.tile == 32
+    model.save(tmp_path / "model.vastgp")
+    found = [*model.predict(X, return_std=True), *model.leave_one_out(), model.sample_y(X, 2)]
+    monkeypatch.undo()
+    host = ExactGPRegressor(Matern32(), random_state=3).fit(X, y)
+    assert host.log_evidence_ == pytest.approx(model.log_evidence_, abs=0.01)
+    for here in (host, load(tmp_path / "model.vastgp")):
+        expected = [*here.predict(X, return_std=True), *here.leave_one_out(), here.sample_y(X, 2)]
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=5e-3, atol=5e-3)
+
+
+def test_more_rows_than_an_accelerator_holds_are_the_hosts(pretended_accelerator, monkeypatch):
+    monkeypatch.setattr("vastgp._accelerator.free_bytes", lambda: 40_000)
+    X, y = small_data(n=150)
+    model = ExactGPRegressor(Matern32(), random_state=3).fit(X, y)
+    assert isinstance(model.posterior_.factor, PanelCholesky)

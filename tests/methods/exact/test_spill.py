@@ -14,7 +14,7 @@ from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import bytes_of_factor, factorize_panels
 from vastgp.methods.exact import estimator
 from vastgp.options import Fixed, Spill
-from vastgp.solvers import exact_factor, spilled_factor
+from vastgp.solvers import exact_factor, large_factor, spilled_factor
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +132,7 @@ def test_a_loaded_model_reads_the_factor_and_writes_nothing(tmp_path, monkeypatc
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "there").rglob("*")}
     again = load(tmp_path / "model.vastgp")
     with monkeypatch.context() as patched:
-        patched.setattr(exact_factor, "factorize_panels", None)  # it is not made again
+        patched.setattr(large_factor, "factorize_panels", None)  # it is not made again
         np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
     assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "there").rglob("*")}
     # without the folder it is made in memory where it fits

@@ -90,8 +90,8 @@ class ExactGPRegressor(FitsVaryingNoise):
         the model.
     max_rows : int or Spill, optional
         More rows are refused. None: as many as fit into half of the memory that is available, or into four fifths of an
-        accelerator's, 2 bytes for each pair of rows where the factor is in float32: some 75,000 with 24 GB. ``Spill(folder)`` of `vastgp.options`: as many as
-        the disk of a folder holds, where the factor is kept.
+        accelerator's, 2 bytes for each pair of rows where the factor is in float32: some 75,000 with 24 GB.
+        ``Spill(folder)`` of `vastgp.options`: as many as the disk of a folder holds, where the factor is kept.
     restarts : int, default 2
         How often learning begins, first at given and default values, then at random ones; the highest evidence is kept.
         Restarts use some 300 rows, so they cost little.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vastgp.methods.exact.learning import learnable_rows
 from vastgp.methods.exact.options import Spill
-from vastgp.solvers.exact_factor import affordable_rows
+from vastgp.solvers.large_factor import affordable_rows
 from vastgp.solvers.spilled_factor import refuse_without_room
 
 
