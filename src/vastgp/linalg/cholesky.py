@@ -1,4 +1,4 @@
-"""Cholesky factorisation of covariance matrices on the host, with a jitter that grows only when it must.
+"""Cholesky factorisation of matrices of some thousand rows on the host, with a jitter that grows only when it must.
 
 SciPy's LAPACK is used, not JAX's: on two cores potrf takes 0.6-0.85 of the time of ``jax.numpy.linalg.cholesky``
 (n = 1000 to 4000, float64), and potri makes the inverse that gradients need in half the time of the two triangular

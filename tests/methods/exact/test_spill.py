@@ -141,7 +141,7 @@ def test_a_loaded_model_reads_the_factor_and_writes_nothing(tmp_path, monkeypatc
     np.testing.assert_array_equal(mean, expected[0])
     np.testing.assert_allclose(std, expected[1], rtol=1e-3)
     assert not (tmp_path / "there").exists()
-    monkeypatch.setattr(exact_factor, "affordable_rows", lambda itemsize: 60)
+    monkeypatch.setattr(large_factor, "affordable_rows", lambda itemsize: 60)
     with pytest.raises(
         ValueError, match=r"factor of 70 rows, which lay in .*there.*holds one of 60"
     ):
