@@ -234,7 +234,7 @@ def test_fits_are_compared_at_the_amplitude_and_noise_that_suit_all_rows():
 
     assert value(hasty) < value(timid) - 50.0
     prior = HyperparameterPrior(2)
-    best = _highest(evidence, [timid, hasty], prior, 1e-4)
+    best = _highest(evidence, [timid, hasty], prior, 1e-4, None)
     np.testing.assert_allclose(best.params[0].lengthscales, [0.8, 2.5])
     assert value(best) + prior(best.params)[0] == pytest.approx(best.value)
     assert value(best) > value(timid) + 10.0
@@ -259,3 +259,26 @@ def test_forms_that_are_clearly_behind_on_few_rows_are_not_fitted_to_all(monkeyp
     assert "RBF" not in on_all and isinstance(found.kernel, Matern32)
     alone = start_from_exact_gp("matern32", X, y)
     assert found.log_evidence == pytest.approx(alone.log_evidence, abs=0.05)
+
+
+@pytest.mark.parametrize(("left", "asked"), [(2.0, 0), (60.0, 1)])
+def test_another_evidence_is_asked_where_there_is_time_to_compile_it(monkeypatch, left, asked):
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.3, 200, 2, seed=5)
+    monkeypatch.setattr("vastgp.fitting.start.seconds_until", lambda deadline: left)
+    made = []
+    found = start_from_exact_gp(
+        "matern32", X, y, max_seconds=100.0, evidence=lambda X, y, rate: made.append(rate)
+    )
+    assert len(made) == asked
+    assert found.kernel.lengthscales[0] < found.kernel.lengthscales[1]
+
+
+def test_of_fits_that_are_compared_late_the_first_is_left(monkeypatch):
+    X, y = draw(Matern32([0.8, 2.5], 1.4), 0.3, 200, 2, seed=5)
+    fit = fit_evidence(
+        ExactEvidence(X, y), (Matern32([0.8, 2.5], 1.4), Gaussian(0.3)), noise_floor=1e-4
+    )
+    worse = replace(fit, params=(Matern32([30.0, 30.0], 0.5), Gaussian(1.3)))
+    compare = [ExactEvidence(X, y), [worse, fit], HyperparameterPrior(2), 1e-4]
+    assert _highest(*compare, None).params[0].lengthscales[0] < 5.0
+    assert _highest(*compare, 0.0).params[0].lengthscales[0] == 30.0

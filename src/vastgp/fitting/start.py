@@ -31,6 +31,8 @@ from vastgp.linalg.cholesky import FactorizationError
 _PART_ROWS, _PARTS, _REFINING = 1000, 3, 20
 # Fewer rows do not say how fast more of them resolve the function.
 _LEAST_RATE = 100
+# Another evidence takes so many seconds to compile and to compare fits by (10,000 rows, 5 s asked: 10 s).
+_OTHER_SECONDS = 3.0
 # Evidences that differ by fewer nats say the same of the hyperparameters.
 _SAME = 3.0
 
@@ -176,7 +178,7 @@ def _refine_best(
     if deadline is not None and now() > deadline:
         return best_of(fits)
     exact = ExactEvidence(X, y)
-    best = fits[0] if alone else _highest(exact, fits, prior, noise_floor)
+    best = fits[0] if alone else _highest(exact, fits, prior, noise_floor, deadline)
 
     def refine(evidence: ExactEvidence, best: LbfgsResult) -> LbfgsResult:
         return fit_evidence(
@@ -184,15 +186,17 @@ def _refine_best(
             noise_floor=noise_floor, max_iter=_REFINING, tol=LOOSE_TOL, max_seconds=seconds_until(deadline),
         )  # fmt: skip
 
+    left = seconds_until(deadline)
+    in_time = left is None or left >= _OTHER_SECONDS
     kernel, likelihood = best.params
     noise_variance = float(likelihood.noise_variance)
     try:
         other = None
-        if make_evidence is not None and len(y) >= _LEAST_RATE:
+        if make_evidence is not None and len(y) >= _LEAST_RATE and in_time:
             other = make_evidence(X, y, resolving_rate(kernel, noise_variance, X, y))
         known = best.value - prior(best.params)[0]
         if other is not None and abs(other(kernel, noise_variance) - known) >= _SAME:
-            return refine(other, _highest(other, fits, prior, noise_floor))
+            return refine(other, _highest(other, fits, prior, noise_floor, deadline))
     except FactorizationError as error:
         warn(
             f"kernel and noise are those of the exact evidence, as that of the model could not be computed: {error}",
@@ -206,10 +210,13 @@ def _highest(
     fits: Sequence[LbfgsResult],
     prior: HyperparameterPrior,
     noise_floor: float,
+    deadline: float | None,
 ) -> LbfgsResult:
-    """Return the fit of highest density, each at its amplitude and noise of highest evidence."""
+    """Return the fit of highest density, each at its amplitude and noise of highest evidence; of those in time."""
     found: list[LbfgsResult] = []
     for fit in fits:
+        if found and seconds_until(deadline) == 0.0:
+            break
         kernel, likelihood = fit.params
         try:
             value, kernel, noise = evidence.rescaled(
