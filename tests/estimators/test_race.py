@@ -22,6 +22,7 @@ from vastgp import (
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import standardised_rows
 from vastgp.estimators.race import Judge, Judged, _best
+from vastgp.estimators.registry import METHODS
 from vastgp.estimators.simple_answers import linear_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
@@ -233,23 +234,20 @@ def test_classes_have_a_simple_answer_too(classes, weight):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kind", [QSGPRegressor, QSGPClassifier])
-def test_simple_answers_are_saved_pickled_and_sampled(kind, table, classes, tmp_path):
-    X, y, new, _ = table if kind is QSGPRegressor else classes
+@pytest.mark.parametrize("name", sorted(METHODS.values()))
+def test_simple_answers_are_saved_pickled_and_sampled(name, table, classes, tmp_path, monkeypatch):
+    kind, of_classes = getattr(vastgp, name), name.endswith("Classifier")
+    X, y, new, _ = classes if of_classes else table
 
     def fail(self, rows, run):
         raise FactorizationError("no")
         yield
 
-    own = kind._answers
-    kind._answers = fail
-    try:
-        model = kind().fit(X, y)
-    finally:
-        kind._answers = own
+    monkeypatch.setattr(kind, "_answers", fail)
+    model = kind().fit(X, y)
     assert model.answer_ == "linear"
     model.save(tmp_path / "model.vastgp")
-    predict = "predict" if kind is QSGPRegressor else "predict_proba"
+    predict = "predict_proba" if of_classes else "predict"
     wanted = getattr(model, predict)(new)
     for again in (vastgp.load(tmp_path / "model.vastgp"), pickle.loads(pickle.dumps(model))):
         assert again.answer_ == "linear"

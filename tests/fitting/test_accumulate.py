@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,3 +44,24 @@ def test_a_row_counts_by_its_weight(elsewhere, monkeypatch):
     wide = np.column_stack([PHI, Y, np.ones(53)])[:50]
     np.testing.assert_allclose(found.moments, wide.T @ (WEIGHT[:50, None] * wide), rtol=1e-12)
     assert found.num_rows == 50
+
+
+def test_sums_on_an_accelerator_have_twice_the_digits_too(monkeypatch):
+    """Of products that need no rounding sums are exact, of tiles of both kinds, and where one is asked for between."""
+    monkeypatch.setattr(module, "_elsewhere", lambda array: True)
+    rng = np.random.default_rng(1)
+    exact, found = np.zeros((4, 4), object), Moments(2)
+    for number in range(200):
+        # of 2^-20 to 2^40: more digits than a sum of float64 has
+        unit = 2.0 ** rng.integers(-10, 20)
+        wide = np.column_stack([rng.integers(-500, 500, (4, 3)) * unit, np.ones(4)])
+        phi, y = wide[:, :2], wide[:, 2]
+        with precision("float64"):
+            found.add(jnp.asarray(phi) if number % 3 else phi, y)
+        whole = np.array([[Fraction(value) for value in row] for row in wide])
+        exact = exact + whole.T @ whole
+        if number == 100:
+            np.testing.assert_allclose(found.moments, exact.astype(float), rtol=1e-15)
+    twice = np.vectorize(Fraction)(found.moments) + np.vectorize(Fraction)(found.rest)
+    assert np.all(abs(twice - exact) <= np.max(exact) * Fraction(2) ** -98)
+    assert np.any(found.rest != 0.0)

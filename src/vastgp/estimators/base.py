@@ -248,8 +248,12 @@ class BaseGP(FittedModel, abc.ABC):
         inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
         with precision(self._arithmetic):
             draw = self._reader("_sample_latent")
-            samples = draw(inputs, int(n_samples), seed_from(random_state))
+            samples = self._as_samples(draw(inputs, int(n_samples), seed_from(random_state)))
         return self.standardizer_.inverse_mean(samples)
+
+    def _as_samples(self, latent: np.ndarray) -> np.ndarray:
+        """Return what is sampled, in standardised units, from samples of the latent functions."""
+        return latent
 
     # ------------------------------------------------------------ rows to predict
 

@@ -143,11 +143,10 @@ class BaseGPRegressor(RegressorMixin, BaseGP, abc.ABC):
         rows = self._open(X, y, require_y=True)
         return float(r2_score(_targets(rows), self.predict(rows), sample_weight=sample_weight))
 
-    def _sample_latent(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-        found = super()._sample_latent(X, num_samples, seed)
+    def _as_samples(self, latent: np.ndarray) -> np.ndarray:
         if self.likelihood_.num_latent == 1:
-            return found
-        return np.asarray(self.likelihood_.location(np.moveaxis(found, 1, 0)))
+            return latent
+        return np.asarray(self.likelihood_.location(np.moveaxis(latent, 1, 0)))
 
     @property
     def _simple_reader(self) -> type[BaseGP]:
