@@ -12,7 +12,6 @@ from hard_tables import NAMED
 from vastgp import (
     DirectRegressor,
     ExactGPRegressor,
-    QSGPClassifier,
     QSGPRegressor,
     RelevanceVectorRegressor,
     SVGPRegressor,
