@@ -8,7 +8,7 @@ import pytest
 
 from vastgp import options
 from vastgp._arguments import Options, declared
-from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, estimator_class
+from vastgp.estimators.registry import ESTIMATORS, FRONT_DOOR, MAPS, estimator_class
 
 MOST = 12
 # What these words mean stands in one place; another meaning needs another word.
@@ -58,6 +58,13 @@ def test_an_argument_that_never_was_is_told_with_the_class_and_the_nearest(name)
         TypeError, match=f"{name} has no argument 'random_stat'. Did you mean 'random_state'"
     ):
         estimator_class(name)(random_stat=1)
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS, *FRONT_DOOR, *MAPS])
+def test_what_an_estimator_has_can_be_listed_before_a_fit(name):
+    """As a notebook does for completion: `dir` of scikit-learn's estimators asks for every attribute."""
+    listed = dir(estimator_class(name)())
+    assert {"fit", "get_params"} <= set(listed)
 
 
 @pytest.mark.parametrize("name", sorted(options.__all__))

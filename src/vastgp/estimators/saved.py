@@ -83,7 +83,8 @@ class SavedModel(BaseEstimator, abc.ABC):
     @property
     def _posterior_class(self) -> Any:
         """Return the class of the posterior; a subclass may have it as an attribute."""
-        raise NotImplementedError
+        # what `dir` of scikit-learn's estimators, which asks for every attribute, takes for "there is none"
+        raise AttributeError(f"{type(self).__name__} restores its posterior by itself.")
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
