@@ -374,7 +374,7 @@ def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatc
         assert operations_of_exact(n, 4) == pytest.approx(1e11 * seconds, rel=1e-3)
     # or a share of it, in float64
     for seconds in (60.0, 600.0, 3600.0):
-        n = candidates.most_exact_rows(seconds, share=0.03, itemsize=8)
+        n = plan.affordable_exact(0.03 * seconds, 8)
         assert operations_of_exact(n, 8) == pytest.approx(0.03e11 * seconds, rel=1e-3)
     assert candidates.most_exact_rows(None) == 20_000
     # the same on any machine

@@ -31,3 +31,28 @@ def test_more_time_affords_more_and_never_beyond_what_was_planned(rate):
     sizes = [affordable_basis(20_000, 80_000, 33, 4, 10, s) for s in (0.01, 0.1, 1.0, 10.0, 1e6)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1] == 80_000
+
+
+def test_an_accelerator_is_asked_where_it_may_have_more_rows_than_the_host(rate, monkeypatch):
+    on_host = {seconds: module.affordable_exact(seconds, 8) for seconds in (2.0, 60.0)}
+    asked = []
+
+    def measured():
+        asked.append("rate")
+        return 4e13
+
+    monkeypatch.setattr(module, "rows_on_device", lambda itemsize: 100_000)
+    monkeypatch.setattr(module, "is_faster", lambda: True)
+    monkeypatch.setattr(module, "product_rate", measured)
+    monkeypatch.setattr("vastgp.linalg.device_cholesky.product_rate", measured)
+    # its programs take longer to compile than there is time; more rows than anybody asks for
+    assert module.affordable_exact(2.0, 8) == on_host[2.0]
+    assert module.affordable_exact(60.0, 8, enough=1000) == on_host[60.0]
+    assert not asked
+    n = module.affordable_exact(9.0, 8)
+    assert on_host[60.0] < n < 100_000
+    assert module.seconds_of_exact_on_device(n) == pytest.approx(9.0, rel=0.02)
+    assert module.affordable_exact(3600.0, 8) == 100_000
+    # a card that is slower than the host in float64 is none
+    monkeypatch.setattr(module, "is_faster", lambda: False)
+    assert module.affordable_exact(60.0, 8) == on_host[60.0]

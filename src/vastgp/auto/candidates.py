@@ -216,10 +216,8 @@ def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
     return next(iter([*wanted, *found]))
 
 
-def most_exact_rows(
-    seconds: float | None, timed: bool = True, *, share: float = 1.0, itemsize: int = 4
-) -> int:
-    """Return the most rows whose exact posterior takes no more than a share of the budget, and fits into the memory.
+def most_exact_rows(seconds: float | None, timed: bool = True, enough: int | None = None) -> int:
+    """Return the most rows whose exact posterior takes no more than the budget, and fits into the memory, in float32.
 
     Parameters
     ----------
@@ -227,16 +225,15 @@ def most_exact_rows(
         Of the whole fit; None: no limit.
     timed : bool, default True
         Whether the clock and the memory may decide: not where results are to be the same on any machine.
-    share : float, default 1.0
-    itemsize : {4, 8}
-        Bytes of a number of the factor; a low noise needs 8.
+    enough : int, optional
+        Rows beyond which nobody asks.
     """
     if not timed:
         return _EXACT_ROWS
-    held = affordable_rows(itemsize)
+    held = affordable_rows(itemsize=4)
     if seconds is None:
         return max(min(_EXACT_UNTIMED, held), _EXACT_ROWS)
-    return max(min(affordable_exact(share * seconds, itemsize), held), _EXACT_ROWS)
+    return max(min(affordable_exact(seconds, 4, enough), held), _EXACT_ROWS)
 
 
 def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candidate]:

@@ -195,7 +195,7 @@ class GPRegressor(Predictions):
             counts=self.heap_ is None and _are_counts(observations.targets(rows.y)),
             likelihood=self._law,
             own_noise=observations.has_own_noise(rows.y),
-            exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None),
+            exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
             seconds=self.max_seconds if self.max_work is None else None,
         )
 

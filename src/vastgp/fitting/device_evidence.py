@@ -14,7 +14,12 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.covariance_tiles import CovarianceTiles, InputTiles
 from vastgp.kernels.matrices import prior_variances
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.device_cholesky import factorize_on_device, seconds_on_device, tile_rows
+from vastgp.linalg.device_cholesky import (
+    factorize_on_device,
+    is_faster,
+    seconds_on_device,
+    tile_rows,
+)
 
 # With fewer rows the host is done before the accelerator's programs are compiled.
 LEAST_ROWS = 2000
@@ -83,13 +88,15 @@ def exact_evidence(X: Any, y: Any) -> ExactEvidence | DeviceEvidence:
 
 def is_on_device(rows: int) -> bool:
     """Whether the evidence of so many rows is an accelerator's."""
-    return _accelerator.is_present() and LEAST_ROWS <= rows <= (rows_learnable_on_device() or 0)
+    return rows >= LEAST_ROWS and rows <= (rows_learnable_on_device() or 0)
 
 
 def rows_learnable_on_device() -> int | None:
-    """Return the most rows whose evidence and gradient the accelerator holds; None where there is none that tells."""
+    """Return the most rows whose evidence and gradient the accelerator holds; None where there is none worth it."""
     free = _accelerator.free_bytes()
-    return None if free is None else int((_MEMORY_SHARE * free / (8.0 * _MATRICES)) ** 0.5)
+    if free is None or not is_faster():
+        return None
+    return int((_MEMORY_SHARE * free / (8.0 * _MATRICES)) ** 0.5)
 
 
 def seconds_of_device_evaluation(n: int) -> float:

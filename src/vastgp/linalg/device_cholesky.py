@@ -30,6 +30,8 @@ from vastgp.linalg.panels import GrowingFactor
 TILE_ROWS, _MANY_ROWS = 2048, 1 << 16
 # Of the memory that is free, what a factor may take: predictions need some beside it.
 _MEMORY_SHARE = 0.8
+# Rows of a product of the host that the accelerator's are compared with.
+_HOST_ROWS = 1024
 # Right-hand sides are filled up to a power of two, so that few programs serve all.
 _LEAST_COLUMNS = 8
 # The rate of a factorisation, of that of products of tiles, and what each product takes to start, in seconds.
@@ -54,12 +56,27 @@ def rows_on_device(itemsize: int) -> int | None:
     return max(1, int((2.0 * _MEMORY_SHARE * free / itemsize + half**2) ** 0.5 - half))
 
 
+def belongs_on_device(n: int, itemsize: int) -> bool:
+    """Whether the factor of n rows is an accelerator's: there is one that holds it, and it is faster than the host."""
+    return n <= (rows_on_device(itemsize) or 0) and (itemsize == 4 or is_faster())
+
+
 def seconds_on_device(n: int, cubes: float = 1.0 / 3.0) -> float:
     """Return about what work of ``cubes * n^3`` operations in float64 takes on tiles of n rows, compilation apart."""
     count = -(-n // tile_rows(n))
     filled = float(count * tile_rows(n))
     started = 0.5 * cubes * count**3 + count**2
     return cubes * filled**3 / (_OF_PRODUCTS * product_rate()) + _STARTING * started
+
+
+@functools.cache
+def is_faster() -> bool:
+    """Whether products in float64 are faster on the accelerator than on the host: cards made for pictures are not."""
+    block = np.ones((_HOST_ROWS, _HOST_ROWS))
+    block @ block  # the threads start
+    began = time.perf_counter()
+    block @ block
+    return product_rate() > 2.0 * _HOST_ROWS**3 / max(time.perf_counter() - began, 1e-9)
 
 
 @functools.cache

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp import _accelerator
 from vastgp._precision import precision
 from vastgp.kernels.matrices import covariance, prior_variances
 from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.device_cholesky import belongs_on_device
 from vastgp.linalg.panels import PANEL_ROWS, GrowingFactor
 from vastgp.solvers.cg import lanczos_matrix, lanczos_quadrature
 from vastgp.solvers.large_factor import WIDE_ROWS, affordable_rows, factor_of
@@ -86,7 +86,7 @@ def precision_for(matrix: RowCovariance, dtype: str, spill: Path | None = None) 
         return dtype
     if n > _wide_rows_held(spill):
         return "float32"
-    if n <= WIDE_ROWS or (_accelerator.is_present() and spill is None):
+    if n <= WIDE_ROWS or (spill is None and belongs_on_device(n, 8)):
         return "float64"  # on the cards that are made for it as fast as float32, and nothing needs to be refined
     return "float32" if _may_be_narrow(matrix) else "float64"
 

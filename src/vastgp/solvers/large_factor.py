@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 
 from vastgp._memory import available_bytes
-from vastgp.linalg.device_cholesky import factorize_on_device, rows_on_device, tile_rows
+from vastgp.linalg.device_cholesky import (
+    belongs_on_device,
+    factorize_on_device,
+    rows_on_device,
+    tile_rows,
+)
 from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import (
     PANEL_ROWS,
@@ -61,7 +66,7 @@ def factor_of(
         Of leading rows, which goes on where it lies.
     """
     n, largest = len(matrix.X), float(np.max(matrix.diagonal))
-    if begun is None and n <= (rows_on_device(np.dtype(dtype).itemsize) or 0):
+    if begun is None and belongs_on_device(n, np.dtype(dtype).itemsize):
         size = tile_rows(n)
         return factorize_on_device(
             matrix.tiles(size), n, dtype, largest=largest, tile=size, go_on=go_on

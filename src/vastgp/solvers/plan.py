@@ -8,7 +8,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from vastgp.fitting.clock import now
-from vastgp.linalg.device_cholesky import product_rate, rows_on_device, seconds_on_device
+from vastgp.linalg.device_cholesky import (
+    belongs_on_device,
+    is_faster,
+    product_rate,
+    rows_on_device,
+    seconds_on_device,
+)
 from vastgp.solvers.preconditioners import PRECONDITIONER_BYTES
 
 # Making one feature costs as much as about 180 operations of a matrix product (measured, float32, CPU) and the product
@@ -112,8 +118,8 @@ def affordable_basis(
 # Beside ``n^3 / 3`` an exact posterior takes so many operations for each pair of rows, by the bytes of a number: the
 # weights, a few hundred predictions, and in float32 their refinement and checks.
 _EXACT_PER_PAIR = {4: 3300.0, 8: 1000.0}
-# What compiling the programs of a factor on an accelerator takes, in seconds.
-_COMPILING = 3.0
+# What compiling the programs of a factor on an accelerator takes, in seconds, and timing its products.
+_COMPILING = 5.0
 
 
 def operations_of_exact(n: float, itemsize: int) -> float:
@@ -133,14 +139,9 @@ def seconds_of_exact(n: int, itemsize: int) -> float:
 
     See `operations_of_exact`.
     """
-    if is_factored_on_device(n, itemsize):
+    if belongs_on_device(n, itemsize):
         return seconds_of_exact_on_device(n)
     return operations_of_exact(n, itemsize) / operations_a_second()
-
-
-def is_factored_on_device(n: int, itemsize: int) -> bool:
-    """Whether the factor of n rows in parts is an accelerator's."""
-    return n <= (rows_on_device(itemsize) or 0)
 
 
 def seconds_of_exact_on_device(n: float) -> float:
@@ -149,15 +150,17 @@ def seconds_of_exact_on_device(n: float) -> float:
     return _COMPILING + seconds_on_device(max(1, int(n))) + pairs
 
 
-def affordable_exact(seconds: float, itemsize: int) -> int:
+def affordable_exact(seconds: float, itemsize: int, enough: int | None = None) -> int:
     """Return of how many rows the exact posterior takes so many seconds on this machine, now; 0 where there is no time.
 
-    See `seconds_of_exact`.
+    See `seconds_of_exact`. Where the host affords ``enough`` rows an accelerator is not asked, which takes seconds.
     """
     operations = seconds * operations_a_second()
     found = int(brentq(lambda n: operations_of_exact(n, itemsize) - operations, 0.0, 1e7))
     held = rows_on_device(itemsize)
-    if held is None or seconds_of_exact_on_device(found + 1) > seconds:
+    if held is None or seconds <= _COMPILING or (enough is not None and found >= enough):
+        return found
+    if (itemsize == 8 and not is_faster()) or seconds_of_exact_on_device(found + 1) > seconds:
         return found
     if seconds_of_exact_on_device(held) <= seconds:
         return max(found, held)

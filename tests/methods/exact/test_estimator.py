@@ -344,6 +344,8 @@ def pretended_accelerator(monkeypatch):
     monkeypatch.setattr(_accelerator, "is_present", lambda: True)
     monkeypatch.setattr(_accelerator, "free_bytes", lambda: 4_000_000)
     monkeypatch.setattr(device_cholesky, "TILE_ROWS", 32)
+    for module in (device_cholesky, device_evidence):
+        monkeypatch.setattr(module, "is_faster", lambda: True)
     monkeypatch.setattr(device_evidence, "LEAST_ROWS", 50)
     monkeypatch.setattr("vastgp.methods.exact.estimator._DENSE_ROWS", 20)
     monkeypatch.setattr("vastgp.methods.exact.learning.START_ROWS", 30)
@@ -372,3 +374,18 @@ def test_more_rows_than_an_accelerator_holds_are_the_hosts(pretended_accelerator
     X, y = small_data(n=150)
     model = ExactGPRegressor(Matern32(), random_state=3).fit(X, y)
     assert isinstance(model.posterior_.factor, PanelCholesky)
+
+
+def test_an_accelerator_that_is_slow_in_float64_has_what_is_asked_for_in_float32(
+    pretended_accelerator, monkeypatch
+):
+    for module in ("linalg.device_cholesky", "fitting.device_evidence"):
+        monkeypatch.setattr(f"vastgp.{module}.is_faster", lambda: False)
+    X, y = small_data(n=150)
+    fixed = Fixed(noise_std=0.3)
+    wide = ExactGPRegressor(Matern32(), hyperparameters=fixed).fit(X, y)
+    narrow = ExactGPRegressor(Matern32(), hyperparameters=fixed, dtype="float32").fit(X, y)
+    assert isinstance(wide.posterior_.factor, PanelCholesky)
+    assert isinstance(narrow.posterior_.factor, DeviceCholesky)
+    assert narrow.diagnosis_["factor"] == "float32"
+    np.testing.assert_allclose(narrow.predict(X), wide.predict(X), atol=1e-4)

@@ -29,6 +29,7 @@ from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.device_cholesky import belongs_on_device
 from vastgp.linalg.panel_folder import SPILLED_ROWS
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learned_rows
@@ -38,7 +39,7 @@ from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
 from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
 from vastgp.solvers.exact_posterior import ExactPosterior
-from vastgp.solvers.plan import is_factored_on_device, seconds_of_exact
+from vastgp.solvers.plan import seconds_of_exact
 
 Params = tuple[Kernel, Gaussian]
 FactorDtype = Annotated[str, OneOf("float64", "float32", "auto")]
@@ -305,7 +306,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         all rows may take less than that.
         """
         left = run.seconds_left()
-        if left is not None and is_factored_on_device(n, 8) and rows_within(left, 8) >= n:
+        if left is not None and belongs_on_device(n, 8) and rows_within(left, 8) >= n:
             return None
         if (
             left is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from vastgp.fitting.clock import now
 from vastgp.fitting.run import Run
+from vastgp.linalg.device_cholesky import belongs_on_device
 from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.solvers.plan import (
     affordable_exact,
-    is_factored_on_device,
     operations_a_second,
     operations_of_exact,
     seconds_of_exact_on_device,
@@ -37,7 +37,7 @@ class Pace:
     def __init__(self, run: Run, panel_rows: int, rows: int) -> None:
         self._run, self._rate, self._rows = run, operations_a_second(), panel_rows
         # asked now: the factor takes the memory that it says is free
-        self._on_device = {size: is_factored_on_device(rows, size) for size in (4, 8)}
+        self._on_device = {size: belongs_on_device(rows, size) for size in (4, 8)}
         self._last = self._first = (0, 0.0)
 
     def go_on(self, done: int, itemsize: int) -> bool:
