@@ -30,6 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma
 
 from vastgp.likelihoods.locally_scaled import student_log_density
+from vastgp.linalg.cholesky import one_blas_thread
 
 # Of the logarithms of prior worth and reach, of half of those of the degrees of freedom, of c, of b, p and log kappa.
 _BOUNDS = ((-5.0, 6.0), (0.0, 7.0), (-4.0, 0.5), (-12.0, 12.0), (0.0, 2.0), (0.0, 2.0), (-8.0, 3.0))
@@ -203,10 +204,12 @@ class LocalScale:
             return -value, -slopes
 
         options = {"maxiter": _ITERATIONS}
-        found = [
-            minimize(cost, start, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options=options)
-            for start in _STARTS
-        ]
+        # sixteen threads took 13 ms for a millisecond of products, and 2 ms for a step over seven numbers
+        with one_blas_thread():
+            found = [
+                minimize(cost, start, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options=options)
+                for start in _STARTS
+            ]
         return cls.of_vector(min(found, key=lambda one: one.fun).x, rows)
 
     def to_state(self) -> dict[str, float]:
