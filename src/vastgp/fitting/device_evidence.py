@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from vastgp import _accelerator
 from vastgp.data import observations
-from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.exact_evidence import ExactEvidence, log_evidence, slope_by_noise
 from vastgp.kernels import Kernel
 from vastgp.kernels.covariance_tiles import CovarianceTiles, InputTiles
 from vastgp.kernels.matrices import prior_variances
@@ -64,16 +63,9 @@ class DeviceEvidence:
         largest = float(np.max(prior_variances(kernel, self.X) + noise))
         factor = factorize_on_device(tiles, n, "float64", largest=largest, tile=self._tiles.tile)
         weights = factor.solve(self.y)
-        # Rasmussen & Williams 2006, eq. 2.30, and 5.9 for the slopes
-        misfit = float(self.y @ weights)
-        value = -0.5 * (misfit + factor.log_determinant + n * math.log(2.0 * math.pi))
+        value = log_evidence(float(self.y @ weights), factor.log_determinant, n)
         by_kernel, diagonal = tiles.slope(factor.inverse_tiles(), weights)
-        inner = weights**2 - diagonal
-        if observations.has_own_noise(observed):
-            by_noise = 0.5 * (observations.inverse_weights(observed) @ inner)
-        else:
-            by_noise = 0.5 * np.sum(inner)
-        return value, (by_kernel, float(by_noise))
+        return value, (by_kernel, slope_by_noise(observed, weights, diagonal))
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
         """Return `value_and_gradient` of ``(kernel, likelihood)``."""

@@ -103,14 +103,8 @@ class ExactEvidence(RowEvidence):
         value, factor, weights = self.solve(kernel, noise_variance)
         inverse = factor.into_inverse()
         # d log p / d A = 1/2 (A^-1 y y^T A^-1 - A^-1)
-        if observations.has_own_noise(self.observed):
-            # dA = diag(1 / w)
-            inner = weights**2 - np.diagonal(inverse)
-            by_noise = 0.5 * (observations.inverse_weights(self.observed) @ inner)
-        else:
-            by_noise = 0.5 * (weights @ weights - np.trace(inverse))
-        by_kernel = self._by_kernel(kernel, inverse.T, weights)
-        return value, (by_kernel, float(by_noise))
+        by_noise = slope_by_noise(self.observed, weights, np.diagonal(inverse))
+        return value, (self._by_kernel(kernel, inverse.T, weights), by_noise)
 
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, tuple[Kernel, float]]:
         """Return `value_and_gradient` of ``(kernel, likelihood)``."""
@@ -215,8 +209,29 @@ class ExactEvidence(RowEvidence):
         return factorize(K, added, what=_WHAT, advice=_ADVICE, work=self._work)
 
     def _value(self, factor: Cholesky, weights: np.ndarray) -> float:
-        fit = float(self.y @ weights)
-        return -0.5 * (fit + factor.log_determinant + self.num_rows * math.log(2.0 * math.pi))
+        return log_evidence(float(self.y @ weights), factor.log_determinant, self.num_rows)
+
+
+def log_evidence(misfit: float, log_determinant: float, num_rows: int) -> float:
+    """Return ``-1/2 y^T A^-1 y - 1/2 log|A| - n/2 log(2 pi)``."""
+    return -0.5 * (misfit + log_determinant + num_rows * math.log(2.0 * math.pi))
+
+
+def slope_by_noise(observed: np.ndarray, weights: np.ndarray, diagonal: np.ndarray) -> float:
+    """Return the derivative of the log evidence by the noise variance, whose ``dA`` is ``diag(1 / w)``.
+
+    Parameters
+    ----------
+    observed : ndarray of shape (n,) or (n, 3)
+        See `vastgp.data.observations`.
+    weights, diagonal : ndarray of shape (n,)
+        ``A^-1 y`` and the diagonal of ``A^-1``.
+    """
+    if observations.has_own_noise(observed):
+        slope = observations.inverse_weights(observed) @ (weights**2 - diagonal)
+    else:
+        slope = weights @ weights - np.sum(diagonal)
+    return 0.5 * float(slope)
 
 
 def resolving_rate(
