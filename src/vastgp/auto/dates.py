@@ -38,7 +38,7 @@ def part_of_year(dates: np.ndarray) -> np.ndarray:
     """Return how much of the calendar year has passed, from 0 to less than 1."""
     year = dates.astype("datetime64[Y]")
     start = year.astype("datetime64[us]")
-    end = (year + 1).astype("datetime64[us]")
+    end = (year + np.timedelta64(1, "Y")).astype("datetime64[us]")
     return (dates - start) / (end - start)
 
 
