@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.data.padding import repeat_last
-from vastgp.kernels.products import kernel_tile
+from vastgp.kernels.products import kernel_tile, with_slope
 
 
 class InputTiles:
@@ -31,9 +31,8 @@ class InputTiles:
         self.num_rows, self.tile = len(X), tile
         self.count = -(-len(X) // tile)
         filled = repeat_last(np.asarray(X, np.float64), self.count * tile)
-        with precision("float64"):
-            self.inputs = self.parts(filled)
-            self.counted = self.parts((np.arange(len(filled)) < len(X)).astype(np.float64))
+        self.inputs = self.parts(filled)
+        self.counted = self.parts(np.ones(len(X)))
 
     def parts(self, values: np.ndarray, fill: float = 0.0) -> list[Array]:
         """Return values of the rows in their parts, in float64."""
@@ -107,5 +106,4 @@ def _slope(
     """Return the total with what a tile and its mirror have in the gradient, and the diagonal of the tile."""
     cotangent = jnp.outer(*weights) - tile.astype(rows[0].dtype)
     cotangent = cotangent * jnp.outer(*counted) * jnp.where(same, 0.5, 1.0)
-    _, pull = jax.vjp(lambda kernel: kernel_tile(kernel, rows[0], rows[1], same), kernel)
-    return jax.tree.map(jnp.add, total, pull(cotangent)[0]), jnp.diagonal(tile)
+    return with_slope(total, kernel, rows[0], rows[1], same, cotangent), jnp.diagonal(tile)

@@ -271,11 +271,17 @@ def _summed_slopes(kernel: Any, piece: Callable[[Any], Piece], ends: tuple[Any, 
     """
 
     def add(k: Any, total: Any) -> Any:
-        x, z, same, cotangent = piece(k)
-        _, pull = jax.vjp(lambda kernel: kernel_tile(kernel, x, z, same), kernel)
-        return jax.tree.map(jnp.add, total, pull(cotangent)[0])
+        return with_slope(total, kernel, *piece(k))
 
     return jax.lax.fori_loop(*ends, add, jax.tree.map(jnp.zeros_like, kernel))
+
+
+def with_slope(
+    total: Any, kernel: Any, x: Array, z: Array, same: Any, cotangent: Float[Array, "t t"]
+) -> Any:
+    """Return the total with the gradient by the kernel of the entries of a tile, times a cotangent each."""
+    _, pull = jax.vjp(lambda kernel: kernel_tile(kernel, x, z, same), kernel)
+    return jax.tree.map(jnp.add, total, pull(cotangent)[0])
 
 
 def kernel_tile(

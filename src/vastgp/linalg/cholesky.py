@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import lapack
@@ -83,6 +84,8 @@ class Cholesky:
 
     lower: np.ndarray
     jitter: float = 0.0
+    # right-hand sides are the host's, see `vastgp.linalg.panels.GrowingFactor`
+    on_device: ClassVar[bool] = False
 
     @property
     def log_determinant(self) -> float:

@@ -273,7 +273,7 @@ def _missing_log_determinant(draws: np.ndarray, found: Refined) -> tuple[float, 
 
 def explained(factor: Any, cross: Any) -> np.ndarray:
     """Return ``|L^-1 k|^2`` of each column ``k``, summed in float64."""
-    half = factor.half_solve(cross if getattr(factor, "on_device", False) else np.asarray(cross))
+    half = factor.half_solve(cross if factor.on_device else np.asarray(cross))
     if isinstance(half, jax.Array):
         with precision("float64"):
             return np.asarray(_squared_norms(half))

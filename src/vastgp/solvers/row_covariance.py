@@ -162,7 +162,7 @@ def refine(
     given: Any = factor
 
     def precondition(V: Array) -> Array:
-        if getattr(given, "on_device", False):
+        if given.on_device:
             return given.solve(V.T).T.astype(np.float64)
         return jax.device_put(given.solve(np.asarray(V).T).T.astype(np.float64))
 
