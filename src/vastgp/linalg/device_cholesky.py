@@ -80,10 +80,11 @@ def is_faster() -> bool:
 
 
 @functools.cache
-def product_rate() -> float:
-    """Return the operations a second of products of tiles in float64 on the accelerator, timed once."""
-    with precision("float64"):
-        A, C = jax.device_put((np.ones((TILE_ROWS, TILE_ROWS)), np.zeros((TILE_ROWS, TILE_ROWS))))
+def product_rate(dtype: str = "float64") -> float:
+    """Return the operations a second of products of tiles on the accelerator, timed once."""
+    with precision(dtype):
+        shape = (TILE_ROWS, TILE_ROWS)
+        A, C = jax.device_put((np.ones(shape, dtype), np.zeros(shape, dtype)))
         C = jax.block_until_ready(_less_across(C, A, A))
         times = 4
         began = time.perf_counter()

@@ -149,7 +149,7 @@ def test_steps_and_solutions_that_do_not_fit_are_not_begun(products, monkeypatch
         hyperparameters=Learn(rows=100, steps=3), max_seconds=100,
     )  # fmt: skip
     rate = kernel_system.operations_of_product(2000, 5) * products / 100 + 1.0
-    monkeypatch.setattr("vastgp.methods.iterative.estimator.operations_a_second", lambda: rate)
+    monkeypatch.setattr(kernel_system, "operations_where_arrays_lie", lambda: rate)
     model.fit(X, y)
     assert ("learning" in model.history_.spent) == (products == 10_000)
     assert model.answer_ == ("own" if products else "subset")

@@ -43,14 +43,14 @@ from vastgp.methods.iterative.kernel_system import (
     PRODUCTS,
     KernelSystem,
     choose_rank,
-    operations_of_product,
+    seconds_of_products,
 )
 from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.methods.iterative.options import CG, SOLVERS, RouletteCG
 from vastgp.methods.iterative.posterior import PathwisePosterior
 from vastgp.solvers.block import solve_system, standardised
 from vastgp.solvers.distinct_rows import KnownRows, known_rows
-from vastgp.solvers.plan import affordable_rank, operations_a_second
+from vastgp.solvers.plan import affordable_rank
 
 # Basis functions of the prior draws behind the samples: per row, at least and at most.
 _BASIS_PER_ROW, _LEAST_BASIS, _MOST_BASIS = 16, 2048, 16_384
@@ -233,7 +233,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
             )
         if run.needs is not None and run.first is not None:
             # another answer with this kernel and noise is there only where they were not given
-            run.needs += _seconds(len(observed.y), 1 + self.num_samples, PRODUCTS)
+            run.needs += seconds_of_products(len(observed.y), 1 + self.num_samples, PRODUCTS)
         run.check_time()
         posterior, solved = self._solve(params, observed, solver.max_products, run, diagnosis)
         loops = [solved] if learned is None else [learned, solved]
@@ -261,7 +261,7 @@ class IterativeGPRegressor(FitsVaryingNoise):
             iterations = min(iterations, _WITH_MATRIX)
 
         def affordable(left: float) -> int:
-            found = int(left / _seconds(n, 1 + solver.num_probes, iterations))
+            found = int(left / seconds_of_products(n, 1 + solver.num_probes, iterations))
             return found if found >= _FEWEST_STEPS else 0
 
         assert search.steps is not None
@@ -313,8 +313,3 @@ class IterativeGPRegressor(FitsVaryingNoise):
             "what is left undone. Give more time (max_seconds, max_products of the solver), a larger rank, a larger "
             "noise (noise_floor or noise_std of hyperparameters), or dtype='float64'."
         )
-
-
-def _seconds(n: int, columns: int, products: float) -> float:
-    """Return about what so many products with the kernel matrix take on this machine, now."""
-    return products * operations_of_product(n, columns) / operations_a_second()

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp import _accelerator
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data import processes
@@ -25,6 +26,7 @@ from vastgp.kernels.shared_products import SharedKernelMatrix
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.iterative.kernel_factors import low_rank_factor
 from vastgp.solvers.distinct_rows import ObservedRows
+from vastgp.solvers.plan import operations_where_arrays_lie
 from vastgp.solvers.preconditioners import (
     DensePreconditioner,
     LowRankPreconditioner,
@@ -44,11 +46,16 @@ from vastgp.solvers.systems import LinearSystem
 # Up to here the preconditioner is the matrix itself in float32: its factorisation takes seconds (n = 10,000: some 5 s
 # on a core), and a solution by products often minutes where the noise is low.
 _EXACT_ROWS = 8_000
-# Most bytes of a preconditioner's factor otherwise; twice as much may be in use while it is made.
-_MOST_BYTES = 500_000_000
+# Most bytes of a preconditioner's factor otherwise, without an accelerator and with one; twice as much may be in use
+# while it is made.
+_MOST_BYTES, _MOST_BESIDE_DEVICE = 500_000_000, 2_000_000_000
 # Operations of a product for each pair of rows and for each right-hand side beside it, in those of a large product of
 # matrices (measured on one core, n = 8000: 50 ms with 8 right-hand sides, 129 ms with 65). Some 15 products follow.
 _PER_PAIR, _PER_COLUMN, PRODUCTS = 50.0, 2.0, 15.0
+# An accelerator's products with the kernel's matrix have this share of the rate of products of matrices there (an H200,
+# 40,000 rows, 33 right-hand sides: 13 of 50 TFLOP/s in float32), and about this many times that of the host beside it,
+# which makes the preconditioner.
+_OF_RATE, _FASTER_THAN_HOST = 0.25, 10.0
 # Rounding of float32 products, ``eps n variance``, beside the noise variance, from which on vectors are float64: at
 # 1.4 (n = 1200) residuals stay at 3 standard deviations of the noise, and at a few hundredths below the default tol.
 _MOST_ROUNDING = 0.05
@@ -103,6 +110,12 @@ def operations_of_product(n: int, columns: int) -> float:
     return (_PER_PAIR + _PER_COLUMN * columns) * float(n) ** 2
 
 
+def seconds_of_products(n: int, columns: int, products: float) -> float:
+    """Return about what so many products take on this machine, now: on its accelerator, where it has one."""
+    rate = (_OF_RATE if _accelerator.is_present() else 1.0) * operations_where_arrays_lie()
+    return products * operations_of_product(n, columns) / rate
+
+
 def choose_rank(n: int, columns: int, itemsize: int) -> int:
     """Return the rank of the preconditioner by time, or ``n`` where it is to be the matrix itself.
 
@@ -112,9 +125,11 @@ def choose_rank(n: int, columns: int, itemsize: int) -> int:
     """
     if n <= _EXACT_ROWS:
         return n
-    per_row = operations_of_product(n, columns) / n
+    on_device = _accelerator.is_present()
+    per_row = operations_of_product(n, columns) / n / (_FASTER_THAN_HOST if on_device else 1.0)
     best = (0.7 / 4.0 * PRODUCTS * per_row) ** 0.5
-    return int(max(1, min(best, _MOST_BYTES / (itemsize * n), n)))
+    most = _MOST_BESIDE_DEVICE if on_device else _MOST_BYTES
+    return int(max(1, min(best, most / (itemsize * n), n)))
 
 
 def kernel_preconditioner(

@@ -20,6 +20,7 @@ from vastgp.fitting.loop import LoopResult
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.likelihood import (
+    NUM_DRAWS,
     add_dense,
     isotropic_covariance,
     latent_values,
@@ -39,9 +40,10 @@ from vastgp.methods.qsgp.stochastic.state import (
 )
 from vastgp.solvers.least_squares import BlockedBasis
 
-_JUDGE_ROWS = 1024  # rows that decide between the last and the averaged mean
-_DIAGONAL_ROWS = 2048  # rows behind the diagonal columns
-_REPORT_ROWS = 256  # rows of the report on sampling
+# Rows that decide between the last and the averaged mean, that are behind the diagonal columns, and of the report on
+# sampling: fewer where there are very many functions, see `StochasticPlan.rows_of_a_pass`. Rows that the answer is
+# compared with others at.
+_JUDGE_ROWS, _DIAGONAL_ROWS, _REPORT_ROWS, _COMPARED_ROWS = 1024, 2048, 256, 500
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,15 @@ class StochasticFit:
     sampling: SamplingGap | None = None
 
 
+def operations_of_the_end(plan: StochasticPlan, d: int) -> float:
+    """Return about what `finish` takes, and a comparison of the answer with others."""
+    few = [_JUDGE_ROWS, _DIAGONAL_ROWS] + ([] if plan.gaussian else [_REPORT_ROWS])
+    rows = [plan.rows_of_a_pass(d, most) for most in few] + [_COMPARED_ROWS]
+    passes = sum(plan.operations_of_pass(each, d) for each in rows)
+    draws = 0 if plan.gaussian else plan.draws_of_a_report(d, NUM_DRAWS)
+    return passes + draws * plan.operations(d)
+
+
 def finish(
     plan: StochasticPlan,
     problem: StochasticProblem,
@@ -90,10 +101,11 @@ def finish(
     dtype: str,
 ) -> StochasticFit:
     """Choose the mean and compute the diagonal columns."""
-    X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, _DIAGONAL_ROWS))
-    given = (np.arange(_DIAGONAL_ROWS) < len(X)).astype(dtype)
+    most = plan.rows_of_a_pass(rows.d, _DIAGONAL_ROWS)
+    X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, most))
+    given = (np.arange(most) < len(X)).astype(dtype)
     # one shape for any number of rows
-    whole = (repeat_last(part, _DIAGONAL_ROWS) for part in (X, y))
+    whole = (repeat_last(part, most) for part in (X, y))
     # what others do with it one device does
     mean, diagonal, averaged, kernel, noise = on_first_device(
         _closed(plan, problem, state, *whole, given)

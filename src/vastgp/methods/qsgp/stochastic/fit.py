@@ -32,7 +32,11 @@ from vastgp.fitting.loop import ShouldStop
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
-from vastgp.methods.qsgp.stochastic.finish import StochasticFit, finish
+from vastgp.methods.qsgp.stochastic.finish import (
+    StochasticFit,
+    finish,
+    operations_of_the_end,
+)
 from vastgp.methods.qsgp.stochastic.likelihood import (
     add_dense,
     isotropic_covariance,
@@ -55,11 +59,18 @@ from vastgp.methods.qsgp.stochastic.state import (
     features_made,
 )
 from vastgp.methods.qsgp.stochastic.step import OBJECTIVE_EVERY, step
+from vastgp.solvers.plan import operations_where_arrays_lie
 
-_CHUNK = 50
+# Steps of a chunk, fewer where they take more than so many operations: 784 inputs and sets of 20,000 functions took
+# 24 s of two cores. A multiple of the steps between two records of the bound.
+_CHUNK, _CHUNK_OPERATIONS = 50, 2e11
 _MOST_JUDGES = 1000  # rows held out
-# Records before they may say that there is no progress, which is this share of `tol` noise standard deviations.
-_PATIENCE, _LEAST_PROGRESS = 40, 0.01
+# Times that a step or a pass takes as long as a product of matrices of as many operations; what steps have of what is
+# left of the budget where the end of the fit would take all.
+_SLOWER, _LEAST_SHARE = 2.0, 0.3
+# Steps before their records may say that there is no progress, which is this share of `tol` noise standard deviations.
+_PATIENCE, _LEAST_PROGRESS = 2000, 0.01
+_PHASE = "stochastic"
 RATE = 1e-3  # of Adam on logarithms of hyperparameters, where nobody chooses another
 # Records whose last value is part of the diagnosis, where they are kept.
 _REPORTED = (
@@ -126,7 +137,8 @@ def fit_stochastic(
         "held_out_rmse" if judges else "support_residual" if options.control_rank else "residual"
     )
     plan = make_plan(options, rows.n, basis, likelihood, rate is not None)
-    noise_variance = 1.0 / likelihood.most_curvature()
+    noise_variance, chunk = 1.0 / likelihood.most_curvature(), _steps_of_a_chunk(plan, rows.d)
+    end = _seconds_of_the_end(plan, rows.d, run)
     with precision(dtype):
         problem = make_problem(
             plan, options, rows, standardizer, basis, likelihood, run.seed, dtype, rate or 0.0
@@ -145,7 +157,7 @@ def fit_stochastic(
             step,
             plan,
             problem,
-            chunk=_CHUNK,
+            chunk=chunk,
             draw=draw,
             summarise=summarise,
             last=options.max_steps,
@@ -156,13 +168,15 @@ def fit_stochastic(
             row = np.zeros((plan.row_batch, rows.d), dtype)
             runner.compile(shapes, (row, row[:, 0]))
             return_freed_memory()
+            left = run.seconds_left()
             state, loop = run.steps(
-                "stochastic",
+                _PHASE,
                 lambda state, *steps: runner(placed(state), *steps),
                 start(),
                 max_iter=options.max_steps,
-                chunk=_CHUNK,
-                should_stop=_ended(watched, tol, noise_variance, bool(judges)),
+                chunk=chunk,
+                should_stop=_ended(watched, tol, noise_variance, bool(judges), _PATIENCE // chunk),
+                share=max(1.0 - end / left, _LEAST_SHARE) if left else 1.0,
                 label="QSGP stochastic",
             )
         return_freed_memory()
@@ -227,13 +241,37 @@ def fit_stochastic_answers(
     )
 
 
+def _steps_of_a_chunk(plan: StochasticPlan, d: int) -> int:
+    """Return the steps between two looks at the clock."""
+    steps = min(_CHUNK_OPERATIONS / plan.operations(d), _CHUNK)
+    return OBJECTIVE_EVERY * max(1, int(steps / OBJECTIVE_EVERY))
+
+
+def _seconds_of_the_end(plan: StochasticPlan, d: int, run: Run) -> float:
+    """Return about what is to be kept of a budget for what follows the steps.
+
+    Raises
+    ------
+    OutOfTime
+        Where no step would have any time, and another answer stands.
+    """
+    if run.max_seconds is None:
+        return 0.0
+    rate = operations_where_arrays_lie() / _SLOWER
+    end = operations_of_the_end(plan, d) / rate
+    if run.needs is not None and not run.has(_PHASE):
+        run.needs += end + OBJECTIVE_EVERY * plan.operations(d) / rate
+        run.check_time()
+    return end
+
+
 def _ended(
-    watched: str, tol: float | None, noise_variance: float, held_out: bool
+    watched: str, tol: float | None, noise_variance: float, held_out: bool, patience: int
 ) -> ShouldStop | None:
     if tol is None:
         return None
     least = _LEAST_PROGRESS * tol * noise_variance**0.5
-    return no_progress(watched, patience=_PATIENCE, min_change=least, held_out=held_out)
+    return no_progress(watched, patience=patience, min_change=least, held_out=held_out)
 
 
 def _hold_out(

@@ -46,7 +46,7 @@ from vastgp.methods.qsgp.stochastic.state import (
 )
 
 # Draws of the report.
-_NUM_DRAWS = 16
+NUM_DRAWS = 16
 
 
 def likelihood_residual(
@@ -226,7 +226,8 @@ def sampling_report(
 
 def _features_drawn(plan: StochasticPlan, *args: Any) -> int:
     every = features_made(plan, *args)
-    return every + len(args[-1]) * 2 * _NUM_DRAWS * 2 * plan.pair_batch
+    draws = plan.draws_of_a_report(args[-2].shape[1], NUM_DRAWS)
+    return every + len(args[-1]) * 2 * draws * 2 * plan.pair_batch
 
 
 @program(work=_features_drawn, static_argnums=0)
@@ -254,5 +255,6 @@ def _draws(
         i, j = draw_samples(plan, problem, state, basis, jnp.stack(sets), chosen, X)
         return _sampled_fit(plan, problem, state.hyper, X, y, (i, j), coefficient, square)
 
-    keys = jax.random.split(purpose_key(problem.seed, "sampling report"), _NUM_DRAWS)
+    draws = plan.draws_of_a_report(X.shape[1], NUM_DRAWS)
+    keys = jax.random.split(purpose_key(problem.seed, "sampling report"), draws)
     return jax.lax.map(one, keys), full

@@ -16,6 +16,12 @@ from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
 FourierBasis = RandomFourierBasis | StoredFourierBasis
 # Up to this size the preconditioner's matrix costs less than the features that it is made from.
 MOST_EXACT = 256
+# Operations of a pair of functions at a row beside the product with its frequency, cosine and sine; of a number that is
+# drawn, some 10 ns of two cores.
+_OF_PAIR, _OF_DRAWN = 40.0, 1000.0
+# Operations of each pass over functions that a fit of any size affords at its end, and the rows and sets of functions
+# that such a pass needs anyway.
+_OF_A_PASS, _LEAST_ROWS, _LEAST_DRAWS = 1e11, 64, 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,32 @@ class StochasticPlan:
     def tail_factor(self) -> float:
         """Inverse inclusion probability of the rest, ``m / m~``."""
         return (self.num_pairs - self.head) / self.tail_batch
+
+    def operations(self, d: int) -> float:
+        """Return about what a step takes: two sets of features at its rows and at the support rows."""
+        return 2.0 * _operations(self.pair_batch, self.row_batch + self.support_rows, d)
+
+    def operations_of_pass(self, rows: int, d: int) -> float:
+        """Return about what all functions take at some rows."""
+        return _operations(self.num_pairs, rows, d)
+
+    def rows_of_a_pass(self, d: int, most: int) -> int:
+        """Return at how many rows, ``most`` at most, all functions are made in a second or few."""
+        return min(most, max(_LEAST_ROWS, int(_OF_A_PASS / (self.num_pairs * _of_pair(d)))))
+
+    def draws_of_a_report(self, d: int, most: int) -> int:
+        """Return how many sets of functions are drawn for a report on sampling, likewise."""
+        return min(most, max(_LEAST_DRAWS, int(_OF_A_PASS / self.operations(d))))
+
+
+def _of_pair(d: int) -> float:
+    """Return the operations of a pair of functions at a row of d inputs."""
+    return 2.0 * d + _OF_PAIR
+
+
+def _operations(pairs: int, rows: int, d: int) -> float:
+    """Return the operations of pairs of functions at some rows, frequencies drawn."""
+    return pairs * (rows * _of_pair(d) + d * _OF_DRAWN)
 
 
 class Numbers(NamedTuple):
