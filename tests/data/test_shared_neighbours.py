@@ -82,3 +82,17 @@ def test_processes_find_the_nearest_of_all_in_tiles(monkeypatch, of, name, count
             np.testing.assert_array_equal(near.values, values[near.numbers])
         assert sum(len(near.numbers) for near in parts) == len(mine)
     assert max(longest) == 16 and len(longest) % of**2 == 0  # each tile meets all, tile by tile
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_where_no_distances_are_equal_places_are_not_made(method):
+    """A million rows are put in the order of their inputs for that, which takes as long as to index them."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 4))
+    index = RankedIndex(Z, np.ones(4), method)
+    index.query(rng.normal(size=(20, 4)), 5)
+    assert "_places" not in vars(index)
+    if method == "exact":
+        index = RankedIndex(np.round(Z), np.ones(4), method)
+        index.query(np.zeros((1, 4)), 5)
+        assert "_places" in vars(index)

@@ -116,25 +116,24 @@ class NeighbourIndex:
         faiss = load_faiss()
         points = self.points.astype(np.float32)
         size, width = points.shape
-        lists = int(np.clip(4.0 * size**0.5, 1, max(size // 39, 1)))  # faiss asks for 39 a list
+        lists = int(np.clip(2.0 * size**0.5, 1, max(size // 39, 1)))  # faiss asks for 39 a list
         coarse = faiss.IndexFlatL2(width)
         index = faiss.IndexIVFFlat(coarse, width, lists)
-        index.cp.seed, index.cp.niter = 1, 10
+        # a million points of eleven inputs: 0.2 s, where all of them, ten times, in twice as many lists took 5 s and
+        # found the same neighbours
+        index.cp.seed, index.cp.niter, index.cp.max_points_per_centroid = 1, 5, 64
         index.train(points)
         index.add(points)
         self._file, self._coarse = index, coarse
-        self._tune(lists)
+        judges = points[:: max(1, size // _JUDGES)][:_JUDGES]
+        _, truth = faiss.knn(judges, points, min(64, size))
+        self._tune(judges, truth, lists)
 
-    def _tune(self, lists: int) -> None:
+    def _tune(self, judges: np.ndarray, truth: np.ndarray, lists: int) -> None:
         """Widen the search until it finds what there is."""
-        size = len(self.points)
-        judges = self.points[:: max(1, size // _JUDGES)][:_JUDGES]
-        count = min(64, size)
-        truth = nearest(judges, self.points, count)
         self._file.nprobe = max(1, lists // 64)
         while True:
-            found = self._search_file(judges, count)
-            self.recall = overlap(truth, found)
+            self.recall = overlap(truth, self._search_file(judges, truth.shape[1]))
             if self.recall >= _LEAST_RECALL or self._file.nprobe >= lists:
                 return
             self._file.nprobe = min(2 * self._file.nprobe, lists)

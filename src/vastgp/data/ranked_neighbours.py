@@ -81,8 +81,9 @@ class RankedIndex:
         for start in range(0, len(X), tile):
             here = slice(start, start + tile)
             distance[here], found[here], is_open = self._looked(points[here], count)
-            for row in np.array_split(is_open, -(-len(is_open) // tile) or 1):
-                distance[start + row], found[start + row] = self._by_places(points[start + row], count)  # fmt: skip
+            for first in range(0, len(is_open), tile):
+                row = start + is_open[first : first + tile]
+                distance[row], found[row] = self._by_places(points[row], count)
         return distance, found
 
     def _looked(self, X: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
