@@ -10,12 +10,13 @@ from vastgp.data import observations
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.swsgp import nearest
+from vastgp.methods.swsgp.near_rows import NearRows
 from vastgp.methods.swsgp.neighbour_evidence import (
     NeighbourEvidence,
     nearest_of,
     nearest_others,
 )
-from vastgp.options import Fixed, Learn, Subset
+from vastgp.options import Fixed, Learn, Nearest, Subset
 
 KERNEL = Matern32([1.0, 2.5], 1.5)
 
@@ -188,7 +189,7 @@ def test_kernel_and_noise_are_those_of_the_law_that_drew_the_rows():
 @pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (np.inf, 4)])
 def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatch):
     # each finds neighbours and compares scales first: sixteen of them took a minute where half of one was left
-    monkeypatch.setattr(nearest, "_search", lambda *args: [False, 4, until])
+    monkeypatch.setattr(nearest, "_search", lambda *args: [4, until])
     monkeypatch.setattr(nearest, "_TOL", 0.0)
     monkeypatch.setattr(nearest, "_STEPS", 1)
     begun, fit_evidence = [], nearest.fit_evidence
@@ -201,6 +202,53 @@ def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatc
     with pytest.warns(ConvergenceWarning):
         SWSGPRegressor("rbf", solver="nearest", max_seconds=1000.0).fit(X, y)
     assert len(begun) == rounds
+
+
+def test_all_rows_are_looked_through_again_when_others_may_be_nearest():
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, size=(3000, 2))
+    near = NearRows(X, X[:, 0], Nearest(), 0)
+    first = RBF([1.0, 1.0])
+    near.search(first)
+    for lengthscales, others in [([3.0, 3.0], False), ([1.0, 1.02], False), ([1.0, 3.0], True)]:
+        assert near.may_be_others(RBF(lengthscales)) == others
+    # of five hundred that were near in one metric, the nearest in another are not those of all
+    moved = RBF([0.02, 1.0])
+    true = nearest_others(moved, X, near.chosen, 64)
+    assert not np.array_equal(near.of(moved, 64), true)
+    near.search(moved)
+    np.testing.assert_array_equal(near.of(moved, 64), true)
+    assert not near.may_be_others(moved)
+    # all others were found at first
+    few = NearRows(X[:400], X[:400, 0], Nearest(), 0)
+    few.search(first)
+    assert not few.may_be_others(moved)
+
+
+@pytest.mark.parametrize("seconds", [0.0, np.inf])
+def test_what_judges_has_the_neighbours_that_new_rows_have(seconds, monkeypatch):
+    """Given what is nearest in the metric of the start a row is told less than new ones: intervals are too short."""
+    generator = np.random.default_rng(1)
+    X = generator.uniform(-1.0, 1.0, size=(3000, 4))
+    y = np.sin(6.0 * X[:, 0]) + 0.05 * generator.normal(size=3000)
+    looked, look = [], NearRows._look_through
+
+    def watched(self, kernel):
+        looked.append(np.asarray(kernel.lengthscales))
+        look(self, kernel)
+        # what is left of the budget is more than a search takes, or is not
+        self.seconds = seconds
+
+    def timed(self, kernel):
+        watched(self, kernel)
+        self._scales = self._searched_by = self._metric(kernel)
+
+    monkeypatch.setattr(NearRows, "search", timed)
+    model = SWSGPRegressor(Matern32([1.0] * 4), solver="nearest", max_seconds=300.0)
+    model.fit(X, y)
+    assert (len(looked) > 1) == (seconds == 0.0)
+    learned = model.kernel_.in_units(1.0 / model.standardizer_.x_scale, 1.0)
+    moved = np.asarray(learned.lengthscales) / looked[-1]
+    assert (moved.max() < 1.06 * moved.min()) == (seconds == 0.0)
 
 
 @pytest.mark.parametrize(("noise", "wanted"), [(0.01, {256, 512}), (None, {64})])

@@ -34,6 +34,8 @@ _LEARNERS, NEAR, _ONE_IN_FAR = 4096, 48, 4
 _JUDGES = 1000
 # With scales of their own, what is known of these before is worth so many observations.
 WORTH = 4.0
+# Lengthscales that have moved so many times as far as others may have other nearest rows.
+_MOVED = 1.05
 # A use of the seed, see `fixed_indices`.
 _LEARNING = 121
 # Twice the neighbours take about so many times as long, and their program so many seconds.
@@ -43,7 +45,8 @@ _SLOWER, _COMPILING = 5.0, 0.5
 class NearRows:
     """Some rows of the fit, and the rows nearest to them in the metric of a kernel.
 
-    All rows are looked through for as many as are ever asked for; when lengthscales have moved, those are ranked anew.
+    All rows are looked through for as many as are ever asked for; when lengthscales have moved, those are ranked anew,
+    and after a while it is time to look through all again.
 
     Attributes
     ----------
@@ -56,6 +59,8 @@ class NearRows:
         Which of the chosen rows are here: all.
     chosen : ndarray of int, shape (J,)
         Their numbers.
+    seconds : float
+        What looking through all rows took.
     """
 
     def __init__(self, X: Any, y: Any, solver: Nearest, seed: int) -> None:
@@ -65,12 +70,29 @@ class NearRows:
         self.places = np.arange(self.num_chosen)
         self._ranked = np.empty((len(self.chosen), 0), np.int32)
         self._scales: np.ndarray | None = None
+        self._searched_by: np.ndarray | None = None
+        self.seconds = 0.0
 
     def search(self, kernel: Kernel) -> None:
         """Look through all rows."""
+        began = now()
+        self._look_through(kernel)
+        self._scales = self._searched_by = self._metric(kernel)
+        self.seconds = now() - began
+
+    def _look_through(self, kernel: Kernel) -> None:
         search = self.solver.neighbor_search
         self._ranked = nearest_others(kernel, self.X, self.chosen, self._wanted, search)
-        self._scales = self._metric(kernel)
+
+    def may_be_others(self, kernel: Kernel) -> bool:
+        """Whether the nearest of all rows may be others than the nearest of those that were found.
+
+        They are the same while all lengthscales have grown alike.
+        """
+        if self._searched_by is None or self._wanted == self.num_rows - 1:
+            return False
+        moved = self._metric(kernel) / self._searched_by
+        return bool(np.max(moved) > _MOVED * np.min(moved))
 
     @property
     def _wanted(self) -> int:

@@ -40,9 +40,10 @@ from vastgp.methods.swsgp.shared_near_rows import SharedNearRows
 # Steps of learning with the same neighbours, and how often these are found anew.
 _STEPS, _ROUNDS = 15, 16
 _TOL = 1e-3
-# What is left of the budget for that, of which a round has half; for a second search of all rows; and for scales of the
-# rows' own. Seconds below which its program is not worth to be compiled, or there is one round, and one form of kernel.
-_FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5
+# What is left of the budget for that, of which a round has half; of that for another search of all rows; of what is
+# left then for a last one, and for scales of the rows' own. Seconds below which its program is not worth to be
+# compiled, or there is one round, and one form of kernel.
+_FOR_LEARNING, _OF_A_ROUND, _FOR_SEARCH, _FOR_LAST_SEARCH, _FOR_SCALE = 0.6, 0.5, 0.1, 0.5, 0.5
 _LEAST_SECONDS, _SECONDS_OF_ROUNDS = 2.5, 6.0
 # A round finds neighbours and compares scales first: it is worth that where there is so many times as long.
 _ROUND_PAYS = 3.0
@@ -180,6 +181,16 @@ def _settle(
     kernel, noise = params
     first = near.posterior(params, min(asked.neighbors or LADDER[0], near.num_rows))
 
+    def may_search() -> bool:
+        left = run.seconds_left(_FOR_LAST_SEARCH)
+        return left is None or near.seconds < left
+
+    # what judges is to be as near as what new rows are predicted from: 1.8 million rows of houseelectric, given the
+    # nearest in the metric of the start, were off by 0.41 of their deviations (the median), new ones by 0.44 and
+    # intervals of 95 % held 91 %
+    if near.may_be_others(kernel) and run.once("time for a last search", may_search):
+        near.search(kernel)
+
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
         found, scale, gain = first, None, 0.0
@@ -258,18 +269,22 @@ def _by_nearest_others(
 ) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
     """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended."""
     steps, ended, history = 0, False, History()
-    again, rounds, until = run.once("search of neighbours", lambda: _search(first[0], near, run))
+    rounds, until = run.once("search of neighbours", lambda: _search(first[0], near, run))
     took = 0.0
 
     def has_time() -> bool:
         return run.elapsed() + _ROUND_PAYS * took < until
 
+    def may_search() -> bool:
+        return near.seconds < _FOR_SEARCH * (until - run.elapsed())
+
     for number in range(rounds):
         if number and not run.once(f"time for nearest others, {number + 1}", has_time):
             break
+        others = number > 0 and near.may_be_others(first[0])
+        if others and run.once(f"time to search again, {number + 1}", may_search):
+            near.search(first[0])
         began = now()
-        if number == 1 and again:
-            near.search(first[0])  # lengthscales have moved
         try:
             evidence = _likeliest_of(near, first, varies)
             # the first time programs are compiled
@@ -302,17 +317,15 @@ def _likeliest_of(
 
 
 def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:
-    """Look through all rows; return whether there is time for that again, how many rounds there are, and until when.
+    """Look through all rows; return how many rounds there are, and until when.
 
     There is one round where its program takes most of the time, and none where it takes more.
     """
     learning = run.seconds_left(_FOR_LEARNING)
     if learning is not None and learning < _LEAST_SECONDS:
-        return [False, 0, 0.0]
-    began = now()
+        return [0, 0.0]
     near.search(kernel)
-    took = now() - began
-    another, learning = run.seconds_left(_FOR_SEARCH), run.seconds_left(_FOR_LEARNING)
+    learning = run.seconds_left(_FOR_LEARNING)
     short = learning is not None and learning < _SECONDS_OF_ROUNDS
     until = np.inf if learning is None else run.elapsed() + learning
-    return [another is None or took < another, 1 if short else _ROUNDS, until]
+    return [1 if short else _ROUNDS, until]

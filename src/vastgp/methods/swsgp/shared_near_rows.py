@@ -39,8 +39,7 @@ class SharedNearRows(NearRows):
         self.chosen = np.arange(len(self.places))
         self._cells: list[Cells | None] = []
 
-    def search(self, kernel: Kernel) -> None:
-        """Look through the rows of all processes."""
+    def _look_through(self, kernel: Kernel) -> None:
         own, scales = self._rows.local, self._metric(kernel)
         index = SharedNeighbours(
             own, np.column_stack([own, self._targets.local]), scales, self.solver.neighbor_search
@@ -61,7 +60,6 @@ class SharedNearRows(NearRows):
         self.X, self.y = table[first, :-1], table[first, -1]
         self.chosen = np.searchsorted(numbers, self._numbers)
         self._ranked = np.searchsorted(numbers, near).astype(np.int32)
-        self._scales = scales
 
     @property
     def _groups(self) -> np.ndarray:
