@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from vastgp import _accelerator
 from vastgp.data import (
     Places,
     Rows,
@@ -72,6 +73,8 @@ _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 # Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
 # process: those for other numbers of rows or inputs are others.
 _WARM = 0.3
+# Times as long as a CPU's programs those of an accelerator take to compile (an H200: fits of 20 to 60 s had 5 to 31 s).
+_ON_DEVICE = 3.0
 _compiled: set[tuple[type, int, int]] = set()
 # Uses of the seed, see `fixed_indices`.
 _JUDGING_ROWS, _IMAGINING = 112, 113
@@ -217,7 +220,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     found, exact = simple(LINEAR) if judge.spared else [], []
     run.hold_back(max(_FOR_THE_END, _SHARE_FOR_THE_END * (run.max_seconds or 0.0)))
     program = type(model), padded_size(judge.training.n), judge.training.d
-    run.needs = _WARM if program in _compiled else model._compiling_seconds
+    compiling = model._compiling_seconds * (_ON_DEVICE if _accelerator.is_present() else 1.0)
+    run.needs = _WARM if program in _compiled else compiling
     try:
         last = model._last_answer(judge.training, run)
         found.append(judge(OWN, last, model, run))

@@ -59,6 +59,8 @@ _LEARNING_SHARE = 0.7
 # The most of what is left of a budget that a preconditioner may take.
 _RANK_SHARE = 0.3
 _TILE_ROWS = 4096
+# Times what the final solution is thought to take, which learning leaves it.
+_AND_MORE = 1.2
 # With fewer steps than this hyperparameters hardly move. Iterations of a step where the preconditioner is the matrix
 # itself.
 _FEWEST_STEPS, _WITH_MATRIX = 3, 10
@@ -228,8 +230,9 @@ class IterativeGPRegressor(FitsVaryingNoise):
             if estimate.law is not None:
                 law = estimate.law._asdict()
                 diagnosis["truncation"] = {name: float(value) for name, value in law.items()}
+            share = self._learning_share(len(observed.y), run)
             params, learned = learn_params(
-                estimate, params, replace(search, steps=steps), rows.n, run, share=_LEARNING_SHARE
+                estimate, params, replace(search, steps=steps), rows.n, run, share=share
             )
         if run.needs is not None and run.first is not None:
             # another answer with this kernel and noise is there only where they were not given
@@ -253,6 +256,14 @@ class IterativeGPRegressor(FitsVaryingNoise):
             advice=advice,
             attributes={"diagnosis_": diagnosis},
         )
+
+    def _learning_share(self, n: int, run: Run) -> float:
+        """Return the share of what is left of the budget that learning has: the solution after it needs some."""
+        left = run.seconds_left()
+        if not left:
+            return _LEARNING_SHARE
+        solution = (run.needs or 0.0) + seconds_of_products(n, 1 + self.num_samples, PRODUCTS)
+        return min(_LEARNING_SHARE, max(1.0 - _AND_MORE * solution / left, 0.0))
 
     def _steps_in_time(self, search: Learn, solver: Any, observed: KnownRows, run: Run) -> int:
         """Return the steps of learning, or those that the budget affords: none where these would be too few."""
