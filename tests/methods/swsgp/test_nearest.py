@@ -7,10 +7,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vastgp import RBF, ExactGPRegressor, Matern32, SWSGPClassifier, SWSGPRegressor
 from vastgp.data import observations
+from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
-from vastgp.methods.swsgp import nearest
-from vastgp.methods.swsgp.near_rows import NearRows
+from vastgp.methods.swsgp import near_rows, nearest
+from vastgp.methods.swsgp.near_rows import Judges, NearRows
 from vastgp.methods.swsgp.neighbour_evidence import (
     NeighbourEvidence,
     nearest_of,
@@ -262,6 +263,45 @@ def test_as_many_neighbours_as_rows_gain_by(noise, wanted):
     fixed = Fixed(noise_std=noise or 1.0)
     model = SWSGPRegressor(RBF([1.5] * 4), hyperparameters=fixed, solver="nearest").fit(X, y)
     assert model.diagnosis_["neighbors"] in wanted
+
+
+def test_fewer_rows_judge_many_neighbours_where_there_is_no_time_for_all(monkeypatch):
+    """On a clock by which a row takes as long as the square of its neighbours."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1.0, 1.0, size=(600, 4))
+    y = np.sin(X @ np.array([1.5, -1.0, 0.5, 1.0])) + 0.01 * generator.normal(size=600)
+    clock, asked, rows_of = [0.0], [], Judges._rows
+
+    def timed(self, posterior, start, stop, **more):
+        asked.append((posterior.num_neighbors, stop - start))
+        clock[0] += 1e-3 * (stop - start) * (posterior.num_neighbors / 64.0) ** 2
+        return rows_of(self, posterior, start, stop, **more)
+
+    monkeypatch.setattr(Judges, "_rows", timed)
+    monkeypatch.setattr(near_rows, "now", lambda: clock[0])
+    for name, rows in [("_JUDGES", 100), ("_FEW", 60), ("_FEWEST", 50)]:
+        monkeypatch.setattr(near_rows, name, rows)
+    near = NearRows(X, y, Nearest(), 0)
+    first = near.posterior((RBF([1.5] * 4), Gaussian(1e-4)), 64)
+    for seconds, chosen, judged in [(100.0, 512, 100), (8.0, 512, 60), (2.3, 256, 60)]:
+        asked.clear()
+        found = Judges(near, False).with_neighbors(first, SecondsLeft(seconds))
+        assert found.num_neighbors == chosen
+        assert asked[-1] == (chosen, judged)
+    # scales: of all learners, of as many as judge, of half of these
+    for seconds, rows in [(np.inf, 600), (1.0, 100), (0.0, 50)]:
+        assert len(Judges(near, True).scattered(found, seconds).off) == rows
+
+
+class SecondsLeft(Run):
+    """A fit with so much of its budget left, whatever it does."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.left = seconds
+
+    def seconds_left(self, share=1.0):
+        return self.left
 
 
 def test_of_places_seen_often_as_many_rows_are_neighbours_as_new_places_gain_by():
