@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vastgp
 from hard_tables import NAMED
 from vastgp import (
+    RBF,
     DirectRegressor,
     ExactGPRegressor,
     QSGPRegressor,
@@ -22,11 +23,12 @@ from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import standardised_rows
 from vastgp.estimators.race import Judge, Judged, _best
 from vastgp.estimators.registry import METHODS
-from vastgp.estimators.simple_answers import linear_answer
+from vastgp.estimators.simple_answers import linear_answer, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
+from vastgp.solvers.exact_posterior import ExactPosterior
 
 QUICK = Subset(rows=100)
 
@@ -118,6 +120,57 @@ def test_a_method_that_went_astray_hands_over(value, table):
     mean, std = model.predict(new, return_std=True)
     assert np.mean(np.abs(target - mean) < 1.96 * std) > 0.92
     assert -np.mean(model.log_predictive_density(new, target)) < linear_nlpd(*table) - 0.1
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3, 1.5])
+@pytest.mark.parametrize("heavy", [False, True])
+def test_the_exact_posterior_of_some_rows_has_the_scale_of_rows_kept_out(noise, heavy, table):
+    X, y, new, target = table
+    if heavy:  # where a few far rows leave the mean square as it is, and the middle is wide
+        rng = np.random.default_rng(0)
+        y, target = (part + 0.3 * rng.standard_t(1.5, len(part)) for part in (y, target))
+    rows = Rows(X, y)
+    model = SVGPRegressor()
+    model.standardizer_ = Standardizer().fit(rows)
+    judge = Judge(model, rows, 0)
+    assert judge.spared
+    unit = float(np.std(y))
+    kernel, likelihood = (
+        RBF([3.0, 0.6, 9.0], (5.0 * noise / unit) ** 2),
+        Gaussian((noise / unit) ** 2),
+    )
+
+    def answer_of(likelihood):
+        some = standardised_rows(judge.training, model.standardizer_, np.arange(800))
+        made, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), *some)
+        return simple_answer(kernel, likelihood, made)
+
+    before, found = answer_of(likelihood), judge.at_best_scale(answer_of(likelihood), model)
+    by = float(found.likelihood.noise_variance) / float(likelihood.noise_variance)
+    # one factor of all variances: means are as they were
+    assert float(found.kernel.total_variance()) == pytest.approx(
+        by * float(kernel.total_variance())
+    )
+    Z, t = model.standardizer_.transform_X(new), model.standardizer_.transform_y(target)
+    mean, variance = found.posterior().mean_and_latent_variance(Z)
+    plain = before.posterior().mean_and_latent_variance(Z)
+    np.testing.assert_allclose(mean, plain[0], rtol=1e-9)
+    np.testing.assert_allclose(variance, by * plain[1], rtol=1e-6)
+    held = np.abs(t - mean) < 1.96 * np.sqrt(variance + float(found.likelihood.noise_variance))
+    assert 0.9 < held.mean() <= 1.0
+    if not heavy:
+        assert (by > 2.0, by < 0.5) == (noise == 0.1, noise == 1.5)
+        assert held.mean() < 0.98
+
+
+def test_known_errors_are_not_told_by_others(table):
+    X, y, _, _ = table
+    rows = Rows(X, np.column_stack([y, np.full(len(y), 0.01), np.ones(len(y))]))
+    model = SVGPRegressor()
+    model.standardizer_ = Standardizer().fit(rows)
+    made, _ = ExactPosterior.condition(RBF([1.0] * 3), 1e-4, X[:100], y[:100])
+    answer = simple_answer(RBF([1.0] * 3), Gaussian(1e-4), made)
+    assert Judge(model, rows, 0).at_best_scale(answer, model) is answer
 
 
 @pytest.mark.parametrize("error", [FactorizationError, np.linalg.LinAlgError])

@@ -140,25 +140,30 @@ class ExactPosterior:
         """Return the posterior with variances of kernel and noise times their best common factor, it, and the gain.
 
         ``log p(y | s A) = -1/2 y^T A^-1 y / s - n/2 log s + const`` is largest at ``s = y^T A^-1 y / n``, where it is
-        ``n (s - 1 - log s) / 2`` above that at ``s = 1``. Means stay. The factor is that of the new posterior; this one
-        is of no use afterwards.
+        ``n (s - 1 - log s) / 2`` above that at ``s = 1``.
         """
         n = len(self.y)
         scale = float(observations.targets(self.y) @ self.weights) / n
+        return self.at_scale(scale), scale, 0.5 * n * (scale - 1.0 - float(np.log(scale)))
+
+    def at_scale(self, scale: float) -> ExactPosterior:
+        """Return the posterior with variances of kernel and noise times a factor. Means stay.
+
+        The factor of the matrix is that of the new posterior; this one is of no use afterwards.
+        """
         root = scale**0.5
         if isinstance(self.factor, Cholesky):
             factor: Any = Cholesky(root * self.factor.lower, scale * self.factor.jitter)
         else:
             factor = self.factor
             factor.scale(root)
-        scaled = replace(
+        return replace(
             self,
             kernel=self.kernel.in_units(1.0, root),
             noise_variance=scale * self.noise_variance,
             weights=self.weights / scale,
             factor=factor,
         )
-        return scaled, scale, 0.5 * n * (scale - 1.0 - float(np.log(scale)))
 
     @cached_property
     def matrix(self) -> RowCovariance:
