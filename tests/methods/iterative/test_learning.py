@@ -11,6 +11,7 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.iterative import kernel_system
 from vastgp.methods.iterative.kernel_system import (
     choose_rank,
     kernel_operator,
@@ -18,6 +19,7 @@ from vastgp.methods.iterative.kernel_system import (
 )
 from vastgp.methods.iterative.learning import IterativeEvidence
 from vastgp.options import CG, RouletteCG
+from vastgp.solvers import plan
 from vastgp.solvers.distinct_rows import known_rows, merge_repeated
 
 KERNEL, NOISE = Matern32([0.8, 1.5], 1.3), 0.2
@@ -92,6 +94,17 @@ def test_ranks_balance_time_and_stay_in_memory():
     assert 1000 < choose_rank(20_000, 9, 4) < choose_rank(20_000, 65, 4) < 8000
     for n in (50_000, 200_000, 2_000_000):
         assert choose_rank(n, 65, 4) * n * 4 <= 500_000_000
+
+
+def test_beside_an_accelerator_the_host_makes_a_smaller_preconditioner_of_more_bytes(monkeypatch):
+    alone = choose_rank(20_000, 65, 4)
+    monkeypatch.setattr("vastgp._accelerator.is_present", lambda: True)
+    monkeypatch.setattr(plan, "product_rate", lambda dtype: {"float32": 4e13}[dtype])
+    assert alone / 4 < choose_rank(20_000, 65, 4) < alone / 3
+    assert 500_000_000 < choose_rank(400_000, 65, 4) * 400_000 * 4 <= 2_000_000_000
+    # a quarter of the rate of products there
+    operations = 3.0 * kernel_system.operations_of_product(20_000, 65)
+    assert kernel_system.seconds_of_products(20_000, 65, 3.0) == pytest.approx(operations / 1e13)
 
 
 def climb(estimate, **options):
