@@ -174,8 +174,9 @@ class Judge:
         deviations; but 95 % intervals are to hold most of the rows, whatever a few far ones make of that.
         """
         posterior, likelihood = answer.posterior(), answer.likelihood
-        normal = isinstance(likelihood, Gaussian) and isinstance(posterior, ExactPosterior)
-        if not (self.spared and normal) or observations.has_own_noise(self.training.y):
+        if not isinstance(likelihood, Gaussian) or not isinstance(posterior, ExactPosterior):
+            return answer
+        if not self.spared or observations.has_own_noise(self.training.y):
             return answer
         X, y = standardised_rows(self.rows, model.standardizer_, np.arange(self.rows.n))
         mean, variance = posterior.mean_and_latent_variance(X)
