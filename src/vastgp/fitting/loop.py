@@ -81,6 +81,20 @@ class LoopResult:
     resumed_at: int = 0
 
 
+def steps_of_chunk(most: int, operations: float, each: float, multiple: int = 1) -> int:
+    """Return the steps between two visits of Python: fewer where they take more than so many operations together.
+
+    Parameters
+    ----------
+    most : int
+    operations, each : float
+        Of a chunk, and of a step.
+    multiple : int
+        Of which they are one.
+    """
+    return multiple * int(np.clip(operations / (multiple * each), 1, most // multiple))
+
+
 def run_chunks(
     step_chunk: StepChunk,
     state: Any,

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from vastgp._programs import program
 from vastgp.fitting.clock import now
+from vastgp.fitting.loop import steps_of_chunk
 from vastgp.linalg.kronecker import KroneckerEigen, kron_flops, kron_product
 from vastgp.methods.grid.dense_gaps import InverseOnMask
 from vastgp.methods.grid.selected_spectrum import LowRankPlusDiagonal
@@ -313,7 +314,7 @@ def _iterate(
 
     Return ``alpha`` and its residuals beside the state, the steps, and whether they or time ran out.
     """
-    chunk = int(np.clip(_CHUNK_FLOPS / system.flops(), 1, _CHUNK))
+    chunk = steps_of_chunk(_CHUNK, _CHUNK_FLOPS, system.flops())
     done, late = 0, False
     while True:
         steps = 0 if late else min(chunk, most - done)

@@ -212,11 +212,12 @@ class Judges:
         Of rows that others repeat, nearly, every second one is told by those that do not: new rows are of both kinds.
         """
         began, start, found = now(), 0, None
-        for stop in (_FEWEST, _JUDGES, self._all.num_chosen):
+        every = self._all.num_chosen
+        for stop in sorted({min(rows, every) for rows in (_FEWEST, _JUDGES, every)}):
             if found is not None:
                 # the first time there was a program to compile
                 expected = 0.5 * (now() - began) * stop / start
-                if stop <= start or (seconds is not None and seconds < expected):
+                if seconds is not None and seconds < expected:
                     break
             rows = self._rows(posterior, start, stop, apart=True, enough=True)
             found = rows if found is None else found.and_of(rows)

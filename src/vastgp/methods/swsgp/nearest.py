@@ -13,6 +13,7 @@ each given the nearest before it, see `vastgp.methods.swsgp.ordered_evidence`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -182,15 +183,12 @@ def _settle(
     kernel, noise = params
     first = near.posterior(params, min(asked.neighbors or LADDER[0], near.num_rows))
 
-    def may_search() -> bool:
-        left = run.seconds_left(_FOR_LAST_SEARCH)
-        return left is None or near.seconds < left
-
     # what judges is to be as near as what new rows are predicted from: 1.8 million rows of houseelectric, given the
     # nearest in the metric of the start, were off by 0.41 of their deviations (the median), new ones by 0.44 and
     # intervals of 95 % held 91 %
-    if near.may_be_others(kernel) and run.once("time for a last search", may_search):
-        near.search(kernel)
+    _search_again(
+        kernel, near, run, "time for a last search", lambda: run.seconds_left(_FOR_LAST_SEARCH)
+    )
 
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
@@ -276,15 +274,13 @@ def _by_nearest_others(
     def has_time() -> bool:
         return run.elapsed() + _ROUND_PAYS * took < until
 
-    def may_search() -> bool:
-        return near.seconds < _FOR_SEARCH * (until - run.elapsed())
+    def for_search() -> float:
+        return _FOR_SEARCH * (until - run.elapsed())
 
     for number in range(rounds):
         if number and not run.once(f"time for nearest others, {number + 1}", has_time):
             break
-        others = number > 0 and near.may_be_others(first[0])
-        if others and run.once(f"time to search again, {number + 1}", may_search):
-            near.search(first[0])
+        _search_again(first[0], near, run, f"time to search again, {number + 1}", for_search)
         began = now()
         try:
             evidence = _likeliest_of(near, first, varies)
@@ -315,6 +311,19 @@ def _likeliest_of(
         return near.evidence(params[0])
     found = [near.evidence(params[0], worth) for worth in (_ONE_SCALE, WORTH)]
     return max(found, key=lambda each: each.objective(params)[0])
+
+
+def _search_again(
+    kernel: Kernel, near: NearRows, run: Run, name: str, left: Callable[[], float | None]
+) -> None:
+    """Look through all rows again where others may be nearest and there is time, which the file keeps by a name."""
+
+    def may() -> bool:
+        seconds = left()
+        return seconds is None or near.seconds < seconds
+
+    if near.may_be_others(kernel) and run.once(name, may):
+        near.search(kernel)
 
 
 def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:

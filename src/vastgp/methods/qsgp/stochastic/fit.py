@@ -28,7 +28,7 @@ from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.split import held_out_indices, without
 from vastgp.fitting.early_stopping import no_progress
-from vastgp.fitting.loop import ShouldStop
+from vastgp.fitting.loop import ShouldStop, steps_of_chunk
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Likelihood
@@ -243,8 +243,7 @@ def fit_stochastic_answers(
 
 def _steps_of_a_chunk(plan: StochasticPlan, d: int) -> int:
     """Return the steps between two looks at the clock."""
-    steps = min(_CHUNK_OPERATIONS / plan.operations(d), _CHUNK)
-    return OBJECTIVE_EVERY * max(1, int(steps / OBJECTIVE_EVERY))
+    return steps_of_chunk(_CHUNK, _CHUNK_OPERATIONS, plan.operations(d), OBJECTIVE_EVERY)
 
 
 def _seconds_of_the_end(plan: StochasticPlan, d: int, run: Run) -> float:
