@@ -168,6 +168,12 @@ class TestLogit(BernoulliConformance):
         found = Bernoulli().predictive_mean(mean, 100.0)
         assert found == pytest.approx(average(expit, mean, 100.0, (-2.0, 0.0, 2.0)), abs=1e-6)
 
+    def test_no_probability_is_above_one(self):
+        """What is left of one is the probability of the other class: it was -2e-16 where weights sum to 1 + 2e-16."""
+        mean, variance = np.meshgrid(np.linspace(-80.0, 80.0, 201), np.geomspace(1e-6, 1e4, 60))
+        found = np.asarray(Bernoulli().predictive_mean(mean, variance))
+        assert np.all((found >= 0.0) & (found <= 1.0))
+
 
 class TestProbit(BernoulliConformance):
     def make(self):

@@ -106,7 +106,8 @@ class Bernoulli(Likelihood):
         mean, variance = together(mean, latent_variance)
         if self.link == "probit":
             return ndtr(mean * jax.lax.rsqrt(1.0 + variance))
-        return expectation(self, "probability", 1.0, mean, variance)
+        # weights of the nodes sum to one but for rounding, and 1 - p is the probability of the other class
+        return jnp.minimum(expectation(self, "probability", 1.0, mean, variance), 1.0)
 
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``p (1 - p)`` of the predictive probability ``p``."""
