@@ -85,25 +85,47 @@ def test_nan_is_named():
         factorize(A)
 
 
-def test_threads_are_given_back():
+@pytest.fixture
+def threads():
+    """Tell how many threads the libraries use; two, also where the suite has one in each of its processes."""
     ours = {library["filepath"] for library in _blas().info()}
 
-    def threads():
+    def told():
         # a library that another test loads later, for its own use, is not asked to hold back
-        return [
+        return {
             library["num_threads"]
             for library in threadpool_info()
             if library["user_api"] == "blas" and library["filepath"] in ours
-        ]
+        }
 
-    before = threads()
+    with _blas().limit(limits=2, user_api="blas"):
+        yield told
+
+
+def test_threads_are_given_back(threads):
+    assert threads() == {2}
     with blas_threads(100):
-        assert set(threads()) == {1}
-    assert threads() == before
+        assert threads() == {1}
+    assert threads() == {2}
     with blas_threads(5000):
-        assert threads() == before
+        assert threads() == {2}
     with one_blas_thread() as all_threads:
         with all_threads():
-            assert threads() == before
-        assert set(threads()) == {1}
-    assert threads() == before
+            assert threads() == {2}
+        assert threads() == {1}
+    assert threads() == {2}
+
+
+def test_threads_are_given_back_by_the_last_that_needs_one(threads):
+    """As two fits in threads do, of which the first ends first: one thread was left for the process."""
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    all_threads = second.__enter__()
+    with all_threads():
+        assert threads() == {1}  # the first still needs it
+    first.__exit__(None, None, None)
+    assert threads() == {1}
+    with blas_threads(100):
+        assert threads() == {1}
+    second.__exit__(None, None, None)
+    assert threads() == {2}

@@ -7,11 +7,12 @@ solves JAX offers instead (n = 1000: 21 ms for factor and inverse against 43 ms;
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import lapack
@@ -33,10 +34,10 @@ class FactorizationError(np.linalg.LinAlgError):
 @contextmanager
 def blas_threads(num_rows: int) -> Iterator[None]:
     """Use one BLAS thread inside the block when matrices are small, and as many as before otherwise."""
-    if num_rows > _MOST_ROWS_ON_ONE_THREAD or _on_one_thread():
+    if num_rows > _MOST_ROWS_ON_ONE_THREAD:
         yield
     else:
-        with _blas().limit(limits=1, user_api="blas"):
+        with _LIMIT:
             yield
 
 
@@ -47,27 +48,61 @@ def one_blas_thread() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     For an optimiser of few numbers, whose own work is nothing: a step of L-BFGS over 7 of them took 2.4 ms of two busy
     cores.
     """
-    with _blas().limit(limits=1, user_api="blas") as limiter:
+    with _LIMIT:
+        yield _lifted
 
-        @contextmanager
-        def lifted() -> Iterator[None]:
-            limiter.restore_original_limits()
-            try:
-                yield
-            finally:
-                _blas().limit(limits=1, user_api="blas")
 
-        yield lifted
+@contextmanager
+def _lifted() -> Iterator[None]:
+    _LIMIT.give()
+    try:
+        yield
+    finally:
+        _LIMIT.take()
+
+
+class _Limit:
+    """One thread for all that ask for it, from the first of them to the last: the number is that of the process.
+
+    Each on its own would find the other's one thread there and leave it behind: two fits in threads, of which the first
+    ends before the second, left all later ones on one.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._holders = threading.Lock(), 0
+        self._limiter: Any = None
+
+    def take(self) -> None:
+        """Set one thread, if nobody has."""
+        with self._lock:
+            # asking is a tenth of the time of setting a limit and lifting it
+            if self._holders == 0 and any(
+                each.get_num_threads() != 1 for each in _blas().lib_controllers
+            ):
+                self._limiter = _blas().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def give(self) -> None:
+        """Set as many as before, if nobody else needs one."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._limiter is not None:
+                self._limiter.restore_original_limits()
+                self._limiter = None
+
+    def __enter__(self) -> None:
+        self.take()
+
+    def __exit__(self, *_: object) -> None:
+        self.give()
+
+
+_LIMIT = _Limit()
 
 
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
-
-
-def _on_one_thread() -> bool:
-    """Whether there is nothing to limit: asking is a tenth of the time of setting a limit and lifting it."""
-    return all(each.get_num_threads() == 1 for each in _blas().lib_controllers)
 
 
 @dataclass(frozen=True)
