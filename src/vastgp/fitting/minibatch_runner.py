@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -15,10 +16,11 @@ from vastgp.data import processes
 from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.joint_programs import JointProgram, Own
 from vastgp.data.padding import repeat_last
+from vastgp.linalg.cholesky import blas_threads
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
 # 0.10.2): with it the end of a step can get lost, and the program waits for ever.
-FACTORISING = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+_FACTORISING = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
 
 # step(plan, constants, state, batch, number) -> (state, record)
 Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
@@ -52,6 +54,9 @@ class MinibatchRunner:
         Number of steps of the whole fit, beyond which no rows are read.
     compiler_options : dict, optional
         Of `jax.jit`.
+    factorises : int, optional
+        Rows of the matrices that a step factorises: XLA has them done by the LAPACK that SciPy has, with its threads,
+        which are one for small matrices. None: it factorises none.
     shared : bool, default False
         Whether several processes take the steps together, each with its own part of every batch: what ``draw`` (which
         then tells nobody anything) or ``complete`` give, and the constants, are marked by `vastgp.data.joint_programs`
@@ -75,14 +80,17 @@ class MinibatchRunner:
         summarise: Callable[[Any, Any, int], Mapping[str, Any]] | None = None,
         last: int | None = None,
         compiler_options: Mapping[str, Any] | None = None,
+        factorises: int | None = None,
         shared: bool = False,
         devices: int = 1,
         axis: int = 1,
     ) -> None:
+        self._factorises = factorises
         self._shared, self._devices, self._axis = shared, devices, axis
         self.constants = constants if devices == 1 else _over_devices(constants, devices, 0)
-        options = tuple((compiler_options or {}).items())
-        self._program: Any = joint_program(options) if shared else chunk_program(options)
+        options = dict(compiler_options or {}) | (_FACTORISING if factorises is not None else {})
+        given = tuple(options.items())
+        self._program: Any = joint_program(given) if shared else chunk_program(given)
         self._static = (step, plan, chunk)
         self._chunk, self._last = chunk, last
         self._draw, self._complete = draw, complete
@@ -114,11 +122,12 @@ class MinibatchRunner:
         if self._devices > 1:
             state = on_every_device(state, self._devices)
             batches = _over_devices(batches, self._devices, self._axis)
-        state, records = self._program(*self._static, self.constants, state, batches, *numbers)
-        if self._devices > 1:
-            state = on_first_device(state)
-        # reading the records waits for the program
-        records = jax.tree.map(lambda leaf: np.asarray(leaf)[:num_iters], records)
+        with nullcontext() if self._factorises is None else blas_threads(self._factorises):
+            state, records = self._program(*self._static, self.constants, state, batches, *numbers)
+            if self._devices > 1:
+                state = on_first_device(state)
+            # reading the records waits for the program
+            records = jax.tree.map(lambda leaf: np.asarray(leaf)[:num_iters], records)
         return state, self._summarise(state, records, done)
 
     def compile(self, state: Any, batch: Any = None) -> None:

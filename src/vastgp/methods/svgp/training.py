@@ -26,7 +26,7 @@ from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.dual_evidence import most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult
-from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
+from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
@@ -162,7 +162,7 @@ class Trainer:
             whole=whole,
         )
         rows = min(self.options.row_batch, self.rows.n) if self.parts is None else self.parts.size
-        self._work = rows * len(Z)
+        self._work, self._num_inducing = rows * len(Z), len(Z)
         self._devices = 1
         if not self.shared:
             size = len(whole.y) if whole is not None else rows
@@ -197,7 +197,8 @@ class Trainer:
             draw=None if self.full else self._draw,
             summarise=self._summary,
             last=last,
-            compiler_options={**FACTORISING, **options_of_steps(self._work)},
+            compiler_options=options_of_steps(self._work),
+            factorises=self._num_inducing,
             shared=self.shared,
             devices=self._devices,
             axis=2,

@@ -18,6 +18,7 @@ from vastgp.data.ranked_neighbours import RankedIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, LocallyScaled
+from vastgp.linalg.cholesky import blas_threads
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
 from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts
@@ -144,11 +145,14 @@ class NearestPosterior(SwsgpPosterior):
         total = float(self.kernel.total_variance())
         for here, rows, near, _ in self._tiles(X, found):
             added = self.jitter + self.noise[near] / total
-            with precision("float64"):
-                dealt, devices = self._dealt((rows, self.Z[near], self.mean_u[near][..., 0], added))
-                parts = _moments_and_squares(self.kernel, *dealt, devices=devices)
             size = here.stop - here.start
-            mean[here], variance[here], squares[here] = (np.asarray(part)[:size] for part in parts)
+            with precision("float64"), blas_threads(self.num_neighbors):
+                dealt, devices = self._dealt((rows, self.Z[near], self.mean_u[near][..., 0], added))
+                parts = [
+                    np.asarray(part)[:size]
+                    for part in _moments_and_squares(self.kernel, *dealt, devices=devices)
+                ]
+            mean[here], variance[here], squares[here] = parts
         return mean, variance, squares
 
     def _on_scale(

@@ -17,7 +17,7 @@ from vastgp.data.ranked_neighbours import RankedIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, StudentT
-from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.cholesky import FactorizationError, blas_threads
 from vastgp.linalg.leaves import from_vector
 from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
@@ -146,13 +146,15 @@ class NeighbourEvidence:
     def objective(self, params: tuple[Kernel, Gaussian]) -> tuple[float, Any]:
         """Return the value and its derivatives by every hyperparameter and the noise variance."""
         kernel, likelihood = params
-        with precision("float64"):
+        with precision("float64"), blas_threads(self._near[0].shape[2]):
             given = kernel, jnp.asarray(float(likelihood.noise_variance))
-            tiles = _values_and_slopes(
-                given, self._rows, self._near, self._counts, self._jitter, self._worth
+            tiles = np.asarray(
+                _values_and_slopes(
+                    given, self._rows, self._near, self._counts, self._jitter, self._worth
+                )
             )
         # one tile after the other, so that sums are those of one process
-        tiles = np.asarray(tiles) if not self._shared else of_tiles(np.asarray(tiles))
+        tiles = tiles if not self._shared else of_tiles(tiles)
         total = np.add.accumulate(tiles)[-1]
         if not np.isfinite(total[0]):
             raise FactorizationError(

@@ -19,7 +19,7 @@ from vastgp.kernels import Kernel, from_spec, to_spec
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.kernels.products import OF_VALUE
-from vastgp.linalg.cholesky import factorize
+from vastgp.linalg.cholesky import blas_threads, factorize
 from vastgp.methods.swsgp.bound import (
     Neighbours,
     local_weights,
@@ -112,12 +112,12 @@ class SwsgpPosterior:
         mean = np.empty((self.num_functions, len(X)))
         variance = np.empty_like(mean)
         for here, rows, near, edge in self._tiles(X, found):
-            with precision("float64"):
+            size = here.stop - here.start
+            with precision("float64"), blas_threads(self.num_neighbors):
                 a, conditional = self._weights(rows, near, edge)
                 moments = _moments(a, self.mean_u[near], self.spread[near], conditional)
-            size = here.stop - here.start
-            mean[:, here] = np.asarray(moments[0])[:, :size]
-            variance[:, here] = np.asarray(moments[1])[:, :size]
+                mean[:, here] = np.asarray(moments[0])[:, :size]
+                variance[:, here] = np.asarray(moments[1])[:, :size]
         return self._shaped(mean), self._shaped(variance)
 
     def samples(self, X: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
@@ -185,10 +185,10 @@ class SwsgpPosterior:
         conditional = np.empty(len(X))
         numbers = np.empty(a.shape, np.int32)
         for here, rows, near, edge in self._tiles(X):
-            with precision("float64"):
-                found = self._weights(rows, near, edge)
             size = here.stop - here.start
-            a[here], conditional[here] = (np.asarray(part)[:size] for part in found)
+            with precision("float64"), blas_threads(self.num_neighbors):
+                found = self._weights(rows, near, edge)
+                a[here], conditional[here] = (np.asarray(part)[:size] for part in found)
             numbers[here] = near[:size]
         return a, conditional, numbers
 

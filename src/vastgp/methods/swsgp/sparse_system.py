@@ -17,6 +17,7 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods.rowwise import by_rows
+from vastgp.linalg.cholesky import blas_threads
 from vastgp.methods.swsgp.bound import local_weights
 from vastgp.methods.swsgp.options import SwsgpOptions
 
@@ -154,7 +155,7 @@ def _weights(
     tile = max(16, _TILE_ENTRIES // near.shape[1] ** 2)
     tile = min(1 << (tile.bit_length() - 1), 1 << max(len(X) - 1, 1).bit_length())
     weights, left = np.empty(near.shape), np.empty(len(X))
-    with precision("float64"):
+    with precision("float64"), blas_threads(near.shape[1]):
         for start in range(0, len(X), tile):
             some = np.minimum(np.arange(start, start + tile), len(X) - 1)
             numbers = near[some]

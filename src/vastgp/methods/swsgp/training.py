@@ -25,7 +25,7 @@ from vastgp.data.neighbours import (
 )
 from vastgp.fitting.candidates import bounds_of
 from vastgp.fitting.loop import LoopResult
-from vastgp.fitting.minibatch_runner import FACTORISING, MinibatchRunner, mean_and_error
+from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.no_gain import no_gain
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
@@ -232,7 +232,7 @@ class Chunks:
             complete=self.touching,
             summarise=_summary,
             last=last,
-            compiler_options=FACTORISING,
+            factorises=self.sees,
             shared=self.parts is not None,
             devices=self.devices,
         )
