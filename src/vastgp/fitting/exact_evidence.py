@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,14 @@ from scipy.optimize import minimize, minimize_scalar
 
 from vastgp.data import observations
 from vastgp.kernels import Kernel
-from vastgp.kernels.matrices import covariance, covariance_slope, prior_variances
+from vastgp.kernels.matrices import (
+    covariance,
+    covariance_slope,
+    covariance_upper,
+    prior_variances,
+)
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.cholesky import Cholesky, FactorizationError, factorize
+from vastgp.linalg.cholesky import Cholesky, FactorizationError, ToFactorize, factorize
 
 _WHAT = "the covariance matrix of the observations (kernel + noise variance)"
 _ADVICE = (
@@ -44,6 +50,11 @@ class RowEvidence:
         """Return ``K``, which rounding may change by far less than ``noise_variance``."""
         del noise_variance
         return covariance(kernel, self.X, self.X)
+
+    def _upper(self, kernel: Kernel, noise_variance: float) -> ToFactorize:
+        """Return what is factorised, or what writes as much of it as is."""
+        del noise_variance
+        return partial(covariance_upper, kernel, self.X)
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
         """Return ``1/2 sum_ij (w w^T - A^-1)_ij dK_ij`` by hyperparameter.
@@ -202,9 +213,9 @@ class ExactEvidence(RowEvidence):
 
     def _factor(self, kernel: Kernel, noise_variance: float) -> Cholesky:
         noise_variance = float(noise_variance)
-        return self._factorize(self._covariance(kernel, noise_variance), noise_variance)
+        return self._factorize(self._upper(kernel, noise_variance), noise_variance)
 
-    def _factorize(self, K: np.ndarray, noise_variance: float) -> Cholesky:
+    def _factorize(self, K: ToFactorize, noise_variance: float) -> Cholesky:
         added = observations.noise_variances(self.observed, noise_variance)
         return factorize(K, added, what=_WHAT, advice=_ADVICE, work=self._work)
 

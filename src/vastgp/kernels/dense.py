@@ -50,6 +50,19 @@ def dense_matrix(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return K
 
 
+@_quiet
+def dense_upper(kernel: Kernel, X: np.ndarray, out: np.ndarray) -> None:
+    """Write what stands on and above the diagonal of ``K(X, X)`` in float64; what stands below is left as it is.
+
+    In the memory of the factor: a matrix of its own is a quarter of the time of an evidence of 2000 rows, most of which
+    is the memory that is asked for.
+    """
+    rows = _rows_of_a_tile(X)
+    with blas_threads(len(X)):
+        for start in range(0, len(X), rows):
+            out[start : start + rows, start:] = _matrix(kernel, X[start : start + rows], X[start:])
+
+
 def dense_variances(kernel: Kernel, X: np.ndarray) -> np.ndarray:
     """Return ``k(x_i, x_i)`` of each row in float64."""
     if isinstance(kernel, (Sum, Product)):

@@ -11,7 +11,13 @@ from jaxtyping import Array, Float
 from vastgp._precision import precision
 from vastgp._programs import program
 from vastgp.data.padding import pad_rows
-from vastgp.kernels.dense import dense_matrix, dense_slope, dense_variances, has_closed_form
+from vastgp.kernels.dense import (
+    dense_matrix,
+    dense_slope,
+    dense_upper,
+    dense_variances,
+    has_closed_form,
+)
 from vastgp.kernels.products import matrix_slope
 
 
@@ -52,6 +58,14 @@ def covariance(kernel: Any, X: Any, Z: Any) -> np.ndarray:
         return dense_matrix(kernel, X, Z)
     with precision("float64"):
         return entries(kernel, X, Z)
+
+
+def covariance_upper(kernel: Any, X: np.ndarray, out: np.ndarray) -> None:
+    """Write ``K(X, X)`` in float64, of which what stands below the diagonal may be left out."""
+    if has_closed_form(kernel):
+        dense_upper(kernel, X, out)
+    else:
+        out[...] = covariance(kernel, X, X)
 
 
 def device_covariance(kernel: Any, X: Any, Z: Any) -> Float[Array, "n m"]:

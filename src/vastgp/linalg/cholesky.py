@@ -27,6 +27,10 @@ JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 _MOST_ROWS_ON_ONE_THREAD = 1000
 
 
+# A symmetric matrix, or what writes what stands on and above its diagonal.
+ToFactorize = np.ndarray | Callable[[np.ndarray], None]
+
+
 class FactorizationError(np.linalg.LinAlgError):
     """A covariance matrix could not be factorised; the message says what was tried and what to change."""
 
@@ -162,7 +166,7 @@ class Cholesky:
 
 
 def factorize(
-    matrix: np.ndarray,
+    matrix: ToFactorize,
     added_diagonal: float | np.ndarray = 0.0,
     *,
     what: str = "the covariance matrix",
@@ -174,8 +178,9 @@ def factorize(
 
     Parameters
     ----------
-    matrix : ndarray of shape (n, n)
-        Symmetric; left as it is.
+    matrix : ndarray of shape (n, n), or callable
+        Symmetric; left as it is. What is called with an array writes what stands on and above the diagonal into it: in
+        the factor's own memory, which is then ``work``.
     added_diagonal : float or ndarray of shape (n,), default 0.0
         The noise variance, say.
     what, advice : str
@@ -190,20 +195,32 @@ def factorize(
     FactorizationError
         When the largest jitter is not enough, or the matrix holds NaN or infinity.
     """
-    size = matrix.shape[0]
-    lower = np.empty((size, size), order="F") if work is None else work
-    mean_diagonal = float(np.mean(np.diagonal(matrix)) + np.min(added_diagonal))
-    if not np.isfinite(mean_diagonal):
-        raise FactorizationError(f"{what} holds NaN or infinity on its diagonal. {advice}")
+    if callable(matrix):
+        assert work is not None
+        write = matrix
+    else:
+        work = np.empty(matrix.shape, order="F") if work is None else work
+        whole = matrix
+
+        def write(upper: np.ndarray) -> None:
+            upper[...] = whole  # for a C-ordered matrix this is one run through memory
+
+    lower, size, mean_diagonal = work, len(work), 0.0
     for relative in jitters:
+        write(lower.T)
+        if relative == jitters[0]:
+            mean_diagonal = float(np.mean(np.diagonal(lower)) + np.min(added_diagonal))
+            if not np.isfinite(mean_diagonal):
+                raise FactorizationError(f"{what} holds NaN or infinity on its diagonal. {advice}")
         jitter = relative * mean_diagonal
-        lower[...] = matrix.T  # for a C-ordered matrix this is one run through memory
         lower.reshape(-1, order="A")[:: size + 1] += added_diagonal + jitter
         with blas_threads(size):
             _, info = lapack.dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         # potrf lets NaN pass: the last pivot depends on every entry
         if info == 0 and np.isfinite(lower[-1, -1]):
             return Cholesky(lower, jitter)
+    write(lower.T)
+    matrix = np.triu(lower.T) + np.triu(lower.T, 1).T
     if not np.all(np.isfinite(matrix)):
         raise FactorizationError(f"{what} ({size} x {size}) holds NaN or infinity. {advice}")
     raise FactorizationError(

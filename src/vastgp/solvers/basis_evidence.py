@@ -15,6 +15,7 @@ from vastgp.data.padding import pad_rows
 from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence, RowEvidence
 from vastgp.kernels import Kernel
+from vastgp.linalg.cholesky import ToFactorize
 from vastgp.solvers.least_squares import (
     BlockedBasis,
     features_made,
@@ -62,6 +63,9 @@ class _BasisRows(RowEvidence):
             stored = self._narrow(kernel).stored(self.num_features, self._narrow_X.dtype)
             gram = gram_of_rows(BlockedBasis.cut(stored), self._narrow_X, sums)
         return np.asarray(gram, np.float64)[: self.num_rows, : self.num_rows]
+
+    def _upper(self, kernel: Kernel, noise_variance: float) -> ToFactorize:
+        return self._covariance(kernel, noise_variance)
 
     def _by_kernel(self, kernel: Kernel, inverse: np.ndarray, weights: np.ndarray) -> Kernel:
         # d log p / d A; the inverse holds one triangle

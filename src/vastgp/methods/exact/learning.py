@@ -121,22 +121,25 @@ def learn_by_stages(
             )  # fmt: skip
         return best, n
 
-    def begin() -> tuple[Kernel, float]:
+    def begin() -> tuple[Kernel, float, int]:
         if known is not None:
-            return known.kernel, float(known.likelihood.noise_variance)  # type: ignore[attr-defined]
+            return known.kernel, float(known.likelihood.noise_variance), 0  # type: ignore[attr-defined]
         left, most, share = run.seconds_left(), START_ROWS, _START_SHARE
         if is_on_device(min(n, learn.rows)):
             share = _START_BESIDE_DEVICE
         elif min(n, learn.rows) >= _COMPARED_ROWS and (left is None or left >= _COMPARED_SECONDS):
             most = _COMPARED_ROWS
-        return start_from_exact_gp(
+        until, seconds = run.elapsed(), run.seconds_left(share)
+        found = start_from_exact_gp(
             form, X, y,
             max_rows=most, seed=run.seed, noise_floor=noise_floor, restarts=search.restarts,
-            inputs=learn.inputs(X.shape[1]), max_seconds=run.seconds_left(share),
+            inputs=learn.inputs(X.shape[1]), max_seconds=seconds,
             sums=True,
-        )[:2]  # fmt: skip
+        )  # fmt: skip
+        ended = seconds is None or run.elapsed() < until + seconds
+        return found.kernel, found.noise_variance, most if ended else 0
 
-    kernel, noise_variance = run.once("first hyperparameters", begin)
+    kernel, noise_variance, seen = run.once("first hyperparameters", begin)
     first = run.first = kernel, Gaussian(noise_variance)
     order = np.random.default_rng([run.seed, _STAGE_ROWS]).permutation(n)
     learned, steps = min(START_ROWS, learn.rows), 0
@@ -161,7 +164,7 @@ def learn_by_stages(
         result = fit_evidence(
             evidence, result.params, record=run.evaluations(name, share=share), **how
         )
-        if form is None:
+        if form is None and rows > seen:
             # more rows can tell two parts of what was one of fewer
             share = _share(rows, X.shape, 2, run, reserve)
             if share >= _LEAST_SHARE:
