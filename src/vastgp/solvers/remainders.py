@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, Int
 
-from vastgp.linalg.cholesky import blas_threads
+from vastgp.linalg.cholesky import blas_threads, cores
 
 _POWER_STEPS = 5
 
@@ -85,7 +84,7 @@ class Neighbours(NamedTuple):
             rows[number, :count] = group
 
         # a group on each core, not all cores on a group: sixteen threads of BLAS took 90 ms for 8 ms of work
-        with blas_threads(size), ThreadPoolExecutor(os.cpu_count()) as pool:
+        with blas_threads(size), ThreadPoolExecutor(cores()) as pool:
             list(pool.map(make, range(len(self.groups))))
         places = np.empty(n, np.int32)
         flat = rows.ravel()

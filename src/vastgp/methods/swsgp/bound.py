@@ -20,7 +20,6 @@ Its divergence is a sum over inducing inputs, and the whole a bound of the evide
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -149,27 +148,6 @@ def row_moments(kernel: Any, X: Float[Array, "n d"], near: Neighbours, jitter: A
     K, k = local_systems(kernel, X, near, jitter)
     a = solve_each(K, k)
     return weighted_moments(a, near, conditional_variance(kernel, X, k, a))
-
-
-@partial(jax.jit, static_argnames="devices")
-def local_weights(
-    kernel: Any,
-    X: Float[Array, "n d"],
-    Z: Float[Array, "n h d"],
-    present: Bool[Array, "n h"],
-    border: Float[Array, "n d"] | None,
-    jitter: Any,
-    *,
-    devices: int,
-) -> tuple[Float[Array, "n h"], Float[Array, " n"]]:
-    """Return the weights ``a_i`` of each row's neighbours and the prior's variance given them.
-
-    Of several devices each has its part of the rows. Their number is always named: a call without is another program.
-    """
-    blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
-    K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank, border), jitter)
-    a = solve_each(K, k, devices)
-    return a, conditional_variance(kernel, X, k, a)
 
 
 def conditional_variance(kernel: Any, X: Array, k: Array, a: Array) -> Array:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from vastgp._precision import precision
 from vastgp.data import observations
@@ -19,11 +16,10 @@ from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, LocallyScaled
 from vastgp.linalg.cholesky import blas_threads
-from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
-from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts
 from vastgp.methods.swsgp.options import Nearest
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
+from vastgp.methods.swsgp.row_weights import row_halves
 
 _USE_OF_SEED = 122
 
@@ -147,12 +143,15 @@ class NearestPosterior(SwsgpPosterior):
             added = self.jitter + self.noise[near] / total
             size = here.stop - here.start
             with precision("float64"), blas_threads(self.num_neighbors):
-                dealt, devices = self._dealt((rows, self.Z[near], self.mean_u[near][..., 0], added))
-                parts = [
+                given = (rows, self.Z[near], near >= 0, added, self.mean_u[near][..., 0])
+                dealt, devices = self._dealt(given)
+                # w = L^-1 y, h = L^-1 k:  k^T K^-1 y = h^T w,  k^T K^-1 k = h^T h
+                w, h, prior = (
                     np.asarray(part)[:size]
-                    for part in _moments_and_squares(self.kernel, *dealt, devices=devices)
-                ]
-            mean[here], variance[here], squares[here] = parts
+                    for part in row_halves(self.kernel, *dealt, devices=devices)
+                )
+            mean[here], squares[here] = np.sum(h * w, axis=1), w**2
+            variance[here] = np.maximum(prior - np.sum(h**2, axis=1), 0.0)
         return mean, variance, squares
 
     def _on_scale(
@@ -180,22 +179,3 @@ class NearestPosterior(SwsgpPosterior):
         scale = None if state["scale"] is None else LocalScale(**state["scale"])
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return cls(**fields, scale=scale, noise_variance=state["noise_variance"])
-
-
-@partial(jax.jit, static_argnames="devices")
-def _moments_and_squares(
-    kernel: Any,
-    X: Float[Array, "n d"],
-    Z: Float[Array, "n h d"],
-    targets: Float[Array, "n h"],
-    added: Float[Array, "n h"],
-    devices: int = 1,
-) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, "n h"]]:
-    blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
-    present = jnp.ones(Z.shape[:2], bool)
-    K, k = local_systems(kernel, X, Neighbours(Z, present, blank, blank), added)
-    # w = L^-1 y, h = L^-1 k:  k^T K^-1 y = h^T w,  k^T K^-1 k = h^T h
-    half = of_parts(half_solved, devices, K, jnp.stack([targets, k], axis=2))
-    w, h = half[..., 0], half[..., 1]
-    variance = jnp.maximum(kernel.diag(X) - jnp.sum(h**2, axis=1), 0.0)
-    return jnp.sum(h * w, axis=1), variance, w**2

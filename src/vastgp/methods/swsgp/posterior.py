@@ -22,9 +22,9 @@ from vastgp.kernels.products import OF_VALUE
 from vastgp.linalg.cholesky import blas_threads, factorize
 from vastgp.methods.swsgp.bound import (
     Neighbours,
-    local_weights,
     weighted_moments,
 )
+from vastgp.methods.swsgp.row_weights import row_weights
 from vastgp.solvers.prior_draws import PriorDraws
 
 # Entries of the local matrices of a tile of rows.
@@ -172,7 +172,7 @@ class SwsgpPosterior:
         if self.noise is not None:
             jitter = jitter + self.noise[near] / float(self.kernel.total_variance())
         given, devices = self._dealt((X, self.Z[near], near >= 0, border, jitter))
-        return local_weights(self.kernel, *given, devices=devices)
+        return row_weights(self.kernel, *given, devices=devices)
 
     def _dealt(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], int]:
         """Return what rows and their neighbours have over the devices that are worth it, and how many these are."""

@@ -18,8 +18,8 @@ from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods.rowwise import by_rows
 from vastgp.linalg.cholesky import blas_threads
-from vastgp.methods.swsgp.bound import local_weights
 from vastgp.methods.swsgp.options import SwsgpOptions
+from vastgp.methods.swsgp.row_weights import row_weights
 
 # Entries of the local matrices of a tile of rows, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384
@@ -160,7 +160,7 @@ def _weights(
             some = np.minimum(np.arange(start, start + tile), len(X) - 1)
             numbers = near[some]
             edge = None if border is None else border[some]
-            a, conditional = local_weights(
+            a, conditional = row_weights(
                 kernel, X[some], Z[np.maximum(numbers, 0)], numbers >= 0, edge, jitter, devices=1
             )  # fmt: skip
             stop = min(start + tile, len(X))

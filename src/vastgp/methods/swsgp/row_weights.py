@@ -1,0 +1,108 @@
+"""Weights of rows' neighbours where no slope is asked for: on a host its LAPACK solves the systems that XLA makes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from vastgp.linalg.small_systems import is_available, solve_each_on_host
+from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
+from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts, solve_each
+
+
+def row_weights(
+    kernel: Any,
+    X: Any,
+    Z: Any,
+    present: Any,
+    border: Any,
+    jitter: Any,
+    *,
+    devices: int,
+) -> tuple[Any, Any]:
+    """Return the weights ``a_i`` of each row's neighbours and the prior's variance given them.
+
+    Of several devices each has its part of the rows. Their number is always named: a call without is another program.
+    """
+    if not solved_on_host(devices):
+        return _weights(kernel, X, Z, present, border, jitter, devices=devices)
+    K, k, prior = row_systems(kernel, X, Z, present, border, jitter)
+    a = solve_each_on_host(K, k[..., None])[..., 0]
+    return a, np.maximum(prior - np.sum(k * a, axis=1), 0.0)
+
+
+def solved_on_host(devices: int) -> bool:
+    """Whether LAPACK solves the systems of rows, not the program that makes them."""
+    return devices == 1 and jax.default_backend() == "cpu" and is_available()
+
+
+def row_systems(*given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``K_i``, ``k_i`` and ``k(x_i, x_i)`` of rows, for the host."""
+    K, k, prior = map(np.asarray, _systems(*given))
+    return K, k, prior
+
+
+@jax.jit
+def _systems(
+    kernel: Any,
+    X: Float[Array, "n d"],
+    Z: Float[Array, "n h d"],
+    present: Bool[Array, "n h"],
+    border: Float[Array, "n d"] | None,
+    jitter: Any,
+) -> tuple[Float[Array, "n h h"], Float[Array, "n h"], Float[Array, " n"]]:
+    K, k = local_systems(kernel, X, _without_variables(Z, present, border), jitter)
+    return K, k, kernel.diag(X)
+
+
+def _without_variables(Z: Any, present: Any, border: Any) -> Neighbours:
+    blank = jnp.zeros((*Z.shape[:2], 1), Z.dtype)
+    return Neighbours(Z, present, blank, blank, border)
+
+
+@partial(jax.jit, static_argnames="devices")
+def _weights(
+    kernel: Any,
+    X: Float[Array, "n d"],
+    Z: Float[Array, "n h d"],
+    present: Bool[Array, "n h"],
+    border: Float[Array, "n d"] | None,
+    jitter: Any,
+    *,
+    devices: int,
+) -> tuple[Float[Array, "n h"], Float[Array, " n"]]:
+    K, k = local_systems(kernel, X, _without_variables(Z, present, border), jitter)
+    a = solve_each(K, k, devices)
+    return a, conditional_variance(kernel, X, k, a)
+
+
+def row_halves(
+    kernel: Any, X: Any, Z: Any, present: Any, jitter: Any, targets: Any, *, devices: int
+) -> tuple[Any, Any, Any]:
+    """Return ``L_i^-1 y_i`` and ``L_i^-1 k_i`` with the factor of each ``K_i``, and ``k(x_i, x_i)``."""
+    if not solved_on_host(devices):
+        return _halves(kernel, X, Z, present, jitter, targets, devices=devices)
+    K, k, prior = row_systems(kernel, X, Z, present, None, jitter)
+    half = solve_each_on_host(K, np.stack([targets, k], axis=2), half=True)
+    return half[..., 0], half[..., 1], prior
+
+
+@partial(jax.jit, static_argnames="devices")
+def _halves(
+    kernel: Any,
+    X: Float[Array, "n d"],
+    Z: Float[Array, "n h d"],
+    present: Bool[Array, "n h"],
+    jitter: Any,
+    targets: Float[Array, "n h"],
+    *,
+    devices: int,
+) -> tuple[Float[Array, "n h"], Float[Array, "n h"], Float[Array, " n"]]:
+    K, k = local_systems(kernel, X, _without_variables(Z, present, None), jitter)
+    half = of_parts(half_solved, devices, K, jnp.stack([targets, k], axis=2))
+    return half[..., 0], half[..., 1], kernel.diag(X)
