@@ -94,7 +94,7 @@ def _routine(name: str, arguments: int) -> Callable[..., None]:
 
 
 def _of_capsule(name: str, result: type, *arguments: type) -> Callable[..., Any]:
-    # an object of its own, as types of arguments are set on it
-    function = ctypes.PyDLL(None)[f"PyCapsule_{name}"]
+    # by its name as an item: an object of its own, as types of arguments are set on it
+    function = ctypes.pythonapi[f"PyCapsule_{name}"]
     function.restype, function.argtypes = result, (ctypes.py_object, *arguments)
     return function
