@@ -88,9 +88,9 @@ class MinibatchRunner:
         self._factorises = factorises
         self._shared, self._devices, self._axis = shared, devices, axis
         self.constants = constants if devices == 1 else _over_devices(constants, devices, 0)
-        options = dict(compiler_options or {}) | (_FACTORISING if factorises is not None else {})
-        given = tuple(options.items())
-        self._program: Any = joint_program(given) if shared else chunk_program(given)
+        of_steps = _FACTORISING if factorises is not None else {}
+        options = tuple({**(compiler_options or {}), **of_steps}.items())
+        self._program: Any = joint_program(options) if shared else chunk_program(options)
         self._static = (step, plan, chunk)
         self._chunk, self._last = chunk, last
         self._draw, self._complete = draw, complete

@@ -129,14 +129,14 @@ def learn_by_stages(
             share = _START_BESIDE_DEVICE
         elif min(n, learn.rows) >= _COMPARED_ROWS and (left is None or left >= _COMPARED_SECONDS):
             most = _COMPARED_ROWS
-        until, seconds = run.elapsed(), run.seconds_left(share)
+        began, seconds = run.elapsed(), run.seconds_left(share)
         found = start_from_exact_gp(
             form, X, y,
             max_rows=most, seed=run.seed, noise_floor=noise_floor, restarts=search.restarts,
             inputs=learn.inputs(X.shape[1]), max_seconds=seconds,
             sums=True,
         )  # fmt: skip
-        ended = seconds is None or run.elapsed() < until + seconds
+        ended = seconds is None or run.elapsed() < began + seconds
         return found.kernel, found.noise_variance, most if ended else 0
 
     kernel, noise_variance, seen = run.once("first hyperparameters", begin)
