@@ -153,9 +153,9 @@ def _digest(rows: Rows) -> str:
     """Return checksums of inputs and targets: the same whether one process has the rows, or several have parts."""
     of_X = of_y = 0, 0  # checksum and bytes
     for X, y in rows.local.batches(max(1, _TILE_BYTES // (8 * rows.d))):
-        of_X = zlib.crc32(X, of_X[0]), of_X[1] + X.nbytes  # type: ignore[arg-type]
+        of_X = zlib.crc32(X.data, of_X[0]), of_X[1] + X.nbytes
         if y is not None:
-            of_y = zlib.crc32(y, of_y[0]), of_y[1] + y.nbytes  # type: ignore[arg-type]
+            of_y = zlib.crc32(y.data, of_y[0]), of_y[1] + y.nbytes
     parts = [part.tolist() for part in processes.gathered(np.array([of_X, of_y], np.int64))]
     found = [functools.reduce(_joined, (part[k] for part in parts)) for k in range(2)]
     return "".join(f"{checksum:08x}" for checksum, _ in found)

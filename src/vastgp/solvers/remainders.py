@@ -104,7 +104,7 @@ def _root(block: np.ndarray, noise_variance: float) -> np.ndarray:
 
 def group_neighbours(points: Float[np.ndarray, "n d"], size: int) -> list[np.ndarray]:
     """Return groups of ``size`` neighbouring points, the last of what is left: halves along the widest direction."""
-    direction = np.random.default_rng(0).standard_normal(points.shape[1])
+    direction = np.random.default_rng(0).standard_normal((points.shape[1],))
     groups: list[np.ndarray] = []
     waiting = [np.arange(len(points))]
     while waiting:

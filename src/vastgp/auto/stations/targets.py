@@ -176,9 +176,9 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     places = [np.asarray(dataset[name].values, np.float64) for name in names[-2:]]
     for place, name, number in zip(places, names[-2:], (0, 1), strict=True):
         other = np.zeros(place.size)
-        pair = (place.ravel(), other) if number == 0 else (other, place.ravel())
+        lat, lon = (place.ravel(), other) if number == 0 else (other, place.ravel())
         called = _renamed(space, names[-2:])
-        check_coordinates(*pair, called, f"{where} (coordinate {name!r})")
+        check_coordinates(lat, lon, called, f"{where} (coordinate {name!r})")
     coords = {name: one for name, one in dataset.coords.items() if set(one.dims) <= set(dims)} | {
         name: dataset[name] for name in names
     }

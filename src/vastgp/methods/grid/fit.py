@@ -73,7 +73,7 @@ class GridData:
         """Return what makes these data others than others, for the fingerprint of a fit."""
         digest = 0
         for array in (self.values, *self.axes, *([] if self.errors is None else [self.errors])):
-            digest = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), digest)  # type: ignore[arg-type]
+            digest = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, digest)
         return {"points": list(self.values.shape), "data": f"{digest:08x}"}
 
 

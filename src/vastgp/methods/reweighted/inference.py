@@ -243,7 +243,7 @@ def maximise_hyperparameters(
 
 @eqx.filter_jit
 def _value_and_slope(
-    target: HyperPosterior, theta: Float[Array, " D"], with_prior: bool
+    target: HyperPosterior, theta: Float[Any, " D"], with_prior: bool
 ) -> tuple[Array, Array]:
     def value(theta: Array) -> Array:
         return target(theta) if with_prior else target.prior.log_evidence(target.data, theta)
