@@ -81,7 +81,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    return vastgp.GPRegressor(method="exact", max_seconds=8.0).fit(table, "price")
+    return vastgp.GPRegressor(method="exact", max_seconds=40.0).fit(table, "price")
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ MODELS = {
         "QSGP, learned": lambda: sampled(QSGP, LEARN, freeze_steps=10, learn_every=1),
         "QSGP, dense columns": lambda: sampled(QSGP, dense_columns=6, column_batch=3, control_rank=300),
         "QSGP, as in the paper": lambda: sampled(QSGP, optimizer="adagrad", control="rows", target_control=True),
-        "QSGP, classes": lambda: sampled(vastgp.QSGPClassifier, Fixed(noise_std=None), max_steps=60),
+        "QSGP, classes": lambda: sampled(vastgp.QSGPClassifier, Fixed(noise_std=None), row_batch=8),
     },
 }  # fmt: skip
 

@@ -91,6 +91,8 @@ class BaseGP(FittedModel, abc.ABC):
 
     # what compiling the method's programs takes in a new process, on two cores
     _compiling_seconds: ClassVar[float] = 2.0
+    # rows of a table from which some are kept out of the fit, to judge its answer by
+    _least_to_spare: ClassVar[int] = 2000
 
     answer_: str
     scores_: dict[str, float]

@@ -65,13 +65,6 @@ def is_of_few(rows: Rows, run: Run) -> bool:
     return run.first is not None and isinstance(run.first[1], Gaussian) and rows.n <= FEW_ROWS
 
 
-def without_process(model: Any, rows: Rows, run: Run) -> bool:
-    """Return whether a method has no process that the average could take, and rows too few to tell its functions."""
-    if run.first is not None or not rows.in_memory:
-        return False
-    return num_places(rows) < _FEWEST and isinstance(model._simple_likelihood(rows.y), Gaussian)
-
-
 def num_places(rows: Rows) -> int:
     """Return how many places few rows are of, those that nearly repeat each other counted once; of many, the rows."""
     if not rows.in_memory or rows.n > FEW_ROWS:

@@ -25,7 +25,7 @@ from vastgp.data import (
 )
 from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import average_of_few, num_places, without_process
+from vastgp.estimators.few_rows import average_of_few, num_places
 from vastgp.estimators.simple_answers import (
     LINEAR,
     MORE_ROWS,
@@ -46,11 +46,12 @@ CALLED = {
     SUBSET: "the exact posterior of some rows",
     AVERAGE: "the average over linear functions and the process",
 }
-# From here on some rows are kept out of the fit to judge by: of fewer rows none can be spared, unless many are copies.
+# From `_least_to_spare` of the model some rows are kept out of the fit to judge by, more of them where there are fewer
+# than this; of fewer rows none can be spared, unless many are copies.
 # By their targets, which they have twice, whoever follows them is best, and sure of what is between them (wine, 240 of
 # 1440 rows: relevance vectors had a mean log density of 2.2 there, and of -74 at new rows).
-_LEAST_TO_SPARE, _LEAST_WITH_COPIES, _COPIES = 2000, 400, 0.05
-_SPARED, _SPARED_OF_COPIES, _MOST_SPARED = 0.05, 0.1, 500
+_MANY, _LEAST_WITH_COPIES, _COPIES = 2000, 400, 0.05
+_SPARED, _SPARED_OF_FEWER, _MOST_SPARED = 0.05, 0.1, 500
 # Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
 # that they take. Of more rows, and of those in files, each is kept out by itself.
 _COMPARED_ENTRIES = 20_000_000
@@ -68,7 +69,6 @@ _IMAGINED, _ASTRAY = 500, 0.5
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
-_FOR_FEWEST = "So few rows do not tell which function they are of: an average over linear ones is as uncertain as that"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
 _FOR_EXACT = "Between the rows this contradicts the exact posterior of all of them"
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
@@ -126,10 +126,10 @@ class Judge:
 
     def __init__(self, model: Any, rows: Rows, seed: int) -> None:
         groups = _repetitions(rows) if rows.n >= _LEAST_WITH_COPIES else None
-        many = rows.n >= _LEAST_TO_SPARE
-        self.spared = many or (groups is not None and _has_copies(rows))
+        enough = rows.n >= model._least_to_spare
+        self.spared = enough or (groups is not None and _has_copies(rows))
         if self.spared:
-            share = _SPARED if many else _SPARED_OF_COPIES
+            share = _SPARED if rows.n >= _MANY else _SPARED_OF_FEWER
             chosen = held_out_indices(rows.n, share, seed, _MOST_SPARED, groups)
             self.spared = model._can_spare(rows.n - len(chosen))
         # the exact posterior of some rows has then seen few of those that judge
@@ -191,26 +191,28 @@ class Judge:
         scaled = posterior.at_scale(scale)
         return simple_answer(scaled.kernel, Gaussian(scaled.noise_variance), scaled)
 
-    def is_astray(self, own: Judged, exact: Judged, model: Any, run: Run) -> bool:
+    def is_astray(self, own: Judged, rival: Judged, exact: Judged, model: Any, run: Run) -> bool:
         """Return whether an answer contradicts the exact posterior of the same rows where there are none.
 
         There are inputs whose columns are those of the rows, each in an order of its own, and targets drawn from the
         exact posterior: what the answer's mean log density lacks there is its divergence from that. A method of few
-        functions, or with a search of its own, can follow rows closely and be sure of what is between them.
+        functions, or with a search of its own, can follow rows closely and be sure of what is between them. A rival
+        that is not the exact posterior is one that an answer is not to be behind.
         """
         generator = np.random.default_rng([run.seed, _IMAGINING])
         X = self.training.take(np.arange(self.training.n))[0]
         X = np.stack([generator.choice(column, _IMAGINED) for column in X.T], axis=1)
         trials = []
-        for each in (own, exact):
+        for each in (own, rival, exact):
             trials.append(object.__new__(type(model)))
             trials[-1].__dict__ = each.attributes
         levels = generator.uniform(size=(1, _IMAGINED))
         places = self._with(X, np.zeros(_IMAGINED))
-        y = trials[1]._reader("_predictive")(places).quantiles(levels)[0]
+        y = trials[2]._reader("_predictive")(places).quantiles(levels)[0]
         rows = self._with(X, y)
-        scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials]
-        return not scores[0] >= scores[1] - _ASTRAY  # NaN is astray
+        scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials[:2]]
+        doubt = _ASTRAY if rival is exact else _CLEARLY
+        return not scores[0] >= scores[1] - doubt  # NaN is astray
 
     def _with(self, X: np.ndarray, y: Any) -> Rows:
         """Return rows with the names of these."""
@@ -260,7 +262,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         failure = error
     # a method that takes more rows later may have some of them now, unless it has no answer to add them to
     grows = own is not None and hasattr(model, "partial_fit")
-    line = is_open = untold = False
+    line = is_open = False
     if not judge.spared:
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
@@ -272,20 +274,22 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
             exact = [judge(AVERAGE, answer, model, run)]
         line = processes.agreed(few is not None and few.is_linear and not grows)
         is_open = processes.agreed(few is not None and few.is_open and not grows)
-        untold = own is not None and held and not grows and without_process(model, rows, run)
-        line = line or processes.agreed(untold)
     beside = own is not None and not grows and _is_beside_exact(found[-1], judge.training, run)
     if beside and not exact:
         exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
-    astray = own is not None and bool(exact) and judge.is_astray(found[-1], exact[0], model, run)
+    astray, lines = False, []
+    if own is not None and exact:
+        # functions of no kernel are no approximation of the process: they are not to be behind a line, in its eyes
+        lines = simple(LINEAR) if own.kernel is None else []
+        rival = (lines or exact)[0]
+        astray = judge.is_astray(found[-1], rival, exact[0], model, run)
     if not judge.spared:
         finished = own is not None and own.converged and np.isfinite(found[0].score)
         if finished and not (line or is_open or astray):
             return _keep(model, found[0], found)
-        found += simple(LINEAR)
+        found += lines or simple(LINEAR)
         if line and found and found[-1].name == LINEAR:
-            because = _FOR_FEWEST if untold else _FOR_LINE
-            return _keep_for(model, found[-1], found, own, because)
+            return _keep_for(model, found[-1], found, own, _FOR_LINE)
     if is_open or astray:
         because = _FOR_AVERAGE if is_open else _FOR_EXACT
         return _keep_for(model, exact[0], found + exact, own, because)
@@ -301,12 +305,13 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
 
     That costs next to nothing, the answer is another, and the method has learned nothing but an amplitude since.
     """
-    normal = isinstance(own.answer.likelihood, Gaussian)
+    normal, kernel = isinstance(own.answer.likelihood, Gaussian), own.answer.kernel
     if rows.n > SUBSET_ROWS or run.first is None or not normal or own.is_exact_of(rows):
         return False
+    if kernel is None:
+        return False
     kernels = [
-        each.in_units(1.0, float(each.total_variance()) ** -0.5)
-        for each in (own.answer.kernel, run.first[0])
+        each.in_units(1.0, float(each.total_variance()) ** -0.5) for each in (kernel, run.first[0])
     ]
     return bool(eqx.tree_equal(*kernels, rtol=1e-4))
 

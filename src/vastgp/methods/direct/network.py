@@ -12,7 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import OneOf, Positive, is_number
 from vastgp.data import Rows
 from vastgp.estimators.arguments import CheckpointLike, MaxSeconds, Seed, Tolerance, Verbose
+from vastgp.estimators.few_rows import FEW_ROWS
+from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.regressor import BaseGPRegressor
+from vastgp.estimators.searches import Subset
 from vastgp.fitting.run import Answer, Run
 from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.likelihoods import Gaussian
@@ -28,6 +31,8 @@ from vastgp.methods.direct.options import SupportArgument, as_support
 from vastgp.methods.direct.training import softmax
 
 _BLOCK_ROWS = 16_384
+# Of the budget: the search for the process that few rows are averaged with.
+_SEARCH = 0.25
 
 
 class DirectNetworkRegressor(BaseGPRegressor):
@@ -96,6 +101,8 @@ class DirectNetworkRegressor(BaseGPRegressor):
 
     _posterior_class = DiscreteNetworkPosterior
     _beside_posterior = ("elbo",)
+    # of more rows there is no process that a network of theirs could be held against
+    _least_to_spare: ClassVar[int] = FEW_ROWS + 1
     _moved: ClassVar[Mapping[str, str]] = {
         "prior": "support=Support(prior=...)",
         "max_products": "max_pairs",
@@ -153,6 +160,11 @@ class DirectNetworkRegressor(BaseGPRegressor):
     def _answers(self, rows: Rows, run: Run) -> Iterator[Answer]:
         layers = self._layers()
         self._check_cost(rows.d, layers)
+        if rows.n <= FEW_ROWS:
+            # a network knows no process: whether few rows are of a linear function, or tell of none, is asked of one
+            search = Subset(rows=FEW_ROWS, noise_floor=self.noise_floor)
+            beginning = Beginning(search, None, rows, self.standardizer_, run, _SEARCH)
+            find_first(beginning, lambda _: Gaussian(1.0))
         terms = network_terms(rows.d, layers)
         products, support = network_products(terms), as_support(self.support)
         # one over the square root of the number of inputs of a unit

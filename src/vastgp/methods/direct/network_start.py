@@ -45,32 +45,67 @@ def descend(
         Time of `vastgp.fitting.clock.now` at which to end with what there is.
     """
     generator = np.random.default_rng(seed)
-    size, num_values = values.shape
-    each = num_values * terms.factors.size
-    count = int(np.clip(_MOST_NUMBERS // each, 1, _DESCENTS))
+    count = int(np.clip(_MOST_NUMBERS // terms.factors.size, 1, _DESCENTS))
     mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
     mass = mass > 0.0
     codes = np.stack([generator.choice(np.flatnonzero(allowed), count) for allowed in mass], axis=1)
     n = sums.num_rows
 
-    def loss(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        chosen = weights[..., terms.factors] ** terms.powers
-        g = np.prod(chosen, axis=-1) @ terms.coefficients
-        rss = sums.square - 2.0 * g @ sums.target + np.sum((g @ sums.gram) * g, axis=-1)
+    def loss(rss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         variance = np.maximum(rss / n, least_variance)
         return 0.5 * n * np.log(variance), variance
 
-    index = np.arange(size)
+    index = np.arange(len(values))
+    weights = values[index, codes]
     for _ in range(_MOST_SWEEPS):
         before = codes.copy()
-        for j in generator.permutation(size):
+        for j in generator.permutation(len(values)).tolist():
             if deadline is not None and now() > deadline:
                 break
-            weights = np.repeat(values[index, codes][:, None, :], num_values, axis=1)
-            weights[:, :, j] = values[j]
-            codes[:, j] = np.argmin(loss(weights)[0] - log_mass[j], axis=1)
+            rss = _along(terms, sums, weights, j, values[j])
+            codes[:, j] = np.argmin(loss(rss)[0] - log_mass[j], axis=1)
+            weights[:, j] = values[j, codes[:, j]]
         if np.array_equal(before, codes):
             break
-    fit, variance = loss(values[index, codes])
+    fit, variance = loss(_along(terms, sums, weights, 0, weights[:, :1]))
+    fit, variance = fit[:, 0], variance[:, 0]
     order = np.argsort(fit - log_mass[index, codes].sum(axis=1), kind="stable")
     return codes[order], variance[order]
+
+
+def _along(
+    terms: NetworkTerms, sums: SufficientStatistics, weights: np.ndarray, j: int, at: np.ndarray
+) -> Float[np.ndarray, "S k"]:
+    """Return the sum of squares of every hypothesis with some values for one of its weights.
+
+    In one weight the coefficients of the inputs are a polynomial, ``g = sum_p w^p g_p``, of the powers that it has in
+    the monomials: ``RSS = y^T y - 2 sum_p w^p g_p^T Psi^T y + sum_pq w^(p+q) g_p^T Psi^T Psi g_q``.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (S, b)
+    at : ndarray of shape (k,) or (S, k)
+        Values of weight ``j``: of all hypotheses, or of each.
+    """
+    own = np.max(terms.powers * (terms.factors == j), axis=1)
+    others = weights.copy()
+    others[:, j] = 1.0
+    # powers by products: several times as fast as by exponents
+    table = np.ones((int(terms.powers.max()) + 1, *others.shape))
+    np.cumprod(np.broadcast_to(others, (len(table) - 1, *others.shape)), axis=0, out=table[1:])
+    monomials = np.prod(
+        [
+            table[power, :, factor]
+            for power, factor in zip(terms.powers.T, terms.factors.T, strict=True)
+        ],
+        axis=0,
+    )
+    taken = np.flatnonzero(np.bincount(own))
+    g = np.stack([monomials[own == p].T @ terms.coefficients[own == p] for p in taken], axis=1)
+    linear, square = g @ sums.target, g @ sums.gram @ g.transpose(0, 2, 1)
+    powers = np.broadcast_to(at, (len(weights), at.shape[-1]))[..., None] ** taken
+    return (
+        sums.square
+        - 2.0 * np.einsum("skp,sp->sk", powers, linear)
+        + np.einsum("skp,spq,skq->sk", powers, square, powers)
+    )

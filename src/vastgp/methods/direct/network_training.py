@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vastgp._precision import precision
+from vastgp.fitting.clock import now
 from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise_real
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
@@ -35,6 +36,8 @@ _NOISE_VALUES, _MOST_NOISE = 15, 2.0
 _WIDTH, _NOISE_SLOPE = 0.7, 4.0
 # Values that are all but impossible keep this log probability beside the likeliest.
 _LEAST_LOGIT = -40.0
+# Of what is left of a budget: hypotheses, the rest being for the bound.
+_DESCENT = 0.3
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,10 @@ def climb(
     log_mass = np.broadcast_to(plan.prior.log_mass[0], plan.values.shape)
 
     def begin() -> list[np.ndarray]:
+        left = run.seconds_left(_DESCENT)
+        deadline = None if left is None else now() + left
         found = descend(
-            plan.terms, sums, plan.values, log_mass, plan.noise_floor, run.seed, run.deadline
+            plan.terms, sums, plan.values, log_mass, plan.noise_floor, run.seed, deadline
         )
         return [part[: plan.restarts] for part in found]
 
