@@ -9,6 +9,7 @@ import pytest
 from scipy.special import log_softmax
 
 from vastgp._precision import precision
+from vastgp.fitting.sufficient_statistics import SufficientStatistics
 from vastgp.methods.direct.model import (
     DiscreteLogits,
     DiscreteModel,
@@ -23,6 +24,7 @@ from vastgp.methods.direct.network_polynomial import (
     network_value_and_slope,
 )
 from vastgp.methods.direct.network_posterior import DiscreteNetworkPosterior
+from vastgp.methods.direct.network_start import descend
 
 
 def forward(X, weights, hidden):
@@ -125,3 +127,26 @@ def test_the_cost_is_known_beforehand(d, hidden):
     assert (
         len(network_products(terms).factors) <= cost.products == cost.terms * (cost.terms + 1) // 2
     )
+
+
+def test_no_change_of_one_weight_improves_a_hypothesis(case):
+    """``n / 2 log(RSS / n) - sum_j log p_j`` by a forward pass of every neighbour of each hypothesis that is found."""
+    _, hidden, X, y, terms, model, _ = case
+    values, log_mass = model.values, model.prior.log_mass[0]
+    sums = SufficientStatistics.of(terms.input_features(X), y)
+    codes, variances = descend(terms, sums, values, log_mass, 1e-9, seed=0)
+    index = np.arange(len(values))
+
+    def loss(code):
+        rss = np.sum((y - forward(X, values[index, code], hidden)) ** 2)
+        return 0.5 * len(y) * np.log(rss / len(y)) - np.sum(log_mass[index, code])
+
+    losses = np.array([loss(code) for code in codes])
+    assert np.all(np.diff(losses) > -1e-8)
+    residual = y - np.array([forward(X, values[index, code], hidden) for code in codes])
+    np.testing.assert_allclose(variances, np.mean(residual**2, axis=1), rtol=1e-8)
+    for code, least in zip(codes[:10], losses[:10], strict=True):
+        for j, k in product(index, range(values.shape[1])):
+            other = code.copy()
+            other[j] = k
+            assert loss(other) > least - 1e-8
