@@ -83,7 +83,15 @@ class FrontDoor(SavedFrontDoor):
             return []
         repetitions = inputs.repetitions()
         # of few places there is nothing to judge by
-        return [] if repetitions.few_places else folds_of(n, seed, budget, repetitions.groups)
+        if repetitions.few_places:
+            return []
+        each = None if budget is None else budget / self._num_functions
+        return folds_of(n, seed, each, repetitions.groups)
+
+    @property
+    def _num_functions(self) -> int:
+        """Functions of one model: a fit takes so many times as long."""
+        return 1
 
     # ------------------------------------------------------------ fit
 

@@ -94,6 +94,10 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         # means of a column's levels are those of the second class; of more classes there is no such number
         return codes, codes if len(self.classes_) == 2 else None, name
 
+    @property
+    def _num_functions(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if self.method != "auto" or self.likelihood != "auto":
             method = "tsvgp" if self.method == "auto" else self.method
