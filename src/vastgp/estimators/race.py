@@ -46,10 +46,10 @@ CALLED = {
     SUBSET: "the exact posterior of some rows",
     AVERAGE: "the average over linear functions and the process",
 }
-# From `_least_to_spare` of the model some rows are kept out of the fit to judge by, more of them where there are fewer
-# than this; of fewer rows none can be spared, unless many are copies.
-# By their targets, which they have twice, whoever follows them is best, and sure of what is between them (wine, 240 of
-# 1440 rows: relevance vectors had a mean log density of 2.2 there, and of -74 at new rows).
+# From `_least_to_spare` of the model on some rows are kept out of the fit to judge by, more of fewer rows than this; of
+# fewer still none can be spared, unless many are copies: by their targets, which they have twice, whoever follows them
+# is best, and sure of what is between them (wine, 240 of 1440 rows: relevance vectors had a mean log density of 2.2
+# there, and of -74 at new rows).
 _MANY, _LEAST_WITH_COPIES, _COPIES = 2000, 400, 0.05
 _SPARED, _SPARED_OF_FEWER, _MOST_SPARED = 0.05, 0.1, 500
 # Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
@@ -71,6 +71,9 @@ _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
 _FOR_EXACT = "Between the rows this contradicts the exact posterior of all of them"
+_FOR_BEHIND = (
+    "Between the rows the average over linear functions and a process expects more of a line"
+)
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
 _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 # Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
@@ -291,7 +294,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if line and found and found[-1].name == LINEAR:
             return _keep_for(model, found[-1], found, own, _FOR_LINE)
     if is_open or astray:
-        because = _FOR_AVERAGE if is_open else _FOR_EXACT
+        because = _FOR_AVERAGE if is_open else _FOR_BEHIND if lines else _FOR_EXACT
         return _keep_for(model, exact[0], found + exact, own, because)
     found += exact or simple(SUBSET)
     if not found:
@@ -306,9 +309,9 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
     That costs next to nothing, the answer is another, and the method has learned nothing but an amplitude since.
     """
     normal, kernel = isinstance(own.answer.likelihood, Gaussian), own.answer.kernel
-    if rows.n > SUBSET_ROWS or run.first is None or not normal or own.is_exact_of(rows):
+    if not normal or kernel is None or run.first is None:
         return False
-    if kernel is None:
+    if rows.n > SUBSET_ROWS or own.is_exact_of(rows):
         return False
     kernels = [
         each.in_units(1.0, float(each.total_variance()) ** -0.5) for each in (kernel, run.first[0])

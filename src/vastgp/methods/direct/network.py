@@ -42,7 +42,10 @@ class DirectNetworkRegressor(BaseGPRegressor):
     the evidence bound of independent discrete weights is a finite sum of products of their moments (appendix E of the
     thesis). It is computed exactly and maximised by L-BFGS from several starts; mean and variance of predictions are
     exact, too. Rows enter by sums over the monomials of the inputs, so that after one pass the time does not depend on
-    their number. It grows fast with the network: with ``h`` monomials of the weights, ``h (h + 1) / 2`` products.
+    their number. Up to 500 rows a process is found beside it: where they leave open what function they are of, or the
+    network is behind a line in its eyes, an average of both is the answer. Of more rows a tenth (a twentieth from 2000
+    on) is kept out, to hold the network against a line. The time grows fast with the network: with ``h`` monomials of
+    the weights, ``h (h + 1) / 2`` products.
     One hidden layer of ``u`` units on ``d`` inputs has ``h = u (d + 1) (d + 2) / 2 + 1``; two have the fourth power
     where this has the second. The cost is computed first, and refused beyond ``max_pairs``.
 
@@ -101,7 +104,7 @@ class DirectNetworkRegressor(BaseGPRegressor):
 
     _posterior_class = DiscreteNetworkPosterior
     _beside_posterior = ("elbo",)
-    # of more rows there is no process that a network of theirs could be held against
+    # more rows have no process beside them: some are kept out, to hold the network against a line
     _least_to_spare: ClassVar[int] = FEW_ROWS + 1
     _moved: ClassVar[Mapping[str, str]] = {
         "prior": "support=Support(prior=...)",
