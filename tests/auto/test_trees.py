@@ -8,9 +8,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 import vastgp
 from auto.tables import sales
+from promises import no_strange_warnings
 from vastgp import GPClassifier, GPRegressor
 from vastgp.auto import candidates
 from vastgp.auto.trees import Trees, grow, process_of
+from vastgp.auto.trees import grown as growing
 from vastgp.auto.trees import nodes as nodes_module
 from vastgp.auto.trees.nodes import trees_of
 from vastgp.data.archive import read_archive
@@ -122,12 +124,30 @@ def test_weights_say_which_rows_count():
     assert np.mean((found - f) ** 2) < 0.3 * f.var()
 
 
-def test_a_class_of_a_few_rows_is_refused():
+def test_classes_of_a_few_rows_are_seen_by_all_trees():
+    """Of ten unequal classes and 300 rows one had three: all trees were refused for it."""
     X, f, _ = table()
     y = (f > 0.0).astype(float)
-    y[:3] = 2.0
-    with pytest.raises(ValueError, match="5 rows of each class"):
-        grow(X, y, classes=3, seed=0)
+    y[:3], y[3] = 2.0, 3.0
+    with no_strange_warnings():
+        parts = list(growing._parts(y, None, 4, 0))
+        found = grow(X, y, classes=4, seed=0)
+    out = np.concatenate([others for _, others in parts])
+    np.testing.assert_array_equal(np.sort(out), np.delete(np.arange(400), 3))
+    for training, others in parts:
+        assert not set(training) & set(others) and 3 in training
+        assert set(y[training]) == {0.0, 1.0, 2.0, 3.0}
+    odds = found.of_training
+    assert odds.shape == (400, 4) and np.isfinite(odds).all()
+    # the single row is told of as a new one, and rare classes take nothing from the others
+    np.testing.assert_array_equal(odds[3], found.trees.predict(X[3:4])[0])
+    assert np.mean(np.argmax(odds[4:], axis=1) == y[4:]) > 0.95
+
+
+def test_classes_of_which_none_has_a_row_for_each_part_are_refused():
+    X, _, _ = table(8)
+    with pytest.raises(ValueError, match="5 rows of some class"):
+        grow(X, np.arange(8.0) // 4, classes=2, seed=0)
 
 
 # ---------------------------------------------------------------- in the front door

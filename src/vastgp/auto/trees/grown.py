@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,7 @@ def grow(
     Raises
     ------
     ValueError
-        Where a class is so rare that the trees of some part have not seen it.
+        Where the rows of a class are so few, or all repeat each other, that the trees of some part have not seen it.
     """
     began = time.perf_counter()
     columns = classes if classes > 2 else 1
@@ -101,7 +102,8 @@ def grow(
     each = [trees_of(model, best) for model in fitted]
     trees = Trees.mean_of(each)
     of_training = np.empty((len(X), columns))
-    left_out = np.setdiff1d(np.arange(len(X)), some, assume_unique=True)
+    predicted = np.concatenate([some[out] for _, out in parts])
+    left_out = np.setdiff1d(np.arange(len(X)), predicted, assume_unique=True)
     of_training[left_out] = trees.predict(X[left_out])
     for one, (_, out) in zip(each, parts, strict=True):
         of_training[some[out]] = one.predict(X[some[out]])
@@ -121,17 +123,28 @@ def _some(n: int, groups: np.ndarray | None, most: int, seed: int) -> np.ndarray
 def _parts(
     y: np.ndarray, groups: np.ndarray | None, classes: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Give training rows and the others, five times; each row is among the others once."""
+    """Give training rows and the others, five times; each row is among the others once, but for the one of its class.
+
+    Rows of a class are dealt out to as many parts, so that of two or more some part of the others has one. What trees
+    that have seen it say of a single row is as good as nothing: leaves have twenty.
+    """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
     given = {"n_splits": FOLDS, "shuffle": True, "random_state": seed % 2**32}
     if groups is not None:
         return GroupKFold(**given).split(y, y, groups)
-    if classes:
-        if np.min(np.bincount(y.astype(np.int64), minlength=classes)) < FOLDS:
-            raise ValueError(f"trees need {FOLDS} rows of each class or more")
-        return StratifiedKFold(**given).split(y, y.astype(np.int64))
-    return KFold(**given).split(y)
+    if not classes:
+        return KFold(**given).split(y)
+    labels = y.astype(np.int64)
+    counts = np.bincount(labels, minlength=classes)
+    if np.max(counts) < FOLDS:
+        raise ValueError(f"trees need {FOLDS} rows of some class")
+    single = np.flatnonzero(counts[labels] == 1)
+    dealt = np.flatnonzero(counts[labels] > 1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        parts = [*StratifiedKFold(**given).split(dealt, labels[dealt])]
+    return iter([(np.concatenate([dealt[a], single]), dealt[b]) for a, b in parts])
 
 
 def _fitted(
