@@ -233,7 +233,8 @@ def test_a_model_is_named_after_its_data_and_rows_are_kept_out(run, folder, tmp_
         *PRICE,
         "--features",
         "area,city",
-        *QUICK,
+        "--max-seconds",
+        20,  # in less, on a busy machine, the race's model stays, with fewer rows
         "--test-fraction",
         0.25,
         "--seed",
@@ -242,9 +243,7 @@ def test_a_model_is_named_after_its_data_and_rows_are_kept_out(run, folder, tmp_
     assert "On the rows kept out of the fit" in text and "flats.vastgp, saved" in text
     assert list(vastgp.load("flats.vastgp").feature_names_in_) == ["area", "city"]
     # of 80 rows 20 are kept out, and one of the 80 has no price
-    # columns are as wide as their widest word; on a busy machine the race's model stays, with four fifths of the rows
-    found = re.search(r"trained on +(\d+) rows", text)
-    assert found is not None and 40 <= int(found[1]) <= 60
+    assert re.search(r"trained on +(59|60) rows", text)  # columns are as wide as their widest word
     again = run("fit", "flats.csv", *PRICE, *QUICK, code=2).err
     assert "--out 'flats.vastgp' exists; choose another name, or replace it with --force" in again
 
