@@ -85,8 +85,9 @@ class BaseGP(FittedModel, abc.ABC):
         (`vastgp.estimators.few_rows`). Attributes of the method itself then tell of its own answer.
     scores_ : dict of str to float
         Mean log density of the answers that were compared, at standardised rows that were kept out of the fit: 5 % of
-        the rows, at most 500, from 2000 rows on, rows in memory together with those that repeat them; with fewer rows,
-        at those of the fit. Empty where the hyperparameters were given, which are then the model.
+        the rows, at most 500, from 2000 rows on (of methods that choose functions by the rows a tenth, from 501 on),
+        rows in memory together with those that repeat them, which count once; with fewer rows, at those of the fit.
+        Empty where the hyperparameters were given, which are then the model.
     """
 
     # what compiling the method's programs takes in a new process, on two cores
@@ -140,6 +141,13 @@ class BaseGP(FittedModel, abc.ABC):
         """Return whether rows may be kept out of a fit to judge its answer by, where so many are left to it."""
         del left
         return True
+
+    def _end_race(self, own: dict[str, Any] | None, out: Rows | None) -> None:
+        """Keep what is of use to a model that takes rows later.
+
+        ``own`` are attributes of the method's own answer where another one is kept, ``out`` the rows that were kept out
+        of the fit.
+        """
 
     @property
     @abc.abstractmethod

@@ -65,14 +65,6 @@ def is_of_few(rows: Rows, run: Run) -> bool:
     return run.first is not None and isinstance(run.first[1], Gaussian) and rows.n <= FEW_ROWS
 
 
-def num_places(rows: Rows) -> int:
-    """Return how many places few rows are of, those that nearly repeat each other counted once; of many, the rows."""
-    if not rows.in_memory or rows.n > FEW_ROWS:
-        return rows.n
-    X = rows.take(np.arange(rows.n))[0]
-    return _num_places(X, nearly_repeated(X))
-
-
 def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     """Return the average of linear functions and the process that a method began with, None where there is none.
 

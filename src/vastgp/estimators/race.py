@@ -8,36 +8,19 @@ that went astray, hands over the one of them that predicts rows best.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 
 from vastgp import _accelerator
-from vastgp.data import (
-    Places,
-    Rows,
-    held_out_indices,
-    observations,
-    processes,
-    repeated,
-    without,
-)
-from vastgp.data.minibatch import fixed_indices, standardised_rows
+from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import average_of_few, num_places
-from vastgp.estimators.simple_answers import (
-    LINEAR,
-    MORE_ROWS,
-    SIMPLE,
-    SUBSET,
-    SUBSET_ROWS,
-    simple_answer,
-)
+from vastgp.estimators.few_rows import average_of_few
+from vastgp.estimators.judging import CLEARLY, DOUBT, Judge, Judged
+from vastgp.estimators.simple_answers import LINEAR, SIMPLE, SUBSET, SUBSET_ROWS, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
-from vastgp.solvers.exact_posterior import ExactPosterior
-from vastgp.solvers.linear_model import LinearPosterior
 
 OWN, AVERAGE = "own", "average"
 CALLED = {
@@ -46,26 +29,6 @@ CALLED = {
     SUBSET: "the exact posterior of some rows",
     AVERAGE: "the average over linear functions and the process",
 }
-# From `_least_to_spare` of the model on some rows are kept out of the fit to judge by, more of fewer rows than this; of
-# fewer still none can be spared, unless many are copies: by their targets, which they have twice, whoever follows them
-# is best, and sure of what is between them (wine, 240 of 1440 rows: relevance vectors had a mean log density of 2.2
-# there, and of -74 at new rows).
-_MANY, _LEAST_WITH_COPIES, _COPIES = 2000, 400, 0.05
-_SPARED, _SPARED_OF_FEWER, _MOST_SPARED = 0.05, 0.1, 500
-# Numbers in inputs up to which rows are looked through for others that repeat them: a second, and four times the memory
-# that they take. Of more rows, and of those in files, each is kept out by itself.
-_COMPARED_ENTRIES = 20_000_000
-# The method's own answer gives way to one that is better by this many nats a row; where it has converged also by twice
-# the standard error of that.
-_CLEARLY, _DOUBT = 0.02, 2.0
-# Share of rows kept out that are to be within so many deviations of the exact posterior of some rows.
-_HELD, _WITHIN = 0.93, 1.96
-# From here on a method that takes more rows later has its own answer: of 90 rows of twelve places its intervals held
-# 54 % of rows elsewhere.
-_FEWER_PLACES = 50
-# An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
-# there are no rows: it gives way where it expects them by so many nats a row less.
-_IMAGINED, _ASTRAY = 500, 0.5
 # Seconds of a budget that posteriors and their comparison take after the method's work.
 _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 _FOR_LINE = "The evidence of these few rows is for a linear function"
@@ -82,144 +45,6 @@ _WARM = 0.3
 # Times as long as a CPU's programs those of an accelerator take to compile (an H200: fits of 20 to 60 s had 5 to 31 s).
 _ON_DEVICE = 3.0
 _compiled: set[tuple[type, int, int]] = set()
-# Uses of the seed, see `fixed_indices`.
-_JUDGING_ROWS, _IMAGINING = 112, 113
-
-
-class Judged(NamedTuple):
-    """An answer, the fitted attributes that it makes, and mean log densities at the places that judge.
-
-    ``fair`` says that each was given without its own target; ``left_out`` are those that were, of an answer that others
-    of its rows are compared with as it is.
-    """
-
-    name: str
-    answer: Answer
-    attributes: dict[str, Any]
-    scores: np.ndarray
-    fair: bool = False
-    left_out: np.ndarray | None = None
-
-    @property
-    def score(self) -> float:
-        """Mean log density; minus infinity where there is none."""
-        return _mean(self.scores)
-
-    def is_exact_of(self, rows: Rows) -> bool:
-        """Return whether it is the exact posterior of all rows."""
-        return _is_of_all(self.attributes["posterior_"], rows)
-
-    @property
-    def of_others(self) -> float:
-        """The same, each without its own target where that is known."""
-        return _mean(self.scores if self.left_out is None else self.left_out)
-
-
-def _is_of_all(posterior: Any, rows: Rows) -> bool:
-    return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
-
-
-def _mean(scores: np.ndarray) -> float:
-    mean = float(np.mean(scores))
-    return mean if np.isfinite(mean) else -np.inf
-
-
-class Judge:
-    """Rows kept out of the fit, or rows of it where there are few, and what an answer says of them."""
-
-    def __init__(self, model: Any, rows: Rows, seed: int) -> None:
-        groups = _repetitions(rows) if rows.n >= _LEAST_WITH_COPIES else None
-        enough = rows.n >= model._least_to_spare
-        self.spared = enough or (groups is not None and _has_copies(rows))
-        if self.spared:
-            share = _SPARED if rows.n >= _MANY else _SPARED_OF_FEWER
-            chosen = held_out_indices(rows.n, share, seed, _MOST_SPARED, groups)
-            self.spared = model._can_spare(rows.n - len(chosen))
-        # the exact posterior of some rows has then seen few of those that judge
-        self.apart = self.spared or rows.n >= 2 * MORE_ROWS
-        if self.spared:
-            self.training = without(rows, chosen)
-        else:
-            chosen = np.sort(fixed_indices(seed, _JUDGING_ROWS, rows.n, _MOST_SPARED))
-            self.training, groups = rows, None
-        self.chosen = chosen
-        self._places = Places.of(groups, chosen)
-        self.rows = self._with(*rows.take(chosen))
-
-    def __call__(self, name: str, answer: Answer, model: Any, run: Run) -> Judged:
-        """Return an answer and its scores; the model is left as it was."""
-        trial = model._copy(keep=True)
-        trial.answer_ = name
-        with run.timed("posterior"):
-            trial._keep(answer, run)
-        alone = name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training)
-        if alone:
-            # rows of the fit would flatter whoever follows them: each is given by all others
-            scores = trial.posterior_.leave_one_out().log_density[self.chosen]
-        else:
-            scores = _densities(trial, self.rows, run)
-        left_out, likelihood = None, answer.likelihood
-        # of few rows the line is an average, of which there is no such thing
-        line = isinstance(trial.posterior_, LinearPosterior)
-        if line and not self.spared and isinstance(likelihood, Gaussian):
-            # of 1875 rows with 300 columns a line said 0.2 nats more than of new ones
-            X, y = standardised_rows(self.rows, trial.standardizer_, np.arange(self.rows.n))
-            given = trial.posterior_.leave_one_out(X, y, float(likelihood.noise_variance))
-            left_out = self._places.means(given.log_density)
-        fair = alone or self.spared
-        scores = self._places.means(scores)
-        return Judged(name, answer, trial.__dict__, scores, fair, left_out)
-
-    def at_best_scale(self, answer: Answer, model: Any) -> Answer:
-        """Return the exact posterior of some rows with all variances times what rows kept out say of them.
-
-        ``log p(y_i | s) = -1/2 z_i^2 / s - 1/2 log s`` is largest at the mean of ``z_i^2``, squares of distances in
-        deviations; but 95 % intervals are to hold most of the rows, whatever a few far ones make of that.
-        """
-        posterior, likelihood = answer.posterior(), answer.likelihood
-        if not isinstance(likelihood, Gaussian) or not isinstance(posterior, ExactPosterior):
-            return answer
-        if not self.spared or observations.has_own_noise(self.training.y):
-            return answer
-        X, y = standardised_rows(self.rows, model.standardizer_, np.arange(self.rows.n))
-        mean, variance = posterior.mean_and_latent_variance(X)
-        z = processes.from_first((y - mean) / np.sqrt(variance + float(likelihood.noise_variance)))
-        squares = self._places.means(z**2)
-        scale, error = float(np.mean(squares)), float(np.std(squares)) / len(squares) ** 0.5
-        if not abs(scale - 1.0) > _DOUBT * error:
-            scale = 1.0
-        scale = max(scale, float(np.quantile(squares, _HELD)) / _WITHIN**2)
-        if scale == 1.0 or not np.isfinite(scale):
-            return answer
-        scaled = posterior.at_scale(scale)
-        return simple_answer(scaled.kernel, Gaussian(scaled.noise_variance), scaled)
-
-    def is_astray(self, own: Judged, rival: Judged, exact: Judged, model: Any, run: Run) -> bool:
-        """Return whether an answer contradicts the exact posterior of the same rows where there are none.
-
-        There are inputs whose columns are those of the rows, each in an order of its own, and targets drawn from the
-        exact posterior: what the answer's mean log density lacks there is its divergence from that. A method of few
-        functions, or with a search of its own, can follow rows closely and be sure of what is between them. A rival
-        that is not the exact posterior is one that an answer is not to be behind.
-        """
-        generator = np.random.default_rng([run.seed, _IMAGINING])
-        X = self.training.take(np.arange(self.training.n))[0]
-        X = np.stack([generator.choice(column, _IMAGINED) for column in X.T], axis=1)
-        trials = []
-        for each in (own, rival, exact):
-            trials.append(object.__new__(type(model)))
-            trials[-1].__dict__ = each.attributes
-        levels = generator.uniform(size=(1, _IMAGINED))
-        places = self._with(X, np.zeros(_IMAGINED))
-        y = trials[2]._reader("_predictive")(places).quantiles(levels)[0]
-        rows = self._with(X, y)
-        scores = [float(np.mean(_densities(trial, rows, run))) for trial in trials[:2]]
-        doubt = _ASTRAY if rival is exact else _CLEARLY
-        return not scores[0] >= scores[1] - doubt  # NaN is astray
-
-    def _with(self, X: np.ndarray, y: Any) -> Rows:
-        """Return rows with the names of these."""
-        return Rows(X, y, self.training.feature_names, self.training.target_name, checked=True)
 
 
 def race(model: Any, rows: Rows, run: Run) -> Answer:
@@ -263,44 +88,69 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
-    # a method that takes more rows later may have some of them now, unless it has no answer to add them to
-    grows = own is not None and hasattr(model, "partial_fit")
     line = is_open = False
     if not judge.spared:
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
-        held = not varies and (not grows or num_places(judge.training) < _FEWER_PLACES)
         with run.timed("comparison"):
-            few = average_of_few(model, judge.training, run) if held else None
+            few = None if varies else average_of_few(model, judge.training, run)
         if few is not None:
             answer = simple_answer(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        line = processes.agreed(few is not None and few.is_linear and not grows)
-        is_open = processes.agreed(few is not None and few.is_open and not grows)
-    beside = own is not None and not grows and _is_beside_exact(found[-1], judge.training, run)
-    if beside and not exact:
+        line = processes.agreed(few is not None and few.is_linear)
+        is_open = processes.agreed(few is not None and few.is_open)
+    if own is not None and not exact and _is_beside_exact(found[-1], judge.training, run):
         exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
-    astray, lines = False, []
+    behind, lines = None, []
     if own is not None and exact:
-        # functions of no kernel are no approximation of the process: they are not to be behind a line, in its eyes
-        lines = simple(LINEAR) if own.kernel is None else []
-        rival = (lines or exact)[0]
-        astray = judge.is_astray(found[-1], rival, exact[0], model, run)
+        lines = simple(LINEAR) if exact[0].name == AVERAGE else []
+        behind = _behind(found[-1], lines, exact, judge, model, run)
     if not judge.spared:
         finished = own is not None and own.converged and np.isfinite(found[0].score)
-        if finished and not (line or is_open or astray):
-            return _keep(model, found[0], found)
+        if finished and not (line or is_open or behind):
+            return _keep(model, found[0], found, judge)
         found += lines or simple(LINEAR)
         if line and found and found[-1].name == LINEAR:
-            return _keep_for(model, found[-1], found, own, _FOR_LINE)
-    if is_open or astray:
-        because = _FOR_AVERAGE if is_open else _FOR_BEHIND if lines else _FOR_EXACT
-        return _keep_for(model, exact[0], found + exact, own, because)
+            return _keep_for(model, found[-1], found, judge, own, _FOR_LINE)
+    if is_open or behind:
+        because = behind if behind and not is_open else _FOR_AVERAGE
+        best = _of_all(exact[0], rows, judge, model, run, own)
+        return _keep_for(model, best, found + exact, judge, own, because)
     found += exact or simple(SUBSET)
     if not found:
         assert failure is not None
         raise failure
-    return _keep(model, _best(found, judge.apart), found, own, failure)
+    best = _of_all(_best(found, judge.apart), rows, judge, model, run, own)
+    return _keep(model, best, found, judge, own, failure)
+
+
+def _of_all(
+    best: Judged, rows: Rows, judge: Judge, model: Any, run: Run, own: Answer | None
+) -> Judged:
+    """Return a simple answer with the rows that judged it: of few each counts, and it costs next to nothing."""
+    if not judge.spared or best.name not in SIMPLE or rows.n > SUBSET_ROWS:
+        return best
+    try:
+        with run.timed("comparison"):
+            answer = SIMPLE[best.name](model, rows, run, own)
+    except _NUMERICAL:
+        return best
+    assert answer is not None  # there was one of fewer rows
+    if best.name == SUBSET:
+        answer = judge.at_same_scale(answer)
+    return best._replace(answer=answer, attributes=judge(best.name, answer, model, run).attributes)
+
+
+def _behind(
+    own: Judged, lines: list[Judged], exact: list[Judged], judge: Judge, model: Any, run: Run
+) -> str | None:
+    """Return why an answer gives way to the exact posterior of all rows, in whose eyes it is wrong between them."""
+    # functions of no kernel are no approximation of the process
+    if own.answer.kernel is not None and judge.is_astray(own, exact[0], exact[0], model, run):
+        return _FOR_EXACT
+    if lines and judge.is_astray(own, lines[0], exact[0], model, run):
+        return _FOR_BEHIND
+    return None
 
 
 def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
@@ -319,25 +169,6 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
     return bool(eqx.tree_equal(*kernels, rtol=1e-4))
 
 
-def _repetitions(rows: Rows) -> np.ndarray | None:
-    """Return the group of each row, see `repeated`; None where there are none, or they would cost too much."""
-    if not rows.in_memory or rows.n * rows.d > _COMPARED_ENTRIES:
-        return None
-    return repeated(rows.take(np.arange(rows.n))[0])
-
-
-def _has_copies(rows: Rows) -> bool:
-    """Return whether many of some rows repeat another to the last digit, target included."""
-    X, y = rows.take(np.arange(rows.n))
-    return len(np.unique(np.column_stack([X, y]), axis=0)) <= (1.0 - _COPIES) * rows.n  # type: ignore[list-item]
-
-
-def _densities(model: Any, rows: Rows, run: Run) -> np.ndarray:
-    """Return what a fitted model says of rows (of several processes, the first), its time counted as comparison."""
-    with run.timed("comparison"), np.errstate(all="ignore"):
-        return processes.from_first(model._log_densities(rows))
-
-
 def _best(found: list[Judged], apart: bool) -> Judged:
     """Return the answer of the highest score: the method's own unless another is clearly better.
 
@@ -351,7 +182,7 @@ def _best(found: list[Judged], apart: bool) -> Judged:
     assert best is not None
     if own is None or not np.isfinite(own.score):
         return best
-    rival, needed = max(found, key=lambda each: each.score), _CLEARLY
+    rival, needed = max(found, key=lambda each: each.score), CLEARLY
     if rival is own:
         return own
     if not apart:
@@ -359,15 +190,20 @@ def _best(found: list[Judged], apart: bool) -> Judged:
         rival = max(rivals, key=lambda each: each.score, default=best)
     if own.answer.converged and not own.answer.cut:
         error = float(np.std(rival.scores - own.scores)) / np.sqrt(len(own.scores))
-        needed = max(needed, _DOUBT * error)
+        needed = max(needed, DOUBT * error)
     return own if rival.score - own.score < needed else best
 
 
 def _keep_for(
-    model: Any, best: Judged, found: list[Judged], own: Answer | None, because: str
+    model: Any,
+    best: Judged,
+    found: list[Judged],
+    judge: Judge,
+    own: Answer | None,
+    because: str,
 ) -> Answer:
     """Set the attributes of a simple answer of few rows, whatever the scores of these are."""
-    answer = _keep(model, best, found, own)
+    answer = _keep(model, best, found, judge, own)
     ended = "" if own is None else f"{own.reason.rstrip('.')}. "
     model.stop_reason_ = f"{ended}{because}, which is the answer"
     model.converged_ = own is not None and own.converged
@@ -378,6 +214,7 @@ def _keep(
     model: Any,
     best: Judged,
     found: list[Judged],
+    judge: Judge,
     own: Answer | None = None,
     failure: Exception | None = None,
 ) -> Answer:
@@ -387,6 +224,7 @@ def _keep(
     steps = {name: of_method[name] for name in ("n_iter_", "history_") if name in of_method}
     model.__dict__ = {**of_method, **best.attributes, **steps}
     model.scores_ = {each.name: each.score for each in found}
+    model._end_race(None if best.name == OWN else of_method or None, judge.out)
     if best.name == OWN:
         return best.answer
     ended = f"{failure}" if own is None else own.reason

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, Standardizer, processes
+from vastgp.estimators.race import OWN
 from vastgp.fitting.loop import Stop
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import (
@@ -100,7 +101,11 @@ class TakesSums:
     """A regressor that knows its rows by sums over them alone, to which those of other rows are added.
 
     It has ``_basis_of_sums()``, whose features are summed, and ``_answers_of_sums(statistics, run)``, a fit to sums.
+    Rows are added to the method's own answer, whichever a fit of some rows has kept.
     """
+
+    # attributes of the method's own answer, where a simpler one was kept; no file has them
+    _own_fit: dict[str, Any] | None = None
 
     def _check_takes_rows(self) -> None:
         """Refuse new rows where sums over them do not say what they have to say."""
@@ -119,12 +124,9 @@ class TakesSums:
             They add up by ``+``, whatever the parts were; see `vastgp.statistics` for those of a dask data frame.
         """
         check_is_fitted(self, "posterior_")
-        self._check_own("statistics")
-        self._check_takes_rows()
-        rows = self._open(X, y, require_y=True)
-        return gather_statistics(
-            rows, self.standardizer_, self._basis_of_sums(), dtype=self.dtype, verbose=bool(self.verbose)
-        )  # fmt: skip
+        own = self._own("statistics")
+        own._check_takes_rows()
+        return own._sums_over(self._open(X, y, require_y=True))
 
     def update(self: Any, statistics: SufficientStatistics) -> Any:
         """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
@@ -142,11 +144,15 @@ class TakesSums:
         self
         """
         check_is_fitted(self, "posterior_")
-        self._check_own("update")
-        self._check_takes_rows()
+        self._own("update")._check_takes_rows()
+
+        def total(work: Any) -> SufficientStatistics:
+            work.__dict__ = work._own("update").__dict__
+            return work.statistics_ + statistics
+
         # rows are counted once, however often the update is tried: an unfinished one leaves the model as it was
         return self._fit_whole(
-            lambda work: work.statistics_ + statistics,
+            total,
             lambda work, total, run: work._answers_of_sums(total, run),
             keep=True,
         )
@@ -175,8 +181,36 @@ class TakesSums:
                 f"partial_fit adds the rows of one process, and {processes.count()} run here. Sum the parts by "
                 "model.statistics(X, y), add them up, and give all processes model.update(sums)."
             )
-        self._check_own("partial_fit")
+        self._own("partial_fit")
         return self.update(self.statistics(X, y))
+
+    def _sums_over(self: Any, rows: Rows) -> SufficientStatistics:
+        return gather_statistics(
+            rows, self.standardizer_, self._basis_of_sums(), dtype=self.dtype, verbose=bool(self.verbose)
+        )  # fmt: skip
+
+    def _own(self: Any, what: str) -> Any:
+        """Return the model with the method's own answer, which ``what`` is of."""
+        if self.answer_ == OWN:
+            return self
+        if self._own_fit is None:
+            self._check_own(what)
+        own = object.__new__(type(self))
+        own.__dict__ = {**self.__dict__, **self._own_fit, "answer_": OWN, "_own_fit": None}
+        return own
+
+    def _end_race(self: Any, own: dict[str, Any] | None, out: Rows | None) -> None:
+        self._own_fit = own
+        if out is None or "statistics_" not in self.__dict__:
+            return
+        # what was kept out of the fit counts as soon as others are added
+        self.statistics_ = self.statistics_ + self._own("the sum")._sums_over(out)
+        if own is not None:
+            own["statistics_"] = self.statistics_
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return state | {"_own_fit": None}
 
 
 def statistics(model: Any, frame: Any, y: str) -> SufficientStatistics:

@@ -161,10 +161,6 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
         self.dtype = dtype
         self.verbose = verbose
 
-    def _can_spare(self, left: int) -> bool:
-        # `partial_fit` adds rows to sums over all that came before
-        return False
-
     def _check_params(self) -> None:
         super()._check_params()
         check_fixed_model(self._search(), self.kernel)

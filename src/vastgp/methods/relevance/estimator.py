@@ -19,6 +19,7 @@ from vastgp.estimators.arguments import (
     Tolerance,
     Verbose,
 )
+from vastgp.estimators.few_rows import FEW_ROWS
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import check_inputs
 from vastgp.estimators.regressor import BaseGPRegressor
@@ -108,6 +109,8 @@ class RelevanceVectorRegressor(BaseGPRegressor):
     }
 
     _posterior_class = RelevancePosterior
+    # functions are chosen by the rows: the exact posterior of these is another
+    _least_to_spare: ClassVar[int] = FEW_ROWS + 1
     _beside_posterior = ("num_basis",)
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from vastgp.data import Rows
 from vastgp.data.archive import above, below
 from vastgp.estimators.arguments import refuse_given
 from vastgp.estimators.base import BaseGP
+from vastgp.estimators.few_rows import FEW_ROWS
 from vastgp.estimators.first_hyperparameters import Beginning
 from vastgp.estimators.predictive import Predictive
 from vastgp.estimators.regressor import BaseGPRegressor
@@ -194,10 +195,8 @@ class FixedBasisRegressor(TakesSums, BaseGPRegressor, FixedBasisEstimator):
     """Base of the regressors: targets with Gaussian noise enter by sums over the rows alone."""
 
     _shared_rows = SharedRows()
-
-    def _can_spare(self, left: int) -> bool:
-        # sums over parts are those over all rows
-        return False
+    # each function has a variance of its own, and follows rows that no other process has an exact posterior of
+    _least_to_spare: ClassVar[int] = FEW_ROWS + 1
 
     @abc.abstractmethod
     def _inferred(
