@@ -37,9 +37,9 @@ CLEARLY, DOUBT = 0.02, 2.0
 # Share of rows kept out that are to be within so many deviations of the exact posterior of some rows.
 _HELD, _WITHIN = 0.93, 1.96
 # An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
-# there are no rows: it gives way where it expects them by so many nats a row less. Of 17 random tables of 11 to 303 rows
-# all four methods of few functions that lost as much, but one on 11 rows, were behind the average on new rows; with less
-# one in four was ahead.
+# there are no rows: it gives way where it expects them by so many nats a row less. Of 17 random tables of 11 to 303
+# rows all methods of few functions that lost as much, but one of 11 rows, were behind the average on new rows; of those
+# that lost less one in four was ahead.
 _IMAGINED, _ASTRAY = 500, 0.25
 # Uses of the seed, see `fixed_indices`.
 _JUDGING_ROWS, _IMAGINING = 112, 113
