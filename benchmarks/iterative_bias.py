@@ -119,7 +119,7 @@ def feature_terms(
     key = np.random.default_rng([7, seed]).integers(0, 2**32, 2, dtype=np.uint32)
     with precision("float64"):
         basis = RandomFourierBasis(as_dtype(kernel, "float64"), key, max(sizes))
-        sums = feature_sums(basis, tiles_of(X, y, max(sizes)))
+        sums = feature_sums(basis, tiles_of(X, y, max(sizes)), len(y), noise)
     terms = []
     for size in sizes:
         part = evidence_of_first(sums, basis, size, noise)

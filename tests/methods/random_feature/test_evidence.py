@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vastgp._precision import precision
+from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.data.tiles import array_tiles
 from vastgp.kernels import RBF, Matern32
@@ -56,7 +56,7 @@ def test_value_and_slope_are_those_of_the_dense_model(count, data):
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, KERNEL)
         basis = RandomFourierBasis(kernel, seed_key(5), 24)
-        part = evidence_of_first(feature_sums(basis, tiles(data), NOISE), basis, count, NOISE)
+        part = evidence_of_first(feature_sums(basis, tiles(data), 90, NOISE), basis, count, NOISE)
         dense = float(dense_value(kernel, NOISE, count, data))
         assert part.value == pytest.approx(dense, rel=1e-10)
         by_kernel, by_noise = slopes_of_parts(basis, tiles(data), [part], [1.0], NOISE)
@@ -71,7 +71,7 @@ def test_slopes_of_several_parts_add_up(data):
     with precision("float64"):
         kernel = jax.tree.map(jnp.asarray, KERNEL)
         basis = RandomFourierBasis(kernel, seed_key(5), 24)
-        sums = feature_sums(basis, tiles(data), NOISE)
+        sums = feature_sums(basis, tiles(data), 90, NOISE)
         parts = [evidence_of_first(sums, basis, count, NOISE) for count in (8, 24)]
         both, noise_of_both = slopes_of_parts(basis, tiles(data), parts, [-2.0, 3.0], NOISE)
         alone = [slopes_of_parts(basis, tiles(data), [part], [1.0], NOISE) for part in parts]
@@ -82,10 +82,26 @@ def test_slopes_of_several_parts_add_up(data):
     assert noise_of_both == pytest.approx(3.0 * alone[1][1] - 2.0 * alone[0][1])
 
 
+def test_little_noise_is_not_lost_in_single_precision():
+    """A nearly linear function of many rows, whose amplitude is 10^7 noise variances."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1.7, 1.7, size=(6000, 3))
+    y, kernel, noise = X @ [1.0, -0.5, 0.3] + 0.01 * rng.normal(size=6000), RBF(30.0, 1e3), 1e-4
+    values = []
+    for dtype in ("float32", "float64"):
+        with precision(dtype):
+            narrow, given = as_dtype(kernel, dtype), (X.astype(dtype), y.astype(dtype))
+            basis = RandomFourierBasis(narrow, seed_key(5), 400)
+            sums = feature_sums(basis, partial(array_tiles, *given, 2048), 6000, noise)
+        values.append(evidence_of_first(sums, basis, 400, noise).value)
+    assert values[1] > 6000  # a line alone has 3.2 nats a row
+    assert values[0] == pytest.approx(values[1], rel=1e-2)
+
+
 def test_what_cannot_be_factorised_is_said():
     with precision("float64"):
         basis = RandomFourierBasis(RBF(1e3), seed_key(5), 24)
-        sums = feature_sums(basis, tiles(), NOISE)
+        sums = feature_sums(basis, tiles(), 90, NOISE)
         with pytest.raises(
             np.linalg.LinAlgError, match=r"Gram matrix of 24 random features .* Raise noise_floor"
         ):

@@ -182,7 +182,7 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         basis = RandomFourierBasis(
             as_dtype(kernel, self.dtype), seed_key(run.seed), self.num_basis, self.frequencies
         )
-        sums = feature_sums(basis, tiles_of(X, y, self.num_basis), noise)
+        sums = feature_sums(basis, tiles_of(X, y, self.num_basis), len(X), noise)
         part = evidence_of_first(sums, basis, self.num_basis, noise)
         if len(loop.history) == 0:
             loop.history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})

@@ -37,6 +37,8 @@ from vastgp.linalg.cholesky import blas_threads
 from vastgp.solvers.least_squares import BlockedBasis, slope_through_features
 
 _ADVICE = "Raise noise_floor, or use dtype='float64'."
+# Share of the noise variance that rounding may add to the eigenvalues of a Gram matrix.
+_ROUNDED = 0.1
 
 Tiles = Callable[[], Iterator[Tile]]
 
@@ -65,18 +67,37 @@ class Part(NamedTuple):
     factor: Float[np.ndarray, "k k"]
 
 
-def feature_sums(basis: RandomFourierBasis, tiles: Tiles, noise_variance: float) -> Moments:
+def feature_sums(
+    basis: RandomFourierBasis, tiles: Tiles, num_rows: int, noise_variance: float
+) -> Moments:
     """Return the sums over the rows, features ordered by pairs: cosine and sine of one after another.
 
-    Features are made in the precision of the tiles; each tile's Gram matrix is, too, and tiles are added in float64.
-    The noise variance counts where rows have noise of their own.
+    Features are made in the precision of the tiles; each tile's Gram matrix is, too, where the noise is larger than
+    what that rounds, and tiles are added in float64. The noise variance counts where rows have noise of their own.
     """
     given = tiles()
     first = next(given)
+    dtype: Any = first.X.dtype
+    if not _may_be_narrow(basis, num_rows, noise_variance, dtype):
+        dtype = np.float64
     return accumulate(
         partial(feature_matrix, basis), chain([first], given), basis.num_basis,
-        dtype=first.X.dtype, noise_variance=noise_variance,
+        dtype=dtype, noise_variance=noise_variance,
     )  # fmt: skip
+
+
+def _may_be_narrow(
+    basis: RandomFourierBasis, num_rows: int, noise_variance: float, dtype: Any
+) -> bool:
+    """Return whether products in a precision leave a Gram matrix its least eigenvalues.
+
+    Entries are ``n A / m`` on the diagonal, ``A`` the kernel's variance. Errors of m^2 of them, independent and of one
+    rounding, have eigenvalues of ``m^1/2`` of that (28,000 rows of a nearly linear function, ``A = 1e4`` noise
+    variances and more: the matrix was not even positive definite).
+    """
+    entry = num_rows * float(basis.kernel.total_variance()) / basis.num_basis
+    rounding = float(np.finfo(dtype).eps) * basis.num_basis**0.5 * entry
+    return rounding <= _ROUNDED * noise_variance
 
 
 def evidence_of_first(

@@ -126,7 +126,7 @@ class FeatureEvidence:
         narrow = as_dtype(kernel, self.X.dtype)
         basis = RandomFourierBasis(narrow, key, most, self.frequencies)
         tiles = tiles_of(self.X, self.y, most)
-        sums = feature_sums(basis, tiles, noise)
+        sums = feature_sums(basis, tiles, len(self.X), noise)
         parts = [evidence_of_first(sums, basis, size, noise) for size, _ in sizes]
         signs = [sign for _, sign in sizes]
         by_kernel, by_noise = slopes_of_parts(basis, tiles, parts, signs, noise)
