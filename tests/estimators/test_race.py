@@ -483,3 +483,29 @@ def test_the_rows_of_an_exact_posterior_do_not_speak_for_it():
     model = Close().fit(X[:600], y[:600])
     assert model.scores_["subset"] < model.scores_["linear"] - 0.02
     assert model.answer_ == "linear"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_intervals_too_narrow_for_rows_kept_out_have_more_noise(table, monkeypatch, tmp_path):
+    """A method that takes its noise for next to none is told by rows that it has not seen; one that is right stays."""
+    monkeypatch.setattr(
+        "vastgp.estimators.race.SIMPLE", dict.fromkeys(("linear", "subset"), _nothing)
+    )
+    X, y, new, target = table
+    right = TSVGPRegressor("rbf", 60, hyperparameters=QUICK)
+    sure = spoiled(
+        right,
+        lambda answer: dataclasses.replace(
+            answer, likelihood=Gaussian(0.01 * float(answer.likelihood.noise_variance))
+        ),
+    ).fit(X, y)
+    right.fit(X, y)
+    assert "rows kept out" in sure.stop_reason_ and "rows kept out" not in right.stop_reason_
+    # 110 rows tell it to a tenth
+    assert sure.likelihood_.noise_std == pytest.approx(right.likelihood_.noise_std, rel=0.2)
+    assert vastgp.metrics.coverage(target, *sure.predict(new, return_std=True)) > 0.9
+    np.testing.assert_array_equal(sure.predict(new), right.predict(new))
+    told = sure.predict(new, return_std=True)
+    sure.save(tmp_path / "model")
+    again = vastgp.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(new, return_std=True), told)

@@ -83,8 +83,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     run.needs = _WARM if program in _compiled else compiling
     try:
         last = model._last_answer(judge.training, run)
-        found.append(judge(OWN, last, model, run))
-        own = last
+        found.append(judge.widened(judge(OWN, last, model, run), model, run))
+        own = found[-1].answer
         _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
