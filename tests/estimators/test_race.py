@@ -132,7 +132,7 @@ def test_the_exact_posterior_of_some_rows_has_the_scale_of_rows_kept_out(noise, 
     rows = Rows(X, y)
     model = SVGPRegressor()
     model.standardizer_ = Standardizer().fit(rows)
-    judge = Judge(model, rows, 0)
+    judge = Judge(model, rows, Run())
     assert judge.spared
     unit = float(np.std(y))
     kernel, likelihood = (
@@ -170,7 +170,7 @@ def test_known_errors_are_not_told_by_others(table):
     model.standardizer_ = Standardizer().fit(rows)
     made, _ = ExactPosterior.condition(RBF([1.0] * 3), 1e-4, X[:100], y[:100])
     answer = simple_answer(RBF([1.0] * 3), Gaussian(1e-4), made)
-    assert Judge(model, rows, 0).at_best_scale(answer, model) is answer
+    assert Judge(model, rows, Run()).at_best_scale(answer, model) is answer
 
 
 @pytest.mark.parametrize("error", [FactorizationError, np.linalg.LinAlgError])
@@ -402,7 +402,7 @@ def test_a_line_is_judged_by_what_it_says_of_each_row_given_the_others():
     rows = Rows(rng.normal(size=(600, 12)), rng.normal(size=600))
     model, run = ExactGPRegressor(), Run()
     model.standardizer_ = Standardizer().fit(rows)
-    judge = Judge(model, rows, 0)
+    judge = Judge(model, rows, Run())
     answer = linear_answer(model, rows, run, None)
     judged = judge("linear", answer, model, run)
     line, noise = answer.posterior(), float(answer.likelihood.noise_variance)

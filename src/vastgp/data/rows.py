@@ -143,9 +143,13 @@ class Rows:
             y = None if y is None else y[back]
         return X, y
 
+    def numbers(self, indices: np.ndarray) -> np.ndarray:
+        """Return row numbers in the whole of some rows, where these are a part of it."""
+        return self.X.row_numbers(indices) if hasattr(self.X, "row_numbers") else indices
+
     def _check(self, X: np.ndarray, y: np.ndarray | None, indices: np.ndarray) -> None:
         """Raise for what is not finite, with the row numbers of the whole where these rows are a part of it."""
-        numbers = self.X.row_numbers(indices) if hasattr(self.X, "row_numbers") else indices
+        numbers = self.numbers(indices)
         check_finite(X, "X", row_numbers=numbers, names=self.feature_names)
         if y is not None:
             check_finite(y, "y", row_numbers=numbers)

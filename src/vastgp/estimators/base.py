@@ -137,9 +137,9 @@ class BaseGP(FittedModel, abc.ABC):
         del y
         return Gaussian(1.0)
 
-    def _can_spare(self, left: int) -> bool:
+    def _can_spare(self, left: int, run: Run) -> bool:
         """Return whether rows may be kept out of a fit to judge its answer by, where so many are left to it."""
-        del left
+        del left, run
         return True
 
     def _end_race(self, own: dict[str, Any] | None, out: Rows | None) -> None:

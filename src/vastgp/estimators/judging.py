@@ -50,7 +50,7 @@ class Judged(NamedTuple):
     """An answer, the fitted attributes that it makes, and mean log densities at the places that judge.
 
     ``fair`` says that each was given without its own target; ``left_out`` are those that were, of an answer that others
-    of its rows are compared with as it is.
+    of its rows are compared with as it is; ``wider`` that it was sure of what is not so, and has more noise for that.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Judged(NamedTuple):
     scores: np.ndarray
     fair: bool = False
     left_out: np.ndarray | None = None
+    wider: bool = False
 
     @property
     def score(self) -> float:
@@ -107,7 +108,7 @@ class Judge:
     rows : Rows
     """
 
-    def __init__(self, model: Any, rows: Rows, seed: int) -> None:
+    def __init__(self, model: Any, rows: Rows, run: Run) -> None:
         groups = _repetitions(rows) if rows.n >= _LEAST_WITH_COPIES else None
         enough = rows.n >= model._least_to_spare
         self.spared = enough or (groups is not None and _has_copies(rows))
@@ -116,8 +117,8 @@ class Judge:
             places = rows.n if groups is None else int(np.max(groups)) + 1
             share = _SPARED if places >= _MANY else _SPARED_OF_FEWER
             most = round(_MOST_SPARED * rows.n / places)
-            out = held_out_indices(rows.n, share, seed, most, groups)
-            self.spared = model._can_spare(rows.n - len(out))
+            out = held_out_indices(rows.n, share, run.seed, most, groups)
+            self.spared = model._can_spare(rows.n - len(out), run)
         self.apart = self.spared or rows.n >= 2 * MORE_ROWS
         self.out: Rows | None = None
         if self.spared:
@@ -125,7 +126,7 @@ class Judge:
             self.out = self._with(*rows.take(out))
             chosen = _of_many_places(out, groups)
         else:
-            chosen = np.sort(fixed_indices(seed, _JUDGING_ROWS, rows.n, _MOST_SPARED))
+            chosen = np.sort(fixed_indices(run.seed, _JUDGING_ROWS, rows.n, _MOST_SPARED))
             self.training, groups = rows, None
         self.chosen, self._scale = chosen, 1.0
         self._places = Places.of(groups, chosen)
@@ -216,7 +217,7 @@ class Judge:
         wider = own.attributes | {
             "likelihood_": answer.likelihood.in_units(scaling.y_scale), "stop_reason_": reason
         }  # fmt: skip
-        again = own._replace(answer=answer, attributes=wider)
+        again = own._replace(answer=answer, attributes=wider, wider=True)
         scores = self._places.means(_densities(_fitted(model, again), self.rows, run))
         again = again._replace(scores=scores)
         return again if again.score > own.score else own

@@ -62,7 +62,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     FactorizationError, FloatingPointError
         Where the method has no answer and no other is to be had.
     """
-    judge = Judge(model, rows, run.seed)
+    judge = Judge(model, rows, run)
 
     def simple(name: str) -> list[Judged]:
         try:
@@ -172,9 +172,10 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
 def _best(found: list[Judged], apart: bool) -> Judged:
     """Return the answer of the highest score: the method's own unless another is clearly better.
 
-    Where the method has converged, at its full size, it must be so beyond doubt. Rows of the fit itself flatter whoever
-    follows them most closely: unless the judging rows are ``apart`` from most of those of the rivals, a method gives
-    way only where it says less than linear functions do, or than who is given each row by the others.
+    Where the method has converged, at its full size, it must be so beyond doubt; where it was sure of what is not so,
+    the best is kept. Rows of the fit itself flatter whoever follows them most closely: unless the judging rows are
+    ``apart`` from most of those of the rivals, a method gives way only where it says less than linear functions do, or
+    than who is given each row by the others.
     """
     own = next((each for each in found if each.name == OWN), None)
     others = [each for each in found if each.name != OWN]
@@ -183,8 +184,8 @@ def _best(found: list[Judged], apart: bool) -> Judged:
     if own is None or not np.isfinite(own.score):
         return best
     rival, needed = max(found, key=lambda each: each.score), CLEARLY
-    if rival is own:
-        return own
+    if rival is own or own.wider:
+        return rival
     if not apart:
         rivals = [each for each in found if each.name == LINEAR or each.fair]
         rival = max(rivals, key=lambda each: each.score, default=best)

@@ -300,6 +300,29 @@ def test_a_budget_that_is_too_small_gives_the_posterior_of_random_rows(monkeypat
     np.testing.assert_allclose(left_out.mean, other.leave_one_out().mean, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_where_there_is_no_time_for_all_rows_some_judge(monkeypatch):
+    """Those of the posterior are still told by their numbers in the table."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(2600, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=2600)
+    monkeypatch.setattr(
+        "vastgp.methods.exact.estimator.Pace.go_on", lambda self, done, itemsize: done < 1024
+    )
+    monkeypatch.setattr(ExactGPRegressor, "_seconds", lambda self, n: 1e6)
+    model = ExactGPRegressor("rbf", dtype="float32", max_seconds=100.0).fit(X, y)
+    assert set(model.scores_) == {"own", "linear", "subset"} and model.answer_ == "own"
+    known = model.posterior_.X * model.standardizer_.x_scale + model.standardizer_.x_mean
+    seen = model.conditioned_rows_
+    np.testing.assert_allclose(np.sort(known[:, 0]), np.sort(X[seen, 0]), rtol=1e-9, atol=1e-12)
+    left_out = model.leave_one_out()
+    assert np.corrcoef(left_out.mean, y[seen])[0, 1] > 0.95
+    monkeypatch.undo()
+    assert ExactGPRegressor("rbf", max_seconds=100.0).fit(X[:2100], y[:2100]).scores_.keys() == {
+        "own"
+    }
+
+
 def test_a_fit_in_stages_that_is_killed_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr("vastgp.methods.exact.learning.START_ROWS", 15)
     monkeypatch.setattr("vastgp.methods.exact.learning._GROWTH", 2)

@@ -205,9 +205,13 @@ class ExactGPRegressor(FitsVaryingNoise):
                 "function and noise, and these are kept in memory. Leave out one of the two."
             )
 
-    def _can_spare(self, left: int) -> bool:
-        # its answers are exact at the hyperparameters that they have
-        return False
+    def _can_spare(self, left: int, run: Run) -> bool:
+        # its answers are exact at the hyperparameters that they have; but where there is no time for all rows, those
+        # that are left out may as well say what these are worth
+        if run.max_seconds is None:
+            return False
+        most = run.max_seconds
+        return bool(run.once("time for all rows", lambda: self._seconds(left)) > most)
 
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2
@@ -228,11 +232,12 @@ class ExactGPRegressor(FitsVaryingNoise):
         X, y = rows.take(np.arange(rows.n))
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
+        numbers = rows.numbers(np.arange(rows.n))
         if fixed:
             kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
             found = LbfgsResult.unneeded(None, "hyperparameters were given"), rows.n
-            yield self._condition((kernel, noise), X, y, found, run)
+            yield self._condition((kernel, noise), X, y, numbers, found, run)
             return
         search = search.given(noise_floor=NOISE_FLOOR, rows=learned_rows())
         given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
@@ -241,7 +246,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             reserve = min(self._seconds(rows.n), _MOST_RESERVE * run.max_seconds)
         found = learn_by_stages(given, X, y, run, reserve)
         run.first = params = found[0].params
-        yield self._condition(params, X, y, found, run)
+        yield self._condition(params, X, y, numbers, found, run)
 
     def _is_dense(self, n: int) -> bool:
         return n <= _DENSE_ROWS and self.dtype != "float32"
@@ -256,6 +261,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         params: Params,
         X: np.ndarray,
         y: np.ndarray,
+        numbers: np.ndarray,
         found: tuple[LbfgsResult, int],
         run: Run,
     ) -> Answer:
@@ -294,8 +300,8 @@ class ExactGPRegressor(FitsVaryingNoise):
             attributes={
                 "log_evidence_": log_evidence,
                 "diagnosis_": diagnosis,
-                "conditioned_rows_": np.sort(seen),
-                "_order": seen,
+                "conditioned_rows_": np.sort(numbers[seen]),
+                "_order": numbers[seen],
             },
         )
 

@@ -154,7 +154,8 @@ class SwsgpFits(BaseGP):
             rows, scaling, first, Z, options, run, sparse=isinstance(solver, Sparse), dtype=self.dtype
         )  # fmt: skip
 
-    def _can_spare(self, left: int) -> bool:
+    def _can_spare(self, left: int, run: Run) -> bool:
+        del run
         return self.num_inducing is None or self.num_inducing <= left
 
     def _inputs(self, rows: Rows, solver: Any) -> Inputs:
