@@ -18,7 +18,7 @@ from vastgp.auto.stacking import Stack
 from vastgp.auto.trees import WHOLE, Grove, process_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
-from vastgp.estimators.race import OWN
+from vastgp.estimators.judging import OWN
 from vastgp.fitting.run import First
 
 # The winner is fitted again, to all rows, where there is this share of the time that it took before.

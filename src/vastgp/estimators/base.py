@@ -27,7 +27,8 @@ from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
 from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
 from vastgp.estimators.fitted import FittedModel
-from vastgp.estimators.race import OWN, race
+from vastgp.estimators.judging import OWN
+from vastgp.estimators.race import race
 from vastgp.estimators.sharing import check_own_of_rows
 from vastgp.estimators.simple_answers import posterior_from_state, posterior_to_state
 from vastgp.fitting.progress import Progress

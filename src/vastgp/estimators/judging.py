@@ -23,6 +23,8 @@ from vastgp.likelihoods import Gaussian
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior
 
+# What the method's own answer is called.
+OWN = "own"
 # From `_least_to_spare` of the model on some rows are kept out of the fit to judge by, more of fewer rows than this; of
 # fewer still none can be spared, unless many are copies: by their targets, which they have twice, whoever follows them
 # is best, and sure of what is between them (wine, 240 of 1440 rows: relevance vectors had a mean log density of 2.2
@@ -50,7 +52,8 @@ class Judged(NamedTuple):
     """An answer, the fitted attributes that it makes, and mean log densities at the places that judge.
 
     ``fair`` says that each was given without its own target; ``left_out`` are those that were, of an answer that others
-    of its rows are compared with as it is; ``wider`` that it was sure of what is not so, and has more noise for that.
+    of its rows are compared with as it is; ``predicted`` is what a method whose noise is normal says of them; ``wider``
+    that it was sure of what is not so, and has more noise for that.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Judged(NamedTuple):
     scores: np.ndarray
     fair: bool = False
     left_out: np.ndarray | None = None
+    predicted: Any = None
     wider: bool = False
 
     @property
@@ -138,10 +142,14 @@ class Judge:
         trial.answer_ = name
         with run.timed("posterior"):
             trial._keep(answer, run)
+        predicted = None
         alone = name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training)
         if alone:
             # rows of the fit would flatter whoever follows them: each is given by all others
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
+        elif name == OWN and self._tells_noise(answer):
+            predicted = self._predicted(trial, run)
+            scores = processes.from_first(self._density(predicted, trial))
         else:
             scores = _densities(trial, self.rows, run)
         left_out, likelihood = None, answer.likelihood
@@ -154,7 +162,22 @@ class Judge:
             left_out = self._places.means(given.log_density)
         fair = alone or self.spared
         scores = self._places.means(scores)
-        return Judged(name, answer, trial.__dict__, scores, fair, left_out)
+        return Judged(name, answer, trial.__dict__, scores, fair, left_out, predicted)
+
+    def _tells_noise(self, answer: Answer) -> bool:
+        """Return whether rows kept out tell how large the one noise of an answer is."""
+        normal = type(answer.likelihood) is Gaussian
+        return self.spared and normal and not observations.has_own_noise(self.training.y)
+
+    def _predicted(self, model: Any, run: Run) -> Any:
+        """Return the distributions of a fitted model at the rows, its time counted as comparison."""
+        with run.timed("comparison"):
+            return model._reader("_predictive")(self.rows)
+
+    def _density(self, predicted: Any, model: Any) -> np.ndarray:
+        """Return the log densities of the rows' standardised targets."""
+        with np.errstate(all="ignore"):
+            return predicted.log_density(self.rows.y) + np.log(model.standardizer_.y_scale)
 
     def at_best_scale(self, answer: Answer, model: Any) -> Answer:
         """Return the exact posterior of some rows with all variances times what rows kept out say of them.
@@ -193,18 +216,14 @@ class Judge:
         ``(y_i - m_i)^2 <= 1.96^2 (v_i + s^2)`` at 95 % of the places, if these are then likelier; else all stays as it
         is.
         """
-        likelihood, scaling = own.answer.likelihood, model.standardizer_
-        if not self.spared or type(likelihood) is not Gaussian:
+        found, scale = own.predicted, model.standardizer_.y_scale
+        if found is None:
             return own
-        if observations.has_own_noise(self.training.y):
-            return own
-        with run.timed("comparison"):
-            found = _fitted(model, own)._reader("_predictive")(self.rows)
-            noise = float(likelihood.noise_variance)
-            latent = (found.std / scaling.y_scale) ** 2 - noise
-            assert self.rows.y is not None
-            off = ((np.asarray(self.rows.y) - found.mean) / scaling.y_scale) ** 2
-            needed = processes.from_first(self._places.means(off / _WITHIN**2 - latent))
+        assert isinstance(own.answer.likelihood, Gaussian)
+        noise = float(own.answer.likelihood.noise_variance)
+        latent = (found.std / scale) ** 2 - noise
+        off = ((np.asarray(self.rows.y) - found.mean) / scale) ** 2
+        needed = processes.from_first(self._places.means(off / _WITHIN**2 - latent))
         doubt = DOUBT * (_HELD * (1.0 - _HELD) / len(needed)) ** 0.5
         wanted = float(np.quantile(needed, _NOMINAL))
         if float(np.mean(needed <= noise)) >= _HELD - doubt or not np.isfinite(wanted):
@@ -214,10 +233,9 @@ class Judge:
             "rows kept out of the fit are farther from their means"
         )
         answer = replace(own.answer, likelihood=Gaussian(wanted), reason=reason)
-        wider = own.attributes | {
-            "likelihood_": answer.likelihood.in_units(scaling.y_scale), "stop_reason_": reason
-        }  # fmt: skip
-        again = own._replace(answer=answer, attributes=wider, wider=True)
+        wider = {"likelihood_": answer.likelihood.in_units(scale), "stop_reason_": reason}
+        again = own._replace(answer=answer, attributes=own.attributes | wider, wider=True)
+        # by the model itself: some take their noise from elsewhere
         scores = self._places.means(_densities(_fitted(model, again), self.rows, run))
         again = again._replace(scores=scores)
         return again if again.score > own.score else own

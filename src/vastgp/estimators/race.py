@@ -17,12 +17,12 @@ from vastgp import _accelerator
 from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import average_of_few
-from vastgp.estimators.judging import CLEARLY, DOUBT, Judge, Judged
+from vastgp.estimators.judging import CLEARLY, DOUBT, OWN, Judge, Judged
 from vastgp.estimators.simple_answers import LINEAR, SIMPLE, SUBSET, SUBSET_ROWS, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
 
-OWN, AVERAGE = "own", "average"
+AVERAGE = "average"
 CALLED = {
     OWN: "the method itself",
     LINEAR: "a linear function of the inputs",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, Standardizer, processes
-from vastgp.estimators.race import OWN
+from vastgp.estimators.judging import OWN
 from vastgp.fitting.loop import Stop
 from vastgp.fitting.run import Run
 from vastgp.fitting.sufficient_statistics import (

@@ -18,7 +18,7 @@ from vastgp.auto.regressor import GPRegressor
 from vastgp.auto.stations.readings import Readings
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
-from vastgp.estimators.race import OWN
+from vastgp.estimators.judging import OWN
 from vastgp.estimators.registry import estimator_class
 from vastgp.estimators.searches import Fixed
 from vastgp.options import Nearest, Sparse, Subset
