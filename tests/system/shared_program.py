@@ -50,6 +50,7 @@ fixed = Fixed(noise_std=0.1)
 few = Subset(rows=100)
 models = {
     "grief": vastgp.GriefRegressor("rbf", 20, hyperparameters=few),
+    "blocks": vastgp.DirectRegressor(kernel, 20, hyperparameters=fixed),
     "functions": vastgp.QSGPRegressor(kernel, 60, hyperparameters=fixed, dtype="float64"),
     "tsvgp": vastgp.TSVGPRegressor(kernel, 15, solver=Natural(max_steps=3)),
     "swsgp": vastgp.SWSGPRegressor(

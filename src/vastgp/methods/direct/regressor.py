@@ -120,7 +120,8 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
     >>> import numpy as np
     >>> from vastgp import DirectRegressor
     >>> X = np.linspace(-3, 3, 200)[:, None]
-    >>> model = DirectRegressor("rbf", num_basis=50).fit(X, np.sin(2 * X[:, 0]))
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=200)
+    >>> model = DirectRegressor("rbf", num_basis=50).fit(X, y)
     >>> bool(abs(model.predict([[0.5]])[0] - np.sin(1.0)) < 0.1)
     True
     >>> model.posterior_.codes(4, seed=0).dtype, model.posterior_.codes(4, seed=0).shape
