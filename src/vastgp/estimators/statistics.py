@@ -200,13 +200,14 @@ class TakesSums:
         return own
 
     def _end_race(self: Any, own: dict[str, Any] | None, out: Rows | None) -> None:
-        self._own_fit = own
+        # without that of a fit before
+        self._own_fit = None if own is None else own | {"_own_fit": None}
         if out is None or "statistics_" not in self.__dict__:
             return
         # what was kept out of the fit counts as soon as others are added
-        self.statistics_ = self.statistics_ + self._own("the sum")._sums_over(out)
-        if own is not None:
-            own["statistics_"] = self.statistics_
+        self.statistics_ = self.statistics_ + self._own("statistics")._sums_over(out)
+        if self._own_fit is not None:
+            self._own_fit["statistics_"] = self.statistics_
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
