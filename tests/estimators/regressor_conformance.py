@@ -169,7 +169,7 @@ class RegressorConformance(EstimatorConformance):
         [
             (lambda X, y: (np.where(X[3, 1] == X, np.nan, X), y), "Input X contains NaN: at row 3"),
             (lambda X, y: (X, np.where(y == y[2], np.inf, y)), "Input y contains infinity"),
-            (lambda X, y: (X, y[:-1]), r"X has (60, y has 59|520, y has 519)"),
+            (lambda X, y: (X, y[:-1]), "X has {rows}, y has {fewer}"),
             (lambda X, y: (X[:, 0], y), "Expected 2D array for X"),
             (lambda X, y: (X[:1], y[:1]), "Nothing can be learned from one row"),
             (lambda X, y: (X[:0], y[:0]), "0 sample"),
@@ -180,7 +180,8 @@ class RegressorConformance(EstimatorConformance):
         ],
     )
     def test_bad_data_are_named(self, data, change, message):
-        with pytest.raises(ValueError, match=message):
+        rows = len(data[1])
+        with pytest.raises(ValueError, match=message.format(rows=rows, fewer=rows - 1)):
             self.make().fit(*change(*data))
 
     def test_a_constant_target_is_predicted_with_a_warning(self, data):

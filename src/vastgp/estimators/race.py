@@ -17,7 +17,7 @@ from vastgp import _accelerator
 from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import average_of_few
-from vastgp.estimators.judging import CLEARLY, DOUBT, OWN, Judge, Judged
+from vastgp.estimators.judging import ASTRAY, CLEARLY, DOUBT, OWN, Judge, Judged, expected, kept
 from vastgp.estimators.simple_answers import LINEAR, SIMPLE, SUBSET, SUBSET_ROWS, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
@@ -138,19 +138,23 @@ def _of_all(
     assert answer is not None  # there was one of fewer rows
     if best.name == SUBSET:
         answer = judge.at_same_scale(answer)
-    return best._replace(answer=answer, attributes=judge(best.name, answer, model, run).attributes)
+    return best._replace(answer=answer, attributes=kept(best.name, answer, model, run).__dict__)
 
 
 def _behind(
     own: Judged, lines: list[Judged], exact: list[Judged], judge: Judge, model: Any, run: Run
 ) -> str | None:
     """Return why an answer gives way to the exact posterior of all rows, in whose eyes it is wrong between them."""
+    rows = judge.imagined(exact[0], model, run)
+
+    def loses(rival: Judged, most: float) -> bool:
+        return not mine >= expected(rival, rows, model, run) - most  # NaN loses
+
+    mine = expected(own, rows, model, run)
     # functions of no kernel are no approximation of the process
-    if own.answer.kernel is not None and judge.is_astray(own, exact[0], exact[0], model, run):
+    if own.answer.kernel is not None and loses(exact[0], ASTRAY):
         return _FOR_EXACT
-    if lines and judge.is_astray(own, lines[0], exact[0], model, run):
-        return _FOR_BEHIND
-    return None
+    return _FOR_BEHIND if lines and loses(lines[0], CLEARLY) else None
 
 
 def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:

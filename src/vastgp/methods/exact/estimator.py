@@ -210,8 +210,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         # that are left out may as well say what these are worth
         if run.max_seconds is None:
             return False
-        most = run.max_seconds
-        return bool(run.once("time for all rows", lambda: self._seconds(left)) > most)
+        return bool(run.once("time for all rows", lambda: self._seconds(left)) > run.max_seconds)
 
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2

@@ -92,7 +92,7 @@ def _may_be_narrow(
     """Return whether products in a precision leave a Gram matrix its least eigenvalues.
 
     Entries are ``n A / m`` on the diagonal, ``A`` the kernel's variance. Errors of m^2 of them, independent and of one
-    rounding, have eigenvalues of ``m^1/2`` of that (28,000 rows of a nearly linear function, ``A = 1e4`` noise
+    rounding, have eigenvalues of ``m^1/2`` of that (28,000 rows of a nearly linear function, ``A`` of 10^6 noise
     variances and more: the matrix was not even positive definite).
     """
     entry = num_rows * float(basis.kernel.total_variance()) / basis.num_basis
