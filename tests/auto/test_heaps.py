@@ -14,7 +14,7 @@ from sklearn.base import clone
 import vastgp
 from vastgp import ExactGPRegressor, GPRegressor
 from vastgp.auto.calibration import Conformal, Identity, Scale
-from vastgp.auto.candidates import classifier_of, classifiers, that_take_weights
+from vastgp.auto.class_candidates import classifier_of, classifiers, that_take_weights
 from vastgp.auto.distribution import Distribution, interval_levels
 from vastgp.auto.heaps import Heap, HeapedDistribution, interval_log_score
 from vastgp.auto.heaps.distribution import nearest_scores

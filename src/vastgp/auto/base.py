@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.budget import RACE, dealt
-from vastgp.auto.candidates import Candidate, alone
+from vastgp.auto.candidates import Candidate, alone, seconds_for_trees
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
@@ -168,7 +168,10 @@ class FrontDoor(SavedFrontDoor):
             return self._taught_by(training), held_out, tied
 
         grove = Grove(
-            inputs, int(np.max(observations.targets(targets))) + 1 if self._classes else 0, seed
+            inputs,
+            int(np.max(observations.targets(targets))) + 1 if self._classes else 0,
+            seed,
+            seconds_for_trees(None if deadline is None else self.max_seconds),
         )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()

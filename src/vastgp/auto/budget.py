@@ -13,9 +13,9 @@ RACE, _RACE_OF_FEW, _FEW_ROWS = 0.5, 0.65, 1500
 # With less time than this no models are compared: one runs, and is calibrated on rows kept out of it. Of few rows so
 # much less as they are fewer.
 _SECONDS_OF_A_RACE, _AT_LEAST = 12.0, 5.0
-# Of many rows not with less than four times what a candidate needs, which two in the race would have half of: one that
-# has all of the time is better.
-_SECONDS_OF_A_LARGE_RACE = 4.0 * SECONDS_OF_MANY
+# Of many rows not with less than so many times what a candidate needs, which two in the race would have half of: one
+# that has all of the time is better.
+_NEEDS_OF_A_LARGE_RACE = 4.0
 # Candidates with less time than this are not begun: compiling their programs takes as much.
 _LEAST_SECONDS, _LEAST_OF_FEW = 4.0, 1.5
 
@@ -61,12 +61,13 @@ def dealt(left: float | None, n: int, candidates: Sequence[Candidate], scales: i
     """
     few = n <= _FEW_ROWS
     shortest = max(_SECONDS_OF_A_RACE * min(n / _FEW_ROWS, 1.0), _AT_LEAST)
-    many = candidates[0].needs >= SECONDS_OF_MANY
+    needs = candidates[0].needs
     share = _RACE_OF_FEW if few else RACE
     if len(candidates) == scales == 1:
         share = 1.0
     return Dealt(
-        left is None or left >= (_SECONDS_OF_A_LARGE_RACE if many else shortest),
+        left is None
+        or left >= (_NEEDS_OF_A_LARGE_RACE * needs if needs >= SECONDS_OF_MANY else shortest),
         left is not None and left >= shortest,
         None if left is None else share * left,
         _LEAST_OF_FEW if few else _LEAST_SECONDS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vastgp._arguments import Named, check_arguments, declared
-from vastgp.auto.trees import Grown, OnTrees
+from vastgp.auto.trees import FEWEST_ROWS, Grown, OnTrees, columns_of, seconds_to_grow
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
 from vastgp.solvers.large_factor import affordable_rows
@@ -23,21 +23,20 @@ _LINEAR_ROWS = 2000
 SECONDS_OF_MANY = 7.0
 # Function and noise by turns, in each of five folds of few rows, or once in some thousand.
 _SECONDS_OF_TURNS = 10.0
-# Grids of eigenfunctions need some rows for each input; local methods lose their neighbours with many.
-_GRID_INPUTS, _LOCAL_INPUTS = 12, 60
+# Grids of eigenfunctions need some rows for each input.
+_GRID_INPUTS = 12
 # Rows from which on methods that do not grow with them are worth their own start.
-_MANY = 1000
+MANY = 1000
 # Rows from which on their nearest ones tell a scale of their own, and seconds in which these are found.
 _NEAREST_ROWS, _ALONE_SECONDS = 500, 2.0
 # Trees have leaves of twenty rows at least; in fewer rows than this they find next to nothing.
 _TREE_ROWS = 150
-# They take so many seconds for each number of the inputs (180,000 rows, 11 inputs, two cores: 16 s), in the race and
-# again for all rows, and may take this share of the budget each time.
-_TREE_SECONDS, _TREE_SHARE = 8e-6, 0.15
+# They are grown in the race and again for all rows, and may take this share of the budget each time.
+_TREE_SHARE = 0.2
 # Laws of counts: Poisson's, and one that scatters more.
 COUNTS = ("poisson", "poisson-log-normal")
 # How the leaderboard, and ``method``, call a model with trees as an input.
-_ON_TREES = " on trees"
+ON_TREES = " on trees"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Candidate:
 
     def with_trees(self) -> Candidate:
         """Return the candidate with what boosted trees say of a row as an input."""
-        return dataclasses.replace(self, name=f"{self.name}{_ON_TREES}", on_trees=True)
+        return dataclasses.replace(self, name=f"{self.name}{ON_TREES}", on_trees=True)
 
     def with_at_most(self, rows: int) -> Candidate:
         """Return the candidate with no more rows than so many."""
@@ -174,8 +173,7 @@ def regressors(
             Candidate("svgp", "SVGPRegressor", {"likelihood": likelihood}),
             Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
         ]
-    grown = seconds is None or _TREE_SECONDS * n * d <= _TREE_SHARE * seconds
-    trees = n >= _TREE_ROWS and d > 1 and grown
+    trees = has_trees(n, d, seconds)
     few = n <= _EXACT_ROWS
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
@@ -185,7 +183,7 @@ def regressors(
     found = [exact, _LINEAR] if few else [exact, nearest, _LINEAR, *local[1:]]
     near = local if few and n >= _NEAREST_ROWS else []
     # what finds noise that varies gains most where it does; of some hundred rows turns of both take a second or two
-    if n <= _MANY:
+    if n <= MANY:
         early, varying = varying[:1], varying[1:]
     else:
         early, near = near[:1], near[1:]
@@ -194,7 +192,7 @@ def regressors(
     many_on_trees = [_QSGP.with_trees()] if trees else []
     # of few rows what the noise is like matters more than how the function is approximated
     found += varying if few else [*many_on_trees, *varying]
-    if n > _MANY:
+    if n > MANY:
         found.append(_QSGP)
         found.append(Candidate("tsvgp", "TSVGPRegressor"))
         found.append(Candidate("direct", "DirectRegressor"))
@@ -204,6 +202,18 @@ def regressors(
     if not few:
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
+
+
+def has_trees(n: int, d: int, seconds: float | None, classes: int = 0) -> bool:
+    """Whether there are rows for boosted trees, and time: of numbers for all rows, of classes for a part of them."""
+    left, grown_on = seconds_for_trees(seconds), min(n, FEWEST_ROWS) if classes else n
+    in_time = left is None or seconds_to_grow(grown_on, d, columns_of(classes)) <= left
+    return n >= _TREE_ROWS and d > 1 and in_time
+
+
+def seconds_for_trees(seconds: float | None) -> float | None:
+    """Return what trees may take of a budget each time that they are grown."""
+    return None if seconds is None else _TREE_SHARE * seconds
 
 
 def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
@@ -279,8 +289,8 @@ def of_exposure(n: int, d: int, *, method: str, likelihood: Any) -> list[Candida
 
 def _with_law(candidate: Candidate, law: Any, named_so: bool) -> Candidate:
     """Return a candidate with a law of counts, which its name tells where there are several."""
-    name, trees = candidate.name.removesuffix(_ON_TREES), candidate.on_trees
-    name = (f"{name}, {law}" if named_so else name) + (_ON_TREES if trees else "")
+    name, trees = candidate.name.removesuffix(ON_TREES), candidate.on_trees
+    name = (f"{name}, {law}" if named_so else name) + (ON_TREES if trees else "")
     return dataclasses.replace(candidate, name=name, params=candidate.params | {"likelihood": law})
 
 
@@ -326,43 +336,6 @@ def _takes_own_noise(candidate: Candidate) -> bool:
     return "noise_std" in takes and "likelihood" not in candidate.params
 
 
-def classifiers(n: int, d: int, inputs: int) -> list[Candidate]:
-    """Return the candidates for classes, those first that should run if time is short."""
-    first = Candidate("tsvgp", "TSVGPClassifier")
-    found = [
-        first,
-        *([first.with_trees()] if n >= _TREE_ROWS and d > 1 else []),
-        Candidate("linear", "TSVGPClassifier", {"kernel": "linear"}),
-    ]
-    if n > _MANY:
-        if inputs <= _LOCAL_INPUTS:
-            found.append(Candidate("swsgp", "SWSGPClassifier"))
-        found.append(Candidate("qsgp", "QSGPClassifier"))
-        found.append(Candidate("direct", "DirectClassifier"))
-    return found
-
-
-def that_take_weights(found: Sequence[Candidate]) -> list[Candidate]:
-    """Return those candidates for classes whose fit takes weights of rows."""
-    return [one for one in found if _takes_weights(one.estimator)]
-
-
-def _takes_weights(estimator: str) -> bool:
-    return "sample_weight" in inspect.signature(estimator_class(estimator).fit).parameters
-
-
-def classifier_of(method: str, weighted: bool = False) -> str:
-    """Return the method of classes that goes with one of numbers: the same where it has classes, t-SVGP otherwise.
-
-    Where rows are ``weighted``, the same only if its fit of classes takes weights.
-    """
-    plain = method.removesuffix(_ON_TREES)
-    classes = METHODS.get(f"{plain}-classifier")
-    if method == "auto" or (classes is not None and (not weighted or _takes_weights(classes))):
-        return method
-    return method.replace(plain, "tsvgp")
-
-
 def named(method: str, classes: bool, likelihood: Any) -> Candidate:
     """Return the candidate that a method's name stands for.
 
@@ -377,8 +350,8 @@ def named(method: str, classes: bool, likelihood: Any) -> Candidate:
         for name, estimator in METHODS.items()
         if estimator.endswith(ending)
     }
-    if isinstance(method, str) and method.removesuffix(_ON_TREES) != method:
-        return named(method.removesuffix(_ON_TREES), classes, likelihood).with_trees()
+    if isinstance(method, str) and method.removesuffix(ON_TREES) != method:
+        return named(method.removesuffix(ON_TREES), classes, likelihood).with_trees()
     if not classes and method == _NEAREST.name and likelihood in ("auto", "gaussian"):
         return _NEAREST if likelihood == "auto" else _NEAREST_ONE_NOISE
     if not isinstance(method, str) or method not in methods:

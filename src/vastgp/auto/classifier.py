@@ -18,6 +18,7 @@ from vastgp.auto.class_calibration import (
     class_calibration_from_state,
     fit_class_calibration,
 )
+from vastgp.auto.class_candidates import classifiers, that_take_weights
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import classes_of
 from vastgp.auto.warps import Own
@@ -102,8 +103,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         if self.method != "auto" or self.likelihood != "auto":
             method = "tsvgp" if self.method == "auto" else self.method
             return [candidates.named(method, True, self.likelihood)]
-        found = candidates.classifiers(rows.n, rows.d, len(tied) or rows.d)
-        return candidates.that_take_weights(found) if observations.has_exposure(rows.y) else found
+        found = classifiers(
+            rows.n, rows.d, len(tied) or rows.d, classes=len(self.classes_),
+            seconds=self.max_seconds if self.max_work is None else None,
+        )  # fmt: skip
+        return that_take_weights(found) if observations.has_exposure(rows.y) else found
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         proba = self._of_all(model, model.predict_proba(rows.X))

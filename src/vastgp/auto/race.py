@@ -178,9 +178,17 @@ class Ran:
 
 
 def run_one(
-    track: Track, candidate: Candidate, warp: Own, seconds: float | None, y_scale: float
+    track: Track,
+    candidate: Candidate,
+    warp: Own,
+    seconds: float | None,
+    y_scale: float,
+    deadline: float | None = None,
 ) -> Ran:
-    """Fit a candidate to the training rows of every fold, and judge it. A failure is an entry like any other."""
+    """Fit a candidate to the training rows of every fold, and judge it. A failure is an entry like any other.
+
+    It has so many ``seconds`` beside the growing of trees, and none after the ``deadline`` of the race.
+    """
     began = time.perf_counter()
     parts: list[Judged] = []
     rows, model, growing = 0, None, 0.0
@@ -194,6 +202,8 @@ def run_one(
             # trees serve several candidates: their time is the race's, not the share of the first that asks
             growing += time.perf_counter() - before
             left = None if seconds is None else seconds - (time.perf_counter() - began - growing)
+            if left is not None and deadline is not None:
+                left = min(left, deadline - time.perf_counter())
             share = None if left is None else max(left * _share_of_fold(track, number), 0.5)
             model = candidate.make(seed=track.seed, seconds=share, tied=tied, grown=grown)
             with track.firsts.shared(model, candidate, number, Shape.of(training, tied), warp):
@@ -335,7 +345,9 @@ def run_race(
                 tell = _teller(
                     progress, candidate.name, number / len(candidates) + scale * width, width
                 )
-                here.append(run_one(replace(track, tell=tell), candidate, warp, share, y_scale))
+                here.append(
+                    run_one(replace(track, tell=tell), candidate, warp, share, y_scale, deadline)
+                )
             ran += here
             warps = [warps[best_of(here) or 0]]
     ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.auto import candidates
 from vastgp.auto.base import HELD_OUT_KEPT
 from vastgp.auto.calibration import Calibration, Conformal, Identity
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.class_candidates import classifier_of
 from vastgp.auto.classifier import GPClassifier
 from vastgp.auto.distribution import FARTHEST, Distribution
 from vastgp.auto.finish import Whole
@@ -151,7 +151,7 @@ class TwoParts(SeveralTargets):
         """Return what is to tell which part a row is of."""
         assert self.heap_ is not None
         which = GPClassifier(
-            method=candidates.classifier_of(self.method, weighted), max_seconds=self.max_seconds,
+            method=classifier_of(self.method, weighted), max_seconds=self.max_seconds,
             max_work=None if self.max_work is None else max(int(_SHARE * self.max_work), 2),
             calibrate=None if self.calibrate in (None, "conformal") else "auto",
             encoder=self.encoder, space=self.space, random_state=self.random_state, verbose=self.verbose,

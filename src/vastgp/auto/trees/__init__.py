@@ -15,7 +15,10 @@ race. Residuals have lost what the trees were wrong about, and an input has not;
 
 from vastgp.auto.trees.ensemble import Trees
 from vastgp.auto.trees.grove import WHOLE, Grove
-from vastgp.auto.trees.grown import Grown, grow
+from vastgp.auto.trees.grown import FEWEST_ROWS, Grown, columns_of, grow, seconds_to_grow
 from vastgp.auto.trees.model import OnTrees, of_file, process_of
 
-__all__ = ["WHOLE", "Grove", "Grown", "OnTrees", "Trees", "grow", "of_file", "process_of"]
+__all__ = [
+    "FEWEST_ROWS", "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
+    "columns_of", "grow", "of_file", "process_of", "seconds_to_grow",
+]  # fmt: skip

@@ -26,11 +26,14 @@ class Grove:
     classes : int
         Their number; 0 for a target of numbers.
     seed : int
+    seconds : float, optional
+        What trees may take each time that they are grown, see `grow`.
     """
 
     inputs: Inputs
     classes: int
     seed: int
+    seconds: float | None = None
     _of_parts: dict[tuple[int, int, Own], Grown] = field(default_factory=dict)
 
     def of_fold(self, number: int, rows: Rows, warp: Own) -> Grown:
@@ -60,7 +63,7 @@ class Grove:
         y, weight = _targets_and_weights(rows.y, warp, bool(self.classes))
         # directions that tell apart the rows with a gap are of training rows alone
         X = as_new(encoder, np.asarray(rows.X))
-        return grow(X, y, weight=weight, classes=self.classes, seed=self.seed)
+        return grow(X, y, weight=weight, classes=self.classes, seed=self.seed, seconds=self.seconds)
 
 
 def _targets_and_weights(
