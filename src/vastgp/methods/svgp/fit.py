@@ -84,9 +84,11 @@ def fit_svgp(
     if options.learn and isinstance(likelihood, Gaussian):
         kernel, likelihood = _scaled(rows, standardizer, kernel, likelihood, Z, options, run.seed)
     start = kernel, likelihood, Z
-    params, sums, loop, damped = learn(rows, standardizer, start, options, run, dtype)
+    params, sums, loop, damped, needed = learn(rows, standardizer, start, options, run, dtype)
     # what Adam found is whole; without time for a pass the sites of the last steps have to do
-    if options.optimizer == "adam" or (options.learn and run.out_of_time):
+    left = run.seconds_left()
+    late = left is not None and (left <= 0.0 or left < needed)
+    if options.optimizer == "adam" or (options.learn and late):
         return finish(params, sums, np.nan, loop, damped, 0)
     return run_passes(rows, standardizer, params, sums, options, loop, damped, run)
 

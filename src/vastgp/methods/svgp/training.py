@@ -50,8 +50,9 @@ _CHUNK = 10
 # Natural-gradient steps on minibatches average over as many rows as there are, or 50 batches where those are fewer. On
 # pol an average over a fifth of the rows ended 370 nats lower after as many steps.
 _LEAST_RATE = 0.02
-# Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of one pass and
-# some more. With Gaussian noise there is one pass.
+# Share of max_seconds that is kept for the passes over all rows, at least and at most; in between, that of those that
+# are needed and some more. With Gaussian noise there is one; elsewhere a first one finds the bound, a second moves the
+# sites. Where these would take more than the most, steps have all of the time.
 _FOR_PASSES, _FOR_ONE, _MOST_FOR_PASSES, _LONGER = 0.2, 0.05, 0.6, 1.3
 
 
@@ -62,8 +63,10 @@ def learn(
     options: SVGPOptions,
     run: Run,
     dtype: str,
-) -> tuple[Params, SiteSums, LoopResult, int]:
+) -> tuple[Params, SiteSums, LoopResult, int, float]:
     """Take steps on minibatches; return parameters, sites, how the steps ended and how many were shortened.
+
+    The last number is about how many seconds the passes take that are needed after them, zero where that is not known.
 
     Parameters
     ----------
@@ -79,14 +82,16 @@ def learn(
     """
     kernel, likelihood = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[:2])
     adam = options.optimizer == "adam"
-    loop = LoopResult(0, 0.0, True, "hyperparameters were given", History())
+    loop, of_passes = LoopResult(0, 0.0, True, "hyperparameters were given", History()), 0.0
     with precision(dtype):
         trainer = Trainer(rows, standardizer, likelihood, options, run.seed, dtype)
         state = trainer.start(kernel, likelihood, params[2])
         if options.learn or adam:
             share = 1.0
             if run.max_seconds is not None and not adam:
-                share = run.once("share of the steps", lambda: trainer.share_of_steps(state, run))
+                share, of_passes = run.once(
+                    "share of the steps", lambda: trainer.share_of_steps(state, run)
+                )
             with trainer.runner(options.max_steps) as runner:
                 state, loop = run.steps(
                     "inducing inputs",
@@ -105,9 +110,8 @@ def learn(
                 )
         found, sums = processes.of_first(trainer.result(state))
     # steps may have had a rougher one
-    leaves = jax.tree.leaves(found.likelihood)
-    accurate = jax.tree.unflatten(jax.tree.structure(likelihood), leaves)
-    return found._replace(likelihood=accurate), sums, loop, int(state.damped)
+    found = trainer.accurate(found)
+    return found, sums, loop, int(state.damped), of_passes
 
 
 class Trainer:
@@ -124,6 +128,7 @@ class Trainer:
     ) -> None:
         self.rows, self.standardizer, self.options = rows, standardizer, options
         self.seed, self.dtype = seed, dtype
+        self._kind = jax.tree.structure(likelihood)
         self.full = options.untied or options.row_batch >= rows.n
         self.rate = self._rate(likelihood)
         # sites of their own for all rows are no sums: every process has them all
@@ -227,15 +232,27 @@ class Trainer:
         told = mean_and_error(records.objective) | {"damped": float(state.damped)}
         return told | {"objective_se": 0.0} if self.full else told
 
-    def share_of_steps(self, state: State, run: Run) -> float:
-        """Return how much of the budget is for steps; the passes are worth more than the last of them."""
+    def accurate(self, params: Params) -> Params:
+        """Return parameters with the likelihood's kind that the fit was given: that of steps may be a rougher one."""
+        leaves = jax.tree.leaves(params.likelihood)
+        return params._replace(likelihood=jax.tree.unflatten(self._kind, leaves))
+
+    def share_of_steps(self, state: State, run: Run) -> list[float]:
+        """Return how much of the budget is for steps, and about how many seconds the passes take that are needed.
+
+        The passes are worth more than the last of the steps.
+        """
         if self.options.untied:
-            return 1.0 - _FOR_PASSES
-        params, sums = state.params, state.q
+            return [1.0 - _FOR_PASSES, 0.0]
+        params, sums = self.accurate(state.params), state.q
         of_pass = seconds_of_a_pass(self.rows, self.standardizer, params, sums, self.options)
         limit = max(run.seconds_left() or 0.0, 1e-3)
-        least = _FOR_ONE if isinstance(params.likelihood, Gaussian) else _FOR_PASSES
-        return 1.0 - min(max(_LONGER * of_pass / limit, least), _MOST_FOR_PASSES)
+        if isinstance(params.likelihood, Gaussian):
+            return [1.0 - min(max(_LONGER * of_pass / limit, _FOR_ONE), _MOST_FOR_PASSES), 0.0]
+        needed = 2.0 * of_pass
+        if needed > _MOST_FOR_PASSES * limit:
+            return [1.0, needed]
+        return [1.0 - min(max(_LONGER * needed / limit, _FOR_PASSES), _MOST_FOR_PASSES), needed]
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:
