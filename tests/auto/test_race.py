@@ -12,6 +12,7 @@ from vastgp.auto import base, candidates, finish, race
 from vastgp.auto.budget import dealt
 from vastgp.auto.calibration import PSEUDO_ROWS, fit_calibration
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.class_candidates import classifiers
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
@@ -375,6 +376,52 @@ def test_who_runs_follows_from_the_table():
     }
 
 
+@pytest.mark.little_work
+def test_which_classes_are_told_apart_by_what():
+    """Within 15 s of 20,000 rows two had half of a race each, and neither came to an answer of its own."""
+
+    def names(n=20_000, d=9, seconds=15.0, **changes):
+        return [one.name for one in classifiers(n, d, d, seconds=seconds, **changes)]
+
+    assert names(n=1000) == ["tsvgp", "tsvgp on trees", "linear"]
+    many = names()
+    assert many[:4] == ["swsgp", "tsvgp on trees", "tsvgp", "linear"]
+    assert set(many) == set(names(seconds=None)) == {*many[:4], "qsgp", "direct"}
+    # the neighbourhoods of a row take longer than there is, or are none
+    assert names(seconds=5.0)[0] == names(d=61)[0] == "tsvgp on trees"
+    # trees of every class cost their time, and more classes more of it
+    assert names(classes=5)[0] == "tsvgp on trees" and names(classes=10)[0] == "tsvgp"
+    assert names(classes=10, seconds=60.0)[0] == "tsvgp on trees"
+    assert names(n=900, classes=5)[0] == "tsvgp on trees"
+    for left, races in ((15.0, False), (39.0, False), (41.0, True)):
+        assert dealt(left, 20_000, classifiers(20_000, 9, 9), 1).races == races
+
+
+def test_trees_take_no_time_beyond_that_of_the_race(monkeypatch):
+    """Of five classes they took 8 s of 15, for which nobody had asked the clock."""
+    given, clock = [], [0.0]
+
+    class Model:
+        def fit(self, X, y):
+            raise ValueError("this is all that the test asks")
+
+    def grow(number, rows, warp):
+        clock[0] += 6.0
+
+    track = Track(
+        [Fold(np.arange(3), np.arange(2))], lambda number: (Rows(np.zeros((3, 1)), np.zeros(3)),) * 2 + ((),),
+        lambda *some: None, 0, False, grow,
+    )  # fmt: skip
+    monkeypatch.setattr(race.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(
+        Candidate, "make", lambda self, *, seconds, **more: given.append(seconds) or Model()
+    )
+    on_trees = Candidate("tsvgp", "TSVGPRegressor").with_trees()
+    race.run_one(track, on_trees, Own(), 9.0, 1.0)
+    race.run_one(track, on_trees, Own(), 9.0, 1.0, deadline=6.0 + 10.0)
+    assert given == [9.0, 4.0]
+
+
 def test_how_many_rows_an_exact_process_takes_follows_from_the_budget(monkeypatch):
     monkeypatch.setattr(plan, "operations_a_second", lambda: 1e11)
     monkeypatch.setattr(candidates, "affordable_rows", lambda itemsize: 40_000)
@@ -527,7 +574,7 @@ def test_where_time_is_short_fewer_run_each_with_enough(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(race.time, "perf_counter", lambda: clock[0])
 
-    def spend(track, candidate, warp, seconds, y_scale):
+    def spend(track, candidate, warp, seconds, y_scale, deadline):
         clock[0] += seconds
         return Ran(candidate, warp, Entry(candidate.name, warp.name, 1, seconds))
 

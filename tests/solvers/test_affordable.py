@@ -3,7 +3,7 @@
 import pytest
 
 from vastgp.solvers import plan as module
-from vastgp.solvers.plan import affordable_basis, plan
+from vastgp.solvers.plan import affordable_basis, affordable_inducing, plan
 
 
 @pytest.fixture
@@ -31,6 +31,19 @@ def test_more_time_affords_more_and_never_beyond_what_was_planned(rate):
     sizes = [affordable_basis(20_000, 80_000, 33, 4, 10, s) for s in (0.01, 0.1, 1.0, 10.0, 1e6)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1] == 80_000
+
+
+def test_so_many_inducing_inputs_as_a_step_has_time_for(rate):
+    sizes = (512, 256, 128)
+    for itemsize, functions in ((8, 1), (4, 1), (8, 10)):
+        # 60 m^3 operations for each function, twice as slow in double precision, and 2 ms
+        exact = [functions * (60.0 * m**3 * itemsize / 4 / rate + 2e-3) for m in sizes]
+        for m, seconds in zip(sizes, exact, strict=True):
+            assert affordable_inducing(sizes, functions, itemsize, 1.001 * seconds) == m
+            assert affordable_inducing(sizes, functions, itemsize, 0.999 * seconds) == max(
+                m // 2, 128
+            )
+    assert affordable_inducing(sizes, 1, 8, 0.0) == 128
 
 
 def test_an_accelerator_is_asked_where_it_may_have_more_rows_than_the_host(rate, monkeypatch):

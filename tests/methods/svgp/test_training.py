@@ -245,3 +245,49 @@ def test_passes_recover_from_steps_that_diverged():
         )
     assert ends[1].loop.converged and ends[1].damped == 1
     assert ends[1].bound == pytest.approx(ends[0].bound, abs=1e-6)
+
+
+# ------------------------------------------------------------ the time for passes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "passes"),
+    [
+        # two passes and some more, or a fifth, of ten seconds; and none where they would take most of them
+        (0.1, 0.8, True),
+        (1.5, 1.0 - 1.3 * 3.0 / 10.0, True),
+        (4.0, 1.0, False),
+    ],
+)
+def test_passes_have_the_time_that_they_take_or_none(monkeypatch, seconds, share, passes):
+    """Of ten classes a pass took 4 s more than the budget, for a bound that moved nothing."""
+    kinds, shares = [], []
+
+    def of_a_pass(rows, standardizer, params, *rest):
+        kinds.append(jax.tree.structure(params.likelihood))
+        return seconds
+
+    class Told(Run):
+        def seconds_left(self, share=1.0):
+            # time stands still: what ends the steps is their number
+            return 10.0 * share
+
+        def steps(self, name, *given, share=1.0, **more):
+            shares.append(share)
+            return super().steps(name, *given, share=share, **more)
+
+    monkeypatch.setattr(svgp, "seconds_of_a_pass", of_a_pass)
+    if not passes:
+        # left after steps that had all of the time
+        monkeypatch.setattr(
+            Told, "seconds_left", lambda self, share=1.0: 10.0 if not shares else 0.5
+        )
+    likelihood = Softmax(3)
+    rows, scaling = rows_of(likelihood=likelihood)
+    Z = scaling.transform_X(rows.take(np.arange(12))[0])
+    first = RBF(np.ones(2), 1.0), likelihood
+    fit = fit_svgp(rows, scaling, first, Inputs(Z, "given", 12), QUICK, Told(max_seconds=600.0))
+    # with the likelihood of the passes, not the rougher one of the steps
+    assert kinds == [jax.tree.structure(likelihood)]
+    assert shares[0] == pytest.approx(share)
+    assert (fit.num_passes > 0) == passes == np.isfinite(fit.bound)
