@@ -37,8 +37,9 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     method : str, default "auto"
         "auto" races models that suit the table; the name of one (``"tsvgp"``, ``"qsgp"``, ...) fits that one.
     max_seconds : float or None, default 60.0
-        Budget of `fit`: half of it is for the race (65 % up to 1500 rows), the rest for the winner on all rows.
-        None: until all have converged.
+        Budget of `fit`: half of it is for the race (65 % up to 1500 rows), the rest for the winner on all rows. With
+        less than 40 s for more than 1000 rows (of several classes, some hundred), one model has all of it, which is
+        chosen by classes, inputs and seconds. None: until all have converged.
     max_work : int, optional
         A budget in rows instead of seconds, see `GPRegressor`.
     likelihood : str or Likelihood, default "auto"
