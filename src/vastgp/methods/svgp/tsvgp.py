@@ -20,8 +20,8 @@ class TSVGPRegressor(SparseRegressor):
         As in `QSGPRegressor`: None is the one of RBF, Matern-5/2 and Matern-3/2 with the highest evidence on some rows,
         or a sum of two where that is likelier by far. Sums and products are allowed.
     num_inducing : int, optional
-        Number m of inducing inputs, at most the number of rows. None: 512, or one for each row where there are fewer; 256
-        or 128 where ``max_seconds`` is too short for some hundred steps with more.
+        Number m of inducing inputs, at most the number of rows. None: 512, or one for each row where there are fewer;
+        256 or 128 where ``max_seconds`` is too short for some hundred steps with more.
     likelihood : str or Likelihood, default "gaussian"
         Those of `QSGPRegressor`, and ``"heteroskedastic"``: Gaussian noise whose variance is a function of the inputs,
         learned beside the mean with the same kernel and inducing inputs.
