@@ -1,8 +1,9 @@
 """Tables of `anytime.py` by name, what a linear model says of each, and scores: without JAX, for peers as well.
 
 A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed), of a shared set
-(``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``named``, ``regression``, ``classes``,
-``shared``, ``raw`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows,
+(``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``kin40k.5`` has five classes of equal size, its
+target cut at the quantiles of the training rows. ``named``, ``regression``, ``classes``, ``shared``, ``cut``, ``raw``
+and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows,
 ``hundred-classes:7`` the same with the sign of its noisy function for a target.
 """
 
@@ -31,6 +32,7 @@ KINDS = {
     "regression": REGRESSION,
     "classes": CLASSES,
     "shared": (*REGRESSION, *CLASSES),
+    "cut": ("protein.2", "kin40k.2", "kin40k.5", "bike.2", "protein.10", "airfoil.2"),
     "raw": tuple(RAW),
     "hundred": tuple(f"hundred:{number}" for number in range(100)),
     "hundred-classes": tuple(f"hundred-classes:{number}" for number in range(100)),
@@ -76,6 +78,9 @@ def draw(name: str) -> Drawn:
     if dataset in RAW:
         origin = RAW[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
         return Drawn(*raw_tables.load(dataset, int(split or 0)), origin)
+    numbers, _, classes = dataset.partition(".")
+    if classes and numbers in REGRESSION:
+        return _cut(draw(f"{numbers}:{split}"), int(classes))
     if dataset in KINDS["shared"]:
         X, y, X_test, y_test = load(dataset, int(split or 0))
         kind = np.int64 if dataset in CLASSES else np.float64
@@ -91,6 +96,14 @@ def draw(name: str) -> Drawn:
         return Drawn(*table.draw(seed), dataclasses.asdict(table))
     table, seed = (NAMED[name], 0) if name in NAMED else (random_table(int(name)), int(name))
     return Drawn(*table.draw(seed), dataclasses.asdict(table))
+
+
+def _cut(table: Drawn, classes: int) -> Drawn:
+    """Return a table whose target is cut into classes of equal size."""
+    edges = np.unique(np.quantile(table.y, np.arange(1, classes) / classes))
+    of_rows, of_test = (np.searchsorted(edges, y).astype(np.int64) for y in (table.y, table.y_test))
+    origin = table.origin | {"classes": classes}
+    return table._replace(y=of_rows, y_test=of_test, origin=origin)
 
 
 def scores(
