@@ -6,12 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vastgp.auto.candidates import (
-    MANY,
-    ON_TREES,
-    Candidate,
-    has_trees,
-)
+from vastgp.auto.candidates import MANY, ON_TREES, Candidate, has_trees
+from vastgp.auto.trees import columns_of
 from vastgp.estimators.registry import METHODS, estimator_class
 
 # Local methods lose their neighbours with many inputs.
@@ -48,7 +44,7 @@ def classifiers(
     plain = Candidate("tsvgp", "TSVGPClassifier")
     on_trees = [plain.with_trees()] if has_trees(n, d, seconds, classes) else []
     linear = Candidate("linear", "TSVGPClassifier", {"kernel": "linear"})
-    functions = 1 if classes == 2 else classes
+    functions = columns_of(classes)  # of a process as of trees
     if n <= MANY and n * functions <= _MANY_OF_ALL:
         return [plain, *on_trees, linear]
     local = [Candidate("swsgp", "SWSGPClassifier")] if inputs <= _LOCAL_INPUTS else []
