@@ -100,6 +100,11 @@ class FrontDoor(SavedFrontDoor):
         """Rows that may be handed to models; None where seconds are the budget."""
         return self.max_work
 
+    @property
+    def _seconds(self) -> float | None:
+        """Budget of the whole fit; None without a limit, or where rows are the budget."""
+        return None if self.max_work is not None else self.max_seconds
+
     def _taught_by(self, rows: Rows) -> Rows:
         """Return those of training rows that models are fitted to."""
         return rows
@@ -144,7 +149,7 @@ class FrontDoor(SavedFrontDoor):
         self._look_at(targets, present, own_noise)
         self.target_range_ = _extremes(targets)
         warn_if_constant(self.target_range_, self.target_name_)
-        budget = None if self.max_work is not None else self.max_seconds
+        budget = self._seconds
         deadline = None if budget is None else began + float(budget) - _FOR_THE_END
         held = self._folds(inputs, len(targets), seed, budget)
         if self._classes:
@@ -171,7 +176,7 @@ class FrontDoor(SavedFrontDoor):
             inputs,
             int(np.max(observations.targets(targets))) + 1 if self._classes else 0,
             seed,
-            seconds_for_trees(None if deadline is None else self.max_seconds),
+            seconds_for_trees(self._seconds),
         )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()

@@ -21,6 +21,7 @@ from vastgp.auto.class_calibration import (
 from vastgp.auto.class_candidates import classifiers, that_take_weights
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import classes_of
+from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.data.labels import encode_as, read_labels
@@ -98,15 +99,14 @@ class GPClassifier(ClassifierMixin, FrontDoor):
 
     @property
     def _num_functions(self) -> int:
-        return 1 if len(self.classes_) == 2 else len(self.classes_)
+        return columns_of(len(self.classes_))  # of a process as of trees
 
     def _candidates(self, rows: Rows, tied: Sequence[Sequence[int]]) -> list[candidates.Candidate]:
         if self.method != "auto" or self.likelihood != "auto":
             method = "tsvgp" if self.method == "auto" else self.method
             return [candidates.named(method, True, self.likelihood)]
         found = classifiers(
-            rows.n, rows.d, len(tied) or rows.d, classes=len(self.classes_),
-            seconds=self.max_seconds if self.max_work is None else None,
+            rows.n, rows.d, len(tied) or rows.d, classes=len(self.classes_), seconds=self._seconds
         )  # fmt: skip
         return that_take_weights(found) if observations.has_exposure(rows.y) else found
 

@@ -196,7 +196,7 @@ class GPRegressor(Predictions):
             likelihood=self._law,
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
-            seconds=self.max_seconds if self.max_work is None else None,
+            seconds=self._seconds,
         )
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:

@@ -73,8 +73,7 @@ def columns_of(classes: int) -> int:
 def seconds_to_grow(n: int, d: int, columns: int) -> float:
     """Return about how long it takes to grow a first stage of trees for so many rows, inputs and columns."""
     numbers = d * min(n, _most_rows(d, columns))
-    trees = columns * _stages(columns)[0][0]
-    return trees * (_SECONDS_OF_TREE + _SECONDS_OF_NUMBER * numbers)
+    return _first_trees(columns) * (_SECONDS_OF_TREE + _SECONDS_OF_NUMBER * numbers)
 
 
 def _most_rows(d: int, columns: int, seconds: float | None = None) -> int:
@@ -82,9 +81,13 @@ def _most_rows(d: int, columns: int, seconds: float | None = None) -> int:
     most = max(_MOST_NUMBERS // (d * columns), 2 * FOLDS)
     if seconds is None:
         return most
-    trees = columns * _stages(columns)[0][0]
-    of_numbers = max(seconds / trees - _SECONDS_OF_TREE, 0.0)
+    of_numbers = max(seconds / _first_trees(columns) - _SECONDS_OF_TREE, 0.0)
     return min(most, max(int(of_numbers / (_SECONDS_OF_NUMBER * d)), FEWEST_ROWS))
+
+
+def _first_trees(columns: int) -> int:
+    """Return the trees of a first stage, of all columns."""
+    return columns * _stages(columns)[0][0]
 
 
 def _stages(columns: int) -> tuple[tuple[int, float], ...]:

@@ -87,8 +87,7 @@ def fit_svgp(
     params, sums, loop, damped, needed = learn(rows, standardizer, start, options, run, dtype)
     # what Adam found is whole; without time for a pass the sites of the last steps have to do
     left = run.seconds_left()
-    late = left is not None and (left <= 0.0 or left < needed)
-    if options.optimizer == "adam" or (options.learn and late):
+    if options.optimizer == "adam" or (options.learn and left is not None and left <= needed):
         return finish(params, sums, np.nan, loop, damped, 0)
     return run_passes(rows, standardizer, params, sums, options, loop, damped, run)
 

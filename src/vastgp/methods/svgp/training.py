@@ -247,12 +247,12 @@ class Trainer:
         params, sums = self.accurate(state.params), state.q
         of_pass = seconds_of_a_pass(self.rows, self.standardizer, params, sums, self.options)
         limit = max(run.seconds_left() or 0.0, 1e-3)
-        if isinstance(params.likelihood, Gaussian):
-            return [1.0 - min(max(_LONGER * of_pass / limit, _FOR_ONE), _MOST_FOR_PASSES), 0.0]
-        needed = 2.0 * of_pass
-        if needed > _MOST_FOR_PASSES * limit:
+        one = isinstance(params.likelihood, Gaussian)
+        needed, least = (of_pass, _FOR_ONE) if one else (2.0 * of_pass, _FOR_PASSES)
+        if not one and needed > _MOST_FOR_PASSES * limit:
             return [1.0, needed]
-        return [1.0 - min(max(_LONGER * needed / limit, _FOR_PASSES), _MOST_FOR_PASSES), needed]
+        share = min(max(_LONGER * needed / limit, least), _MOST_FOR_PASSES)
+        return [1.0 - share, 0.0 if one else needed]
 
     def _rate(self, likelihood: Likelihood) -> float:
         if self.options.step_rate is not None:
