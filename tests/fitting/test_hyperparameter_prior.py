@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
+from vastgp import ExactGPRegressor
 from vastgp.fitting.candidates import bounds_of, candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior, Scale
@@ -47,6 +48,30 @@ def test_its_density_is_the_formula():
     noise = -0.5 * ((math.log(0.02) + 1.5) / 2.0) ** 2
     parts = [HyperparameterPrior(2)((each, Gaussian(0.02)))[0] - noise for each in (a, b, a + b)]
     assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-12)
+
+
+def test_the_density_of_slopes_is_the_formula():
+    """Beside a process, which it leaves as it is; one variance for all inputs has its total alone."""
+    slopes, noise = np.array([1.0, 2.0, 0.3]), -0.5 * ((math.log(0.02) + 1.5) / 2.0) ** 2
+    apart = (np.log(slopes) - np.mean(np.log(slopes))) / 0.6
+    wanted = -0.5 * (math.log(3.3) / 1.5) ** 2 - np.sum(np.log(1.0 + apart**2))
+    prior, process = HyperparameterPrior(3), KERNELS["one"]
+    assert prior((Linear(slopes), Gaussian(0.02)))[0] == pytest.approx(wanted + noise, rel=1e-12)
+    beside = prior((process + Linear(slopes), None))[0] - prior((process, None))[0]
+    assert beside == pytest.approx(wanted, rel=1e-12)
+    assert prior((Linear(2.0), None))[0] == pytest.approx(-0.5 * (math.log(6.0) / 1.5) ** 2)
+
+
+@pytest.mark.parametrize("rows", [60, 150])
+def test_slopes_of_more_inputs_than_rows_do_not_pass_through_all_targets(rows):
+    """The evidence alone ends at the least noise with 8 % of new rows within 95 % intervals."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(rows + 500, 200))
+    y = X[:, :3] @ [0.7, -0.5, 0.5] + 0.3 * rng.normal(size=len(X))
+    model = ExactGPRegressor(kernel="linear").fit(X[:rows], y[:rows])
+    mean, deviation = model.predict(X[rows:], return_std=True)
+    assert nlpd(y[rows:], mean, deviation) < 0.7
+    assert np.mean(np.abs(y[rows:] - mean) < 1.96 * deviation) > 0.9
 
 
 def test_an_open_scale_is_common_to_amplitudes_and_noise():

@@ -1,5 +1,7 @@
 """The linear answer, against exact Gaussian processes with its kernel."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Linear
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
 from vastgp.solvers.exact_posterior import ExactPosterior
-from vastgp.solvers.linear_model import LinearPosterior, fit_linear
+from vastgp.solvers.linear_model import fit_linear
 from vastgp.solvers.several_exact import SeveralExact
 
 
@@ -18,13 +20,15 @@ def rng():
     return np.random.default_rng(8)
 
 
-@pytest.fixture
-def inputs(rng):
-    return rng.normal(size=(60, 3)), rng.normal(size=(7, 3))
+@pytest.fixture(params=[3, 70], ids=["fewer inputs than rows", "more"])
+def inputs(rng, request):
+    """Inputs of training and of new rows, of which the first three matter."""
+    d = request.param
+    return rng.normal(size=(60, d)), rng.normal(size=(7, d))
 
 
 def labels_of(likelihood, X, rng):
-    values = X @ np.array([1.0, -0.5, 0.2]) + 0.3 * rng.normal(size=len(X))
+    values = X[:, :3] @ np.array([1.0, -0.5, 0.2]) + 0.3 * rng.normal(size=len(X))
     if isinstance(likelihood, Softmax):
         return np.digitize(values, [-0.5, 0.5]).astype(float)
     if isinstance(likelihood, Poisson):
@@ -34,7 +38,7 @@ def labels_of(likelihood, X, rng):
 
 def test_bayesian_linear_regression_is_a_gaussian_process_with_its_kernel(inputs, rng):
     X, new = inputs
-    y = X @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
+    y = X[:, :3] @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
     posterior, likelihood = fit_linear(Gaussian(1.0), X, y)
     exact, _ = ExactPosterior.condition(posterior.kernel, float(likelihood.noise_variance), X, y)
     mean, variance = exact.mean_and_latent_variance(new)
@@ -60,13 +64,13 @@ def test_a_line_says_of_each_row_what_the_process_of_lines_says_given_the_others
 
 def test_its_variances_are_those_of_highest_evidence(inputs, rng):
     X, _ = inputs
-    y = X @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
+    y = X[:, :3] @ np.array([0.5, -0.2, 0.0]) + 0.3 * rng.normal(size=len(X))
     posterior, likelihood = fit_linear(Gaussian(1.0), X, y)
     evidence, noise = ExactEvidence(X, y), float(likelihood.noise_variance)
 
     def value(prior, factor):
-        kernel = LinearPosterior(posterior.weights, posterior.root, prior * posterior.variance)
-        return evidence(kernel.kernel, factor * noise)
+        moved = replace(posterior, variance=prior * posterior.variance)
+        return evidence(moved.kernel, factor * noise)
 
     best = value(1.0, 1.0)
     for factors in [(1.1, 1.0), (0.9, 1.0), (1.0, 1.05), (1.0, 0.95)]:
@@ -84,8 +88,9 @@ def test_other_likelihoods_agree_with_sites_of_the_rows(likelihood, inputs, rng)
     )
     mean, variance = exact.mean_and_latent_variance(new)
     found = posterior.mean_and_latent_variance(new)
-    # steps end where a whole one gains 1e-5 nats a row
-    np.testing.assert_allclose(found[0], mean, atol=0.03)
+    # steps end where a whole one gains 1e-5 nats a row; functions that tell all rows apart are far from zero
+    separable = X.shape[1] > len(X)
+    np.testing.assert_allclose(found[0], mean, atol=0.03, rtol=0.01 * separable)
     np.testing.assert_allclose(found[1], variance, rtol=0.02)
 
 

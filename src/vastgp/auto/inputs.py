@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
-from vastgp.auto.source import Source, open_source
+from vastgp.auto.source import Source, open_source, remembered
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
 
@@ -96,7 +96,7 @@ class Inputs:
         ours = encoder is None or isinstance(encoder, TableEncoder)
         made = TableEncoder() if encoder is None else encoder
         if ours:  # of all rows, so that messages have their numbers
-            source = clone(made).opened(source)
+            source = clone(made).opened(remembered(source))
         return cls(
             source if ours else _frame_of(X, names if source.named else None), made, present, target, means_of,
             names if source.named else None, len(names), source,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from vastgp.data.rows import Rows
 from vastgp.data.tables import BLOCK_BYTES, LateTextError, Table, as_numbers, open_frame
 
 _WHOLE = 1 << 62
+# Numbers of a table whose columns are kept as they were taken out of it.
+_REMEMBERED = 2_000_000
 
 
 @dataclass
@@ -220,6 +222,31 @@ def _object_form(array: np.ndarray) -> tuple[str, str | None]:
 
 
 # ---------------------------------------------------------------- tables
+
+
+def remembered(source: Source) -> Source:
+    """Return a source whose columns are taken out of a small table once, however often it is read.
+
+    A fold reads all rows three times, and taking out a column takes as long as reading some ten thousand numbers: of
+    2000 columns and 100 rows that was half of a race. Tables of more numbers are as they were.
+    """
+    rows = source.num_rows
+    if rows is None or rows * len(source.names) > _REMEMBERED:
+        return source
+    kept: dict[tuple[str, int, str | None], list[Values]] = {}
+
+    def read(wanted: Sequence[str], size: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        size = min(size, rows)
+        keys = {name: (name, size, zones.get(name)) for name in wanted}
+        new = [name for name, key in keys.items() if key not in kept]
+        if new:
+            blocks = list(source.read(new, size, zones))
+            for number, name in enumerate(new):
+                kept[keys[name]] = [block[number] for block in blocks]
+        columns = [kept[keys[name]] for name in wanted]
+        yield from (list(block) for block in zip(*columns, strict=True))
+
+    return replace(source, read=read)
 
 
 def _from_table(table: Table) -> Source:

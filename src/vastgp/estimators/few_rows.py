@@ -103,7 +103,7 @@ def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     total = float(np.sum(weights))
     # the prior covariance of a mixture; of the process at its optimum
     of_line = (1.0 - of_process) / total
-    prior = of_average(lines).kernel.in_units(1.0, max(of_line, 1e-12) ** 0.5)
+    prior = of_average(lines, lines.basis).kernel.in_units(1.0, max(of_line, 1e-12) ** 0.5)
     if len(parts) > len(line.parts):
         prior += kernel.in_units(1.0, (1.0 - of_line) ** 0.5)
     average = AveragedPosterior(tuple(parts), np.array(weights) / total, np.array(noises))
@@ -120,7 +120,7 @@ def _num_places(X: np.ndarray, groups: np.ndarray) -> int:
 def average_of_lines(lines: AveragedLines) -> AveragedPosterior:
     """Return linear functions averaged over the variances of weights and noise, as a mixture."""
     return AveragedPosterior(
-        tuple(of_average(part) for part in lines.parts),
+        tuple(of_average(part, lines.basis) for part in lines.parts),
         np.array([part.weight for part in lines.parts]),
         np.array([part.noise_variance for part in lines.parts]),
     )

@@ -55,7 +55,7 @@ def linear_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
         groups = nearly_repeated(rows.take(chosen)[0])
         lines = line_of_few(X, y, groups)
-        kernel, likelihood = of_average(lines).kernel, Gaussian(lines.noise_variance)
+        kernel, likelihood = of_average(lines, lines.basis).kernel, Gaussian(lines.noise_variance)
         return simple_answer(kernel, likelihood, average_of_lines(lines))
     posterior, likelihood = fit_linear(likelihood, X, y)
     return simple_answer(posterior.kernel, likelihood, posterior)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, logsumexp, polygamma
 
 from vastgp.kernels import Kernel, Sum
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -29,6 +29,8 @@ NOISE = (-1.5, 2.0)
 # Scale of the Cauchy density of each logarithm of a lengthscale around their mean: most inputs matter alike unless the
 # rows say otherwise, and one that does not matter costs few nats, where a normal density would forbid it.
 _SPREAD = 0.3
+# The same of slopes: what all of them explain together, as of the lines of few rows, and how far one is from another.
+EXPLAINED, _SLOPE_SPREAD = (0.0, 1.5), 0.6
 # The integral of a logarithm's mean: ends of the variable's logarithm, and steps.
 _ENDS, _STEP = (-40.0, 80.0), 0.1
 
@@ -125,6 +127,10 @@ class HyperparameterPrior:
             of_it = [i for i, s in enumerate(summands) if s == summand]
             scales = [i for i in of_it if names[i] == "lengthscales"]
             amplitudes = [i for i in of_it if names[i] == "variance"]
+            for i in (i for i in of_it if names[i] == "slope_variances"):
+                density, slope = _slope_variances(logs[i].ravel(), self.num_features)
+                value += density
+                slopes[i] += slope.reshape(logs[i].shape)
             if scales:
                 density, slope = self._lengthscales(
                     np.concatenate([logs[i].ravel() for i in scales])
@@ -174,11 +180,29 @@ class HyperparameterPrior:
         """Return the log density of logarithms of lengthscales, and its slope."""
         centre = 0.5 * math.log(self.num_features) + _LENGTHSCALE[0]
         density, slope = _normal(float(np.mean(logs)), centre, _LENGTHSCALE[1])
-        away = (logs - np.mean(logs)) / _SPREAD
-        by_away = -2.0 * away / (1.0 + away**2) / _SPREAD
-        # the mean moves with each of them
-        slopes = slope / len(logs) + by_away - np.mean(by_away)
-        return density - float(np.sum(np.log1p(away**2))), slopes
+        apart, by_apart = _around_their_mean(logs, _SPREAD)
+        return density + apart, slope / len(logs) + by_apart
+
+
+def _slope_variances(logs: np.ndarray, num_features: int) -> tuple[float, np.ndarray]:
+    """Return the log density of logarithms of slope variances ``s_j``, and its slope.
+
+    With ``t = log sum_j s_j`` over inputs ``d t / d log s_j = s_j / sum_k s_k``. Of more inputs than rows the evidence
+    alone picks some that pass through all targets (300 rows, 500 inputs of which 5 matter: noise 1e-6, NLPD 80).
+    """
+    total = float(logsumexp(logs))
+    # one for all inputs counts for each
+    density, slope = _normal(total + math.log(max(num_features / len(logs), 1.0)), *EXPLAINED)
+    apart, by_apart = _around_their_mean(logs, _SLOPE_SPREAD)
+    return density + apart, slope * np.exp(logs - total) + by_apart
+
+
+def _around_their_mean(logs: np.ndarray, spread: float) -> tuple[float, np.ndarray]:
+    """Return the Cauchy log density of logarithms around their mean, up to its constant, and its slope."""
+    away = (logs - np.mean(logs)) / spread
+    by_away = -2.0 * away / (1.0 + away**2) / spread
+    # the mean moves with each of them
+    return -float(np.sum(np.log1p(away**2))), by_away - np.mean(by_away)
 
 
 def _normal(log: Any, mean: float, deviation: float) -> tuple[Any, Any]:

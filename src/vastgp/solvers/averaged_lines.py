@@ -15,10 +15,15 @@ import numpy as np
 from scipy.special import logsumexp
 
 from vastgp.data import observations
-from vastgp.fitting.hyperparameter_prior import KNOWN, NOISE, Scale, log_density_of_scales
+from vastgp.fitting.hyperparameter_prior import (
+    EXPLAINED,
+    KNOWN,
+    NOISE,
+    Scale,
+    log_density_of_scales,
+)
+from vastgp.linalg.row_space import row_space
 
-# Prior of the logarithm of what all slopes explain together, in squared deviations of the target: mean and deviation.
-_EXPLAINED = (0.0, 1.5)
 # Noise variances, deviations of that logarithm, and at least how much of it, that are looked through.
 _NOISES, _DEVIATIONS, _LEAST_RANGE = (1e-6, 10.0), 4.0, 1.0
 # Points along each logarithm: first over all of it, then over where the density is more than this below its largest.
@@ -46,14 +51,17 @@ class AveragedLines(NamedTuple):
 
     Attributes
     ----------
-    weights : ndarray of shape (p,)
-    covariance : ndarray of shape (p, p)
+    weights : ndarray of shape (k,)
+    covariance : ndarray of shape (k, k)
     variance, noise_variance : float
     log_evidence : float
         ``log p(y)``, with a density of both variances that integrates to one.
     parts : tuple of LinePart
         Of which these are the moments: what is said of a new row is a mixture of theirs, with heavier tails than a
         normal density.
+    basis : ndarray of shape (p, k) or None
+        Directions that the moments are of, those of all weights where it is None, see `row_space`. Other directions
+        are independent of them, with the mean zero and ``variance``.
     """
 
     weights: np.ndarray
@@ -62,6 +70,7 @@ class AveragedLines(NamedTuple):
     noise_variance: float
     log_evidence: float
     parts: tuple[LinePart, ...]
+    basis: np.ndarray | None = None
 
 
 class _Along(NamedTuple):
@@ -75,19 +84,23 @@ class _Along(NamedTuple):
 
 
 class _Variances(NamedTuple):
-    """A grid of both variances, ``share`` of the density at each pair; the likelihood by noise; log evidence."""
+    """A grid of both variances, ``share`` of the density at each pair; the likelihood by noise; log evidence.
+
+    ``beyond`` is the number of weights that the rows do not see.
+    """
 
     variances: np.ndarray
     noises: np.ndarray
     share: np.ndarray
     along: list[_Along]
     log_evidence: float
+    beyond: int
 
     def of_new_rows(self) -> np.ndarray:
         """Return ``v + E[phi^T Cov(w) phi]`` at each pair, for rows with ``E[phi phi^T] = I``: ``v + sum t``."""
         s = self.variances[:, None]
         explained = [np.sum(s / (1.0 + s * each.eigenvalues), axis=1) for each in self.along]
-        return np.stack(explained, axis=1) + self.noises
+        return np.stack(explained, axis=1) + self.beyond * s + self.noises
 
 
 def average_lines(
@@ -118,14 +131,17 @@ def average_lines(
     scale : Scale
         What ``s`` and ``v`` have in common: how well the unit of the target is known.
     """
-    plain = _variances(features, y, scale)
+    num_weights = features.shape[1]
+    features, basis = row_space(features)
+    plain = _variances(features, y, num_weights, scale)
     if groups is None or np.max(groups) + 1 == len(groups):
-        return _averaged([plain], np.ones(1), plain.log_evidence)
+        return _averaged([plain], np.ones(1), plain.log_evidence)._replace(basis=basis)
 
     def at(odds: float) -> tuple[float, _Variances]:
         share = 1.0 / (1.0 + np.exp(-odds))
         whitened, log_det = _without_shared(np.column_stack([features, y]), groups, share)
-        found = _variances(whitened[:, :-1], whitened[:, -1], scale, (share, 1.0 - share))
+        shares = share, 1.0 - share
+        found = _variances(whitened[:, :-1], whitened[:, -1], num_weights, scale, shares)
         return found.log_evidence - 0.5 * log_det, found
 
     ends = (-_MOST_ODDS, _MOST_ODDS)
@@ -136,7 +152,8 @@ def average_lines(
     # each place stands for its cell; one half of the probability is without any lack of fit
     logs = np.array([plain.log_evidence, *(density + np.log(axis[1] - axis[0]))]) - np.log(2.0)
     log_evidence = float(logsumexp(logs))
-    return _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence)
+    found = _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence)
+    return found._replace(basis=basis)
 
 
 def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple[np.ndarray, float]:
@@ -212,11 +229,15 @@ def _sums(grid: _Variances, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _variances(
-    features: np.ndarray, y: np.ndarray, scale: Scale, shares: tuple[float, ...] = (1.0,)
+    features: np.ndarray,
+    y: np.ndarray,
+    num_weights: int,
+    scale: Scale,
+    shares: tuple[float, ...] = (1.0,),
 ) -> _Variances:
     """Return the density of both variances, of rows that do not repeat each other; the noise has lognormal shares."""
-    slopes = max(features.shape[1] - 1, 1)
-    explained = _EXPLAINED[0] - float(np.log(slopes)), _EXPLAINED[1]
+    slopes = max(num_weights - 1, 1)
+    explained = EXPLAINED[0] - float(np.log(slopes)), EXPLAINED[1]
     along = _decomposed(features, y)
     # the logarithms at both ends of where each is looked for
     open_by = _DEVIATIONS * scale.variance**0.5
@@ -245,8 +266,9 @@ def _variances(
     total = float(np.sum(share))
     cell = np.prod([axis[1] - axis[0] for axis in axes])
     return _Variances(
-        np.exp(axes[0]), np.exp(axes[1]), share / total, at, largest + float(np.log(total * cell))
-    )
+        np.exp(axes[0]), np.exp(axes[1]), share / total, at,
+        largest + float(np.log(total * cell)), num_weights - features.shape[1],
+    )  # fmt: skip
 
 
 def _decomposed(features: np.ndarray, y: np.ndarray) -> Callable[[float], _Along]:

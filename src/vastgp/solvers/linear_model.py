@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.linalg.row_space import row_space
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 from vastgp.solvers.left_out import LeftOut
 
@@ -34,30 +35,39 @@ class LinearPosterior:
 
     Attributes
     ----------
-    weights : ndarray of shape (C, 1 + d)
+    weights : ndarray of shape (C, k)
         Of C functions, independent of each other.
-    root : ndarray of shape (C, 1 + d, 1 + d)
+    root : ndarray of shape (C, k, k)
     variance : float
         Prior variance of every weight.
+    basis : ndarray of shape (1 + d, k), optional
+        Orthonormal directions that weights and root are of, see `row_space`: all others are as before there were rows.
+        None: all directions, ``k = 1 + d``.
     """
 
     weights: np.ndarray
     root: np.ndarray
     variance: float
+    basis: np.ndarray | None = None
 
     @property
     def kernel(self) -> Kernel:
         """Covariance of the prior."""
-        each = np.full(self.weights.shape[1] - 1, self.variance)
+        size = self.weights.shape[1] if self.basis is None else len(self.basis)
+        each = np.full(size - 1, self.variance)
         return Constant(self.variance) + Linear(each)
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``: (n,), or (C, n)."""
-        return _one_or_all(self.weights @ _features(X).T)
+        features = _features(X)
+        within = features if self.basis is None else features @ self.basis
+        return _one_or_all(self.weights @ within.T)
 
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function at each row of ``X``, (n,) or (C, n)."""
-        return self.mean(X), _one_or_all(np.sum((_features(X) @ self.root) ** 2, axis=-1))
+        within, beyond = self._directions(X)
+        variance = np.sum((within @ self.root) ** 2, axis=-1) + np.sum(beyond**2, axis=-1)
+        return _one_or_all(self.weights @ within.T), _one_or_all(variance)
 
     def leave_one_out(self, X: Any, y: np.ndarray, noise_variance: float) -> LeftOut:
         """Return what all other rows say of some of those that a posterior of one function was fitted to.
@@ -78,23 +88,43 @@ class LinearPosterior:
 
     def covariance(self, X: Any) -> np.ndarray:
         """Return the covariance of the function between the rows of ``X``: (n, n), or (C, n, n)."""
-        spread = _features(X) @ self.root
-        return _one_or_all(spread @ np.swapaxes(spread, -1, -2))
+        within, beyond = self._directions(X)
+        spread = within @ self.root
+        return _one_or_all(spread @ np.swapaxes(spread, -1, -2) + beyond @ beyond.T)
 
     def samples(self, X: Any, num_samples: int, seed: int) -> np.ndarray:
         """Return joint samples of the function at the rows of ``X``: (n, num_samples), or (n, C, num_samples)."""
-        normals = np.random.default_rng(seed).standard_normal((*self.weights.shape, num_samples))
-        drawn = _features(X) @ (self.weights[..., None] + self.root @ normals)
+        generator = np.random.default_rng(seed)
+        within, beyond = self._directions(X)
+        normals = generator.standard_normal((*self.weights.shape, num_samples))
+        drawn = within @ (self.weights[..., None] + self.root @ normals)
+        if beyond.size:
+            size = len(self.weights), beyond.shape[1], num_samples
+            drawn = drawn + beyond @ generator.standard_normal(size)
         return drawn[0] if len(drawn) == 1 else np.moveaxis(drawn, 1, 0)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
-        return {"variance": self.variance}, {"weights": self.weights, "root": self.root}
+        arrays = {"weights": self.weights, "root": self.root}
+        return {"variance": self.variance}, arrays | (
+            {} if self.basis is None else {"basis": self.basis}
+        )
 
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPosterior:
         """Return the posterior that `to_state` described."""
-        return cls(arrays["weights"], arrays["root"], state["variance"])
+        return cls(arrays["weights"], arrays["root"], state["variance"], arrays.get("basis"))
+
+    def _directions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows in the directions of the weights, (n, k), and what of them is beyond, in prior deviations.
+
+        ``phi^T w = (Q^T phi)^T u + (phi - Q Q^T phi)^T w``, the second part independent of ``u`` and of the rows.
+        """
+        features = _features(X)
+        if self.basis is None:
+            return features, np.zeros((len(features), 0))
+        within = features @ self.basis
+        return within, self.variance**0.5 * (features - within @ self.basis.T)
 
 
 def fit_linear(
@@ -109,10 +139,13 @@ def fit_linear(
     X, y : ndarray
         Standardised rows, see `vastgp.data.observations`.
     """
+    features, basis = row_space(_features(X))
     if isinstance(likelihood, Gaussian):
         fit = _fit_own_noise if observations.has_own_noise(y) else _fit_gaussian
-        return fit(_features(X), y)
-    return _fit_sites(likelihood, _features(X), y), likelihood
+        posterior, likelihood = fit(features, y)
+    else:
+        posterior = _fit_sites(likelihood, features, y)
+    return replace(posterior, basis=basis), likelihood
 
 
 def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLines:
@@ -122,11 +155,11 @@ def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLin
     return average_lines(_features(X), y, beside, scale)
 
 
-def of_average(found: AveragedLines | LinePart) -> LinearPosterior:
-    """Return averaged lines, or a part of them, as a posterior with their moments."""
+def of_average(found: AveragedLines | LinePart, basis: np.ndarray | None) -> LinearPosterior:
+    """Return averaged lines of a basis, or a part of them, as a posterior with their moments."""
     eigenvalues, vectors = np.linalg.eigh(found.covariance)
     root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    return LinearPosterior(found.weights[None], root[None], found.variance)
+    return LinearPosterior(found.weights[None], root[None], found.variance, basis)
 
 
 def _features(X: Any) -> np.ndarray:
