@@ -115,6 +115,16 @@ def test_the_search_finds_the_largest_products():
         assert len(np.unique(indices, axis=0)) == min(count, 120)
 
 
+def test_equal_products_come_in_the_order_of_their_indices():
+    logs = [np.array([0.0, -1.0, -2.0])] * 4
+    places = np.array(list(np.ndindex(3, 3, 3, 3)))
+    order = np.argsort(places.sum(axis=1), kind="stable")
+    for count in (1, 6, 40, 81):
+        indices, values = largest_products(logs, count)
+        np.testing.assert_array_equal(indices, places[order][:count])
+        np.testing.assert_array_equal(values, -places[order][:count].sum(axis=1))
+
+
 def test_a_hundred_inputs_and_more_points_than_atoms():
     """10^200 inducing points; the diagonal is at most the prior variance, which nothing in logs would show."""
     rng = np.random.default_rng(2)

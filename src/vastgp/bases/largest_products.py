@@ -27,15 +27,29 @@ def largest_products(logs: Sequence[np.ndarray], count: int) -> tuple[np.ndarray
     values : ndarray of shape (p,)
         Logarithms, in descending order. Ties are broken by the indices.
     """
-    values = np.zeros(1)
-    indices = np.zeros((1, 0), dtype=np.int64)
+    values, steps = np.zeros(1), []
     for factor in logs:
         sums = (values[:, None] + np.asarray(factor)[None, :]).ravel()
-        keep = np.argsort(-sums, kind="stable")[:count]
+        keep = _largest(sums, count)
         values = sums[keep]
-        which, own = np.divmod(keep, len(factor))
-        indices = np.column_stack([indices[which], own])
+        steps.append(np.divmod(keep, len(factor)))
+    # which product of the factors before each is of, followed from the last factor back: O(d p), where lists of
+    # indices that grow by a column a factor took O(d^2 p)
+    indices = np.empty((len(values), len(steps)), dtype=np.int64)
+    product = np.arange(len(values))
+    for number in reversed(range(len(steps))):
+        which, own = steps[number]
+        indices[:, number] = own[product]
+        product = which[product]
     return indices, values
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return places of the largest values in descending order, of equal ones the first."""
+    if len(values) <= count:
+        return np.argsort(-values, kind="stable")
+    places = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    return places[np.argsort(-values[places], kind="stable")][:count]
 
 
 def most_functions(axes: Sequence[np.ndarray], most: int) -> int:

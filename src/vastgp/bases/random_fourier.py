@@ -134,11 +134,29 @@ class RandomFourierBasis(_Waves):
             return self
         return StoredFourierBasis(self, *whole_spectrum(self, num_features, np.dtype(dtype)))
 
-    def spectrum(self, pairs: Int[Array, " b"], num_features: int, dtype: Any) -> Spectrum:
+    def spectrum(
+        self,
+        pairs: Int[Array, " b"],
+        num_features: int,
+        dtype: Any,
+        *,
+        consecutive: bool = False,
+    ) -> Spectrum:
+        """Return the frequency and the scale of each pair.
+
+        Parameters
+        ----------
+        pairs : Array of shape (b,)
+        num_features : int
+        dtype : dtype
+        consecutive : bool, default False
+            Whether each pair is the one after the pair before it, so that what they share is drawn once.
+        """
         key = typed_key(self.key_data)
         terms = self.kernel.spectral_terms()
+        within = (pairs.shape[0] - 1) // len(terms) + 1 if consecutive else None
         found = [
-            self._term_spectrum(term, key, pairs, num_features, dtype, which, len(terms))
+            self._term_spectrum(term, key, pairs, num_features, dtype, which, len(terms), within)
             for which, term in enumerate(terms)
         ]
         if len(found) == 1:
@@ -158,6 +176,7 @@ class RandomFourierBasis(_Waves):
         dtype: Any,
         which: int,
         num_terms: int,
+        within_pairs: int | None,
     ) -> tuple[Array, Array]:
         count = len(range(which, self.num_pairs, num_terms))
         # Consecutive pairs of one term are consecutive indices, so that orthogonal runs and
@@ -168,8 +187,9 @@ class RandomFourierBasis(_Waves):
         for number, factor in enumerate(factors):
             factor_key = jax.random.fold_in(term_key, number)
             directions, auxiliary = standard_normals(
-                self.frequencies, factor_key, within, d, factor.num_auxiliary, dtype
-            )
+                self.frequencies, factor_key, within, d, factor.num_auxiliary, dtype,
+                within=within_pairs,
+            )  # fmt: skip
             mixture = index_keys(jax.random.fold_in(factor_key, _MIXTURE), within)
             scale = factor.spectral_scale(auxiliary, mixture)
             lengthscales = jnp.asarray(factor.scales, dtype=dtype)
@@ -231,7 +251,9 @@ def whole_spectrum(basis: RandomFourierBasis, num_features: int, dtype: Any) -> 
     """Return the spectrum of all pairs, some at a time: what draws need beside them is many times as large."""
     count = -(-basis.num_pairs // _AT_A_TIME)
     pairs = jnp.arange(count * _AT_A_TIME).reshape(count, _AT_A_TIME)
-    frequencies, scales = jax.lax.map(lambda some: basis.spectrum(some, num_features, dtype), pairs)
+    frequencies, scales = jax.lax.map(
+        lambda some: basis.spectrum(some, num_features, dtype, consecutive=True), pairs
+    )
     return (
         frequencies.reshape(-1, num_features)[: basis.num_pairs],
         scales.reshape(-1)[: basis.num_pairs],

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import RandomFourierBasis
+from vastgp.bases.random_fourier import features_of_spectrum
 from vastgp.data import Rows, Standardizer, processes, read_archive, write_archive
 from vastgp.data.tiles import row_tiles
 from vastgp.fitting.accumulate import (
@@ -286,7 +287,9 @@ def block_rows_of(num_basis: int) -> int:
 def feature_matrix(basis: Any, X: Float[Any, "n d"]) -> Float[Array, "n m"]:
     """Return all features of some rows: random Fourier features pair by pair (cosine, sine), others in their order."""
     if isinstance(basis, RandomFourierBasis):
-        features = basis.features(X, jnp.arange(basis.num_pairs))
+        pairs = jnp.arange(basis.num_pairs)
+        spectrum = basis.spectrum(pairs, X.shape[1], X.dtype, consecutive=True)
+        features = features_of_spectrum(X, spectrum)
         return jnp.swapaxes(features, 1, 2).reshape(X.shape[0], basis.num_basis)
     return basis.features(X, jnp.arange(basis.num_basis))
 
