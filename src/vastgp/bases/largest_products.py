@@ -25,7 +25,7 @@ def largest_products(logs: Sequence[np.ndarray], count: int) -> tuple[np.ndarray
     -------
     indices : ndarray of int, shape (p, d)
     values : ndarray of shape (p,)
-        Logarithms, in descending order. Ties are broken by the indices.
+        Logarithms, in descending order. Of equal ones those come first that did so among the factors before the last.
     """
     values, steps = np.zeros(1), []
     for factor in logs:
