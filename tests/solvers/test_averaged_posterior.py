@@ -63,6 +63,22 @@ def test_its_state_is_all_of_it(mixture, rows):
     np.testing.assert_array_equal(again.samples(X, 5, 2), mixture.samples(X, 5, 2))
 
 
+def test_what_parts_share_is_told_once():
+    """Lines of 6 rows and 40 inputs: the directions of the rows take more room than all else of them."""
+    rng = np.random.default_rng(4)
+    basis = np.linalg.qr(rng.normal(size=(41, 6)))[0]
+    parts = tuple(
+        LinearPosterior(rng.normal(size=(1, 6)), rng.normal(size=(1, 6, 6)), scale, basis)
+        for scale in (0.5, 1.0, 2.0)
+    )
+    mixture = AveragedPosterior(parts, np.full(3, 1 / 3), np.full(3, 0.1))
+    state, arrays = mixture.to_state()
+    assert sum(array.shape == basis.shape for array in arrays.values()) == 1
+    again, new = AveragedPosterior.from_state(state, arrays), rng.normal(size=(5, 40))
+    np.testing.assert_array_equal(again.covariance(new), mixture.covariance(new))
+    np.testing.assert_array_equal(again.samples(new, 5, 2), mixture.samples(new, 5, 2))
+
+
 @pytest.mark.parametrize("kernel", [RBF([1.0, 2.0]), RBF([1.0, 0.5]) + Matern52([2.0, 3.0], 0.5)])
 def test_volumes_of_common_shifts_are_integrals(kernel):
     prior, noise = HyperparameterPrior(2), Gaussian(0.1)

@@ -100,7 +100,17 @@ class AveragedPosterior:
         arrays = {"mixture": self.weights, "noises": self.noise_variances}
         for number, part in enumerate(self.parts):
             described, own = part.to_state()
-            state["parts"].append({"kind": type(part).__name__, "state": described})
+            # lines share the directions of their rows, which take more room than all else of them
+            shared = {
+                name: other
+                for name, array in own.items()
+                for other, kept in arrays.items()
+                if array is kept
+            }
+            state["parts"].append(
+                {"kind": type(part).__name__, "state": described, "shared": shared}
+            )
+            own = {name: array for name, array in own.items() if name not in shared}
             arrays |= above(f"{number}/", own)
         return state, arrays
 
@@ -108,7 +118,11 @@ class AveragedPosterior:
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> AveragedPosterior:
         """Return the posterior that `to_state` described."""
         parts = [
-            _PARTS[part["kind"]].from_state(part["state"], below(f"{number}/", arrays))
+            _PARTS[part["kind"]].from_state(
+                part["state"],
+                below(f"{number}/", arrays)
+                | {name: arrays[other] for name, other in part.get("shared", {}).items()},
+            )
             for number, part in enumerate(state["parts"])
         ]
         return cls(tuple(parts), arrays["mixture"], arrays["noises"])
