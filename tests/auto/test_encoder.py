@@ -21,6 +21,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 from vastgp.auto import TableEncoder
+from vastgp.auto import source as source_module
+from vastgp.auto.inputs import Inputs
 from vastgp.data import Rows
 
 _N = 1500
@@ -241,6 +243,59 @@ def test_arrays_of_numbers():
     np.testing.assert_array_equal(encoder.fit_transform(gaps.astype(object)), found)
     np.testing.assert_array_equal(encoder.fit_transform(gaps.tolist()), found)
     np.testing.assert_array_equal(encoder.fit_transform(Rows(gaps)), found)
+
+
+def test_numbers_of_pandas_are_read_together_as_they_are_column_by_column(monkeypatch):
+    """A column that is taken out costs as much as ten thousand numbers; with one of booleans each of them is."""
+    import narwhals as nw
+
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(size=40),
+            "b": rng.normal(size=40).astype(np.float32),
+            "c": rng.integers(0, 9, 40),
+            "d": rng.integers(0, 200, 40).astype(np.uint8),
+            "same": np.ones(40),
+        }
+    )
+    table.loc[3, "a"] = np.nan
+    given = table.copy()
+    mixed = TableEncoder().fit(table.assign(z=np.arange(40) % 2 == 0))
+    expected = mixed.transform(table.assign(z=True))[:, :-1]
+    assert mixed.columns_[-1].name == "z" and len(mixed.columns_[-1].outputs) == 1
+
+    def refused(self):
+        raise AssertionError("a column was taken out")
+
+    monkeypatch.setattr(nw.DataFrame, "iter_columns", refused)
+    plain = TableEncoder().fit(table)
+    np.testing.assert_array_equal(plain.transform(table), expected)
+    np.testing.assert_array_equal(
+        plain.transform(table.iloc[7:8][["d", "same", "c", "b", "a"]]), expected[7:8]
+    )
+    pd.testing.assert_frame_equal(table, given)
+    for one, other in zip(plain.columns_, mixed.columns_, strict=False):
+        assert (one.name, one.kind, one.reason) == (other.name, other.kind, other.reason)
+
+
+def test_folds_of_a_small_table_take_each_column_out_of_it_once(monkeypatch):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"a": rng.normal(size=60), "b": rng.choice(["x", "y"], 60)})
+    taken, read = [], source_module._from_series
+    monkeypatch.setattr(
+        source_module, "_from_series", lambda *given: taken.append(len(given[0])) or read(*given)
+    )
+    inputs = Inputs.of(table, None, None, np.arange(60), None, 60)
+    found = []
+    for number in range(3):
+        out = np.arange(number, 60, 3)
+        training = np.setdiff1d(np.arange(60), out)
+        found.append(inputs.fold(number, training, out, np.zeros(60))[1].X)
+    inputs.whole(np.zeros(60))
+    assert taken == [60, 60]
+    again = TableEncoder().fit(table.drop(index=range(1, 60, 3)))
+    np.testing.assert_array_equal(again.transform(table[1::3]), found[1])
 
 
 def test_files_of_arrays(tmp_path):

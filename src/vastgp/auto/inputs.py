@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
-from vastgp.auto.source import Source, open_source, remembered
+from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
 
@@ -22,6 +22,8 @@ Groups = Sequence[Sequence[int]]
 Parts = tuple[np.ndarray, np.ndarray]
 # Rows of a block that is all there is.
 _WHOLE = 1 << 62
+# Numbers of a table whose columns are kept as they were taken out of it.
+_REMEMBERED = 2_000_000
 
 
 class EncodedRows(Rows):
@@ -205,6 +207,31 @@ class Inputs:
         if isinstance(self.source, Source):
             return part_of(self.source, rows)
         return _safe_indexing(self.source, rows)
+
+
+def remembered(source: Source) -> Source:
+    """Return a source whose columns are taken out of a small table once, however often it is read.
+
+    A fold reads all rows three times, and taking out a column takes as long as reading some ten thousand numbers: of
+    2000 columns and 100 rows that was half of a race. Tables of more numbers are as they were.
+    """
+    rows = source.num_rows
+    if rows is None or rows * len(source.names) > _REMEMBERED:
+        return source
+    kept: dict[tuple[str, int, str | None], list[Values]] = {}
+
+    def read(wanted: Sequence[str], size: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
+        size = min(size, rows)
+        keys = {name: (name, size, zones.get(name)) for name in wanted}
+        new = [name for name, key in keys.items() if key not in kept]
+        if new:
+            blocks = list(source.read(new, size, zones))
+            for number, name in enumerate(new):
+                kept[keys[name]] = [block[number] for block in blocks]
+        columns = [kept[keys[name]] for name in wanted]
+        yield from (list(block) for block in zip(*columns, strict=True))
+
+    return dataclasses.replace(source, read=read)
 
 
 def part_of(source: Source, rows: np.ndarray) -> Source:

@@ -162,7 +162,8 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
     """
     if named and source.named:
         names = [column.name for column in columns if column.kept]
-        missing = [name for name in names if name not in source.names]
+        there = set(source.names)
+        missing = [name for name in names if name not in there]
         if missing:
             known = {column.name for column in columns}
             extra = [name for name in source.names if name not in known]

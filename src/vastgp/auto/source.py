@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,16 @@ from vastgp.auto.values import (
 )
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
-from vastgp.data.tables import BLOCK_BYTES, LateTextError, Table, as_numbers, open_frame
+from vastgp.data.tables import (
+    BLOCK_BYTES,
+    LateTextError,
+    Table,
+    as_numbers,
+    open_frame,
+    plain_dtypes,
+)
 
 _WHOLE = 1 << 62
-# Numbers of a table whose columns are kept as they were taken out of it.
-_REMEMBERED = 2_000_000
 
 
 @dataclass
@@ -224,36 +230,21 @@ def _object_form(array: np.ndarray) -> tuple[str, str | None]:
 # ---------------------------------------------------------------- tables
 
 
-def remembered(source: Source) -> Source:
-    """Return a source whose columns are taken out of a small table once, however often it is read.
-
-    A fold reads all rows three times, and taking out a column takes as long as reading some ten thousand numbers: of
-    2000 columns and 100 rows that was half of a race. Tables of more numbers are as they were.
-    """
-    rows = source.num_rows
-    if rows is None or rows * len(source.names) > _REMEMBERED:
-        return source
-    kept: dict[tuple[str, int, str | None], list[Values]] = {}
-
-    def read(wanted: Sequence[str], size: int, zones: Mapping[str, str]) -> Iterator[list[Values]]:
-        size = min(size, rows)
-        keys = {name: (name, size, zones.get(name)) for name in wanted}
-        new = [name for name, key in keys.items() if key not in kept]
-        if new:
-            blocks = list(source.read(new, size, zones))
-            for number, name in enumerate(new):
-                kept[keys[name]] = [block[number] for block in blocks]
-        columns = [kept[keys[name]] for name in wanted]
-        yield from (list(block) for block in zip(*columns, strict=True))
-
-    return replace(source, read=read)
-
-
 def _from_table(table: Table) -> Source:
     import narwhals as nw
 
     refused, forms = {}, {}
     first = next(table.frames(table.names, 1), None) if table.in_memory else None
+    if first is not None and plain_dtypes(first) is not None:
+        return Source(
+            table.where,
+            table.names,
+            table.named,
+            table.num_rows,
+            partial(_read_plain, table),
+            {},
+            table,
+        )
     columns = [None] * len(table.names) if first is None else list(first.iter_columns())
     for name, column in zip(table.names, columns, strict=True):
         form, reason = _form_of_column(table, name, column)
@@ -275,6 +266,16 @@ def _from_table(table: Table) -> Source:
             ]
 
     return Source(table.where, table.names, table.named, table.num_rows, read, refused, table)
+
+
+def _read_plain(
+    table: Table, wanted: Sequence[str], rows: int, zones: Mapping[str, str]
+) -> Iterator[list[Values]]:
+    """Read a data frame of pandas that holds numbers alone: all columns at once."""
+    del zones
+    for frame in table.frames(wanted, rows):
+        columns = frame.to_native().to_numpy(np.float64).T
+        yield [Values("numbers", column) for column in columns]
 
 
 def _form_of_column(table: Table, name: str, first: Any) -> tuple[str | None, str | None]:

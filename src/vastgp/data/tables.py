@@ -17,6 +17,9 @@ from vastgp.data.validate import describe
 # A block of a table holds about this many bytes: small beside the memory budget, large beside the cost of a call.
 BLOCK_BYTES = 16 << 20
 _COLUMN_ROWS = 65_536
+# Types of NumPy that narwhals has by the same names.
+_PLAIN = {np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_PLAIN |= {np.dtype(np.float32), np.dtype(np.float64)}
 
 
 class LateTextError(ValueError):
@@ -141,11 +144,9 @@ def _table_in_memory(frame: Any) -> Table:
 
     index = _pandas_index(getattr(frame.to_native(), "schema", None))
     names = [name for name in names if name not in index]
-    kinds = {
-        name: _kind(column)
-        for name, column in zip(place, frame.iter_columns(), strict=True)
-        if name not in index
-    }
+    plain = plain_dtypes(frame)
+    found = plain if plain is not None else [_kind(column) for column in frame.iter_columns()]
+    kinds = {name: kind for name, kind in zip(place, found, strict=True) if name not in index}
     return _table(where, kinds, frames, num_rows=len(frame), named=bool(strings) and all(strings))
 
 
@@ -171,6 +172,19 @@ def from_batches(
 
     kinds = {name: _kind(empty[name]) for name in names}
     return _table(where, kinds, frames, num_rows=num_rows, in_memory=False)
+
+
+def plain_dtypes(frame: Any) -> list[Any] | None:
+    """Return the types of the columns of a pandas data frame that holds NumPy's numbers alone, None for any other.
+
+    Taking out a column costs a tenth of a millisecond: of one row of 2000 columns that was most of a prediction.
+    """
+    native = frame.to_native()
+    if frame.implementation.value != "pandas":
+        return None
+    dtypes = list(native.dtypes)
+    plain = all(isinstance(each, np.dtype) and each in _PLAIN for each in set(dtypes))
+    return dtypes if plain and dtypes else None
 
 
 def _table(
