@@ -360,7 +360,7 @@ def run_race(
                 left = deadline - time.perf_counter()
                 ordered = trees_next(track, here[best], waiting, left + longer)
                 # they are worth some of the time of the winner, which is likely to have them
-                deadline += longer if ordered != waiting else 0.0
+                deadline += longer if ordered[0] is not waiting[0] else 0.0
                 waiting = ordered
     ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]
     return ran, best_of(ran)

@@ -236,15 +236,8 @@ def _from_table(table: Table) -> Source:
     refused, forms = {}, {}
     first = next(table.frames(table.names, 1), None) if table.in_memory else None
     if first is not None and plain_dtypes(first) is not None:
-        return Source(
-            table.where,
-            table.names,
-            table.named,
-            table.num_rows,
-            partial(_read_plain, table),
-            {},
-            table,
-        )
+        plain = partial(_read_plain, table)
+        return Source(table.where, table.names, table.named, table.num_rows, plain, table=table)
     columns = [None] * len(table.names) if first is None else list(first.iter_columns())
     for name, column in zip(table.names, columns, strict=True):
         form, reason = _form_of_column(table, name, column)

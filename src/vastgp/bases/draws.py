@@ -14,10 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from vastgp import _accelerator
+
 KINDS = ("plain", "orthogonal", "qmc")
 
 # Streams of one seed, so that directions, lengths and scrambles never share a key.
 _NORMALS, _ROTATION, _SCRAMBLE = 0, 1, 2
+# Numbers of rotations that an accelerator draws together.
+_NUMBERS_AT_ONCE = 1 << 24
 
 
 def typed_key(data: Any) -> Array:
@@ -55,7 +59,7 @@ def standard_normals(
     num_auxiliary: int,
     dtype: Any,
     *,
-    within: int | None = None,
+    span: int | None = None,
 ) -> tuple[Float[Array, "b d"], Float[Array, "b a"]]:
     """Return the Gaussian direction and the auxiliary normals of each index.
 
@@ -72,7 +76,7 @@ def standard_normals(
         Which features.
     num_directions, num_auxiliary : int
         Numbers of normals for the direction and beside it.
-    within : int, optional
+    span : int, optional
         How far the last of ascending indices is from the first at most, where that is known: each rotation is drawn
         once then. Without it one is drawn for every index, ``O(d^3)`` each.
     """
@@ -85,21 +89,22 @@ def standard_normals(
     normals = jax.vmap(lambda k: jax.random.normal(k, (width,), dtype=dtype))(keys)
     directions, auxiliary = normals[:, :num_directions], normals[:, num_directions:]
     if kind == "orthogonal":
-        directions = _orthogonal(key, indices, directions, within)
+        directions = _orthogonal(key, indices, directions, span)
     return directions, auxiliary
 
 
 def _orthogonal(
-    key: Array, indices: Int[Array, " b"], normals: Float[Array, "b d"], within: int | None
+    key: Array, indices: Int[Array, " b"], normals: Float[Array, "b d"], span: int | None
 ) -> Float[Array, "b d"]:
     """Return rows of random rotations with the lengths of ``normals``.
 
     Index ``p`` takes row ``p mod d`` of rotation ``p // d``; the length of an independent normal
     vector gives each row the chi distribution that a Gaussian direction has.
     """
-    # One after the other: of a thousand inputs each takes 8 MB and as much again for its factors, and two batches of
-    # factorisations at once, of two kernels, wait for each other's threads for ever on two cores.
     d = normals.shape[1]
+    # On the host one after the other: two batches of factorisations at once, of two kernels, wait for each other's
+    # threads for ever on two cores. Of a thousand inputs each takes 8 MB, and as much again for its factors.
+    at_once = max(_NUMBERS_AT_ONCE // d**2, 1) if _accelerator.is_present() else None
     runs, rotation_key = indices // d, jax.random.fold_in(key, _ROTATION)
 
     def rotation(k: Array) -> Array:
@@ -107,12 +112,12 @@ def _orthogonal(
         # Signs of the diagonal of R make Q uniform over rotations (Mezzadri 2007).
         return q * jnp.where(jnp.diagonal(r) < 0, -1.0, 1.0).astype(q.dtype)
 
-    if within is None:
+    if span is None:
         each = index_keys(rotation_key, runs), indices % d
-        directions = jax.lax.map(lambda own: rotation(own[0])[:, own[1]], each)
+        directions = jax.lax.map(lambda own: rotation(own[0])[:, own[1]], each, batch_size=at_once)
     else:
-        drawn = runs[0] + jnp.arange(within // d + 2)
-        rotations = jax.lax.map(rotation, index_keys(rotation_key, drawn))
+        drawn = runs[0] + jnp.arange(span // d + 2)
+        rotations = jax.lax.map(rotation, index_keys(rotation_key, drawn), batch_size=at_once)
         directions = rotations[runs - runs[0], :, indices % d]
     return directions * jnp.linalg.norm(normals, axis=1, keepdims=True)
 

@@ -154,9 +154,9 @@ class RandomFourierBasis(_Waves):
         """
         key = typed_key(self.key_data)
         terms = self.kernel.spectral_terms()
-        within = (pairs.shape[0] - 1) // len(terms) + 1 if consecutive else None
+        span = (pairs.shape[0] - 1) // len(terms) + 1 if consecutive else None
         found = [
-            self._term_spectrum(term, key, pairs, num_features, dtype, which, len(terms), within)
+            self._term_spectrum(term, key, pairs, num_features, dtype, which, len(terms), span)
             for which, term in enumerate(terms)
         ]
         if len(found) == 1:
@@ -176,7 +176,7 @@ class RandomFourierBasis(_Waves):
         dtype: Any,
         which: int,
         num_terms: int,
-        within_pairs: int | None,
+        span: int | None,
     ) -> tuple[Array, Array]:
         count = len(range(which, self.num_pairs, num_terms))
         # Consecutive pairs of one term are consecutive indices, so that orthogonal runs and
@@ -188,7 +188,7 @@ class RandomFourierBasis(_Waves):
             factor_key = jax.random.fold_in(term_key, number)
             directions, auxiliary = standard_normals(
                 self.frequencies, factor_key, within, d, factor.num_auxiliary, dtype,
-                within=within_pairs,
+                span=span,
             )  # fmt: skip
             mixture = index_keys(jax.random.fold_in(factor_key, _MIXTURE), within)
             scale = factor.spectral_scale(auxiliary, mixture)

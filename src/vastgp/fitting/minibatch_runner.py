@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from vastgp.data import processes
 from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.joint_programs import JointProgram, Own
 from vastgp.data.padding import repeat_last
+from vastgp.linalg.alone import alone
 from vastgp.linalg.cholesky import blas_threads
 
 # Of steps that factorise matrices. They must not be given to XLA's concurrency-optimised scheduler of the CPU (JAX
@@ -122,13 +123,22 @@ class MinibatchRunner:
         if self._devices > 1:
             state = on_every_device(state, self._devices)
             batches = _over_devices(batches, self._devices, self._axis)
-        with nullcontext() if self._factorises is None else blas_threads(self._factorises):
+        with self._factorising():
             state, records = self._program(*self._static, self.constants, state, batches, *numbers)
             if self._devices > 1:
                 state = on_first_device(state)
             # reading the records waits for the program
             records = jax.tree.map(lambda leaf: np.asarray(leaf)[:num_iters], records)
         return state, self._summarise(state, records, done)
+
+    @contextmanager
+    def _factorising(self) -> Iterator[None]:
+        """Run a program as those that factorise are, where it is one of them."""
+        if self._factorises is None:
+            yield
+            return
+        with alone(), blas_threads(self._factorises):
+            yield
 
     def compile(self, state: Any, batch: Any = None) -> None:
         """Compile the program for a state and a batch of one step, of which shapes and types are enough.

@@ -59,14 +59,17 @@ class LinearPosterior:
 
     def mean(self, X: Any) -> np.ndarray:
         """Return the posterior mean at each row of ``X``: (n,), or (C, n)."""
-        features = _features(X)
-        within = features if self.basis is None else features @ self.basis
-        return _one_or_all(self.weights @ within.T)
+        return _one_or_all(self.weights @ self._within(_features(X)).T)
 
     def mean_and_latent_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function at each row of ``X``, (n,) or (C, n)."""
-        within, beyond = self._directions(X)
-        variance = np.sum((within @ self.root) ** 2, axis=-1) + np.sum(beyond**2, axis=-1)
+        features = _features(X)
+        within = self._within(features)
+        variance = np.sum((within @ self.root) ** 2, axis=-1)
+        if self.basis is not None:
+            # |phi - Q Q^T phi|^2 without rows as long as there are inputs
+            beyond = np.sum(features**2, axis=1) - np.sum(within**2, axis=1)
+            variance = variance + self.variance * np.maximum(beyond, 0.0)
         return _one_or_all(self.weights @ within.T), _one_or_all(variance)
 
     def leave_one_out(self, X: Any, y: np.ndarray, noise_variance: float) -> LeftOut:
@@ -115,15 +118,19 @@ class LinearPosterior:
         """Return the posterior that `to_state` described."""
         return cls(arrays["weights"], arrays["root"], state["variance"], arrays.get("basis"))
 
+    def _within(self, features: np.ndarray) -> np.ndarray:
+        """Return rows in the directions of the weights, (n, k)."""
+        return features if self.basis is None else features @ self.basis
+
     def _directions(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in the directions of the weights, (n, k), and what of them is beyond, in prior deviations.
 
         ``phi^T w = (Q^T phi)^T u + (phi - Q Q^T phi)^T w``, the second part independent of ``u`` and of the rows.
         """
         features = _features(X)
+        within = self._within(features)
         if self.basis is None:
-            return features, np.zeros((len(features), 0))
-        within = features @ self.basis
+            return within, np.zeros((len(features), 0))
         return within, self.variance**0.5 * (features - within @ self.basis.T)
 
 

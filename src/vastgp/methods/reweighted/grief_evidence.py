@@ -27,6 +27,7 @@ from vastgp.fitting.run import Run
 from vastgp.fitting.scaled_evidence import ScaledEvidence
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import blas_threads, factorize
 
 # Rows whose features are made at a time.
@@ -247,18 +248,21 @@ class GriefLearning(NamedTuple):
         )  # fmt: skip
 
 
+@run_alone
 @eqx.filter_jit
 def _features(kernel: Kernel, basis: Any, active: Array, X: Any) -> Float[Array, "n m"]:
     own = basis.with_kernel(kernel)
     return own.features(jnp.asarray(X), jnp.arange(own.num_basis)) * active
 
 
+@run_alone
 @eqx.filter_jit
 def _pull_back_rows(kernel: Kernel, basis: Any, active: Array, X: Any, by_features: Any) -> Kernel:
     """Return the gradient by the kernel of what has a gradient by the features."""
     return jax.vjp(lambda k: _features(k, basis, active, X), kernel)[1](by_features)[0]
 
 
+@run_alone
 @eqx.filter_jit
 def _pull_back(
     kernel: Kernel,

@@ -17,6 +17,7 @@ from vastgp.data.ranked_neighbours import RankedIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Gaussian, StudentT
+from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import FactorizationError, blas_threads
 from vastgp.linalg.leaves import from_vector
 from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
@@ -184,6 +185,7 @@ def of_tiles(own: np.ndarray) -> np.ndarray:
     return found
 
 
+@run_alone
 @jax.jit
 def _values_and_slopes(
     params: Any,

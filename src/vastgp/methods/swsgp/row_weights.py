@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vastgp.linalg.alone import run_alone
 from vastgp.linalg.small_systems import is_available, solve_each_on_host
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.neighbour_systems import half_solved, of_parts, solve_each
@@ -76,6 +77,7 @@ def _systems(
     return K, k, kernel.diag(X)
 
 
+@run_alone
 @partial(jax.jit, static_argnames="devices")
 def _weights(*given: Any, devices: int) -> tuple[Float[Array, "n h"], Float[Array, " n"]]:
     K, k, prior = _systems(*given)
@@ -83,6 +85,7 @@ def _weights(*given: Any, devices: int) -> tuple[Float[Array, "n h"], Float[Arra
     return a, jnp.maximum(prior - jnp.sum(k * a, axis=1), 0.0)
 
 
+@run_alone
 @partial(jax.jit, static_argnames="devices")
 def _halves(
     targets: Float[Array, "n h"], *given: Any, devices: int

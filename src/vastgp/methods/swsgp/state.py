@@ -13,6 +13,7 @@ from vastgp.data.neighbours import NeighbourIndex
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.likelihoods import Likelihood
+from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import factorize
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
 from vastgp.methods.swsgp.neighbour_systems import solve_each
@@ -159,6 +160,7 @@ def conditional_variances(
     return variances
 
 
+@run_alone
 @jax.jit
 def _patch_variances(
     kernel: Any, X: Float[Array, "n d"], Z: Float[Array, "n h d"], jitter: Any
