@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vastgp._precision import precision
-from vastgp.bases import RandomFourierBasis
+from vastgp.bases import RandomFourierBasis, draws
 from vastgp.bases.random_fourier import whole_spectrum
 from vastgp.kernels import RBF, Matern32
 
@@ -35,6 +35,19 @@ def test_consecutive_pairs_have_the_frequencies_of_any_pairs(d, terms):
         np.testing.assert_allclose(found, each, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(some[0], each[11:29], rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(together[1], scales)
+
+
+@pytest.mark.parametrize("together", [1 << 24, 49 * 4])
+def test_an_accelerator_draws_the_same_in_batches(together, monkeypatch):
+    basis = RandomFourierBasis(kernel_of(7, 1), KEY, 80, "orthogonal")
+    pairs = jnp.arange(basis.num_pairs)
+    with precision("float64"):
+        expected = basis.spectrum(pairs, 7, jnp.float64)[0]
+        monkeypatch.setattr(draws._accelerator, "is_present", lambda: True)
+        monkeypatch.setattr(draws, "_NUMBERS_AT_ONCE", together)
+        for consecutive in (False, True):
+            found = basis.spectrum(pairs, 7, jnp.float64, consecutive=consecutive)[0]
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_runs_of_as_many_pairs_as_inputs_are_orthogonal():
