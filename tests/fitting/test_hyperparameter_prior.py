@@ -53,7 +53,7 @@ def test_its_density_is_the_formula():
 def test_the_density_of_slopes_is_the_formula():
     """Beside a process, which it leaves as it is; one variance for all inputs has its total alone."""
     slopes, noise = np.array([1.0, 2.0, 0.3]), -0.5 * ((math.log(0.02) + 1.5) / 2.0) ** 2
-    apart = (np.log(slopes) - np.mean(np.log(slopes))) / 0.6
+    apart = (np.log(slopes) - np.mean(np.log(slopes))) / (40.0 / 3.0)
     wanted = -0.5 * (math.log(3.3) / 1.5) ** 2 - np.sum(np.log(1.0 + apart**2))
     prior, process = HyperparameterPrior(3), KERNELS["one"]
     assert prior((Linear(slopes), Gaussian(0.02)))[0] == pytest.approx(wanted + noise, rel=1e-12)
