@@ -102,7 +102,8 @@ class HyperparameterPrior:
     Lengthscales of one summand of a kernel are drawn together: with ``z_j = log l_j - mean log l``,
     ``log p = -1/2 (mean log l - log sqrt(d) - a)^2 / b^2 - sum_j log(1 + z_j^2 / c^2)``. The amplitude of a summand,
     and the noise, are lognormal; they have no prior where the likelihood is not Gaussian, as its function is not in the
-    units of the target. Other hyperparameters have none.
+    units of the target. Slope variances of a linear summand are drawn together as lengthscales are, with their total
+    lognormal, see `_slope_variances`. Other hyperparameters have none.
 
     Attributes
     ----------
