@@ -131,7 +131,7 @@ class HyperparameterPrior:
             of_it = [i for i, s in enumerate(summands) if s == summand]
             scales = [i for i in of_it if names[i] == "lengthscales"]
             amplitudes = [i for i in of_it if names[i] == "variance"]
-            for i in (i for i in of_it if names[i] == "slope_variances"):
+            for i in [i for i in of_it if names[i] == "slope_variances"]:
                 density, slope = _slope_variances(logs[i].ravel(), self.num_features)
                 value += density
                 slopes[i] += slope.reshape(logs[i].shape)

@@ -70,7 +70,7 @@ class AveragedLines(NamedTuple):
     noise_variance: float
     log_evidence: float
     parts: tuple[LinePart, ...]
-    basis: np.ndarray | None = None
+    basis: np.ndarray | None
 
 
 class _Along(NamedTuple):
@@ -135,7 +135,7 @@ def average_lines(
     features, basis = row_space(features)
     plain = _variances(features, y, num_weights, scale)
     if groups is None or np.max(groups) + 1 == len(groups):
-        return _averaged([plain], np.ones(1), plain.log_evidence)._replace(basis=basis)
+        return _averaged([plain], np.ones(1), plain.log_evidence, basis)
 
     def at(odds: float) -> tuple[float, _Variances]:
         share = 1.0 / (1.0 + np.exp(-odds))
@@ -152,8 +152,7 @@ def average_lines(
     # each place stands for its cell; one half of the probability is without any lack of fit
     logs = np.array([plain.log_evidence, *(density + np.log(axis[1] - axis[0]))]) - np.log(2.0)
     log_evidence = float(logsumexp(logs))
-    found = _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence)
-    return found._replace(basis=basis)
+    return _averaged([plain, *grids], np.exp(logs - log_evidence), log_evidence, basis)
 
 
 def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple[np.ndarray, float]:
@@ -171,7 +170,9 @@ def _without_shared(rows: np.ndarray, groups: np.ndarray, share: float) -> tuple
     return rest + mean / of_mean[groups, None] ** 0.5, float(log_det)
 
 
-def _averaged(grids: list[_Variances], weights: np.ndarray, log_evidence: float) -> AveragedLines:
+def _averaged(
+    grids: list[_Variances], weights: np.ndarray, log_evidence: float, basis: np.ndarray | None
+) -> AveragedLines:
     """Return the average over grids, its parts the ranges of what their variances say of a new row."""
     shares = [w * each.share for w, each in zip(weights, grids, strict=True)]
     size = len(grids[0].along[0].eigenvalues)
@@ -207,7 +208,7 @@ def _averaged(grids: list[_Variances], weights: np.ndarray, log_evidence: float)
     )  # fmt: skip
     return AveragedLines(
         mean, np.sum(squares, axis=0) - np.outer(mean, mean),
-        float(np.sum(variance)), float(np.sum(noise)), log_evidence, parts,
+        float(np.sum(variance)), float(np.sum(noise)), log_evidence, parts, basis,
     )  # fmt: skip
 
 
