@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -137,7 +137,9 @@ class MinibatchRunner:
         if self._factorises is None:
             yield
             return
-        with alone(), blas_threads(self._factorises):
+        # Steps that processes take together wait for each other: one that waited for its turn besides would hold up all,
+        # in an order that they do not agree about.
+        with nullcontext() if self._shared else alone(), blas_threads(self._factorises):
             yield
 
     def compile(self, state: Any, batch: Any = None) -> None:
