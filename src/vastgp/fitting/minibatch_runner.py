@@ -137,8 +137,8 @@ class MinibatchRunner:
         if self._factorises is None:
             yield
             return
-        # Steps that processes take together wait for each other: one that waited for its turn besides would hold up all,
-        # in an order that they do not agree about.
+        # Steps that processes take together wait for each other: one that waited for its turn besides would hold up
+        # all, in an order that they do not agree about.
         with nullcontext() if self._shared else alone(), blas_threads(self._factorises):
             yield
 

@@ -18,29 +18,31 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp._precision import as_dtype, precision
-from vastgp._programs import program
 from vastgp.bases import PairedBasis
 from vastgp.data import processes
-from vastgp.fitting.damped_updates import next_rate, toward
-from vastgp.fitting.dual_evidence import Sites, local_sites, most_rate
+from vastgp.fitting.clock import now
+from vastgp.fitting.dual_evidence import Sites, most_rate
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop
 from vastgp.fitting.run import Run
 from vastgp.likelihoods import Likelihood
 from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
 from vastgp.solvers.row_system import RowSystem, prior_draws, shared_row_product
+from vastgp.solvers.site_updates import (
+    LEAST_PRECISION,
+    State,
+    moved,
+    next_sites,
+    scaled_start,
+    unscaled,
+)
 
 # Up to here a factorisation in float64 finds the sites: some ten of them, a second each at most.
 MOST_EXACT = 3000
-# Precisions in float32: the root of the least one still leaves digits. A site of less says nothing, and as it is the
-# residual ``alpha`` that holds the mean in place, raising its precision does not move the mean.
-_LEAST_PRECISION = 1e-6
 # Products between two updates of the sites: those are worth little before the function has followed.
 _MOST_PRODUCTS = 8
-_LEAST_RATE = 0.125
-_TILE = 8192
 
 
 class SiteRows(NamedTuple):
@@ -98,15 +100,6 @@ class SiteFit(NamedTuple):
     loop: LoopResult | None
 
 
-class _State(NamedTuple):
-    linear: Float[Array, "C n"]
-    precision: Float[Array, "C n"]
-    dual: Float[Array, "k n"]  # k = C (1 + S)
-    image: Float[Array, "k n"]  # Phi Phi^T dual
-    rate: Float[Array, ""]
-    change: Float[Array, ""]
-
-
 def find_sites(
     basis: PairedBasis,
     likelihood: Likelihood,
@@ -142,12 +135,12 @@ def find_sites(
     if len(y) <= most_rows(MOST_EXACT, likelihood):
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
         loop = None if found.settled else _unsettled(found.bound)
-        sites = found.sites.at_least(_LEAST_PRECISION, found.mean)
+        sites = found.sites.at_least(LEAST_PRECISION, found.mean)
         sites = Sites(*(part.astype(X.dtype) for part in sites))
         with precision(str(X.dtype)):
             return SiteFit(sites, None, site_system(basis, X, sites, None, **options), loop)
     with precision(str(X.dtype)):
-        search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options)
+        search = _Search(basis, likelihood, jnp.asarray(X), jnp.asarray(y), tol, options, run)
         state, loop = run.steps(
             "sites",
             search.update,
@@ -158,12 +151,11 @@ def find_sites(
             label="likelihood",
         )
         sites = Sites(state.linear, state.precision)
-        system = search.system
-        # None: a fit that resumed at its end, or had no time. With several functions centring moved the sites since.
-        if system is None or likelihood.num_latent > 1:
-            system = site_system(
-                search.basis, search.X, sites, search.draws, like=system, **options
-            )
+        # What is unsolved of a mean is in its sites since the last system was made, see `moved`. There was none where a
+        # fit resumed at its end, or had no time.
+        system = site_system(
+            search.basis, search.X, sites, search.draws, like=search.system, **options
+        )
     if likelihood.num_latent == 1:
         sites = Sites(*(np.asarray(part)[0] for part in sites))
     return SiteFit(sites, state.dual, system, loop)
@@ -229,91 +221,6 @@ def _unsettled(bound: float) -> LoopResult:
     return LoopResult(0, 0.0, False, reason, history)
 
 
-@jax.jit
-def _sites_by_tiles(
-    likelihood: Likelihood, y: Array, mean: Array, variance: Array
-) -> tuple[Array, Sites]:
-    """Return the sum of the rows' bounds and the sites, (C, n), by tiles: averages over functions hold large arrays."""
-    n, one = len(y), likelihood.num_latent == 1
-    tile = min(_TILE, n)
-    count = -(-n // tile)
-
-    def cut(part: Array) -> Array:
-        rest = [(0, 0)] * (part.ndim - 1) + [(0, count * tile - n)]
-        padded = jnp.pad(part, rest, mode="edge")
-        return jnp.moveaxis(padded.reshape(*part.shape[:-1], count, tile), -2, 0)
-
-    def whole(parts: Array) -> Array:
-        joined = jnp.moveaxis(parts, 0, -2)
-        return joined.reshape(*joined.shape[:-2], count * tile)[..., :n]
-
-    tiles = cut(y), cut(mean[0] if one else mean), cut(variance[0] if one else variance)
-    bound, sites = jax.lax.map(lambda each: local_sites(likelihood, *each), tiles)
-    return jnp.sum(whole(bound)), Sites(*(jnp.atleast_2d(whole(part)) for part in sites))
-
-
-def _by_function(columns: Array, functions: int) -> Array:
-    """Return columns as (C, 1 + S, n)."""
-    return columns.reshape(functions, -1, columns.shape[-1])
-
-
-def _moments(draws: tuple[Array, ...], image: Array) -> tuple[Array, Array]:
-    """Return mean and variance of each function at the rows, (C, n)."""
-    parts = _by_function(image, len(draws))
-    return parts[:, 0], jnp.mean((jnp.stack(draws) - parts[:, 1:]) ** 2, axis=1)
-
-
-# What an update does beside its products is one program each: operation by operation, there would be fifty.
-@program
-def _next_sites(
-    likelihood: Likelihood, y: Array, draws: tuple[Array, ...], state: _State
-) -> tuple[Sites, Array]:
-    """Return the sites that mean and samples ask for, and the fit to the data."""
-    mean, variance = _moments(draws, state.image)
-    fit, better = _sites_by_tiles(likelihood, y, mean, variance)
-    sites = toward(Sites(state.linear, state.precision), better, state.rate)
-    return sites.at_least(_LEAST_PRECISION, mean), fit
-
-
-@program
-def _scaled_start(state: _State, scale: Array) -> tuple[Array, Array]:
-    """Return the last solution in the units of a system, and its product with the matrix."""
-    solution = state.dual / scale
-    return solution, scale * state.image + solution
-
-
-@program
-def _unscaled(solution: Array, scale: Array) -> Array:
-    return solution * scale
-
-
-@program(static_argnums=0)
-def _moved(
-    most: float, draws: tuple[Array, ...], state: _State, sites: Sites, dual: Array, image: Array
-) -> _State:
-    """Return the state after an update, and how far it moved the mean."""
-    if len(draws) > 1:
-        sites, dual, image = _centred(len(draws), sites, dual, image)
-    # in posterior standard deviations, and as a whole step would move it
-    mean, variance = _moments(draws, state.image)
-    moved = (_by_function(image, len(draws))[:, 0] - mean) ** 2 / variance
-    change = jnp.sqrt(jnp.mean(moved)) / state.rate
-    # updates that grow go too far; there is no bound to compare
-    good = change <= state.change
-    rate = next_rate(state.rate, good, most, least=_LEAST_RATE, growth=1.5, where=jnp)
-    return _State(sites.linear, sites.precision, dual, image, rate, change)
-
-
-def _centred(functions: int, sites: Sites, dual: Array, image: Array) -> tuple[Sites, Array, Array]:
-    """Return all with means that sum to zero over the functions, see `Sites.centred`."""
-    parts = [_by_function(part, functions) for part in (dual, image)]
-    sites, _ = sites.centred(parts[1][:, 0])
-    dual, image = (
-        part.at[:, 0].add(-jnp.mean(part[:, 0], axis=0)).reshape(dual.shape) for part in parts
-    )
-    return sites, dual, image
-
-
 class _Search:
     """Updates of sites, each followed by products that let mean and samples follow."""
 
@@ -325,7 +232,9 @@ class _Search:
         y: Array,
         tol: float,
         options: dict[str, Any],
+        run: Run,
     ) -> None:
+        self._run, self._seconds = run, 0.0  # of an update
         self.basis = basis.stored(X.shape[1], X.dtype)
         self.X, self._y, self._tol = X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
@@ -337,64 +246,78 @@ class _Search:
             for c in range(self._functions)
         )
 
-    def start(self) -> _State:
+    def start(self) -> State:
         """Return the prior, and the sites that belong to it: a search without time still leaves some."""
         n, dtype = len(self._y), self.X.dtype
         columns = self._functions * (1 + self._options["num_samples"])
         # put there as they are: `jnp.zeros` compiles a program for each
         shapes = (self._functions, n), (columns, n)
         nothing, empty = (jax.device_put(np.zeros(shape, dtype)) for shape in shapes)
-        rate, far = (jax.device_put(np.full((), value, dtype)) for value in (self._most, np.inf))
-        state = _State(nothing, nothing, empty, empty, rate, far)
+        rate, far, none = (
+            jax.device_put(np.full((), value, dtype)) for value in (self._most, np.inf, 0.0)
+        )
+        state = State(nothing, nothing, empty, empty, rate, far, none)
         sites, _ = self._next_sites(state)
         return state._replace(linear=sites.linear, precision=sites.precision)
 
-    def _next_sites(self, state: _State) -> tuple[Sites, Array]:
-        return _next_sites(self._likelihood, self._y, self.draws, state)
+    def _next_sites(self, state: State) -> tuple[Sites, Array]:
+        return next_sites(self._likelihood, self._y, self.draws, state)
 
-    def update(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, float]]:
+    def update(self, state: State, first: int, count: int) -> tuple[State, Mapping[str, float]]:
         """Take ``count`` updates."""
         record: dict[str, float] = {}
         for _ in range(count):
             state, record = self._once(state)
         return state, record
 
-    def _once(self, state: _State) -> tuple[_State, dict[str, float]]:
+    def _once(self, state: State) -> tuple[State, dict[str, float]]:
+        began = now()
         sites, fit = self._next_sites(state)
         self.system = None  # its preconditioner is as large as the next one
         system = site_system(self.basis, self.X, sites, self.draws, **self._options)
-        solved = begin(system, *_scaled_start(state, system.scale))
+        solved = begin(system, *scaled_start(state, system.scale))
         products = 0
+        # Of several functions a product takes seconds. What is unsolved is uncertain, so the last update may end early.
         while products == 0 or (
             products < _MOST_PRODUCTS
-            and processes.agreed(worst_error(system, solved) > 0.5 * self._tol)
+            and processes.agreed(
+                worst_error(system, solved) > 0.5 * self._tol and not self._run.out_of_time
+            )
         ):
             solved, products = advance(system, solved), products + 1
-        dual = _unscaled(solved.solution, system.scale)
+        dual = unscaled(solved.solution, system.scale)
         ones = jax.device_put(np.ones(len(self._y), self.X.dtype))
         nothing = np.zeros((), self.X.dtype)
         image = shared_row_product(system.blocks, self.X, ones, nothing, dual)
         self.system = system
-        new = _moved(self._most, self.draws, state, sites, dual, image)
+        self._seconds = now() - began
+        new = moved(
+            self._most, self._likelihood, self._y, self.draws, state, sites.precision, dual, image
+        )
         record = {
             "objective": float(fit),
             "change": float(new.change),
             "residual": worst_error(system, solved),
             "products": float(products),
             "rate": float(state.rate),
+            "step": float(new.step),
         }
         return new, record
 
-    def decide(self, now: Mapping[str, float], history: History) -> Stop | None:
+    def decide(self, last: Mapping[str, float], history: History) -> Stop | None:
         """Stop when an update no longer moves the mean."""
-        if not np.isfinite(now["change"]):
+        if not np.isfinite(last["change"]):
             return Stop(
                 "the sites are not finite: check the targets for extreme values, or use dtype='float64'",
                 converged=False,
             )
-        if now["change"] <= self._tol and now["residual"] <= self._tol:
+        if last["change"] <= self._tol and last["residual"] <= self._tol:
             return Stop(
-                f"the sites have converged: they move by {now['change']:.2g} <= tol = {self._tol:g}",
+                f"the sites have converged: they move by {last['change']:.2g} <= tol = {self._tol:g}",
                 converged=True,
             )
+        # an update of which there is time for less than half is not begun
+        left = self._run.seconds_left()
+        if processes.agreed(left is not None and left < 0.5 * self._seconds):
+            return Stop(OUT_OF_TIME)
         return None

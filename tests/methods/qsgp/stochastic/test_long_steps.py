@@ -24,9 +24,17 @@ def plan_of(num_basis, basis_batch=10_000, row_batch=500, **changes):
 
 
 def test_chunks_of_long_steps_are_short():
-    assert module._steps_of_a_chunk(plan_of(100_000), 8) == 50
-    images = module._steps_of_a_chunk(plan_of(1_000_000, 20_000, 100), 784)
+    assert module._steps_of_a_chunk(plan_of(100_000), 8, Run()) == 50
+    images = module._steps_of_a_chunk(plan_of(1_000_000, 20_000, 100), 784, Run())
     assert images == OBJECTIVE_EVERY
+
+
+def test_chunks_of_a_short_budget_are_a_part_of_it():
+    short, long = (
+        module._steps_of_a_chunk(plan_of(100_000), 8, Run(max_seconds=seconds))
+        for seconds in (15.0, 300.0)
+    )
+    assert OBJECTIVE_EVERY < short < 30 and short % OBJECTIVE_EVERY == 0 and long == 50
 
 
 def test_the_end_takes_fewer_rows_where_functions_are_very_many():

@@ -99,8 +99,9 @@ def finish(
     loop: LoopResult,
     seed: int,
     dtype: str,
+    report: bool = True,
 ) -> StochasticFit:
-    """Choose the mean and compute the diagonal columns."""
+    """Choose the mean and compute the diagonal columns; without ``report`` nothing is said of sampling."""
     most = plan.rows_of_a_pass(rows.d, _DIAGONAL_ROWS)
     X, y = (part.astype(dtype) for part in fixed_rows(rows, standardizer, seed, 1, most))
     given = (np.arange(most) < len(X)).astype(dtype)
@@ -120,7 +121,7 @@ def finish(
         diagonal=diagonal,
         averaged=bool(averaged),
         loop=loop,
-        sampling=None if plan.gaussian else sampling_report(plan, problem, state, *few),
+        sampling=sampling_report(plan, problem, state, *few) if report else None,
     )
 
 

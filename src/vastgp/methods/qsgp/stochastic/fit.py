@@ -24,9 +24,10 @@ from vastgp._memory import return_freed_memory
 from vastgp._precision import precision
 from vastgp._programs import program
 from vastgp.bases import RandomFourierBasis
-from vastgp.data import Rows, Standardizer
+from vastgp.data import Rows, Standardizer, processes
 from vastgp.data.minibatch import chunk_of_minibatches
 from vastgp.data.split import held_out_indices, without
+from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
 from vastgp.fitting.loop import ShouldStop, steps_of_chunk
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
@@ -64,6 +65,8 @@ from vastgp.solvers.plan import operations_where_arrays_lie
 # Steps of a chunk, fewer where they take more than so many operations: 784 inputs and sets of 20,000 functions took
 # 24 s of two cores. A multiple of the steps between two records of the bound.
 _CHUNK, _CHUNK_OPERATIONS = 50, 2e11
+# Of a chunk for each second of a budget: some twentieth of it, where one is short.
+_OPERATIONS_A_SECOND = 1.5e9
 _MOST_JUDGES = 1000  # rows held out
 # Times that a step or a pass takes as long as a product of matrices of as many operations; what steps have of what is
 # left of the budget where the end of the fit would take all.
@@ -137,7 +140,7 @@ def fit_stochastic(
         "held_out_rmse" if judges else "support_residual" if options.control_rank else "residual"
     )
     plan = make_plan(options, rows.n, basis, likelihood, rate is not None)
-    noise_variance, chunk = 1.0 / likelihood.most_curvature(), _steps_of_a_chunk(plan, rows.d)
+    noise_variance, chunk = 1.0 / likelihood.most_curvature(), _steps_of_a_chunk(plan, rows.d, run)
     end = _seconds_of_the_end(plan, rows.d, run)
     with precision(dtype):
         problem = make_problem(
@@ -166,7 +169,9 @@ def fit_stochastic(
             return_freed_memory()
             start, shapes, placed = _starting(plan, problem, noise_variance, dtype)
             row = np.zeros((plan.row_batch, rows.d), dtype)
+            began = now()
             runner.compile(shapes, (row, row[:, 0]))
+            compiling = now() - began
             return_freed_memory()
             left = run.seconds_left()
             state, loop = run.steps(
@@ -180,7 +185,10 @@ def fit_stochastic(
                 label="QSGP stochastic",
             )
         return_freed_memory()
-        return finish(plan, problem, state, rows, standardizer, loop, run.seed, dtype)
+        # it takes as long as compiling a step, and changes nothing
+        left = run.seconds_left()
+        report = not plan.gaussian and processes.agreed(left is None or left > compiling)
+        return finish(plan, problem, state, rows, standardizer, loop, run.seed, dtype, report)
 
 
 def _starting(
@@ -241,9 +249,11 @@ def fit_stochastic_answers(
     )
 
 
-def _steps_of_a_chunk(plan: StochasticPlan, d: int) -> int:
+def _steps_of_a_chunk(plan: StochasticPlan, d: int, run: Run) -> int:
     """Return the steps between two looks at the clock."""
-    return steps_of_chunk(_CHUNK, _CHUNK_OPERATIONS, plan.operations(d), OBJECTIVE_EVERY)
+    most = np.inf if run.max_seconds is None else _OPERATIONS_A_SECOND * run.max_seconds
+    operations = min(_CHUNK_OPERATIONS, most)
+    return steps_of_chunk(_CHUNK, operations, plan.operations(d), OBJECTIVE_EVERY)
 
 
 def _seconds_of_the_end(plan: StochasticPlan, d: int, run: Run) -> float:
