@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from vastgp.estimators.sharing import SharedRows
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Bernoulli, Likelihood, OneVsRest, Softmax
 from vastgp.methods.direct.base import BASES, SEARCHES, DirectBase
+from vastgp.methods.direct.fit import FittedWeights
 from vastgp.methods.direct.logistic_training import (
     LabelledFeatures,
+    bounds_under_prior,
     fit_exponential,
     fit_quadratic,
 )
@@ -101,6 +103,9 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
     _most_basis = 1000
     _shared_rows = SharedRows()
 
+    # with one pass over the rows for the bound under the prior, and one more
+    _compiling_seconds: ClassVar[float] = 4.0
+
     def __init__(
         self,
         kernel: KernelLike = None,
@@ -159,14 +164,15 @@ class DirectClassifier(DirectBase, BaseGPClassifier):
         kernel, _ = find_first(self._beginning(rows, run), lambda _: latent)
         basis, kernel = self._make_basis(kernel, rows, run.seed)
         features = LabelledFeatures(rows, self.standardizer_, basis, self.dtype)
-        found = []
-        for number in range(1 if two else num_classes):
-            which = None if two else number
+        found: list[FittedWeights] = []
+        functions = [None] if two else range(num_classes)
+        firsts = bounds_under_prior(features, functions)
+        for which, first in zip(functions, firsts, strict=True):
             if exponential:
-                found.append(fit_exponential(features, which, recipe, run))
+                found.append(fit_exponential(features, first[0], which, recipe, run))
             else:
-                share = 1.0 if two else 1.0 / (num_classes - number)
-                found.append(fit_quadratic(features, which, recipe, run, share))
+                share = 1.0 / (len(functions) - len(found))
+                found.append(fit_quadratic(features, first, which, recipe, run, share))
         fits = [each.fit for each in found]
         stacked = (
             np.stack([getattr(each, name) for each in found])

@@ -123,12 +123,14 @@ def improve(
     run: Run,
     name: str = "",
     residual: float | None = None,
+    share: float = 1.0,
 ) -> Iterator[FittedWeights]:
-    """Go on from some logits: by L-BFGS, then as a mixture where one is asked for."""
+    """Go on from some logits with a share of what is left: by L-BFGS, then as a mixture where one is asked for."""
     family, limits = recipe.family, {"rows": recipe.rows, "tol": recipe.tol}
     with precision("float64"):
         fit = fit_mean_field(
-            model, logits, max_iter=family.max_iter, record=run.evaluations(f"{name}weights"), **limits
+            model, logits, max_iter=family.max_iter,
+            record=run.evaluations(f"{name}weights", share=share), **limits,
         )  # fmt: skip
     yield as_fitted(fit, model, residual)
     if not isinstance(family, Mixture):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -113,14 +113,44 @@ def quadratic_likelihood(
     return QuadraticLikelihood(0.0, 0.0, sums.target, sums.gram), constant
 
 
+def bounds_under_prior(
+    features: LabelledFeatures, classes: Sequence[int | None]
+) -> list[tuple[QuadraticLikelihood, float]]:
+    """Return what `quadratic_likelihood` does under the prior, for each function: one pass over the rows for all.
+
+    There every function has mean zero and variance ``phi^T phi``, so that the bounds touch at the same points, and a
+    label enters the linear part alone.
+    """
+    sums, constant = Moments(features.num_basis), 0.0
+    targets = np.zeros((len(classes), features.num_basis))
+    for phi, y in features.blocks():
+        labels = np.stack([labels_of(y, which) for which in classes])
+        variance = np.sum(phi**2, axis=1)
+        sites = best_sites(labels, np.zeros_like(variance), variance)
+        linear, bend, constants = map(np.asarray, sites)
+        sums.add(phi, np.zeros(len(y)), bend)
+        targets += linear @ phi
+        constant += float(np.sum(constants))
+    sums, targets = sums.of_all(), processes.added(targets)
+    constant = float(processes.added(constant))
+    return [(QuadraticLikelihood(0.0, 0.0, target, sums.gram), constant) for target in targets]
+
+
 def fit_quadratic(
-    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run, share: float
+    features: LabelledFeatures,
+    first: tuple[QuadraticLikelihood, float],
+    which: int | None,
+    recipe: Recipe,
+    run: Run,
+    share: float,
 ) -> FittedWeights:
     """Fit one function: weights at a fixed quadratic bound, the bound at fixed weights, and so on; then all weights.
 
     Parameters
     ----------
     features : LabelledFeatures
+    first : tuple of QuadraticLikelihood and float
+        Its bound under the prior, of `bounds_under_prior`.
     which : int or None
         The class, of more than two.
     recipe : Recipe
@@ -130,22 +160,31 @@ def fit_quadratic(
     """
     name, least = _name(which), recipe.tol * recipe.rows
     with precision("float64"):
-        logits, _ = _begin(features, which, recipe, run)
+        start, model = _begin(first[0], which, recipe, run)
+        known = [
+            (None, model, first[1])
+        ]  # at which logits the last bound is best, its model and constant
 
-        def renew(state: Any, first: int, count: int) -> tuple[Any, dict[str, float]]:
-            logits, before = state
+        def model_at(logits: Any) -> tuple[Any, float]:
+            if known[0][0] is not logits:
+                known[0] = (logits, *_model_at(features, which, recipe, logits))
+            return known[0][1:]
+
+        def renew(state: Any, number: int, count: int) -> tuple[Any, dict[str, float]]:
+            logits, touched, before = state
             for _ in range(count):
-                model, constant = _model_at(features, which, recipe, logits)
+                touched = logits
+                model, constant = model_at(touched)
                 for _ in range(_SWEEPS):
                     logits = coordinate_sweep(logits, model)
                 bound = float(value_and_slope(logits, model)[0]) + constant
                 gain, before = bound - float(before), np.float64(bound)
-            return (logits, before), {"objective": bound, "gain": gain}
+            return (logits, touched, before), {"objective": bound, "gain": gain}
 
-        (logits, _), passes = run.steps(
+        (logits, touched, _), passes = run.steps(
             f"{name}passes",
             renew,
-            (logits, np.float64(-np.inf)),
+            (start, start, np.float64(-np.inf)),
             max_iter=_MOST_PASSES,
             chunk=1,
             should_stop=lambda seen, _: (
@@ -155,8 +194,11 @@ def fit_quadratic(
             ),
             share=share,
         )
-        model, constant = _model_at(features, which, recipe, logits)
-    found = last_in_time(improve(logits, model, recipe, run, name), run)
+        # without the time for more passes there is none for another; of none, the bound is still that of the prior
+        _, model, constant = known[0]
+        if passes.num_iter:
+            model, constant = model_at(logits if passes.converged else touched)
+    found = last_in_time(improve(logits, model, recipe, run, name, share=share), run)
     last, history = found.fit, copy.deepcopy(passes.history)
     seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
     bound = last.objective + constant
@@ -170,11 +212,15 @@ def fit_quadratic(
 
 
 def fit_exponential(
-    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run
+    features: LabelledFeatures,
+    first: QuadraticLikelihood,
+    which: int | None,
+    recipe: Recipe,
+    run: Run,
 ) -> FittedWeights:
     """Fit one function by Theorem 7.2, all rows at once, from where the quadratic bound under the prior leads."""
     with precision("float64"):
-        logits, model = _begin(features, which, recipe, run)
+        logits, model = _begin(first, which, recipe, run)
         own, targets = features.whole()
         phi, labels = jnp.asarray(own), jnp.asarray(labels_of(targets, which))
         # the divergence is counted once
@@ -199,13 +245,11 @@ def _name(which: int | None) -> str:
 
 
 def _begin(
-    features: LabelledFeatures, which: int | None, recipe: Recipe, run: Run
+    first: QuadraticLikelihood, which: int | None, recipe: Recipe, run: Run
 ) -> tuple[DiscreteLogits, Any]:
     """Return where weights start at the quadratic bound that is best under the prior, and the model there."""
-    size = features.num_basis
-    likelihood, _ = quadratic_likelihood(features, which, Weights(np.zeros(size), np.ones(size)))
-    model = recipe.model(likelihood)
-    return begin(model, normal_weights(likelihood, 1.0), recipe, run, _name(which))[0], model
+    model = recipe.model(first)
+    return begin(model, normal_weights(first, 1.0), recipe, run, _name(which))[0], model
 
 
 def _model_at(
