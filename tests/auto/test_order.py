@@ -58,19 +58,21 @@ def test_trees_are_next_where_they_alone_are_nearer(kind, first, scale):
     warp = Own()
     if scale == "log":
         y, warp = np.exp(0.3 * y), Log()
-    found = trees_next(track_of(X, y), of_line(X, y, warp), WAITING, 10.0)
+    found = trees_next(track_of(X, y), of_line(X, y, warp), WAITING, 8.0)
     assert found[0].name == first
     assert sorted(one.name for one in found) == sorted(one.name for one in WAITING)
+    # they have their turn, too, where there are ten seconds for a model and them
+    assert trees_next(track_of(X, y), of_line(X, y, warp), WAITING, 10.0) == WAITING
 
 
 def test_without_time_trees_or_a_score_the_order_stays():
     X, y = table_of("steps")
     track, ran = track_of(X, y), of_line(X, y, Own())
     assert trees_next(track, ran, WAITING, 0.5) == WAITING
-    assert trees_next(replace(track, grown=None), ran, WAITING, 10.0) == WAITING
-    assert trees_next(replace(track, classes=True), ran, WAITING, 10.0) == WAITING
-    assert trees_next(track, replace(ran, judged=None), WAITING, 10.0) == WAITING
-    assert trees_next(track, ran, WAITING[:2], 10.0) == WAITING[:2]
+    assert trees_next(replace(track, grown=None), ran, WAITING, 8.0) == WAITING
+    assert trees_next(replace(track, classes=True), ran, WAITING, 8.0) == WAITING
+    assert trees_next(track, replace(ran, judged=None), WAITING, 8.0) == WAITING
+    assert trees_next(track, ran, WAITING[:2], 4.0) == WAITING[:2]
 
 
 @pytest.mark.parametrize(("kind", "trees"), [("steps", True), ("line", False)])

@@ -21,7 +21,7 @@ _LOOK, _NEARER = 0.4, 0.9
 
 
 def trees_next(
-    track: Track, first: Ran, waiting: Sequence[Candidate], left: float
+    track: Track, first: Ran, waiting: Sequence[Candidate], left: float, longer: float = 0.0
 ) -> list[Candidate]:
     """Return those that wait, the first of them with trees before all others where trees alone beat what has run.
 
@@ -35,15 +35,20 @@ def trees_next(
         What has run.
     waiting : sequence of Candidate
     left : float
-        Seconds of the race.
+        Seconds of the race. Where they suffice for those before the trees, too, all keep their turn.
+    longer : float
+        By how much the race may last longer with trees next.
     """
-    on_trees = next((one for one in waiting if one.on_trees), None)
-    if on_trees is None or track.grown is None or track.classes or first.judged is None:
+    number = next((number for number, one in enumerate(waiting) if one.on_trees), None)
+    if number is None or track.grown is None or track.classes or first.judged is None:
+        return list(waiting)
+    on_trees = waiting[number]
+    if sum(one.needs for one in waiting[: number + 1] if not one.quick) <= left:
         return list(waiting)
     training, held_out, _ = track.encoded(0)
     rows = some_rows(training, on_trees.most_rows, track.seed)
     of_their_own = observations.has_own_noise(rows.y) or observations.has_exposure(rows.y)
-    if of_their_own or seconds_to_grow(rows.n, rows.d, 1) > _LOOK * left:
+    if of_their_own or seconds_to_grow(rows.n, rows.d, 1) > _LOOK * (left + longer):
         return list(waiting)
     forward = first.warp.forward
     of_trees = np.abs(track.grown(0, rows, first.warp).of_training[:, 0] - forward(rows.y))

@@ -358,7 +358,7 @@ def run_race(
             warps = [warps[best]]
             if number == 0 and deadline is not None and waiting:
                 left = deadline - time.perf_counter()
-                ordered = trees_next(track, here[best], waiting, left + longer)
+                ordered = trees_next(track, here[best], waiting, left, longer)
                 # they are worth some of the time of the winner, which is likely to have them
                 deadline += longer if ordered[0] is not waiting[0] else 0.0
                 waiting = ordered
