@@ -24,6 +24,8 @@ from vastgp.solvers.left_out import LeftOut
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
 # Updates of a posterior, and rounds of the prior variance between which it is brought to its optimum.
 _MOST_UPDATES, _ROUNDS = 20, 2
+# Rows on which several functions are found first, and updates on all of them that follow.
+_FIRST_ROWS, _LAST_UPDATES = 1000, 2
 # A whole step that gains less, for each row, ends the updates.
 _SETTLED = 1e-5
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-4, 1e4
@@ -259,18 +261,35 @@ class _Weights:
 
 
 def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> LinearPosterior:
-    """Variational inference of the weights, their prior variance by EM: ``s = E[|w|^2] / (C p)``."""
-    model = _Weights(likelihood, features, y)
+    """Variational inference of the weights, their prior variance by EM: ``s = E[|w|^2] / (C p)``.
+
+    Several functions of many rows are found on some of them, and take the last updates on all: natural parameters are
+    sums over rows.
+    """
     functions, size = likelihood.num_latent, features.shape[1]
     natural = np.zeros((functions, size)), np.zeros((functions, size, size))
-    updates = DampedUpdates(
-        model.evaluate, most=most_rate(likelihood), least_gain=_SETTLED * len(y)
-    )
-    natural = updates.run(updates.start(natural), _MOST_UPDATES).found.sites
+    step = len(y) // _FIRST_ROWS if functions > 1 else 1
+    model = _Weights(likelihood, features[:: max(step, 1)], y[:: max(step, 1)])
+    natural = _climb(model, natural, _MOST_UPDATES)
     for _ in range(_ROUNDS):
         weights, covariance = model.moments(natural)
         square = np.sum(weights**2) + np.trace(covariance, axis1=1, axis2=2).sum()
         model.variance = float(np.clip(square / weights.size, _LEAST_VARIANCE, _MOST_VARIANCE))
-        natural = updates.run(updates.start(natural), _MOST_UPDATES).found.sites
+        natural = _climb(model, natural, _MOST_UPDATES)
+    if step > 1:
+        more, variance = len(y) / model.num_rows, model.variance
+        model = _Weights(likelihood, features, y)
+        model.variance = variance
+        natural = _climb(model, (more * natural[0], more * natural[1]), _LAST_UPDATES)
     weights, covariance = model.moments(natural)
     return LinearPosterior(weights, np.linalg.cholesky(covariance), model.variance)
+
+
+def _climb(
+    model: _Weights, natural: tuple[np.ndarray, np.ndarray], most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return natural parameters after so many updates at most."""
+    rate, least = most_rate(model.likelihood), _SETTLED * model.num_rows
+    updates = DampedUpdates(model.evaluate, most=rate, least_gain=least)
+    found: tuple[np.ndarray, np.ndarray] = updates.run(updates.start(natural), most).found.sites
+    return found
