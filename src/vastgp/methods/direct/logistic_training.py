@@ -161,9 +161,8 @@ def fit_quadratic(
     name, least = _name(which), recipe.tol * recipe.rows
     with precision("float64"):
         start, model = _begin(first[0], which, recipe, run)
-        known = [
-            (None, model, first[1])
-        ]  # at which logits the last bound is best, its model and constant
+        # the logits at which the last bound is best, its model and constant
+        known = [(None, model, first[1])]
 
         def model_at(logits: Any) -> tuple[Any, float]:
             if known[0][0] is not logits:

@@ -127,7 +127,7 @@ class QSGPFits(BaseGP):
             refuse_own_noise_of(rows, "solver='stochastic'", "solver='block'")
         if self.num_basis is None and isinstance(solver, Block):
             size = self._size_in_time(planned, rows, solver, run)
-            if size < planned and size == _LEAST_BASIS and self._may_be_stochastic(chosen, rows):
+            if size < planned and size == _LEAST_BASIS and self._may_be_stochastic(chosen):
                 solver, size = Stochastic(), planned
         chosen = chosen._replace(solver=solver)
         check_chosen(chosen, self._declared_likelihood(), size)
@@ -154,26 +154,22 @@ class QSGPFits(BaseGP):
         for answer in _with(answers, **named):
             yield dataclasses.replace(answer, cut=size < planned)
 
-    def _may_be_stochastic(self, chosen: Chosen, rows: Rows) -> bool:
-        """Return whether steps on some rows are to find what there is no time for with all of them.
+    def _may_be_stochastic(self, chosen: Chosen) -> bool:
+        """Return whether steps on some rows are to find classes that there is no time for with all of them.
 
-        Of two classes, 36,000 rows of kin40k, 15 s: NLPD 0.28, where the block solver left what the start had (0.34);
-        five classes 1.11 and 1.27. A Gaussian likelihood's system is solved in a fraction of that time.
+        36,000 rows of kin40k in two classes, 15 s: NLPD 0.30, where the block solver left what the start had, 0.34. The
+        system of a Gaussian likelihood is solved in a fraction of that time.
         """
-        likelihood = self._first_likelihood(np.asarray(rows.y[:2]))
-        return (
-            chosen.solver == "auto"
-            and isinstance(chosen.basis, Fourier)
-            and np.isfinite(likelihood.most_curvature())
-            and not isinstance(likelihood, Gaussian)
-            and not observations.has_own_noise(rows.y)
-        )
+        likelihood = self._declared_likelihood()
+        classes = likelihood.log_concave and np.isfinite(likelihood.most_curvature())
+        named = chosen.solver == "auto" and isinstance(chosen.basis, Fourier)
+        return classes and named and not isinstance(likelihood, Gaussian)
 
     def _size_in_time(self, planned: int, rows: Rows, solver: Block, run: Run) -> int:
         """Return the planned number of basis functions, or those that the budget affords."""
-        likelihood = self._first_likelihood(np.asarray(rows.y[:2]))
-        solutions = 1 if isinstance(likelihood, Gaussian) else _SITE_SOLUTIONS
-        columns = likelihood.num_latent * (1 + solver.num_samples)
+        solutions = 1 if isinstance(self._declared_likelihood(), Gaussian) else _SITE_SOLUTIONS
+        classes = len(getattr(self, "classes_", ()))
+        columns = (classes if classes > 2 else 1) * (1 + solver.num_samples)
         itemsize = np.dtype(self.dtype).itemsize
 
         def affordable(left: float) -> int:
