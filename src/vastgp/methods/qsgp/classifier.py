@@ -51,8 +51,8 @@ class QSGPClassifier(WeightedClassifier, QSGPFits):
         The link, ``"probit"`` for two classes; ``Classes(class_weight=...)`` of `vastgp.options` weighs the rows of
         each class. Probabilities are then those of a world where classes are that frequent.
     solver : {"auto", "block", "stochastic"} or Block or Stochastic, default "auto"
-        As in `QSGPRegressor`. How the stochastic solver estimates the likelihood from sampled basis functions is
-        ``bound`` of its object.
+        As in `QSGPRegressor`, and ``"stochastic"`` where ``max_seconds`` leaves the block solver too little time. How
+        the stochastic solver estimates the likelihood from sampled basis functions is ``bound`` of its object.
     hyperparameters : {"subset", "learn", "fixed"} or Subset, Learn or Fixed, default "subset"
         ``"subset"``: the kernel of highest evidence bound on some random rows, at most 1000. ``"learn"`` goes on from
         there with all rows (stochastic solver). ``"fixed"``: the one given, in the units of the inputs.
