@@ -12,7 +12,7 @@ from vastgp.fitting.run import Run
 from vastgp.kernels import RBF
 from vastgp.likelihoods import Bernoulli, Poisson
 from vastgp.solvers import sites as block_sites
-from vastgp.solvers.site_updates import State, moved
+from vastgp.solvers.site_updates import State, moved, next_sites
 from vastgp.solvers.sites import find_sites
 
 
@@ -118,7 +118,10 @@ def test_a_step_is_as_long_as_the_bound_rises(monkeypatch):
             whole[0] = length * slope
             arrays = [jnp.asarray(each) for each in (whole, whole @ K)]
             start = State(*map(jnp.asarray, (*np.zeros((2, 1, n)), dual, dual, 1.0, np.inf, 0.0)))
-            new = moved(1.0, likelihood, jnp.asarray(y), draws, start, jnp.ones((1, n)), *arrays)
+            fit = next_sites(likelihood, jnp.asarray(y), draws, start)[1]
+            new = moved(
+                1.0, likelihood, jnp.asarray(y), draws, start, fit, jnp.ones((1, n)), *arrays
+            )
             step = float(new.step)
             assert height(step * whole[0]) >= height(0.0 * whole[0])
             assert step == 1.0 or height(2.0 * step * whole[0]) < height(0.0 * whole[0])

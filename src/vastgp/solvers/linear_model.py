@@ -216,11 +216,13 @@ class _Weights:
     (t-SVGP, eqs. (12), (13), with weights in the place of inducing variables).
     """
 
-    def __init__(self, likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> None:
+    def __init__(
+        self, likelihood: Likelihood, features: np.ndarray, y: np.ndarray, variance: float = 1.0
+    ) -> None:
         self.likelihood, self.features, self.num_rows = likelihood, features, len(y)
         self.padded = repeat_last(features, padded_size(len(y)))
         self.y = repeat_last(y, padded_size(len(y)))
-        self.variance = 1.0
+        self.variance = variance
 
     def moments(self, natural: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return means and covariances of the weights."""
@@ -268,8 +270,8 @@ def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> L
     """
     functions, size = likelihood.num_latent, features.shape[1]
     natural = np.zeros((functions, size)), np.zeros((functions, size, size))
-    step = len(y) // _FIRST_ROWS if functions > 1 else 1
-    model = _Weights(likelihood, features[:: max(step, 1)], y[:: max(step, 1)])
+    step = max(len(y) // _FIRST_ROWS, 1) if functions > 1 else 1
+    model = _Weights(likelihood, features[::step], y[::step])
     natural = _climb(model, natural, _MOST_UPDATES)
     for _ in range(_ROUNDS):
         weights, covariance = model.moments(natural)
@@ -277,9 +279,8 @@ def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> L
         model.variance = float(np.clip(square / weights.size, _LEAST_VARIANCE, _MOST_VARIANCE))
         natural = _climb(model, natural, _MOST_UPDATES)
     if step > 1:
-        more, variance = len(y) / model.num_rows, model.variance
-        model = _Weights(likelihood, features, y)
-        model.variance = variance
+        more = len(y) / model.num_rows
+        model = _Weights(likelihood, features, y, model.variance)
         natural = _climb(model, (more * natural[0], more * natural[1]), _LAST_UPDATES)
     weights, covariance = model.moments(natural)
     return LinearPosterior(weights, np.linalg.cholesky(covariance), model.variance)

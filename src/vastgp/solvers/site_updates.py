@@ -88,6 +88,7 @@ def moved(
     y: Array,
     draws: tuple[Array, ...],
     state: State,
+    fit: Array,
     precision: Array,
     dual: Array,
     image: Array,
@@ -98,6 +99,8 @@ def moved(
     ----------
     most : float
         Longest rate.
+    fit : Array of shape ()
+        Of the state, from `next_sites`.
     precision, dual, image
         Of the new sites, and what solves their system as far as it was solved.
     """
@@ -112,23 +115,20 @@ def moved(
     weights_step, mean_step = (b[:, 0] - a[:, 0] for a, b in zip(old, new, strict=True))
     _, variance = _moments(draws, state.image)
 
-    def height(step: Array) -> tuple[Array, Array]:
+    def height(step: Array) -> Array:
         u, m = weights + step * weights_step, mean + step * mean_step
-        fit = jnp.sum(_by_tiles(likelihood, y, m, variance, _bounds))
-        penalty = 0.5 * jnp.sum(u * m)
-        return fit - penalty, jnp.abs(fit) + jnp.abs(penalty)
+        return jnp.sum(_by_tiles(likelihood, y, m, variance, _bounds)) - 0.5 * jnp.sum(u * m)
 
-    start, size = height(jnp.zeros((), dual.dtype))
+    penalty = 0.5 * jnp.sum(weights * mean)
+    least = fit - penalty - _ROUNDING * (jnp.abs(fit) + jnp.abs(penalty))
 
     def is_low(carry: tuple[Array, Array]) -> Array:
         step, here = carry
-        return ~(here >= start - _ROUNDING * size) & (step > 0.5**_MOST_HALVINGS)
+        return ~(here >= least) & (step > 0.5**_MOST_HALVINGS)
 
     whole = jnp.ones((), dual.dtype)
     step, here = jax.lax.while_loop(
-        is_low,
-        lambda carry: (0.5 * carry[0], height(0.5 * carry[0])[0]),
-        (whole, height(whole)[0]),
+        is_low, lambda carry: (0.5 * carry[0], height(0.5 * carry[0])), (whole, height(whole))
     )
     # not finite wherever it was tried: the mean stays
     step = jnp.where(jnp.isfinite(here), step, 0.0)

@@ -20,7 +20,6 @@ from jaxtyping import Array, Float
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import PairedBasis
 from vastgp.data import processes
-from vastgp.fitting.clock import now
 from vastgp.fitting.dual_evidence import Sites, most_rate
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME, LoopResult, Stop
@@ -234,7 +233,7 @@ class _Search:
         options: dict[str, Any],
         run: Run,
     ) -> None:
-        self._run, self._seconds = run, 0.0  # of an update
+        self._run = run
         self.basis = basis.stored(X.shape[1], X.dtype)
         self.X, self._y, self._tol = X, y, tol
         self._likelihood = as_dtype(likelihood, X.dtype)
@@ -271,7 +270,6 @@ class _Search:
         return state, record
 
     def _once(self, state: State) -> tuple[State, dict[str, float]]:
-        began = now()
         sites, fit = self._next_sites(state)
         self.system = None  # its preconditioner is as large as the next one
         system = site_system(self.basis, self.X, sites, self.draws, **self._options)
@@ -290,9 +288,16 @@ class _Search:
         nothing = np.zeros((), self.X.dtype)
         image = shared_row_product(system.blocks, self.X, ones, nothing, dual)
         self.system = system
-        self._seconds = now() - began
         new = moved(
-            self._most, self._likelihood, self._y, self.draws, state, sites.precision, dual, image
+            self._most,
+            self._likelihood,
+            self._y,
+            self.draws,
+            state,
+            fit,
+            sites.precision,
+            dual,
+            image,
         )
         record = {
             "objective": float(fit),
@@ -317,7 +322,7 @@ class _Search:
                 converged=True,
             )
         # an update of which there is time for less than half is not begun
-        left = self._run.seconds_left()
-        if processes.agreed(left is not None and left < 0.5 * self._seconds):
+        left, took = self._run.seconds_left(), np.diff([0.0, *history.seconds])[-1]
+        if processes.agreed(left is not None and left < 0.5 * took):
             return Stop(OUT_OF_TIME)
         return None

@@ -161,19 +161,20 @@ def fit_quadratic(
     name, least = _name(which), recipe.tol * recipe.rows
     with precision("float64"):
         start, model = _begin(first[0], which, recipe, run)
-        # the logits at which the last bound is best, its model and constant
-        known = [(None, model, first[1])]
+        # model and constant of the last bound, and the logits at which it is best: of that under the prior none
+        constant, touching = first[1], None
 
-        def model_at(logits: Any) -> tuple[Any, float]:
-            if known[0][0] is not logits:
-                known[0] = (logits, *_model_at(features, which, recipe, logits))
-            return known[0][1:]
+        def touch(logits: Any) -> None:
+            nonlocal model, constant, touching
+            if touching is not logits:
+                model, constant = _model_at(features, which, recipe, logits)
+                touching = logits
 
         def renew(state: Any, number: int, count: int) -> tuple[Any, dict[str, float]]:
             logits, touched, before = state
             for _ in range(count):
                 touched = logits
-                model, constant = model_at(touched)
+                touch(touched)
                 for _ in range(_SWEEPS):
                     logits = coordinate_sweep(logits, model)
                 bound = float(value_and_slope(logits, model)[0]) + constant
@@ -194,9 +195,8 @@ def fit_quadratic(
             share=share,
         )
         # without the time for more passes there is none for another; of none, the bound is still that of the prior
-        _, model, constant = known[0]
         if passes.num_iter:
-            model, constant = model_at(logits if passes.converged else touched)
+            touch(logits if passes.converged else touched)
     found = last_in_time(improve(logits, model, recipe, run, name, share=share), run)
     last, history = found.fit, copy.deepcopy(passes.history)
     seconds = sum((records.seconds or [0.0])[-1] for records in (history, last.history))
