@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from vastgp import _accelerator
+
 # What XLA's CPU compiler is told where a program has little work: it leaves out LLVM's optimisation and its slower way
 # of writing loops. The products of matrices are those of a library and stay as fast; all else runs up to ten times as
 # long, some 20 ns for a random Fourier feature and 100 ns for a normal number.
@@ -54,8 +56,8 @@ def program(
     size = work or numbers
 
     @functools.cache
-    def quick(probed: bool) -> Any:
-        found = known_options(0) if probed else _wanted(0)
+    def quick(probed: bool, of_host: bool) -> Any:
+        found = known_options(0, of_host) if probed else _wanted(0, of_host)
         return compiler(function, **options, compiler_options=found)
 
     @functools.wraps(function)
@@ -67,12 +69,12 @@ def program(
             return whole(*args, **kwargs)
         try:
             # the first program proves the options: one that only asks for them is a tenth of a second of a start
-            return quick(_must_ask())(*args, **kwargs)
+            return quick(_must_ask(), _of_host())(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if _must_ask() or _UNKNOWN not in str(error):
                 raise
             _asks.append(True)
-            return quick(True)(*args, **kwargs)
+            return quick(True, _of_host())(*args, **kwargs)
 
     return call
 
@@ -85,20 +87,24 @@ def options_of_steps(work: int) -> Mapping[str, Any]:
     work : int
         Numbers made by one step; beyond `LITTLE_WORK` there are no options.
     """
-    return known_options(1) if work <= LITTLE_WORK else {}
+    return known_options(1, _of_host()) if work <= LITTLE_WORK else {}
 
 
 @functools.cache
-def known_options(level: int) -> dict[str, Any]:
+def known_options(level: int, of_host: bool = True) -> dict[str, Any]:
     """Return those options of a quick compilation that this compiler has: their names are no part of JAX's promises."""
-    wanted = _wanted(level)
+    wanted = _wanted(level, of_host)
     if not wanted or _are_known(wanted):
         return wanted
     return {name: value for name, value in wanted.items() if _are_known({name: value})}
 
 
-def _wanted(level: int) -> dict[str, Any]:
-    return {_LEVEL: level, _EMITTERS: False} if jax.default_backend() == "cpu" else {}
+def _wanted(level: int, of_host: bool) -> dict[str, Any]:
+    return {_LEVEL: level, _EMITTERS: False} if of_host else {}
+
+
+def _of_host() -> bool:
+    return not _accelerator.is_present()
 
 
 def _must_ask() -> bool:

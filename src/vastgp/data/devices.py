@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from vastgp import _accelerator
+
 T = TypeVar("T")
 
 # Multiplications that are worth a device of their own: a few milliseconds of one core. Telling each other a sum takes
@@ -30,7 +32,7 @@ def devices_for(work: float, *sizes: int) -> int:
     *sizes : int
         Lengths of what is dealt out: each device has the same number of them.
     """
-    most = int(min(len(jax.local_devices()), work // LEAST_WORK))
+    most = int(min(len(_accelerator.devices()), work // LEAST_WORK))
     even = (k for k in range(most, 1, -1) if all(size % k == 0 for size in sizes))
     return next(even, 1)
 
@@ -106,14 +108,13 @@ def where_another_lies(array: Any, other: jax.Array) -> Any:
 
 def on_first_device(tree: T) -> T:
     """Return what a program made of arrays of `over_devices`, for all else that one device does."""
-    if len(jax.local_devices()) == 1:
-        return tree
-    return jax.device_put(tree, jax.local_devices()[0])
+    devices = _accelerator.devices()
+    return tree if len(devices) == 1 else jax.device_put(tree, devices[0])
 
 
 def on_host(tree: T) -> T:
     """Return what a program made of arrays of `over_devices` as arrays that go with those of any devices."""
-    return tree if len(jax.local_devices()) == 1 else jax.device_get(tree)
+    return tree if len(_accelerator.devices()) == 1 else jax.device_get(tree)
 
 
 def dealt(array: Any, count: int, axis: int = 0) -> Any:

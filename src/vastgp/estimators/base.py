@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vastgp import _accelerator
 from vastgp._arguments import Positive
-from vastgp._precision import precision
 from vastgp.data import (
     Exposure,
     OwnNoise,
@@ -28,7 +28,7 @@ from vastgp.data.validate import check_num_rows
 from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
 from vastgp.estimators.fitted import FittedModel
 from vastgp.estimators.judging import OWN
-from vastgp.estimators.race import race
+from vastgp.estimators.race import race, seconds_of_compiling
 from vastgp.estimators.sharing import check_own_of_rows
 from vastgp.estimators.simple_answers import posterior_from_state, posterior_to_state
 from vastgp.fitting.progress import Progress
@@ -52,7 +52,7 @@ class BaseGP(FittedModel, abc.ABC):
     - ``_scales_target()``: whether the target is standardised.
 
     The posterior has ``mean(X)``, ``mean_and_latent_variance(X)`` and ``samples(X, num_samples, seed)`` at standardised
-    inputs. All but ``_answers`` find ``posterior_`` set, and all run inside ``precision(self._arithmetic)``.
+    inputs. All but ``_answers`` find ``posterior_`` set, and all run inside ``_at_work()``.
 
     Attributes
     ----------
@@ -93,6 +93,8 @@ class BaseGP(FittedModel, abc.ABC):
 
     # what compiling the method's programs takes in a new process, on two cores
     _compiling_seconds: ClassVar[float] = 2.0
+    # rows up to which all is done on the host, though there be an accelerator
+    _rows_of_host: ClassVar[int] = 5000
     # rows of a table from which some are kept out of the fit, to judge its answer by
     _least_to_spare: ClassVar[int] = 2000
 
@@ -205,6 +207,16 @@ class BaseGP(FittedModel, abc.ABC):
         self.standardizer_ = Standardizer(self._isotropic, self._tied(rows.d)).fit(scaled)
         return rows
 
+    def _is_sooner_on_host(self, rows: Rows, run: Run) -> bool:
+        """Whether few rows, or a budget that compilation would take half of, leave an accelerator out.
+
+        Several processes work on what they have, all alike.
+        """
+        if not _accelerator.is_present() or processes.count() > 1:
+            return False
+        budget = np.inf if run.max_seconds is None else run.max_seconds
+        return rows.n <= self._rows_of_host or budget < 2.0 * seconds_of_compiling(self)
+
     def _settle(self, rows: Rows, run: Run) -> Answer:
         """Fit, and keep the best answer: the method's own unless a simpler one predicts rows better."""
         self.answer_, self.scores_ = OWN, {}
@@ -257,7 +269,7 @@ class BaseGP(FittedModel, abc.ABC):
         Positive(integer=True)("n_samples", n_samples)
         rows = self._open(X)
         inputs = np.concatenate([tile for tile, _ in self._tiles(rows)])
-        with precision(self._arithmetic):
+        with self._at_work():
             draw = self._reader("_sample_latent")
             samples = self._as_samples(draw(inputs, int(n_samples), seed_from(random_state)))
         return self.standardizer_.inverse_mean(samples)
@@ -326,7 +338,7 @@ class BaseGP(FittedModel, abc.ABC):
                 here = slice(done, done + len(X))
                 # tables of similar sizes share compiled code; a server predicts one row at a time
                 size = len(X) if len(X) == 1 else min(padded_size(len(X)), max(most, len(X)))
-                with precision(self._arithmetic):
+                with self._at_work():
                     of_tile = latent(repeat_last(X, size), with_variance)
                     mean[..., here] = of_tile[0][..., : len(X)]
                     if variance is not None:
@@ -337,7 +349,7 @@ class BaseGP(FittedModel, abc.ABC):
             # others may have more tiles, in which this process has a say
             tiles = -(-rows.n // most)
             for _ in range(int(np.max(processes.gathered(np.int64(tiles)))) - tiles):
-                with precision(self._arithmetic):
+                with self._at_work():
                     latent(np.zeros((1, rows.d), self._arithmetic), with_variance)
         return mean, variance
 

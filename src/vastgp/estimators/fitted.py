@@ -144,7 +144,9 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
                     if work._begins_with(one.kernel, data)
                 ],
             )  # fmt: skip
-            with precision(work._arithmetic):
+            if not keep:
+                work._on_host = work._is_sooner_on_host(data, run)
+            with work._at_work():
                 if answers is None:
                     answer = work._settle(data, run)
                 else:
@@ -166,6 +168,11 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
         """Whether a search may begin with a kernel that the fit of another method found."""
         del kernel, data
         return True
+
+    def _is_sooner_on_host(self, data: Any, run: Run) -> bool:
+        """Whether an accelerator, if there is one, is not worth the compilation of its programs."""
+        del data, run
+        return False
 
     def _settle(self, data: Any, run: Run) -> Answer:
         """Fit, set the attributes of the answer that is kept, and return it."""

@@ -7,6 +7,7 @@ that went astray, hands over the one of them that predicts rows best.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -68,22 +69,24 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     judge = Judge(model, rows, run)
 
     def simple(name: str) -> list[Judged]:
-        try:
-            with run.timed("comparison"):
-                answer = SIMPLE[name](model, judge.training, run, own)
-                if answer is not None and name == SUBSET:
-                    answer = judge.at_best_scale(answer, model)
-        except _NUMERICAL:
-            return []  # the others stand
-        return [] if answer is None else [judge(name, answer, model, run)]
+        # of few rows, but for the part that stands in for a method without an answer
+        of_few = name == LINEAR or own is not None
+        with _accelerator.left_out() if of_few else nullcontext():
+            try:
+                with run.timed("comparison"):
+                    answer = SIMPLE[name](model, judge.training, run, own)
+                    if answer is not None and name == SUBSET:
+                        answer = judge.at_best_scale(answer, model)
+            except _NUMERICAL:
+                return []  # the others stand
+            return [] if answer is None else [judge(name, answer, model, run)]
 
     # while rows are kept out something stands before the method begins, whatever becomes of it
     failure, own = None, None
     found, exact = simple(LINEAR) if judge.spared else [], []
     run.hold_back(_seconds_for_the_end(model, judge.training.n, run))
     program = type(model), padded_size(judge.training.n), judge.training.d
-    compiling = model._compiling_seconds * (_ON_DEVICE if _accelerator.is_present() else 1.0)
-    run.needs = _WARM if program in _compiled else compiling
+    run.needs = _WARM if program in _compiled else seconds_of_compiling(model)
     try:
         last = model._last_answer(judge.training, run)
         found.append(judge.widened(judge(OWN, last, model, run), model, run))
@@ -125,6 +128,11 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         raise failure
     best = _of_all(_best(found, judge.apart), rows, judge, model, run, own)
     return _keep(model, best, found, judge, own, failure)
+
+
+def seconds_of_compiling(model: Any) -> float:
+    """Return what compiling the programs of a model takes in a new process, where its work is done."""
+    return float(model._compiling_seconds * (_ON_DEVICE if _accelerator.is_present() else 1.0))
 
 
 def _seconds_for_the_end(model: Any, n: int, run: Run) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
+from vastgp import _accelerator
 from vastgp._precision import precision
 from vastgp.data import write_archive
 from vastgp.data.archive import above, below
@@ -76,6 +78,18 @@ class SavedModel(BaseEstimator, abc.ABC):
     def _arithmetic(self) -> Any:
         """Precision of the model's work in JAX."""
         return self.dtype
+
+    # whether an accelerator is left out of the model's work, as its fit has found
+    _on_host = False
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Work in the model's precision, where its work belongs."""
+        with (
+            _accelerator.left_out() if self._on_host else nullcontext(),
+            precision(self._arithmetic),
+        ):
+            yield
 
     # attributes, without their last underscore, that a file keeps beside the posterior
     _beside_posterior: ClassVar[tuple[str, ...]] = ()
@@ -179,7 +193,7 @@ class SavedModel(BaseEstimator, abc.ABC):
         model.stop_reason_, model.fit_seconds_ = header["stop_reason"], header["fit_seconds"]
         model.history_ = History.from_dict(below("history/", arrays))
         model._restore_data(header, arrays)
-        with precision(model._arithmetic):
+        with model._at_work():
             model._restore_posterior(header["state"], below("state/", arrays))
         return model
 
@@ -196,5 +210,5 @@ class SavedModel(BaseEstimator, abc.ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "posterior_" in state:
-            with precision(self._arithmetic):
+            with self._at_work():
                 self._restore_posterior(*state["posterior_"])

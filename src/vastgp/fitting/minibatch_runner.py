@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vastgp import _accelerator
 from vastgp.data import processes
 from vastgp.data.devices import on_every_device, on_first_device, over_devices
 from vastgp.data.joint_programs import JointProgram, Own
@@ -182,13 +183,15 @@ class _Reader(threading.Thread):
         self.found: Any = None
         self.error: BaseException | None = None
         self._begun = self._left = False
+        self._device = _accelerator.told_device()  # each thread has its own
         self._ended = threading.Event()
 
     def run(self) -> None:
         self._begun = True
         try:
             if not self._left:
-                self.found = self.draw(self.first, self.count)
+                with jax.default_device(self._device):
+                    self.found = self.draw(self.first, self.count)
         except BaseException as error:
             self.error = error
         finally:

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from vastgp import _accelerator
+
 _lock = threading.RLock()
 
 
@@ -20,7 +22,7 @@ def alone() -> AbstractContextManager[Any]:
     batches at once, of fits in two threads of two cores, each wait for a thread that the other has (JAX 0.10.2). The
     block is to wait for what its program makes. Programs of an accelerator have no such pool.
     """
-    return _lock if jax.default_backend() == "cpu" else nullcontext()
+    return nullcontext() if _accelerator.is_present() else _lock
 
 
 def run_alone(function: Callable[..., Any]) -> Callable[..., Any]:

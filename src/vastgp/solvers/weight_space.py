@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vastgp import _accelerator
 from vastgp._programs import program
 from vastgp.bases import PairedBasis, RandomFourierBasis
 from vastgp.bases.random_fourier import StoredFourierBasis
@@ -91,7 +92,7 @@ class SampledPosterior:
         rows = np.asarray(X, self.mean_weights.dtype)
         blocks = self._blocks(rows.shape[1])
         basis, few = blocks.basis, features_made(blocks, rows) <= _FEW_FEATURES
-        if few and isinstance(basis, StoredFourierBasis) and jax.default_backend() == "cpu":
+        if few and isinstance(basis, StoredFourierBasis) and not _accelerator.is_present():
             return _values_of_few(basis, rows, *weights)
         return np.asarray(_values(blocks, jax.device_put(rows), *weights), np.float64)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vastgp import _accelerator
 from vastgp._arguments import OneOf, Positive
 from vastgp.data import Rows, observations
 from vastgp.estimators.arguments import (
@@ -24,6 +26,7 @@ from vastgp.estimators.arguments import (
 )
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
+from vastgp.fitting.device_evidence import LEAST_ROWS
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
@@ -49,6 +52,9 @@ _DENSE_ROWS = 5000
 _TILE_ENTRIES, _LEAST_TILE, _PANEL_TILE = 4_000_000, 256, 1024
 # What the learning of hyperparameters leaves of the budget, at least where the posterior of all rows takes more.
 _MOST_RESERVE = 0.6
+# With less of a budget an accelerator makes the factor, and the host learns: programs of the evidence took eight
+# seconds of fifteen to compile on an H100, which then had no time for the posterior of all rows.
+_LEARNING_ON_DEVICE = 20.0
 # The rows are put in random order where the posterior of all of them may not fit into what is left of the budget.
 _SURELY_FITS = 0.4
 _ORDER = 42  # a use of the seed
@@ -156,6 +162,8 @@ class ExactGPRegressor(FitsVaryingNoise):
 
     # little is compiled: what an evaluation takes is measured, and the posterior counted, see `learn_by_stages`
     _compiling_seconds: ClassVar[float] = 0.3
+    # an accelerator finds the evidence of more, see `device_evidence`
+    _rows_of_host: ClassVar[int] = LEAST_ROWS
     _moved: ClassVar[Mapping[str, str]] = {
         "noise_std": "hyperparameters=Fixed(noise_std=...)",
         "noise_floor": "hyperparameters=Learn(noise_floor=...)",
@@ -238,12 +246,14 @@ class ExactGPRegressor(FitsVaryingNoise):
             found = LbfgsResult.unneeded(None, "hyperparameters were given"), rows.n
             yield self._condition((kernel, noise), X, y, numbers, found, run)
             return
-        search = search.given(noise_floor=NOISE_FLOOR, rows=learned_rows())
-        given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
-        reserve = None
+        reserve, soon = None, False
         if not self._is_dense(rows.n) and run.max_seconds is not None:
             reserve = min(self._seconds(rows.n), _MOST_RESERVE * run.max_seconds)
-        found = learn_by_stages(given, X, y, run, reserve)
+            soon = run.max_seconds < _LEARNING_ON_DEVICE
+        with _accelerator.left_out() if soon else nullcontext():
+            search = search.given(noise_floor=NOISE_FLOOR, rows=learned_rows())
+            given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
+            found = learn_by_stages(given, X, y, run, reserve)
         run.first = params = found[0].params
         yield self._condition(params, X, y, numbers, found, run)
 

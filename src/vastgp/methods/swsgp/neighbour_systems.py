@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vastgp import _accelerator
 from vastgp.data.devices import mesh
 
 
@@ -116,7 +117,7 @@ def of_parts(function: Callable[..., Any], devices: int, *batches: Array) -> Any
     Devices of a CPU share one pool of threads: a batch of factorisations waits for threads there while the others wait
     for what the device is to tell them. There each matrix is done after the other.
     """
-    if devices == 1 or jax.default_backend() != "cpu":
+    if devices == 1 or _accelerator.is_present():
         return function(*batches)
     parts = jax.sharding.PartitionSpec("parts")
     return jax.shard_map(

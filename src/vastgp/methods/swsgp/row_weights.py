@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vastgp import _accelerator
 from vastgp.linalg.alone import run_alone
 from vastgp.linalg.small_systems import is_available, solve_each_on_host
 from vastgp.methods.swsgp.bound import Neighbours, local_systems
@@ -60,7 +61,7 @@ def row_halves(
 
 def solved_on_host(devices: int) -> bool:
     """Whether LAPACK solves the systems of rows, not the program that makes them."""
-    return devices == 1 and jax.default_backend() == "cpu" and is_available()
+    return devices == 1 and not _accelerator.is_present() and is_available()
 
 
 @jax.jit
