@@ -157,8 +157,8 @@ def write() -> None:
         "programs that made the lines are named at its head. A kernel product has 33 right-hand sides and 8 inputs; "
         "exact processes have 4 inputs, a given kernel and noise, and their factor's rate. RMSE and NLPD of fits are "
         "in units of the training targets' deviation; compilation is part of their budget. "
-        "The peer learns for 60 % of its own, and ends when all rows are factorised. Classes have no RMSE. Fits of 15 s "
-        "had eight cores of sixteen, beside another fit.",
+        "The peer learns for 60 % of its own, and ends when all rows are factorised. Classes have no RMSE. Fits of "
+        "15 s had eight cores of sixteen, beside another fit.",
         "", *table_lines(header, lines), "", "## Accuracy at a budget", "", *table_lines(of_fits, fits),
     ]  # fmt: skip
     write_page(RESULTS / "accelerator.md", "Accelerators", page)

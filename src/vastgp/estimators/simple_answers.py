@@ -19,7 +19,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_posterior import AveragedPosterior
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
-from vastgp.solvers.plan import affordable_exact
+from vastgp.solvers.plan import affordable_exact, operations_a_second
 from vastgp.solvers.several_exact import SeveralExact
 
 LINEAR, SUBSET = "linear", "subset"
@@ -28,6 +28,9 @@ _LINEAR_ROWS, _SITE_ROWS = 20_000, 16_384
 # Of several classes, and where there is time: lines of 41,000 rows of protein in tenths have a test NLPD of 2.11 by a
 # thousand of them, in 1.4 s, and of 2.06 by 8000, in 4.
 _SEVERAL_ROWS, _MORE_SEVERAL_ROWS = 1000, 8000
+# Rows of more weights than these are as many as there is time for in a share of the budget, at some updates of all of
+# them: 785 weights of 16,384 rows took 20 of 15 seconds, of ten classes of 1000 rows 30.
+_WEIGHTS_OF_NO_TIME, _OF_LINE, _UPDATES, _FEWEST_ROWS = 201, 0.15, 30, 500
 # Numbers in the inputs of a linear answer at most.
 _LINEAR_ENTRIES = 20_000_000
 # Rows of the exact posterior: a factorisation takes a tenth of a second; of sites some ten of them.
@@ -52,17 +55,29 @@ def linear_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[LINEAR], rows.n, many))
     X, y = standardised_rows(rows, model.standardizer_, chosen)
     likelihood = model._simple_likelihood(y)
-    if not isinstance(likelihood, Gaussian):
-        several = _SEVERAL_ROWS if _in_a_hurry(run) else _MORE_SEVERAL_ROWS
-        step = -(-len(y) // (_SITE_ROWS if likelihood.num_latent == 1 else several))
-        X, y = X[::step], y[::step]
     if isinstance(likelihood, Gaussian) and len(y) <= FEW_ROWS:
         groups = nearly_repeated(rows.take(chosen)[0])
         lines = line_of_few(X, y, groups)
         kernel, likelihood = of_average(lines, lines.basis).kernel, Gaussian(lines.noise_variance)
         return simple_answer(kernel, likelihood, average_of_lines(lines))
-    posterior, likelihood = fit_linear(likelihood, X, y)
+    posterior, likelihood = fit_linear(likelihood, X, y, partial(_rows_of_sites, likelihood, run))
     return simple_answer(posterior.kernel, likelihood, posterior)
+
+
+def _rows_of_sites(likelihood: Likelihood, run: Run, size: int) -> int:
+    """Return of how many rows a line is that is found by sites, of so many weights a function."""
+    functions = likelihood.num_latent
+    several = _SEVERAL_ROWS if _in_a_hurry(run) else _MORE_SEVERAL_ROWS
+    most = _SITE_ROWS if functions == 1 else several
+    if size <= _WEIGHTS_OF_NO_TIME:
+        return most
+
+    def within(seconds: float) -> int:
+        # moments in float64, and what they add to the precision: two products an update
+        of_row = 2.0 * 4.0 * functions * size**2
+        return max(_FEWEST_ROWS, int(seconds * operations_a_second() / (_UPDATES * of_row)))
+
+    return run.afforded("rows of a line", most, _OF_LINE, within)
 
 
 def _in_a_hurry(run: Run) -> bool:

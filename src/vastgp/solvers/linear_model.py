@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +19,19 @@ from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.linalg.row_space import row_space
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
+from vastgp.solvers.leading_directions import leading_directions
 from vastgp.solvers.left_out import LeftOut
 
 # Least noise variance, relative to that of the target, and where its search starts.
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
-# Updates of a posterior, and rounds of the prior variance between which it is brought to its optimum.
-_MOST_UPDATES, _ROUNDS = 20, 2
+# Updates of a posterior, and those between two prior variances, of which so many are tried until the next is as near.
+_MOST_UPDATES, _FEW_UPDATES, _ROUNDS, _NEAR = 20, 5, 5, 0.1
+# Prior variance of a function to begin with, and the longest step of its logarithm, as many times as long as MacKay's
+# at most. From weights of variance one 101 of each of ten digits were at 0.93 after 50 updates (test NLPD 0.71), from
+# here at their optimum, 0.06, after 21 (0.56).
+_FIRST_OF_FUNCTION, _LONGEST, _TIMES = 5.0, 2.3, 3.0
+# Of the logarithm of the prior variance, above one.
+_DEVIATION = 3.0
 # Rows on which several functions are found first, and updates on all of them that follow.
 _FIRST_ROWS, _LAST_UPDATES = 1000, 2
 # A whole step that gains less, for each row, ends the updates.
@@ -45,18 +53,25 @@ class LinearPosterior:
     basis : ndarray of shape (1 + d, k), optional
         Orthonormal directions that weights and root are of, see `row_space`: all others are as before there were rows.
         None: all directions, ``k = 1 + d``.
+    others : bool
+        Whether other directions have weights at all, see `leading_directions`.
     """
 
     weights: np.ndarray
     root: np.ndarray
     variance: float
     basis: np.ndarray | None = None
+    others: bool = True
 
     @property
     def kernel(self) -> Kernel:
-        """Covariance of the prior."""
-        size = self.weights.shape[1] if self.basis is None else len(self.basis)
-        each = np.full(size - 1, self.variance)
+        """Covariance of the prior; without other directions each slope's variance, but not that they go together."""
+        if self.basis is None or self.others:
+            size = self.weights.shape[1] if self.basis is None else len(self.basis)
+            each = np.full(size - 1, self.variance)
+        else:
+            # a kernel has no zeros: of an input that no direction has next to nothing
+            each = self.variance * np.maximum(np.sum(self.basis[1:] ** 2, axis=1), _LEAST_VARIANCE)
         return Constant(self.variance) + Linear(each)
 
     def mean(self, X: Any) -> np.ndarray:
@@ -68,7 +83,7 @@ class LinearPosterior:
         features = _features(X)
         within = self._within(features)
         variance = np.sum((within @ self.root) ** 2, axis=-1)
-        if self.basis is not None:
+        if self.basis is not None and self.others:
             # |phi - Q Q^T phi|^2 without rows as long as there are inputs
             beyond = np.sum(features**2, axis=1) - np.sum(within**2, axis=1)
             variance = variance + self.variance * np.maximum(beyond, 0.0)
@@ -111,14 +126,16 @@ class LinearPosterior:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the posterior as JSON-able data and arrays."""
         arrays = {"weights": self.weights, "root": self.root}
-        return {"variance": self.variance}, arrays | (
+        return {"variance": self.variance, "others": self.others}, arrays | (
             {} if self.basis is None else {"basis": self.basis}
         )
 
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPosterior:
         """Return the posterior that `to_state` described."""
-        return cls(arrays["weights"], arrays["root"], state["variance"], arrays.get("basis"))
+        return cls(
+            arrays["weights"], arrays["root"], state["variance"], arrays.get("basis"), state.get("others", True)
+        )  # fmt: skip
 
     def _within(self, features: np.ndarray) -> np.ndarray:
         """Return rows in the directions of the weights, (n, k)."""
@@ -131,15 +148,20 @@ class LinearPosterior:
         """
         features = _features(X)
         within = self._within(features)
-        if self.basis is None:
+        if self.basis is None or not self.others:
             return within, np.zeros((len(features), 0))
         return within, self.variance**0.5 * (features - within @ self.basis.T)
 
 
 def fit_linear(
-    likelihood: Likelihood, X: np.ndarray, y: np.ndarray
+    likelihood: Likelihood,
+    X: np.ndarray,
+    y: np.ndarray,
+    most_rows: Callable[[int], int] | None = None,
 ) -> tuple[LinearPosterior, Likelihood]:
     """Return the posterior of linear functions whose weights have one prior variance, that of highest evidence.
+
+    Of very many inputs a likelihood that is not Gaussian has the directions that `leading_directions` finds.
 
     Parameters
     ----------
@@ -147,14 +169,23 @@ def fit_linear(
         Log-concave. A Gaussian one is returned with the noise that belongs to the answer.
     X, y : ndarray
         Standardised rows, see `vastgp.data.observations`.
+    most_rows : callable, optional
+        Given the number of weights of a function, of how many rows a likelihood that is not Gaussian has time for.
     """
-    features, basis = row_space(_features(X))
     if isinstance(likelihood, Gaussian):
+        features, basis = row_space(_features(X))
         fit = _fit_own_noise if observations.has_own_noise(y) else _fit_gaussian
         posterior, likelihood = fit(features, y)
-    else:
-        posterior = _fit_sites(likelihood, features, y)
-    return replace(posterior, basis=basis), likelihood
+        return replace(posterior, basis=basis), likelihood
+    few = leading_directions(X, _codes(likelihood, y))
+    if most_rows is not None:
+        step = -(-len(y) // most_rows(1 + X.shape[1] if few is None else few.shape[1]))
+        X, y = X[::step], y[::step]
+    features = _features(X)
+    features, basis = row_space(features) if few is None else (features @ few, few)
+    # with half the nodes held-out losses of ten classes were the same to 0.0002
+    posterior = _fit_sites(likelihood.rough(), features, y)
+    return replace(posterior, basis=basis, others=few is None), likelihood
 
 
 def line_of_few(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> AveragedLines:
@@ -169,6 +200,13 @@ def of_average(found: AveragedLines | LinePart, basis: np.ndarray | None) -> Lin
     eigenvalues, vectors = np.linalg.eigh(found.covariance)
     root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
     return LinearPosterior(found.weights[None], root[None], found.variance, basis)
+
+
+def _codes(likelihood: Likelihood, y: np.ndarray) -> np.ndarray:
+    """Return targets as numbers, a column for each function that they tell of: classes as whether they are each."""
+    if likelihood.shift_invariant:
+        return np.eye(likelihood.num_latent)[np.asarray(y, np.int64)]
+    return np.asarray(observations.targets(y), np.float64)[:, None]
 
 
 def _features(X: Any) -> np.ndarray:
@@ -263,27 +301,53 @@ class _Weights:
 
 
 def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> LinearPosterior:
-    """Variational inference of the weights, their prior variance by EM: ``s = E[|w|^2] / (C p)``.
+    """Variational inference of the weights, their prior variance by the bound: ``s = |w|^2 / gamma`` (MacKay 1992).
 
-    Several functions of many rows are found on some of them, and take the last updates on all: natural parameters are
-    sums over rows.
+    ``gamma = C p - tr(S) / s`` is the number of weights that the rows have determined. Several functions of many rows
+    are found on some of them, and take the last updates on all: natural parameters are sums over rows.
     """
     functions, size = likelihood.num_latent, features.shape[1]
     natural = np.zeros((functions, size)), np.zeros((functions, size, size))
     step = max(len(y) // _FIRST_ROWS, 1) if functions > 1 else 1
-    model = _Weights(likelihood, features[::step], y[::step])
-    natural = _climb(model, natural, _MOST_UPDATES)
+    first = min(1.0, _FIRST_OF_FUNCTION / size)
+    model = _Weights(likelihood, features[::step], y[::step], first)
+    before = None
     for _ in range(_ROUNDS):
-        weights, covariance = model.moments(natural)
-        square = np.sum(weights**2) + np.trace(covariance, axis1=1, axis2=2).sum()
-        model.variance = float(np.clip(square / weights.size, _LEAST_VARIANCE, _MOST_VARIANCE))
-        natural = _climb(model, natural, _MOST_UPDATES)
+        natural = _climb(model, natural, _FEW_UPDATES)
+        here = np.log(model.variance), _to_fixed_point(*model.moments(natural), model.variance)
+        if abs(here[1]) < _NEAR:
+            break
+        log_variance = here[0] + np.clip(_secant(before, here), -_LONGEST, _LONGEST)
+        model.variance = float(np.clip(np.exp(log_variance), _LEAST_VARIANCE, _MOST_VARIANCE))
+        before = here
+    natural = _climb(model, natural, _MOST_UPDATES)
     if step > 1:
         more = len(y) / model.num_rows
         model = _Weights(likelihood, features, y, model.variance)
         natural = _climb(model, (more * natural[0], more * natural[1]), _LAST_UPDATES)
     weights, covariance = model.moments(natural)
     return LinearPosterior(weights, np.linalg.cholesky(covariance), model.variance)
+
+
+def _to_fixed_point(weights: np.ndarray, covariance: np.ndarray, variance: float) -> float:
+    """Return how far the logarithm of the prior variance is from ``log |w|^2 / gamma``.
+
+    Where a line parts the classes without an error the bound rises for ever. ``log s`` has a normal prior above zero,
+    whose slope adds ``2 log s / _DEVIATION^2`` to gamma.
+    """
+    spread = float(np.trace(covariance, axis1=1, axis2=2).sum())
+    determined = max(weights.size - spread / variance, np.finfo(float).eps * weights.size)
+    determined += 2.0 * max(np.log(variance), 0.0) / _DEVIATION**2
+    square = max(float(np.sum(weights**2)), np.finfo(float).tiny)
+    return float(np.log(square / determined) - np.log(variance))
+
+
+def _secant(before: tuple[float, float] | None, here: tuple[float, float]) -> float:
+    """Return the step to where two distances from the fixed point point: steps there alone take ever so many."""
+    distance = here[1]
+    if before is None or not 0.0 < distance / before[1] < 1.0:
+        return distance
+    return distance * min((here[0] - before[0]) / (before[1] - distance), _TIMES)
 
 
 def _climb(

@@ -1,0 +1,73 @@
+"""The few directions of many inputs that a linear function needs, where the evidence says that it needs no others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vastgp.fitting.scaled_evidence import ScaledEvidence
+
+# Numbers of directions that are compared with all of them, of tables with more inputs than the last. Pictures of digits
+# (784 inputs, odd and even, 16,000 rows): 50, 100, 200, all: test NLPD 0.317, 0.290, 0.267, 0.270; 2.7 s to 21 s.
+_DIRECTIONS = (50, 100, 200)
+# Rows that say so: an eigendecomposition of their products takes a tenth of a second.
+_ROWS = 2000
+# What all directions have to gain for each row and function. Digits: 0.004 at most, and no better predictions; of
+# independent inputs, five of 500 of which matter, 0.06.
+_WORTH_ALL = 0.01
+_NOISE_FLOOR, _FIRST_NOISE = 1e-4, 0.5
+
+
+def leading_directions(X: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
+    """Return the directions of largest variance whose linear functions have the highest evidence; None: all of them.
+
+    Functions ``[1, x^T V_k] w`` of the leading k eigenvectors of ``X^T X`` are compared by the evidence of a linear
+    regression on codes of the targets, ``ScaledEvidence`` with the leading k eigenvalues, weights and noise at their
+    best for each k. Inputs that go together, as those of pictures and spectra, leave few; where each says something of
+    its own all stay.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        Standardised inputs.
+    codes : ndarray of shape (n, c)
+        A column for each function.
+
+    Returns
+    -------
+    ndarray of shape (1 + d, 1 + k) or None
+        Orthonormal, the constant first.
+    """
+    d = X.shape[1]
+    if d <= _DIRECTIONS[-1]:
+        return None
+    step = -(-len(X) // _ROWS)
+    some, targets = X[::step], codes[::step] - codes[::step].mean(axis=0)
+    # X = U S V^T by the smaller of its two products
+    if len(some) < d:
+        squares, left = np.linalg.eigh(some @ some.T)
+        squares = np.maximum(squares[::-1], 0.0)
+        kept = squares > 1e-10 * squares[0]
+        vectors = some.T @ (left[:, ::-1][:, kept] / np.sqrt(squares[kept]))
+        squares = squares[kept]
+    else:
+        squares, vectors = np.linalg.eigh(some.T @ some)
+        squares, vectors = np.maximum(squares[::-1], 0.0), vectors[:, ::-1]
+    projected = vectors.T @ (some.T @ targets)
+
+    def evidence(k: int) -> float:
+        return sum(
+            ScaledEvidence(squares[:k], of_one[:k], float(y @ y), len(y)).best(
+                _FIRST_NOISE, _NOISE_FLOOR
+            )[2]
+            for of_one, y in zip(projected.T, targets.T, strict=True)
+        )
+
+    compared = [k for k in _DIRECTIONS if k < len(squares)]
+    if not compared:
+        return None
+    best = max(compared, key=evidence)
+    if evidence(len(squares)) > evidence(best) + _WORTH_ALL * targets.size:
+        return None
+    basis = np.zeros((1 + d, 1 + best))
+    basis[0, 0], basis[1:, 1:] = 1.0, vectors[:, :best]
+    return basis
