@@ -204,3 +204,26 @@ def test_lines_of_several_classes_are_those_of_all_rows_though_found_on_some(mon
     np.testing.assert_allclose(
         staged.root, whole.root, rtol=0.05, atol=0.05 * np.max(np.abs(whole.root))
     )
+
+
+@pytest.mark.parametrize(("d", "size"), [(12, 0.2), (12, 1.5), (100, 0.3)])
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Softmax(3), Poisson(1.5)])
+def test_the_prior_variance_of_sites_is_that_of_highest_bound(likelihood, d, size, rng):
+    X = rng.normal(size=(400, d))
+    values = size * X[:, :6] @ rng.normal(size=6) + rng.logistic(size=400)
+    if isinstance(likelihood, Softmax):
+        y = np.digitize(values, [-1.0, 1.0]).astype(float)
+    elif isinstance(likelihood, Poisson):
+        y = rng.poisson(np.exp(0.3 * np.clip(values, -4.0, 4.0))).astype(float)
+    else:
+        y = np.where(values > 0.0, 1.0, -1.0)
+    posterior, _ = fit_linear(likelihood, X, y)
+
+    def bound(factor):
+        kernel = replace(posterior, variance=factor * posterior.variance).kernel
+        return DualEvidence(X, y).solve(kernel, likelihood).bound
+
+    here = bound(1.0)
+    # the search ends a tenth from where the next step would go: a nat of the bound at most
+    assert here > max(bound(0.1), bound(10.0))
+    assert here > max(bound(0.5), bound(2.0)) - 1.0
