@@ -13,6 +13,7 @@ from vastgp.data.neighbours import (
     nearest_predecessors,
     overlap,
 )
+from vastgp.data.ranked_neighbours import RankedIndex
 
 
 def brute(X, Z, scales, count):
@@ -94,3 +95,16 @@ def test_a_full_disk_is_told(monkeypatch):
     monkeypatch.setattr(neighbours, "_reserve", full)
     with pytest.raises(OSError, match=r"the table of neighbours takes 4,000 bytes"):
         NeighbourTable(100, 10, memory_budget=10)
+
+
+def test_distances_of_many_rows_are_those_of_each_to_the_last_bit():
+    rng = np.random.default_rng(6)
+    points, X = rng.normal(size=(200, 7)), rng.normal(size=(60, 7))
+    index = RankedIndex(points, np.linspace(0.5, 2.0, 7))
+    distance, found = index.ranked(X, 5)  # more pairs than points
+    for k in range(len(X)):
+        alone = index.ranked(X[k : k + 1], 5)
+        np.testing.assert_array_equal(alone[0][0], distance[k])
+        np.testing.assert_array_equal(alone[1][0], found[k])
+    expected = np.sort(cdist(X / index._scales, points / index._scales, "sqeuclidean"))[:, :5]
+    np.testing.assert_allclose(distance, expected, rtol=1e-12)

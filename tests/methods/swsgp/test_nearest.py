@@ -387,3 +387,9 @@ def test_what_it_is_not_for_is_refused_by_name(model, word):
     X, y, _ = table()
     with pytest.raises(ValueError, match=word):
         model.fit(X, y if isinstance(model, SWSGPRegressor) else y > 0.0)
+
+
+@pytest.mark.parametrize(("d", "learners"), [(64, 4096), (128, 2048), (784, 1000)])
+def test_of_many_inputs_fewer_rows_are_learned_by_as_each_pair_takes_longer(d, learners):
+    near = NearRows(np.zeros((5000, d)), np.zeros(5000), Nearest(), 0)
+    assert near.num_chosen == learners

@@ -29,7 +29,9 @@ LADDER = (64, 128, 256, 512)
 # More are taken where each row says so many nats more, and that by more than one standard error.
 _LEAST_GAIN = 0.01
 # Rows that kernel and noise are learned by, with so many neighbours; one in so many is conditioned on farther ones.
+# Of many inputs there are fewer, as each pair of rows takes as long as there are inputs, but as many as judge.
 _LEARNERS, NEAR, _ONE_IN_FAR = 4096, 48, 4
+_FEW_INPUTS = 64
 # The first of these judge numbers of neighbours and the amplitude, fewer where there is no time for that: of kin40k
 # those who saw 512 neighbours said 0.16 nats more than those who stopped at 256. Scales of rows' own are found by so
 # many at least.
@@ -67,7 +69,8 @@ class NearRows:
 
     def __init__(self, X: Any, y: Any, solver: Nearest, seed: int) -> None:
         self.X, self.y, self.solver, self.num_rows = X, y, solver, len(X)
-        self.chosen = fixed_indices(seed, _LEARNING, len(X), _LEARNERS)
+        learners = max(min(_LEARNERS, _LEARNERS * _FEW_INPUTS // X.shape[1]), _JUDGES)
+        self.chosen = fixed_indices(seed, _LEARNING, len(X), learners)
         self.num_chosen = len(self.chosen)
         self.places = np.arange(self.num_chosen)
         self._ranked = np.empty((len(self.chosen), 0), np.int32)

@@ -193,9 +193,10 @@ def _settle(
     def settled() -> dict[str, Any]:
         # what the clock has a say in is kept in the file of the fit
         found, scale, gain = first, None, 0.0
-        if not asked.neighbors:
+        # when time is up the first number of neighbours stands, and one scale
+        if not (asked.neighbors or run.out_of_time):
             found = judges.with_neighbors(first, run)
-        if asked.varies:
+        if asked.varies and not run.out_of_time:
             scale, gain = local_scale_of(judges.scattered(found, run.seconds_left(_FOR_SCALE)))
         # what most rows say in order of the amplitude is doubted by few rows where these are sure
         doubt = _DOUBT if asked.solver.evidence == "ordered" and learned else 0.0
