@@ -133,8 +133,8 @@ class RankedIndex:
 def _in_order(index: NeighbourIndex, X: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return squared distances and numbers of scaled points that an index finds, in the one order."""
     found = index.query(X * index.scales, count)
-    # an input of all points fits a cache, and points far apart do not: 4096 rows of 784 inputs, 513 points each, 13 s
-    # and 5
+    # an input of all points fits a cache, and points far apart do not: for 1000 rows of 784 inputs, 513 of 60,000
+    # points each, 3.3 s and 1.8
     many = found.size > len(index.points)
     # one input after the other, whatever the shapes
     distance = np.zeros(found.shape)

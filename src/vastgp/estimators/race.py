@@ -44,11 +44,11 @@ _FOR_BEHIND = (
 # What ends a method's work, and leaves the simple answers: a matrix without a factor, or a state without numbers.
 _NUMERICAL = (np.linalg.LinAlgError, FloatingPointError)
 # Seconds that a method takes at least where its programs are compiled, and for which, of which sizes, they are in this
-# process: those for other numbers of rows or inputs are others.
+# process: those for other numbers of rows or inputs are others, and those of an accelerator.
 _WARM = 0.3
 # Times as long as a CPU's programs those of an accelerator take to compile (an H200: fits of 20 to 60 s had 5 to 31 s).
 _ON_DEVICE = 3.0
-_compiled: set[tuple[type, int, int]] = set()
+_compiled: set[tuple[type, int, int, bool]] = set()
 
 
 def race(model: Any, rows: Rows, run: Run) -> Answer:
@@ -85,7 +85,8 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
     failure, own = None, None
     found, exact = simple(LINEAR) if judge.spared else [], []
     run.hold_back(_seconds_for_the_end(model, judge.training.n, run))
-    program = type(model), padded_size(judge.training.n), judge.training.d
+    on_device = _accelerator.is_present()
+    program = type(model), padded_size(judge.training.n), judge.training.d, on_device
     run.needs = _WARM if program in _compiled else seconds_of_compiling(model)
     try:
         last = model._last_answer(judge.training, run)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from vastgp.data import processes
 from vastgp.fitting.scaled_evidence import ScaledEvidence
 
 # Numbers of directions that are compared with all of them, of tables with more inputs than the last. Pictures of digits
@@ -23,7 +26,7 @@ def leading_directions(X: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
     Functions ``[1, x^T V_k] w`` of the leading k eigenvectors of ``X^T X`` are compared by the evidence of a linear
     regression on codes of the targets, ``ScaledEvidence`` with the leading k eigenvalues, weights and noise at their
     best for each k. Inputs that go together, as those of pictures and spectra, leave few; where each says something of
-    its own all stay.
+    its own all stay. Several processes use as many.
 
     Parameters
     ----------
@@ -62,12 +65,18 @@ def leading_directions(X: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
             for of_one, y in zip(projected.T, targets.T, strict=True)
         )
 
-    compared = [k for k in _DIRECTIONS if k < len(squares)]
-    if not compared:
-        return None
-    best = max(compared, key=evidence)
-    if evidence(len(squares)) > evidence(best) + _WORTH_ALL * targets.size:
+    best = int(processes.of_first(np.int64(_number(evidence, len(squares), targets.size))))
+    if not best:
         return None
     basis = np.zeros((1 + d, 1 + best))
     basis[0, 0], basis[1:, 1:] = 1.0, vectors[:, :best]
     return basis
+
+
+def _number(evidence: Callable[[int], float], every: int, told: int) -> int:
+    """Return how many directions are used, those of highest evidence; zero where all are, which gain enough."""
+    compared = [k for k in _DIRECTIONS if k < every]
+    if not compared:
+        return 0
+    best = max(compared, key=evidence)
+    return 0 if evidence(every) > evidence(best) + _WORTH_ALL * told else best
