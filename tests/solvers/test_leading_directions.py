@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from several_processes import in_threads
+from vastgp.data import processes
 from vastgp.estimators import simple_answers
 from vastgp.fitting.run import Run
 from vastgp.likelihoods import Bernoulli, Gaussian, Softmax
+from vastgp.solvers import leading_directions as directions
 from vastgp.solvers.leading_directions import leading_directions
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear
 
@@ -134,3 +137,12 @@ def test_without_a_budget_or_with_few_weights_nobody_looks_at_the_time(monkeypat
     assert simple_answers._rows_of_sites(Bernoulli(), Run(None), 785) == 16_384
     assert simple_answers._rows_of_sites(Softmax(3), Run(10.0), 201) == 1000
     assert simple_answers._rows_of_sites(Softmax(3), Run(60.0), 201) == 8000
+
+
+def test_several_processes_use_as_many_as_the_first_finds(monkeypatch, spectra, rng):
+    X, values = spectra
+    codes = signs(values, rng)[:, None]
+    # machines that round differently may find different numbers
+    monkeypatch.setattr(directions, "_number", lambda *given: (50, 100, 0)[processes.number()])
+    found = in_threads(monkeypatch, 3, lambda number: leading_directions(X, codes).shape)
+    assert found == [(261, 51)] * 3
