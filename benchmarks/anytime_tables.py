@@ -2,8 +2,9 @@
 
 A name is that of a drawn table (``friedman-5k``; a number: one drawn at random by that seed), of a shared set
 (``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``kin40k.5`` has five classes of equal size, its
-target cut at the quantiles of the training rows. ``named``, ``regression``, ``classes``, ``shared``, ``cut``, ``raw``
-and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows,
+target cut at the quantiles of the training rows. ``mnist.2`` and ``mnist.10`` are pictures of digits, odd and even or
+all ten, and ``mnist-slant`` how they lean: 784 inputs. ``named``, ``regression``, ``classes``, ``shared``, ``cut``,
+``wide``, ``raw`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to 3000 rows,
 ``hundred-classes:7`` the same with the sign of its noisy function for a target.
 """
 
@@ -20,7 +21,7 @@ from scipy.special import ndtri
 import raw_tables
 from forecast_scores import LEVELS, forecast_scores, rounded_normal, rounded_to
 from raw_tables import RAW, dates_as_numbers
-from shared_sets import CLASSES, REGRESSION, load
+from shared_sets import CLASSES, REGRESSION, load, pictures
 
 # those of the suite, and the package's scores, which ask for no other part of it
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tests", "src")]
@@ -33,6 +34,7 @@ KINDS = {
     "classes": CLASSES,
     "shared": (*REGRESSION, *CLASSES),
     "cut": ("protein.2", "kin40k.2", "kin40k.5", "bike.2", "protein.10", "airfoil.2"),
+    "wide": ("mnist.2", "mnist.10", "mnist-slant"),
     "raw": tuple(RAW),
     "hundred": tuple(f"hundred:{number}" for number in range(100)),
     "hundred-classes": tuple(f"hundred-classes:{number}" for number in range(100)),
@@ -43,6 +45,8 @@ _HUNDRED_SEED, _HUNDRED_ROWS = 5000, 3000
 _MOST_TEST_ROWS = 20_000
 # Fewer rows kept out tell little of a deviation.
 _FEW_KEPT_OUT = 20
+# Of pictures: logistic regression of all 60,000 takes minutes. And the noise of how they lean, of its deviation.
+_PICTURES, _NOISE_OF_SLANT = 20_000, 0.1
 # Levels of a category that get a column each in a linear model; rarer ones share one.
 _MOST_INDICATORS = 50
 
@@ -81,6 +85,8 @@ def draw(name: str) -> Drawn:
     numbers, _, classes = dataset.partition(".")
     if classes and numbers in REGRESSION:
         return _cut(draw(f"{numbers}:{split}"), int(classes))
+    if dataset in KINDS["wide"]:
+        return _wide(dataset)
     if dataset in KINDS["shared"]:
         X, y, X_test, y_test = load(dataset, int(split or 0))
         kind = np.int64 if dataset in CLASSES else np.float64
@@ -96,6 +102,28 @@ def draw(name: str) -> Drawn:
         return Drawn(*table.draw(seed), dataclasses.asdict(table))
     table, seed = (NAMED[name], 0) if name in NAMED else (random_table(int(name)), int(name))
     return Drawn(*table.draw(seed), dataclasses.asdict(table))
+
+
+def _wide(name: str) -> Drawn:
+    X, digit, X_test, digit_test = pictures(_PICTURES)
+    origin = {"shared": "mnist", "rows": _PICTURES, "target": name}
+    if name.startswith("mnist."):
+        most = int(name.removeprefix("mnist."))
+        return Drawn(X, digit % most, X_test, digit_test % most, origin)
+    rng = np.random.default_rng(0)
+    leans = _slant(X)
+    y, y_test = ((each - leans.mean()) / leans.std() for each in (leans, _slant(X_test)))
+    noise, noise_test = (_NOISE_OF_SLANT * rng.normal(size=len(each)) for each in (y, y_test))
+    return Drawn(X, y + noise, X_test, y_test + noise_test, origin)
+
+
+def _slant(X: np.ndarray) -> np.ndarray:
+    """Return how pictures lean, their covariance of rows and columns over the deviation of columns, and a wave."""
+    ink = X.reshape(-1, 28, 28) + 1e-3
+    place, total = np.arange(28) - 13.5, ink.sum(axis=(1, 2))
+    across = ink.sum(axis=1)
+    both = np.einsum("nij,i,j->n", ink, place, place) / total
+    return both / np.sqrt(across @ place**2 / total) + np.sin(across @ place / total)
 
 
 def _cut(table: Drawn, classes: int) -> Drawn:

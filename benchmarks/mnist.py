@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from methods import make
 from run import machine_rates
+from shared_sets import pictures
 from table import RESULTS, put
 from vastgp._precision import precision
 from vastgp.metrics import classification_report
@@ -32,12 +31,10 @@ OUT = RESULTS / "mnist.jsonl"
 
 def digits(ten: bool = False) -> tuple[np.ndarray, ...]:
     """Return images in 0..1 and their digits, or whether these are odd, of training and test."""
-    with np.load(Path(os.environ["VASTGP_DATA"]) / "mnist.npz") as stored:
-        X, X_test = (stored[name].astype(np.float32) / 255.0 for name in ("X", "X_test"))
-        y, y_test = (stored[name] for name in ("y", "y_test"))
+    X, y, X_test, y_test = pictures()
     if not ten:
         y, y_test = y % 2 == 1, y_test % 2 == 1
-    return X, y, X_test, y_test
+    return X.astype(np.float32), y, X_test.astype(np.float32), y_test
 
 
 def regression(
