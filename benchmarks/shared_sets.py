@@ -37,9 +37,7 @@ def pictures(rows: int | None = None) -> Rows:
     """Return pictures of digits in 0..1, a pixel an input, and which digits they are: some of training, all of test."""
     with np.load(Path(os.environ["VASTGP_DATA"]) / "mnist.npz") as stored:
         X, y, X_test, y_test = (stored[name] for name in ("X", "y", "X_test", "y_test"))
-    as_numbers = (part.astype(np.float64) / 255.0 for part in (X[:rows], X_test))
-    X, X_test = as_numbers
-    return X, y[:rows].astype(np.int64), X_test, y_test.astype(np.int64)
+    return X[:rows] / 255.0, y[:rows].astype(np.int64), X_test / 255.0, y_test.astype(np.int64)
 
 
 def random_split(X: np.ndarray, y: np.ndarray, split: int) -> Rows:

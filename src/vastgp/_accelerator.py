@@ -16,14 +16,14 @@ def is_present() -> bool:
     return jax.default_backend() != "cpu" and not _is_host(told_device())
 
 
-def left_out() -> AbstractContextManager[Any]:
-    """Work on the host inside the block, in this thread; nothing changes where there is no accelerator.
+def left_out(when: bool = True) -> AbstractContextManager[Any]:
+    """Work on the host inside the block, in this thread; nothing changes without an accelerator, or not ``when``.
 
     A program of an accelerator takes 0.2 to 6 s to compile, several times as long as one of the host, as its compiler
     times the ways to multiply: a fit of some thousand rows is done sooner on the host. What was made in the block may
     be used outside, and what was made outside within it: JAX moves arrays that nobody tied to a device.
     """
-    host = _host() if is_present() else None
+    host = _host() if when and is_present() else None
     return nullcontext() if host is None else jax.default_device(host)
 
 

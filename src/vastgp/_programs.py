@@ -56,8 +56,8 @@ def program(
     size = work or numbers
 
     @functools.cache
-    def quick(probed: bool, of_host: bool) -> Any:
-        found = known_options(0, of_host) if probed else _wanted(0, of_host)
+    def quick(probed: bool) -> Any:
+        found = known_options(0) if probed else _wanted(0)
         return compiler(function, **options, compiler_options=found)
 
     @functools.wraps(function)
@@ -65,16 +65,16 @@ def program(
         leaves = jax.tree.leaves((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return whole(*args, **kwargs)  # part of another program
-        if size(*args, **kwargs) > LITTLE_WORK:
+        if _accelerator.is_present() or size(*args, **kwargs) > LITTLE_WORK:
             return whole(*args, **kwargs)
         try:
             # the first program proves the options: one that only asks for them is a tenth of a second of a start
-            return quick(_must_ask(), _of_host())(*args, **kwargs)
+            return quick(_must_ask())(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if _must_ask() or _UNKNOWN not in str(error):
                 raise
             _asks.append(True)
-            return quick(True, _of_host())(*args, **kwargs)
+            return quick(True)(*args, **kwargs)
 
     return call
 
@@ -85,26 +85,22 @@ def options_of_steps(work: int) -> Mapping[str, Any]:
     Parameters
     ----------
     work : int
-        Numbers made by one step; beyond `LITTLE_WORK` there are no options.
+        Numbers made by one step; beyond `LITTLE_WORK`, and on anything but a CPU, there are no options.
     """
-    return known_options(1, _of_host()) if work <= LITTLE_WORK else {}
+    return {} if _accelerator.is_present() or work > LITTLE_WORK else known_options(1)
 
 
 @functools.cache
-def known_options(level: int, of_host: bool = True) -> dict[str, Any]:
+def known_options(level: int) -> dict[str, Any]:
     """Return those options of a quick compilation that this compiler has: their names are no part of JAX's promises."""
-    wanted = _wanted(level, of_host)
-    if not wanted or _are_known(wanted):
+    wanted = _wanted(level)
+    if _are_known(wanted):
         return wanted
     return {name: value for name, value in wanted.items() if _are_known({name: value})}
 
 
-def _wanted(level: int, of_host: bool) -> dict[str, Any]:
-    return {_LEVEL: level, _EMITTERS: False} if of_host else {}
-
-
-def _of_host() -> bool:
-    return not _accelerator.is_present()
+def _wanted(level: int) -> dict[str, Any]:
+    return {_LEVEL: level, _EMITTERS: False}
 
 
 def _must_ask() -> bool:

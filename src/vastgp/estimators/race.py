@@ -7,7 +7,6 @@ that went astray, hands over the one of them that predicts rows best.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -70,8 +69,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
 
     def simple(name: str) -> list[Judged]:
         # of few rows, but for the part that stands in for a method without an answer
-        of_few = name == LINEAR or own is not None
-        with _accelerator.left_out() if of_few else nullcontext():
+        with _accelerator.left_out(name == LINEAR or own is not None):
             try:
                 with run.timed("comparison"):
                     answer = SIMPLE[name](model, judge.training, run, own)

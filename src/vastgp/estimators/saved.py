@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,10 +85,7 @@ class SavedModel(BaseEstimator, abc.ABC):
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Work in the model's precision, where its work belongs."""
-        with (
-            _accelerator.left_out() if self._on_host else nullcontext(),
-            precision(self._arithmetic),
-        ):
+        with _accelerator.left_out(self._on_host), precision(self._arithmetic):
             yield
 
     # attributes, without their last underscore, that a file keeps beside the posterior

@@ -37,6 +37,8 @@ _FIRST_ROWS, _LAST_UPDATES = 1000, 2
 # A whole step that gains less, for each row, ends the updates.
 _SETTLED = 1e-5
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-4, 1e4
+# Of that, what a slope has at least in the kernel that is shown of a few directions.
+_LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class LinearPosterior:
             each = np.full(size - 1, self.variance)
         else:
             # a kernel has no zeros: of an input that no direction has next to nothing
-            each = self.variance * np.maximum(np.sum(self.basis[1:] ** 2, axis=1), _LEAST_VARIANCE)
+            each = self.variance * np.maximum(np.sum(self.basis[1:] ** 2, axis=1), _LEAST_SHARE)
         return Constant(self.variance) + Linear(each)
 
     def mean(self, X: Any) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -250,7 +249,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         if not self._is_dense(rows.n) and run.max_seconds is not None:
             reserve = min(self._seconds(rows.n), _MOST_RESERVE * run.max_seconds)
             soon = run.max_seconds < _LEARNING_ON_DEVICE
-        with _accelerator.left_out() if soon else nullcontext():
+        with _accelerator.left_out(soon):
             search = search.given(noise_floor=NOISE_FLOOR, rows=learned_rows())
             given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
             found = learn_by_stages(given, X, y, run, reserve)
