@@ -22,7 +22,7 @@ from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Exposed, Gaussian, Likelihood, Poisson, PoissonLogNormal
 from vastgp.likelihoods.exposed import of_exposure
-from vastgp.solvers.sites import most_rows
+from vastgp.solvers.plan import rows_of_functions
 
 # Rows of the first hyperparameters of other likelihoods than the Gaussian, whose evidence costs five times as much.
 _DUAL_ROWS = 1000
@@ -132,7 +132,7 @@ def rows_of_start(search: Any, likelihood: Likelihood) -> int:
         return 0
     if isinstance(likelihood, Gaussian):
         return int(search.rows)
-    return min(search.rows, most_rows(_DUAL_ROWS, likelihood))
+    return min(search.rows, rows_of_functions(_DUAL_ROWS, likelihood))
 
 
 def starting_likelihood(

@@ -19,9 +19,8 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_posterior import AveragedPosterior
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
-from vastgp.solvers.plan import affordable_exact, operations_a_second
+from vastgp.solvers.plan import affordable_exact, operations_a_second, rows_of_functions
 from vastgp.solvers.several_exact import SeveralExact
-from vastgp.solvers.sites import most_rows
 
 LINEAR, SUBSET = "linear", "subset"
 # Rows of a linear answer, and of functions that need quadrature over several values.
@@ -100,7 +99,7 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     if run.first is None:
         return None
     kernel, likelihood = run.first
-    most = most_rows(_SUBSET_SITE_ROWS, likelihood)
+    most = rows_of_functions(_SUBSET_SITE_ROWS, likelihood)
     if isinstance(likelihood, Gaussian):
         most = SUBSET_ROWS if _in_a_hurry(run) or (own is not None and own.converged) else MORE_ROWS
         if own is None:
@@ -109,7 +108,7 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
             planned = _MOST_ON_DEVICE if _accelerator.is_present() else _MOST_ROWS
             most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within))
     elif own is None:
-        planned = most_rows(_MOST_SITE_ROWS, likelihood)
+        planned = rows_of_functions(_MOST_SITE_ROWS, likelihood)
         within = partial(_rows_solved_in, functions=likelihood.num_latent)
         most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within))
     chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))

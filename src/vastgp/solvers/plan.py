@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 
 from vastgp import _accelerator
 from vastgp.fitting.clock import now
+from vastgp.likelihoods import Likelihood
 from vastgp.linalg.device_cholesky import (
     belongs_on_device,
     is_faster,
@@ -37,6 +38,11 @@ class Plan(NamedTuple):
 
     space: str
     rank: int
+
+
+def rows_of_functions(rows: int, likelihood: Likelihood) -> int:
+    """Return with how many rows factorisations for each function of a likelihood cost what they do for one."""
+    return int(rows / likelihood.num_latent ** (1.0 / 3.0))
 
 
 def plan(

@@ -28,6 +28,7 @@ from vastgp.likelihoods import Likelihood
 from vastgp.solvers.basis_evidence import BasisDualEvidence
 from vastgp.solvers.block import advance, begin, worst_error
 from vastgp.solvers.joint_system import JointSystem
+from vastgp.solvers.plan import rows_of_functions
 from vastgp.solvers.row_system import RowSystem, prior_draws, shared_row_product
 from vastgp.solvers.site_updates import (
     LEAST_PRECISION,
@@ -131,7 +132,7 @@ def find_sites(
         Most updates.
     """
     options: dict[str, Any] = {"num_samples": num_samples, "seed": run.seed, "rank": rank}
-    if len(y) <= most_rows(MOST_EXACT, likelihood):
+    if len(y) <= rows_of_functions(MOST_EXACT, likelihood):
         found = BasisDualEvidence(X, y, basis).solve(basis.kernel, likelihood)
         loop = None if found.settled else _unsettled(found.bound)
         sites = found.sites.at_least(LEAST_PRECISION, found.mean)
@@ -158,11 +159,6 @@ def find_sites(
     if likelihood.num_latent == 1:
         sites = Sites(*(np.asarray(part)[0] for part in sites))
     return SiteFit(sites, state.dual, system, loop)
-
-
-def most_rows(rows: int, likelihood: Likelihood) -> int:
-    """Return with how many rows factorisations for each function of a likelihood cost what they do for one."""
-    return int(rows / likelihood.num_latent ** (1.0 / 3.0))
 
 
 def site_system(

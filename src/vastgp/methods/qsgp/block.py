@@ -17,8 +17,8 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.block_learning import RATE, STEPS, learn_block
 from vastgp.methods.qsgp.options import Block
 from vastgp.solvers.block import BlockFit, build_system, choose_space, fit_block, standardised
-from vastgp.solvers.plan import Plan, affordable_rank, plan_rows
-from vastgp.solvers.sites import MOST_EXACT, find_sites, most_rows
+from vastgp.solvers.plan import Plan, affordable_rank, plan_rows, rows_of_functions
+from vastgp.solvers.sites import MOST_EXACT, find_sites
 from vastgp.solvers.systems import System
 from vastgp.solvers.weight_space import SampledPosterior
 
@@ -96,7 +96,7 @@ def _site_system(
     X, y = standardised(rows, standardizer, dtype)
     columns = 1 + options.num_samples
     rank, _ = plan_rows(len(y), basis.num_basis, columns, X.dtype.itemsize, options.rank, rows.d)
-    if options.rank is None and len(y) > most_rows(MOST_EXACT, likelihood):
+    if options.rank is None and len(y) > rows_of_functions(MOST_EXACT, likelihood):
         rank = _rank_in_time(rank, len(y), run, _MANY_PRECONDITIONERS)
     found = find_sites(
         as_dtype(basis, dtype), likelihood, X, y, run,
