@@ -46,6 +46,17 @@ def blas_threads(num_rows: int) -> Iterator[None]:
             yield
 
 
+def threads_of_products(rows: np.ndarray) -> AbstractContextManager[None]:
+    """Use one BLAS thread inside the block when products ``rows^T rows`` take no longer than those of small matrices.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, p)
+    """
+    n, p = rows.shape
+    return blas_threads(round((float(n) * p * p) ** (1.0 / 3.0)))
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Use one BLAS thread inside the block, but as many as before in what the context manager given surrounds.

@@ -17,6 +17,7 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
 from vastgp.likelihoods import Gaussian, Likelihood
+from vastgp.linalg.cholesky import threads_of_products
 from vastgp.linalg.row_space import row_space
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 from vastgp.solvers.leading_directions import leading_directions
@@ -177,7 +178,8 @@ def fit_linear(
     if isinstance(likelihood, Gaussian):
         features, basis = row_space(_features(X))
         fit = _fit_own_noise if observations.has_own_noise(y) else _fit_gaussian
-        posterior, likelihood = fit(features, y)
+        with threads_of_products(features):
+            posterior, likelihood = fit(features, y)
         return replace(posterior, basis=basis), likelihood
     few = leading_directions(X, _codes(likelihood, y))
     if most_rows is not None:
@@ -186,7 +188,8 @@ def fit_linear(
     features = _features(X)
     features, basis = row_space(features) if few is None else (features @ few, few)
     # with half the nodes held-out losses of ten classes were the same to 0.0002
-    posterior = _fit_sites(likelihood.rough(), features, y)
+    with threads_of_products(features):
+        posterior = _fit_sites(likelihood.rough(), features, y)
     return replace(posterior, basis=basis, others=few is None), likelihood
 
 
