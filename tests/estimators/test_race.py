@@ -23,7 +23,7 @@ from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import standardised_rows
 from vastgp.estimators.race import Judge, Judged, _best
 from vastgp.estimators.registry import METHODS
-from vastgp.estimators.simple_answers import linear_answer, simple_answer
+from vastgp.estimators.simple_answers import linear_answer, rows_of_subset, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
@@ -145,7 +145,7 @@ def test_the_exact_posterior_of_some_rows_has_the_scale_of_rows_kept_out(noise, 
         made, _ = ExactPosterior.condition(kernel, float(likelihood.noise_variance), *some)
         return simple_answer(kernel, likelihood, made)
 
-    before, found = answer_of(likelihood), judge.at_best_scale(answer_of(likelihood), model)
+    before, found = answer_of(likelihood), judge.at_best_scale(answer_of(likelihood), model, Run())
     by = float(found.likelihood.noise_variance) / float(likelihood.noise_variance)
     # one factor of all variances: means are as they were
     assert float(found.kernel.total_variance()) == pytest.approx(
@@ -163,6 +163,47 @@ def test_the_exact_posterior_of_some_rows_has_the_scale_of_rows_kept_out(noise, 
         assert held.mean() < 0.98
 
 
+def test_the_exact_posterior_of_some_rows_has_the_noise_of_a_place_that_many_rows_come_to():
+    rng = np.random.default_rng(0)
+
+    def rows_of(n):
+        X = rng.uniform(-2.0, 2.0, (n, 2))
+        scatter = np.full(n, 0.02)
+        often = rng.uniform(size=n) < 0.4
+        X[often], scatter[often] = 0.5, 0.4
+        return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + scatter * rng.normal(size=n)
+
+    X, y = rows_of(6000)
+    rows = Rows(X, y)
+    model = SVGPRegressor()
+    model.standardizer_ = Standardizer().fit(rows)
+    judge = Judge(model, rows, Run())
+    # rows that are kept out count by their places, and the one that 2400 come to is none of them
+    assert len(np.unique(judge.rows.X, axis=0)) == len(judge.rows.X)
+    some = standardised_rows(
+        judge.training, model.standardizer_, rows_of_subset(0, judge.training.n, 1500)
+    )
+    made, _ = ExactPosterior.condition(RBF([1.0, 2.0], 3.0), 1e-3, *some)
+    answer = simple_answer(RBF([1.0, 2.0], 3.0), Gaussian(1e-3), made)
+    found = judge.at_best_scale(answer, model, Run())
+    Z, t = (
+        part(each)
+        for part, each in zip(
+            (model.standardizer_.transform_X, model.standardizer_.transform_y),
+            rows_of(20_000),
+            strict=True,
+        )
+    )
+    mean, variance = found.posterior().mean_and_latent_variance(Z)
+    noise = float(found.likelihood.noise_variance)
+    assert noise == pytest.approx(np.mean((t - mean) ** 2), rel=0.15)
+
+    def loss(noise):
+        return np.mean(0.5 * (np.log(variance + noise) + (t - mean) ** 2 / (variance + noise)))
+
+    assert loss(noise) < loss(1e-3) - 1.0
+
+
 def test_known_errors_are_not_told_by_others(table):
     X, y, _, _ = table
     rows = Rows(X, np.column_stack([y, np.full(len(y), 0.01), np.ones(len(y))]))
@@ -170,7 +211,7 @@ def test_known_errors_are_not_told_by_others(table):
     model.standardizer_ = Standardizer().fit(rows)
     made, _ = ExactPosterior.condition(RBF([1.0] * 3), 1e-4, X[:100], y[:100])
     answer = simple_answer(RBF([1.0] * 3), Gaussian(1e-4), made)
-    assert Judge(model, rows, Run()).at_best_scale(answer, model) is answer
+    assert Judge(model, rows, Run()).at_best_scale(answer, model, Run()) is answer
 
 
 @pytest.mark.parametrize("error", [FactorizationError, np.linalg.LinAlgError])

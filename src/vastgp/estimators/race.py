@@ -74,7 +74,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
                 with run.timed("comparison"):
                     answer = SIMPLE[name](model, judge.training, run, own)
                     if answer is not None and name == SUBSET:
-                        answer = judge.at_best_scale(answer, model)
+                        answer = judge.at_best_scale(answer, model, run)
             except _NUMERICAL:
                 return []  # the others stand
             return [] if answer is None else [judge(name, answer, model, run)]

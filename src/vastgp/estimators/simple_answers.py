@@ -111,8 +111,7 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
         planned = rows_of_functions(_MOST_SITE_ROWS, likelihood)
         within = partial(_rows_solved_in, functions=likelihood.num_latent)
         most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within))
-    chosen = np.sort(fixed_indices(run.seed, _ROWS_OF[SUBSET], rows.n, most))
-    X, y = standardised_rows(rows, model.standardizer_, chosen)
+    X, y = standardised_rows(rows, model.standardizer_, rows_of_subset(run.seed, rows.n, most))
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
         dense = len(X) <= _DENSE_ROWS
@@ -122,6 +121,11 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
         sites = DualEvidence(X, y, _SETTLED).solve(kernel, likelihood)
         posterior = SeveralExact.of_sites(kernel, sites, X)
     return simple_answer(kernel, likelihood, posterior)
+
+
+def rows_of_subset(seed: int, n: int, most: int) -> np.ndarray:
+    """Return which rows the exact posterior of so many of them is of, ascending."""
+    return np.sort(fixed_indices(seed, _ROWS_OF[SUBSET], n, most))
 
 
 def _rows_solved_in(seconds: float, functions: int) -> int:
