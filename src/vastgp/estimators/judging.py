@@ -242,6 +242,7 @@ class Judge:
         doubt = DOUBT * sum(float(np.var(each)) / len(each) for each in (squares, kept_out)) ** 0.5
         if not more > doubt:
             return answer
+        assert isinstance(answer.likelihood, Gaussian)
         noise = float(answer.likelihood.noise_variance) + more
         return simple_answer(answer.kernel, Gaussian(noise), posterior)
 
