@@ -12,7 +12,7 @@ from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.cholesky import FactorizationError
+from vastgp.linalg.cholesky import FactorizationError, blas_threads
 from vastgp.solvers.averaged_lines import AveragedLines
 from vastgp.solvers.averaged_posterior import LEAST_WEIGHT, AveragedPosterior, around_optimum
 from vastgp.solvers.exact_posterior import ExactPosterior
@@ -65,6 +65,7 @@ def is_of_few(rows: Rows, run: Run) -> bool:
     return run.first is not None and isinstance(run.first[1], Gaussian) and rows.n <= FEW_ROWS
 
 
+@blas_threads(FEW_ROWS)
 def average_of_few(model: Any, rows: Rows, run: Run) -> FewRows | None:
     """Return the average of linear functions and the process that a method began with, None where there is none.
 
