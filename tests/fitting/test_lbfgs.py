@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vastgp.fitting.lbfgs import best_of, maximise, maximise_real
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.likelihoods import Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 
@@ -149,3 +150,27 @@ def slope_of(p):
 
 def test_the_best_of_several():
     assert best_of([climb(max_iter=1), climb(), climb(max_iter=2)]).converged
+
+
+def test_a_budget_ends_it_between_two_evaluations_at_the_best_point(monkeypatch):
+    seen = []
+
+    def now():
+        return float(len(seen))
+
+    def counted(params):
+        value, slopes = bowl(params)
+        # slopes ten thousand times too long: the search along the first line takes many evaluations
+        slopes = {name: 1e4 * slope for name, slope in slopes.items()}
+        seen.append((value, params))
+        return value, slopes
+
+    free = climb(counted)
+    assert free.num_iter < len(seen) / 3
+    seen.clear()
+    monkeypatch.setattr("vastgp.fitting.lbfgs.now", now)
+    found = climb(counted, max_seconds=3.5)
+    assert len(seen) == 4 and not found.converged and found.message == OUT_OF_TIME
+    value, params = max(seen, key=lambda each: each[0])
+    assert found.value == found.history.objective[-1] == value
+    np.testing.assert_allclose(found.params["a"], params["a"], rtol=1e-12)

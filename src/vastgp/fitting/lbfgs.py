@@ -91,7 +91,7 @@ def maximise(
     scale : float, default 1.0
         Natural size of the objective; the number of rows for a log evidence, so that ``tol`` is per row.
     max_seconds : float, optional
-        Wall-clock budget, checked after every iteration.
+        Wall-clock budget, checked after every evaluation; the best point of all is then where it ends.
     record : Evaluations, optional
         Of the phase of a fit, `Run.evaluations`: a resumed fit replays it, its budget holds, its progress is shown.
     """
@@ -199,43 +199,50 @@ def _climb(
         value, slope = told() if record is None else record(point, told)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
             error = error or FloatingPointError(f"objective {value}, gradient {slope}")
-            return seen.instead_of(error)
-        return seen.note(-value / scale, -slope / scale)
+            found = seen.instead_of(error)
+        else:
+            found = seen.note(point, -value / scale, -slope / scale)
+        if max_seconds is not None and seconds() > max_seconds:
+            raise _OutOfTime  # a search along a line may take twenty evaluations
+        return found
+
+    def seconds() -> float:
+        return now() - began if record is None else record.seconds
+
+    def note(value: float) -> None:
+        history.append(len(history) + 1, seconds(), {"objective": value})
+        shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
 
     def after(intermediate_result: Any) -> None:
         nonlocal settled
-        value = -float(intermediate_result.fun) * scale
-        seconds = now() - began if record is None else record.seconds
-        history.append(len(history) + 1, seconds, {"objective": value})
-        shown.update(len(history) / stops["maxiter"], f"objective {value:.6g}")
+        note(-float(intermediate_result.fun) * scale)
         settled = gains_little()
-        if settled or (max_seconds is not None and seconds > max_seconds):
+        if settled:
             raise StopIteration
 
     progress = Progress("", False) if record is None else record.progress()
     with progress as shown, one_blas_thread() as all_threads:
-        found = minimize(
-            negated,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            callback=after,
-            options=stops | {"maxcor": 20},
-        )
+        try:
+            found = minimize(
+                negated,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                callback=after,
+                options=stops | {"maxcor": 20},
+            )
+            end = found.x, -float(found.fun) * scale
+            converged, message = bool(found.success) or settled, str(found.message)
+            message = _SETTLED if settled and not found.success else message
+        except _OutOfTime:
+            end = seen.best, -seen.least * scale
+            converged, message = False, OUT_OF_TIME
+            if not len(history) or end[1] > history.last("objective"):
+                note(end[1])
     if record is not None:
         record.end(history)
-    message = str(found.message)
-    if not found.success and found.status == 99:
-        message = _SETTLED if settled else OUT_OF_TIME
-    return LbfgsResult(
-        params_at(found.x),
-        -float(found.fun) * scale,
-        found.nit,
-        bool(found.success) or settled,
-        message,
-        history,
-    )
+    return LbfgsResult(params_at(end[0]), end[1], len(history), converged, message, history)
 
 
 def best_of(results: Iterable[LbfgsResult]) -> LbfgsResult:
@@ -243,14 +250,21 @@ def best_of(results: Iterable[LbfgsResult]) -> LbfgsResult:
     return max(results, key=lambda result: result.value)
 
 
+class _OutOfTime(Exception):
+    """The budget is used up, in the middle of an iteration perhaps."""
+
+
 class _Seen:
-    """Keeps what a failed evaluation needs: a value worse than any seen, so that the line search steps back."""
+    """The best point so far, and a value worse than any: after a failed evaluation the line search steps back."""
 
     def __init__(self) -> None:
+        self.best, self.least = np.zeros(0), np.inf
         self._worst: float | None = None
         self._slope: np.ndarray | None = None
 
-    def note(self, value: float, slope: np.ndarray) -> tuple[float, np.ndarray]:
+    def note(self, point: np.ndarray, value: float, slope: np.ndarray) -> tuple[float, np.ndarray]:
+        if value < self.least:
+            self.best, self.least = point.copy(), value
         self._worst = value if self._worst is None else max(self._worst, value)
         self._slope = slope
         return value, slope
