@@ -100,6 +100,36 @@ def test_learning_that_time_cuts_is_said(monkeypatch):
     assert not cut.converged_
 
 
+def test_more_rows_than_there_is_time_for_are_some_of_them(monkeypatch):
+    m, n = 60, 5000
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (n, 2))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=n)
+    # a Gram matrix of 250 rows a second: 12 s are for 3000
+    monkeypatch.setattr(
+        "vastgp.methods.random_feature.estimator.operations_where_arrays_lie",
+        lambda: 250.0 * 2.0 * m**2,
+    )
+    learned = []
+    made = FeatureEvidence.__init__
+    monkeypatch.setattr(
+        FeatureEvidence, "__init__",
+        lambda self, X, y, **more: (learned.append(len(X)), made(self, X, y, **more))[1],
+    )  # fmt: skip
+    plain = {"num_basis": m, "hyperparameters": Learn(steps=5), "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="max_seconds"):
+        model = RandomFeatureGPRegressor("rbf", max_seconds=40, **plain).fit(X, y)
+    assert model.answer_ == "own" and not model.converged_
+    used = int(model.stop_reason_.split("enough for ")[1].split()[0])
+    assert 3000 < used < 4500 and learned == [2000]
+    new = np.random.default_rng(2).uniform(-2.0, 2.0, (500, 2))
+    target = np.sin(2.0 * new[:, 0]) * new[:, 1]
+    assert np.sqrt(np.mean((model.predict(new) - target) ** 2)) < 0.05
+    # without a budget nothing is measured, and all rows count
+    learned.clear()
+    model = RandomFeatureGPRegressor("rbf", **plain).fit(X, y)
+    assert learned == [4750] and "enough for" not in model.stop_reason_
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -12,6 +12,8 @@ from vastgp._precision import as_dtype
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import KINDS
 from vastgp.data import Rows
+from vastgp.data.minibatch import spread_indices
+from vastgp.data.processes import from_first
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -40,10 +42,16 @@ from vastgp.methods.random_feature.learning import FeatureEvidence, tiles_of
 from vastgp.methods.random_feature.options import DEBIASES, Even, SingleSample
 from vastgp.methods.random_feature.posterior import FeaturePosterior
 from vastgp.solvers.block import standardised
+from vastgp.solvers.plan import operations_where_arrays_lie
 
 # Up to here the telescoping sum ends at the exact evidence, of which one Cholesky factorisation is made now and then.
 _EXACT_ROWS = 3000
 _LEARNING_SHARE = 0.9
+# Of what is left, for the sums of the posterior; Gram matrices that a step of learning takes as long as (180,000 rows:
+# 8 s, sums 2 to 3); and rows that take no time to speak of.
+_SUMS_SHARE, _OF_STEP, _FEWEST_ROWS = 0.4, 4.0, 2000
+# Uses of the seed, see `spread_indices`.
+_OF_SUMS, _OF_LEARNING = 121, 122
 # Least noise variance that is learned, relative to the variance of the target; steps of learning, and their end.
 _NOISE_FLOOR, _STEPS, _TOL = 1e-4, 30, 1e-4
 _TILE_ENTRIES = 8_000_000
@@ -75,7 +83,8 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         With ``debias=None`` learning ends before, where the slope of the log evidence per row, by the logarithms of the
         hyperparameters, is shorter. None: 1e-4.
     max_seconds : float, optional
-        Wall-clock budget of ``fit``, at most 90 % of it for learning.
+        Wall-clock budget of ``fit``, at most 90 % of it for learning. Where there is no time for all rows, fewer are
+        learned on, spread over all, and if need be the posterior is of fewer, which ``stop_reason_`` says.
     checkpoint : path or SaveTo, optional
         File to save the state of the fit to, and to resume from when it exists; see `vastgp.options.SaveTo`.
     random_state : int, RandomState or None, default 0
@@ -175,8 +184,14 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         params = first_params(search, self.kernel, rows, scaling, run)
         X, y = standardised(rows, scaling, self.dtype)
         loop = LoopResult(1, 0.0, True, "kernel and noise as given or of some rows", History())
+        steps = search.steps if isinstance(search, Learn) else 0
+        for_sums, for_learning, share = self._affordable(rows.n, steps, run)
         if isinstance(search, Learn):
-            params, loop = self._learn(search, params, X, y, run)
+            some = spread_indices(run.seed, _OF_LEARNING, rows.n, for_learning)
+            params, loop = self._learn(search, params, X[some], y[some], run, share)
+        if for_sums < rows.n:
+            some = spread_indices(run.seed, _OF_SUMS, rows.n, for_sums)
+            X, y = X[some], y[some]
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
         basis = RandomFourierBasis(
@@ -187,21 +202,47 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         if len(loop.history) == 0:
             loop.history.append(1, 0.0, {"objective": part.value, "objective_se": 0.0})
         # a density per unit of the target, of n targets
-        log_evidence = float(part.value - rows.n * np.log(scaling.y_scale))
+        log_evidence = float(part.value - len(X) * np.log(scaling.y_scale))
+        reason = loop.reason
+        if for_sums < rows.n:
+            reason += f"; max_seconds was enough for {for_sums} of {rows.n} rows"
         yield Answer(
             kernel,
             likelihood,
             lambda: FeaturePosterior(basis, part.solution, part.factor, noise),
             max(loop.num_iter, 1),
-            loop.reason,
-            loop.converged,
+            reason,
+            loop.converged and for_sums == rows.n,
             loop.history,
-            advice=unfinished_learning(loop, getattr(search, "steps", 0)),
+            advice=unfinished_learning(loop, steps or 0),
             attributes={"log_evidence_": log_evidence},
+            cut=min(for_sums, for_learning) < rows.n,
         )
 
+    def _affordable(self, n: int, steps: int | None, run: Run) -> tuple[int, int, float]:
+        """Return of how many rows the posterior is, on how many it is learned, and in which share of what is left.
+
+        A Gram matrix of m features takes ``2 m^2`` operations a row. All steps of learning are worth more than all
+        rows: one of 180,000 took longer than 15 seconds had.
+        """
+
+        left = run.seconds_left()
+        if left is None:
+            return n, n, _LEARNING_SHARE
+
+        def sizes() -> list[float]:
+            in_time = left * operations_where_arrays_lie() / (2.0 * float(self.num_basis) ** 2)
+            sums = min(n / max(in_time, 1.0), _SUMS_SHARE)
+            share = _LEARNING_SHARE - sums
+            rows = sums * in_time, share * in_time / (_OF_STEP * steps) if steps else n
+            return from_first(np.array([*rows, share])).tolist()
+
+        *rows, share = run.once("rows", sizes)
+        sums, learning = (min(n, max(_FEWEST_ROWS, round(each))) for each in rows)
+        return sums, learning, share
+
     def _learn(
-        self, search: Learn, params: Params, X: np.ndarray, y: np.ndarray, run: Run
+        self, search: Learn, params: Params, X: np.ndarray, y: np.ndarray, run: Run, share: float
     ) -> tuple[Params, LoopResult]:
         """Learn kernel and noise by slopes of the features' evidence, or of the exact one."""
         debias = None if self.debias is None else DEBIASES.resolve("debias", self.debias)
@@ -218,4 +259,4 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
             frequencies=self.frequencies,
         )  # fmt: skip
         tol = None if debias is not None else self.tol or _TOL
-        return learn_params(estimate, params, search, len(y), run, share=_LEARNING_SHARE, tol=tol)
+        return learn_params(estimate, params, search, len(y), run, share=share, tol=tol)
