@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from vastgp.data import (
     Places,
@@ -39,6 +40,8 @@ _COMPARED_ENTRIES = 20_000_000
 CLEARLY, DOUBT = 0.02, 2.0
 # Share of rows kept out that are to be within so many deviations at least, and where it is less beyond doubt.
 _HELD, _NOMINAL, _WITHIN = 0.93, 0.95, 1.96
+# The logarithm of how many times as much noise is looked for.
+_MOST_TIMES = 10.0
 # An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
 # there are no rows: it gives way where it expects them by so many nats a row less. Of 17 random tables of 11 to 303
 # rows all methods of few functions that lost as much, but one of 11 rows, were behind the average on new rows; of those
@@ -254,11 +257,11 @@ class Judge:
         return simple_answer(scaled.kernel, Gaussian(scaled.noise_variance), scaled)
 
     def widened(self, own: Judged, model: Any, run: Run) -> Judged:
-        """Return the method's answer with as much noise as lets its intervals hold most of the rows kept out.
+        """Return the method's answer with as much noise as rows kept out ask for, where that is more beyond doubt.
 
-        Where 95 % intervals hold fewer beyond doubt, the noise becomes the least ``s^2`` for which
-        ``(y_i - m_i)^2 <= 1.96^2 (v_i + s^2)`` at 95 % of the places, if these are then likelier; else all stays as it
-        is.
+        Where 95 % intervals hold fewer of them, that is the least ``s^2`` for which ``(y_i - m_i)^2 <= 1.96^2 (v_i +
+        s^2)`` at 95 % of the places; where they are likelier, that by which they are likeliest: what else is compared
+        has its scale from them, too. All stays as it is unless the rows are then likelier.
         """
         found, scale = own.predicted, model.standardizer_.y_scale
         if found is None:
@@ -269,8 +272,11 @@ class Judge:
         off = ((np.asarray(self.rows.y) - found.mean) / scale) ** 2
         needed = processes.from_first(self._places.means(off / _WITHIN**2 - latent))
         doubt = DOUBT * (_HELD * (1.0 - _HELD) / len(needed)) ** 0.5
-        wanted = float(np.quantile(needed, _NOMINAL))
-        if float(np.mean(needed <= noise)) >= _HELD - doubt or not np.isfinite(wanted):
+        wanted, sure = noise, not float(np.mean(needed <= noise)) >= _HELD - doubt
+        if sure:
+            wanted = float(np.quantile(needed, _NOMINAL))
+        wanted = max(wanted, float(processes.from_first(self._likeliest_noise(off, latent, noise))))
+        if wanted == noise or not np.isfinite(wanted):
             return own
         reason = (
             f"{own.answer.reason.rstrip('.')}; the noise variance is {wanted / noise:.3g} times what was learned, as "
@@ -278,11 +284,39 @@ class Judge:
         )
         answer = replace(own.answer, likelihood=Gaussian(wanted), reason=reason)
         wider = {"likelihood_": answer.likelihood.in_units(scale), "stop_reason_": reason}
-        again = own._replace(answer=answer, attributes=own.attributes | wider, wider=True)
+        again = own._replace(answer=answer, attributes=own.attributes | wider, wider=sure)
         # by the model itself: some take their noise from elsewhere
         scores = self._places.means(_densities(_fitted(model, again), self.rows, run))
         again = again._replace(scores=scores)
         return again if again.score > own.score else own
+
+    def _likeliest_noise(self, off: np.ndarray, latent: np.ndarray, noise: float) -> np.float64:
+        """Return the noise variance by which the places are likeliest.
+
+        That is the one that is there unless they are clearly likelier with it, and by more than one parameter gains
+        from nothing: twice that is chi-squared, above four of once in twenty times.
+
+        Parameters
+        ----------
+        off : ndarray of shape (n,)
+            Squares of the rows' distances from their means.
+        latent : ndarray of shape (n,)
+            Variances of the function.
+        noise : float
+        """
+
+        def densities(log_noise: float) -> np.ndarray:
+            total = latent + np.exp(log_noise)
+            return self._places.means(-0.5 * (np.log(total) + off / total))
+
+        bounds = np.log(noise) + np.array([0.0, _MOST_TIMES])
+        best = minimize_scalar(
+            lambda at: -np.mean(densities(at)), bounds=bounds, method="bounded"
+        ).x
+        gains = densities(best) - densities(bounds[0])
+        return np.float64(
+            np.exp(best) if np.mean(gains) > max(CLEARLY, 2.0 / len(gains)) else noise
+        )
 
     def imagined(self, exact: Judged, model: Any, run: Run) -> Rows:
         """Return rows where there are none, with targets drawn from the exact posterior of those of the fit.
