@@ -220,18 +220,22 @@ class Judge:
         scale = max(scale, float(np.quantile(squares, _HELD)) / _WITHIN**2)
         if np.isfinite(scale):
             self._scale = scale
-        squares = self._places.means(processes.from_first((y - mean) ** 2))
-        return self._with_noise_of_others(self.at_same_scale(answer), squares, model, run)
+        square, within = (
+            float(np.mean(self._places.means(part)))
+            for part in processes.from_first(np.stack([(y - mean) ** 2, variance]))
+        )
+        return self._with_noise_of_others(self.at_same_scale(answer), square, within, model, run)
 
     def _with_noise_of_others(
-        self, answer: Answer, kept_out: np.ndarray, model: Any, run: Run
+        self, answer: Answer, square: float, within: float, model: Any, run: Run
     ) -> Answer:
         """Return the exact posterior of some rows with the noise that random others of the fit show.
 
-        By how much the mean square of their distances from their means is more, beyond doubt, than that of the places
-        ``kept_out``. A place that rows come to again counts as often as they do: places that count once each are no
-        sample of what scatters there (kegg, where one of 15,800 places has 4240 of 48,800 rows: NLPD -0.06, the
-        methods' own answers -0.8 to -0.97), nor five hundred of them of what is rare.
+        By how much the mean square of their distances from their means is more than ``square``, that of the places kept
+        out, where the variance ``within`` is the function's: ``-1/2 (log T + S / T)`` is largest at ``T = S``, and what
+        is added has to be clearly likelier. A place that rows come to again counts as often as they do: places that
+        count once each are no sample of what scatters there (kegg, where one of 15,800 places has 4240 of 48,800 rows:
+        NLPD -0.06, the methods' own answers -0.8 to -0.97), nor five hundred of them of what is rare.
         """
         posterior, n = answer.posterior(), self.training.n
         chosen = fixed_indices(run.seed, _OTHER_ROWS, n, _OTHERS + len(posterior.X))
@@ -241,13 +245,15 @@ class Judge:
         others = others[:: -(-len(others) // _OTHERS)]
         X, y = standardised_rows(self.training, model.standardizer_, others)
         squares = processes.from_first((y - posterior.mean(X)) ** 2)
-        more = float(np.mean(squares) - np.mean(kept_out))
-        doubt = DOUBT * sum(float(np.var(each)) / len(each) for each in (squares, kept_out)) ** 0.5
-        if not more > doubt:
-            return answer
+        more = float(np.mean(squares) - square)
         assert isinstance(answer.likelihood, Gaussian)
-        noise = float(answer.likelihood.noise_variance) + more
-        return simple_answer(answer.kernel, Gaussian(noise), posterior)
+        noise = float(answer.likelihood.noise_variance)
+        total = self._scale * within + noise
+        # those of the others that are more than the places have, at which the fit has its scale
+        gain = 0.5 * ((total + more) / total - 1.0 - np.log1p(max(more, 0.0) / total))
+        if not (more > 0.0 and gain > CLEARLY):
+            return answer
+        return simple_answer(answer.kernel, Gaussian(noise + more), posterior)
 
     def at_same_scale(self, answer: Answer) -> Answer:
         """Return the exact posterior of other rows with the variances that `at_best_scale` found."""
