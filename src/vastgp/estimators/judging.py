@@ -316,13 +316,14 @@ class Judge:
             return self._places.means(-0.5 * (np.log(total) + off / total))
 
         bounds = np.log(noise) + np.array([0.0, _MOST_TIMES])
-        best = minimize_scalar(
-            lambda at: -np.mean(densities(at)), bounds=bounds, method="bounded"
-        ).x
-        gains = densities(best) - densities(bounds[0])
-        return np.float64(
-            np.exp(best) if np.mean(gains) > max(CLEARLY, 2.0 / len(gains)) else noise
-        )
+        with np.errstate(all="ignore"):
+            best = minimize_scalar(
+                lambda at: -np.mean(densities(at)), bounds=bounds, method="bounded"
+            ).x
+            gains = densities(best) - densities(bounds[0])
+        # NaN of an answer that went astray gains nothing
+        worth = np.mean(gains) > max(CLEARLY, 2.0 / len(gains))
+        return np.float64(np.exp(best) if worth else noise)
 
     def imagined(self, exact: Judged, model: Any, run: Run) -> Rows:
         """Return rows where there are none, with targets drawn from the exact posterior of those of the fit.

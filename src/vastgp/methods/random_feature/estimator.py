@@ -225,14 +225,13 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         A Gram matrix of m features takes ``2 m^2`` operations a row. All steps of learning are worth more than all
         rows: one of 180,000 took longer than 15 seconds had.
         """
-
         left = run.seconds_left()
         if left is None:
             return n, n, _LEARNING_SHARE
 
         def sizes() -> list[float]:
             in_time = left * operations_where_arrays_lie() / (2.0 * float(self.num_basis) ** 2)
-            sums = min(n / max(in_time, 1.0), _SUMS_SHARE)
+            sums = min(n / max(in_time, 1.0), _SUMS_SHARE if steps else _LEARNING_SHARE)
             share = _LEARNING_SHARE - sums
             rows = sums * in_time, share * in_time / (_OF_STEP * steps) if steps else n
             return from_first(np.array([*rows, share])).tolist()
