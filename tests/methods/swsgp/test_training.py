@@ -7,11 +7,12 @@ import pytest
 
 from vastgp._precision import precision
 from vastgp.data import OwnNoise, Standardizer, as_rows, observations
-from vastgp.fitting.run import Run
+from vastgp.fitting.run import OutOfTime, Run
 from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.swsgp import patches, solution
+from vastgp.methods.swsgp.fit import _stop_if_late
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import fit_sparse, given_means
 from vastgp.methods.swsgp.sparse_system import build_sparse
@@ -148,6 +149,36 @@ def test_metric_of_sums_and_products():
 
 
 # ---------------------------------------------------------------- the sparse solver
+
+
+def test_weights_end_early_where_all_of_them_would_end_too_late(monkeypatch):
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
+    run, clock, shares = Run(max_seconds=10.0), [0.0], []
+    monkeypatch.setattr(Run, "elapsed", lambda self: clock[0])
+    # tiles of 16 rows
+    monkeypatch.setattr("vastgp.methods.swsgp.sparse_system._TILE_ENTRIES", 1024)
+
+    def build(seconds):
+        ends = _stop_if_late(run)
+        clock[0], shares[:] = 0.0, []
+
+        def on_tile(share):
+            clock[0] += seconds * (20 if not shares else 1)  # the first compiles its program
+            shares.append(share)
+            ends(share)
+
+        return build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8), on_tile=on_tile)
+
+    whole = build(0.1)
+    assert shares == sorted(shares) and shares[-1] == 1.0 and len(shares) == 19 + 5
+    np.testing.assert_array_equal(
+        whole.A.toarray(), build_sparse(rows, scaling, KERNEL, Z, SwsgpOptions(8)).A.toarray()
+    )
+    # 24 tiles of 0.25 s would end at 11 s, which the second of them tells
+    with pytest.raises(OutOfTime, match="too little of max_seconds"):
+        build(0.25)
+    assert len(shares) == 2
 
 
 @pytest.mark.parametrize(("taper", "own_noise"), [(False, False), (True, False), (True, True)])

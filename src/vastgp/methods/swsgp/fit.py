@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from vastgp.data import Rows, Standardizer, observations
+from vastgp.data import Rows, Standardizer, observations, processes
 from vastgp.data.minibatch import fixed_indices, fixed_rows, generator
 from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.inducing_points import select_inducing
@@ -27,6 +28,8 @@ _MOST_CLUSTERED, _CLUSTERED_ROWS = 1000, 20_000
 _ORDER, _CHOSEN, _JUDGED = 11, 1, 4
 # Rows that say how much noise the means of a stopped fit leave; share of the budget for steps before the solution.
 _JUDGE_ROWS, _FOR_STEPS = 8192, 0.7
+# Of what is left of the budget, for the weights of all rows; solutions come after.
+_FOR_WEIGHTS = 0.7
 
 
 class Inputs(NamedTuple):
@@ -148,12 +151,37 @@ def _solve(
     name: str,
     start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[SparseFit, Likelihood]:
-    """Return mean and variances, and the likelihood that they go with."""
-    system = build_sparse(rows, standardizer, kernel, Z, options, verbose=run.verbose)
+    """Return mean and variances, and the likelihood that they go with.
+
+    Raises
+    ------
+    OutOfTime
+        Where weights would take too much of the budget, and nothing has been solved before.
+    """
+    on_tile = _stop_if_late(run) if start is None and processes.count() == 1 else None
+    system = build_sparse(
+        rows, standardizer, kernel, Z, options, verbose=run.verbose, on_tile=on_tile
+    )
     found = fit_sparse(system, likelihood, tol=options.tol, run=run, name=name, start=start)
     if found.loop.converged or options.given or not isinstance(likelihood, Gaussian):
         return found, likelihood
     return given_means(system, found, options.noise_floor)
+
+
+def _stop_if_late(run: Run) -> Callable[[float], None]:
+    """Return what is told the share of the weights that is done, and ends the work that would end too late."""
+    began: tuple[float, float] | None = None
+
+    def on_tile(share: float) -> None:
+        nonlocal began
+        seconds = run.elapsed()
+        if began is None:  # the first tile had its program compiled
+            began = share, seconds
+            return
+        run.needs = (1.0 - share) * (seconds - began[1]) / (share - began[0]) / _FOR_WEIGHTS
+        run.check_time()
+
+    return on_tile
 
 
 def _of_sparse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from vastgp.linalg.cholesky import blas_threads
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.row_weights import row_weights
 
-# Entries of the local matrices of a tile of rows, and rows read at a time.
+# Entries of the local matrices of a tile of rows, or of its neighbours' inputs, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384
 
 
@@ -108,10 +109,12 @@ def build_sparse(
     Z: np.ndarray,
     options: SwsgpOptions,
     verbose: bool = False,
+    on_tile: Callable[[float], None] | None = None,
 ) -> SparseSystem:
     """Return the weights of all rows and inducing inputs: ``O((n + M) H^3)`` time, ``O((n + M) H)`` memory.
 
-    Of several processes each has those of its own rows.
+    Of several processes each has those of its own rows. ``on_tile`` is told the share of the weights that is done, and
+    what it raises ends the work.
     """
     num_rows, rows = rows.n, rows.local
     size, sees = len(Z), min(options.num_neighbors, len(Z))
@@ -122,6 +125,10 @@ def build_sparse(
     weights, numbers = np.empty((rows.n, sees)), np.empty((rows.n, sees), np.int32)
     assert rows.y is not None
     conditional, targets, done = np.empty(rows.n), np.empty(rows.y.shape), 0
+
+    def told(before: int) -> Callable[[int], None]:
+        return lambda count: on_tile and on_tile((before + count) / (rows.n + size))
+
     with Progress("SWSGP", verbose) as progress:
         for X, y in rows.batches(_READ_ROWS):
             assert y is not None
@@ -131,13 +138,13 @@ def build_sparse(
             border = Z[near[:, -1]] if fades else None
             numbers[here] = near[:, :sees]
             weights[here], conditional[here] = _weights(
-                kernel, X, Z, near[:, :sees], jitter, border
+                kernel, X, Z, near[:, :sees], jitter, border, told(done)
             )
             targets[here] = standardizer.transform_y(y)
             done += len(X)
             progress.update(done / rows.n)
     before = nearest_predecessors(Z, metric, sees, options.search)
-    b, v = _weights(kernel, Z, Z, before, jitter, None)
+    b, v = _weights(kernel, Z, Z, before, jitter, None, told(rows.n))
     v = v + jitter * float(kernel.total_variance())
     A, B = _sparse(weights, numbers, size), _sparse(b, before, size)
     return SparseSystem(A, conditional, B, v, targets, index.points, num_rows, index.recall)
@@ -150,9 +157,10 @@ def _weights(
     near: np.ndarray,
     jitter: float,
     border: np.ndarray | None,
+    on_rows: Callable[[int], None],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights and conditional variances of rows by tiles of one size."""
-    tile = max(16, _TILE_ENTRIES // near.shape[1] ** 2)
+    """Return weights and conditional variances of rows by tiles of one size, and tell of each."""
+    tile = max(16, _TILE_ENTRIES // (near.shape[1] * max(near.shape[1], X.shape[1])))
     tile = min(1 << (tile.bit_length() - 1), 1 << max(len(X) - 1, 1).bit_length())
     weights, left = np.empty(near.shape), np.empty(len(X))
     with precision("float64"), blas_threads(near.shape[1]):
@@ -166,6 +174,7 @@ def _weights(
             stop = min(start + tile, len(X))
             weights[start:stop] = np.asarray(a)[: stop - start]
             left[start:stop] = np.asarray(conditional)[: stop - start]
+            on_rows(stop)
     return weights, left
 
 
