@@ -15,7 +15,7 @@ import pytest
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
-from vastgp.fitting.loop import Stop, run_chunks
+from vastgp.fitting.loop import STEPS_DONE, Stop, run_chunks
 
 
 @jax.jit
@@ -89,6 +89,19 @@ def test_time_is_checked_between_chunks():
     assert not result.converged and result.reason == "stopped when max_seconds was used up"
     *before, last = [0.0, *result.history.seconds]
     assert before[-1] < 0.12 <= last <= result.seconds
+
+
+def test_a_chunk_may_end_between_two_steps():
+    chunks = Chunks()
+
+    def two_at_most(state, first, count):
+        state, found = chunks(state, first, min(count, 2))
+        return state, {**found, STEPS_DONE: min(count, 2)}
+
+    state, result = run_chunks(two_at_most, start(), max_iter=7, chunk=3)
+    assert chunks.asked == [(0, 2), (2, 2), (4, 2), (6, 1)]
+    assert result.history.steps == [2, 4, 6, 7] and result.num_iter == int(state["step"]) == 7
+    assert STEPS_DONE not in result.history.values
 
 
 def test_something_must_end_the_loop():

@@ -22,6 +22,8 @@ from vastgp.fitting.progress import Progress
 
 # In words that hold for a budget of which part was spent before the loop.
 OUT_OF_TIME = "stopped when max_seconds was used up"
+# Among the diagnostics of a chunk that ended between two steps, as time was up: how many it has done.
+STEPS_DONE = "steps done"
 
 
 @runtime_checkable
@@ -31,7 +33,10 @@ class StepChunk(Protocol):
     def __call__(
         self, state: Any, first_iter: int, num_iters: int, /
     ) -> tuple[Any, Mapping[str, Any]]:
-        """Return the new state and diagnostics; the old state may be donated."""
+        """Return the new state and diagnostics; the old state may be donated.
+
+        Whose steps take long may end before the last of them when time is up, and says so under `STEPS_DONE`.
+        """
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def run_chunks(
             told = gathered(np.array([*map(float, raw.values()), interrupts.seen]))
             diagnostics = dict(zip(raw, told[0].tolist(), strict=False))
             interrupts.seen = any(part[-1] for part in told)
-            done, spent = done + steps, now() - began
+            done, spent = done + int(diagnostics.pop(STEPS_DONE, steps)), now() - began
             history.append(done, spent, diagnostics)
             progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))
             decision = stop_now(diagnostics)

@@ -13,6 +13,7 @@ import vastgp
 from estimators.regressor_conformance import RegressorConformance
 from estimators.sklearn_checks import checks_of_a_method
 from vastgp import RBF, ExactGPRegressor, RelevanceVectorRegressor
+from vastgp.fitting.run import Run
 from vastgp.options import Fixed, Pruning, Subset
 
 
@@ -103,6 +104,15 @@ def test_candidates_of_ones_own(sinc, tmp_path):
 def test_a_smaller_limit_leaves_fewer_vectors(sinc, whole):
     model = RelevanceVectorRegressor("rbf", solver=Pruning(max_precision=1.0)).fit(*sinc)
     assert np.all(model.relevance_ <= 1.0) and len(model.relevance_) < len(whole.relevance_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_iterations_end_when_time_is_up(sinc, monkeypatch):
+    whole = RelevanceVectorRegressor(solver=Pruning(max_steps=24)).fit(*sinc)
+    assert whole.history_.steps == [10, 20, 24]
+    monkeypatch.setattr(Run, "out_of_time", property(lambda run: run.max_seconds is not None))
+    cut = RelevanceVectorRegressor(solver=Pruning(max_steps=3), max_seconds=1000.0).fit(*sinc)
+    assert cut.history_.steps == [1, 2, 3] and cut.n_iter_ == 3
 
 
 def test_noise_alone_leaves_nothing_or_little():

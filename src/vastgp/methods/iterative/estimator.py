@@ -271,8 +271,12 @@ class IterativeGPRegressor(FitsVaryingNoise):
         if self._rank(observed, solver.num_probes, run) >= n:
             iterations = min(iterations, _WITH_MATRIX)
 
+        # what compilation takes is no time for steps: of 9 s they had 17 on kegg
+        compiling = run.needs or 0.0
+
         def affordable(left: float) -> int:
-            found = int(left / seconds_of_products(n, 1 + solver.num_probes, iterations))
+            spare = max(left - compiling, 0.0)
+            found = int(spare / seconds_of_products(n, 1 + solver.num_probes, iterations))
             return found if found >= _FEWEST_STEPS else 0
 
         assert search.steps is not None

@@ -30,7 +30,7 @@ from vastgp.data.minibatch import generator, minibatch_indices
 from vastgp.data.padding import pad_rows
 from vastgp.data.tiles import row_tiles, tile_size
 from vastgp.fitting.accumulate import accumulate
-from vastgp.fitting.loop import LoopResult, Stop
+from vastgp.fitting.loop import STEPS_DONE, LoopResult, Stop
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.kernels.matrices import kernel_matrix
@@ -128,7 +128,7 @@ def fit_relevance(
     -------
     RelevanceFit
     """
-    search = _Search(rows, standardizer, kernel, inputs, options, run.seed, (noise_floor, tol))
+    search = _Search(rows, standardizer, kernel, inputs, options, run, (noise_floor, tol))
     state, loop = run.steps(
         "relevance vectors",
         search.chunk,
@@ -156,13 +156,13 @@ class _Search:
         kernel: Kernel,
         inputs: np.ndarray,
         options: Pruning,
-        seed: int,
+        run: Run,
         limits: tuple[float, float],
     ) -> None:
         self.rows, self.standardizer, self.kernel = rows, standardizer, kernel
-        self.inputs, self.options, self.seed = inputs, options, seed
+        self.inputs, self.options, self.run, self.seed = inputs, options, run, run.seed
         self.noise_floor, self.tol = limits
-        self.order = generator(seed, 0, _ORDER).permutation(len(inputs))
+        self.order = generator(run.seed, 0, _ORDER).permutation(len(inputs))
         self._kept: tuple[int, Statistics] | None = None
 
     def start(self, noise_variance: float) -> _State:
@@ -176,20 +176,23 @@ class _Search:
     def chunk(self, state: _State, first: int, count: int) -> tuple[_State, Mapping[str, Any]]:
         """Do some iterations; a new set begins when the present one is settled."""
         change, bound, first_bound, before = np.inf, np.nan, np.nan, state.active
-        for _ in range(count):
+        done = 0
+        while done < count and not (done and self.run.out_of_time):
+            done += 1
             settled = change < _ROUGH or state.rough >= _MOST_ROUGH or not state.active.any()
             if settled and state.seen < len(self.inputs):
                 state = self._next_set(state)
             state, change, bound = self._iterate(state)
             first_bound = bound if np.isnan(first_bound) else first_bound
         sampled = state.seen < len(self.inputs) or state.rough == 0
-        settling = not sampled and count > 1 and np.array_equal(before, state.active)
+        settling = not sampled and done > 1 and np.array_equal(before, state.active)
         return state, {
             "objective": bound,
             "change": np.inf if sampled else change,
             "gain": abs(bound - first_bound) if settling else np.inf,
             "relevant": np.count_nonzero(state.active),
             "noise_variance": float(np.exp(state.log_noise)),
+            STEPS_DONE: done,
         }
 
     def stop(self, diagnostics: Mapping[str, float]) -> Stop | None:

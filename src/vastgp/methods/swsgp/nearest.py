@@ -330,13 +330,21 @@ def _search_again(
 def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:
     """Look through all rows; return how many rounds there are, and until when.
 
-    There is one round where its program takes most of the time, and none where it takes more.
+    There is one round where its program takes most of the time, and none where it takes more. What comes after takes as
+    long as this search: the posterior has an index of its own, in the metric that was learned.
     """
-    learning = run.seconds_left(_FOR_LEARNING)
+
+    def for_learning() -> float | None:
+        left = run.seconds_left()
+        return None if left is None else min(_FOR_LEARNING * left, left - near.seconds)
+
+    learning = for_learning()
     if learning is not None and learning < _LEAST_SECONDS:
         return [0, 0.0]
     near.search(kernel)
-    learning = run.seconds_left(_FOR_LEARNING)
+    learning = for_learning()
+    if learning is not None and learning < _LEAST_SECONDS:
+        return [0, 0.0]
     short = learning is not None and learning < _SECONDS_OF_ROUNDS
     until = np.inf if learning is None else run.elapsed() + learning
     return [1 if short else _ROUNDS, until]
