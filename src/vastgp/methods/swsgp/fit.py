@@ -158,7 +158,8 @@ def _solve(
     OutOfTime
         Where weights would take too much of the budget, and nothing has been solved before.
     """
-    on_tile = _stop_if_late(run) if start is None and processes.count() == 1 else None
+    first = start is None and not run.has(name)
+    on_tile = _stop_if_late(run) if first and processes.count() == 1 else None
     system = build_sparse(
         rows, standardizer, kernel, Z, options, verbose=run.verbose, on_tile=on_tile
     )
