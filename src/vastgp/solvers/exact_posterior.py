@@ -142,9 +142,14 @@ class ExactPosterior:
         ``log p(y | s A) = -1/2 y^T A^-1 y / s - n/2 log s + const`` is largest at ``s = y^T A^-1 y / n``, where it is
         ``n (s - 1 - log s) / 2`` above that at ``s = 1``.
         """
-        n = len(self.y)
-        scale = float(observations.targets(self.y) @ self.weights) / n
-        return self.at_scale(scale), scale, 0.5 * n * (scale - 1.0 - float(np.log(scale)))
+        scale = self.best_scale
+        gain = 0.5 * len(self.y) * (scale - 1.0 - float(np.log(scale)))
+        return self.at_scale(scale), scale, gain
+
+    @property
+    def best_scale(self) -> float:
+        """The best common factor of the variances of kernel and noise, see `at_best_scale`."""
+        return float(observations.targets(self.y) @ self.weights) / len(self.y)
 
     def at_scale(self, scale: float) -> ExactPosterior:
         """Return the posterior with variances of kernel and noise times a factor. Means stay.

@@ -9,8 +9,10 @@ from compiled_programs import count_programs
 from estimators.regressor_conformance import RegressorConformance, small_data
 from vastgp import RBF, ExactGPRegressor, Matern32, load
 from vastgp.fitting.exact_evidence import ExactEvidence
+from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
+from vastgp.likelihoods import Gaussian
 from vastgp.linalg.device_cholesky import DeviceCholesky
 from vastgp.linalg.panels import PANEL_ROWS, PanelCholesky
 from vastgp.methods.exact.learning import stages
@@ -412,3 +414,32 @@ def test_an_accelerator_that_is_slow_in_float64_has_what_is_asked_for_in_float32
     assert isinstance(narrow.posterior_.factor, DeviceCholesky)
     assert narrow.diagnosis_["factor"] == "float32"
     np.testing.assert_allclose(narrow.predict(X), wide.predict(X), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_noise_that_few_rows_left_too_small_makes_no_prior_of_the_posterior(monkeypatch):
+    """Near rows contradict it, and a factor of all variances would be hundreds."""
+    generator = np.random.default_rng(0)
+
+    def rows(n):
+        X = generator.uniform(-2.0, 2.0, (n, 2))
+        return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * generator.normal(size=n)
+
+    found = LbfgsResult.unneeded((RBF([0.8, 1.0], 2.0), Gaussian(1e-5)), "of few rows")
+    monkeypatch.setattr(
+        "vastgp.methods.exact.estimator.learn_by_stages", lambda *given: (found, 100)
+    )
+    monkeypatch.setattr(ExactGPRegressor, "_seconds", lambda self, n: 200.0)
+    (X, y), (new, target) = rows(2400), rows(1000)
+    model = ExactGPRegressor("rbf", random_state=0, max_seconds=100.0).fit(X, y)
+    assert "times what was learned, as rows kept out" in model.stop_reason_
+    assert model.scores_["own"] > model.scores_["linear"] + 0.5
+    mean, std = model.predict(new, return_std=True)
+    held = np.mean(np.abs(target - mean) < 1.96 * std)
+    assert 0.9 < held < 0.99 and np.median(std) < 1.0
+    assert np.mean(0.5 * ((target - mean) / std) ** 2 + np.log(std)) < np.log(np.std(y))
+    # where no rows are kept out nothing else says how wide it is to be
+    whole = ExactGPRegressor("rbf", random_state=0).fit(X, y)
+    assert whole.diagnosis_["scale"] > 10.0
+    mean, std = whole.predict(new, return_std=True)
+    assert np.mean(np.abs(target - mean) < 1.96 * std) > 0.95
