@@ -55,6 +55,19 @@ def linear_nlpd(X, y, new, target):
     return 0.5 * np.log(2 * np.pi * noise) + 0.5 * np.mean(error**2) / noise
 
 
+def judged_model(X, y):
+    """Return a model with the scaling of some rows, and what judges answers for it."""
+    rows = Rows(X, y)
+    model = SVGPRegressor()
+    model.standardizer_ = Standardizer().fit(rows)
+    return model, Judge(model, rows, Run())
+
+
+def loss(off, variance):
+    """Return the mean negative log density of distances from a normal mean, up to its constant."""
+    return np.mean(0.5 * (np.log(variance) + off**2 / variance))
+
+
 def spoiled(model, change):
     """Return an estimator whose own answers are changed."""
     kind = type(model)
@@ -129,10 +142,7 @@ def test_the_exact_posterior_of_some_rows_has_the_scale_of_rows_kept_out(noise, 
     if heavy:  # where a few far rows leave the mean square as it is, and the middle is wide
         rng = np.random.default_rng(0)
         y, target = (part + 0.3 * rng.standard_t(1.5, len(part)) for part in (y, target))
-    rows = Rows(X, y)
-    model = SVGPRegressor()
-    model.standardizer_ = Standardizer().fit(rows)
-    judge = Judge(model, rows, Run())
+    model, judge = judged_model(X, y)
     assert judge.spared
     unit = float(np.std(y))
     kernel, likelihood = (
@@ -177,10 +187,7 @@ def test_the_exact_posterior_of_some_rows_has_the_noise_of_a_place_that_many_row
         return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + scatter * rng.normal(size=n)
 
     X, y = rows_of(6000)
-    rows = Rows(X, y)
-    model = SVGPRegressor()
-    model.standardizer_ = Standardizer().fit(rows)
-    judge = Judge(model, rows, Run())
+    model, judge = judged_model(X, y)
     # rows that are kept out count by their places, and the one that 2400 come to is none of them
     assert len(np.unique(judge.rows.X, axis=0)) == len(judge.rows.X)
     some = standardised_rows(
@@ -189,22 +196,14 @@ def test_the_exact_posterior_of_some_rows_has_the_noise_of_a_place_that_many_row
     made, _ = ExactPosterior.condition(RBF([1.0, 2.0], 3.0), 1e-3, *some)
     answer = simple_answer(RBF([1.0, 2.0], 3.0), Gaussian(1e-3), made)
     found = judge.at_best_scale(answer, model, Run())
-    Z, t = (
-        part(each)
-        for part, each in zip(
-            (model.standardizer_.transform_X, model.standardizer_.transform_y),
-            rows_of(20_000),
-            strict=True,
-        )
-    )
+    Z, t = rows_of(20_000)
+    Z, t = model.standardizer_.transform_X(Z), model.standardizer_.transform_y(t)
     mean, variance = found.posterior().mean_and_latent_variance(Z)
     noise = float(found.likelihood.noise_variance)
-    assert noise == pytest.approx(np.mean((t - mean) ** 2), rel=0.15)
+    off = t - mean
+    assert noise == pytest.approx(np.mean(off**2), rel=0.15)
 
-    def loss(noise):
-        return np.mean(0.5 * (np.log(variance + noise) + (t - mean) ** 2 / (variance + noise)))
-
-    assert loss(noise) < loss(1e-3) - 1.0
+    assert loss(off, variance + noise) < loss(off, variance + 1e-3) - 1.0
 
 
 @pytest.mark.parametrize("times", [0.5, 1.0, 5.0])
@@ -218,10 +217,7 @@ def test_own_answers_have_the_noise_by_which_rows_kept_out_are_likeliest(times):
         return X, np.sin(2.0 * X[:, 0]) + X[:, 1] + scatter * rng.normal(size=n)
 
     X, y = rows_of(8000)
-    rows = Rows(X, y)
-    model = SVGPRegressor()
-    model.standardizer_ = Standardizer().fit(rows)
-    judge = Judge(model, rows, Run())
+    model, judge = judged_model(X, y)
     some = standardised_rows(judge.training, model.standardizer_, np.arange(1500))
     unit = model.standardizer_.y_scale
     noise = times * (0.2 / unit) ** 2
@@ -236,25 +232,20 @@ def test_own_answers_have_the_noise_by_which_rows_kept_out_are_likeliest(times):
     Z, t = rows_of(20_000)
     Z, t = model.standardizer_.transform_X(Z), model.standardizer_.transform_y(t)
     mean, variance = made.mean_and_latent_variance(Z)
-
-    def loss(noise):
-        return np.mean(0.5 * (np.log(variance + noise) + (t - mean) ** 2 / (variance + noise)))
-
+    off = t - mean
     if times == 5.0:  # enough as it is
         assert found is own
     else:
         assert wide > 1.3 * noise and found.score > own.score + 0.02
-        assert loss(wide) < loss(noise) - 0.3
+        assert loss(off, variance + wide) < loss(off, variance + noise) - 0.3
 
 
 def test_known_errors_are_not_told_by_others(table):
     X, y, _, _ = table
-    rows = Rows(X, np.column_stack([y, np.full(len(y), 0.01), np.ones(len(y))]))
-    model = SVGPRegressor()
-    model.standardizer_ = Standardizer().fit(rows)
+    model, judge = judged_model(X, np.column_stack([y, np.full(len(y), 0.01), np.ones(len(y))]))
     made, _ = ExactPosterior.condition(RBF([1.0] * 3), 1e-4, X[:100], y[:100])
     answer = simple_answer(RBF([1.0] * 3), Gaussian(1e-4), made)
-    assert Judge(model, rows, Run()).at_best_scale(answer, model, Run()) is answer
+    assert judge.at_best_scale(answer, model, Run()) is answer
 
 
 @pytest.mark.parametrize("error", [FactorizationError, np.linalg.LinAlgError])

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from vastgp.data import (
     Places,
@@ -21,6 +20,7 @@ from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.simple_answers import MORE_ROWS, SUBSET, rows_of_subset, simple_answer
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.least_near import least_near
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior
 
@@ -40,8 +40,8 @@ _COMPARED_ENTRIES = 20_000_000
 CLEARLY, DOUBT = 0.02, 2.0
 # Share of rows kept out that are to be within so many deviations at least, and where it is less beyond doubt.
 _HELD, _NOMINAL, _WITHIN = 0.93, 0.95, 1.96
-# The logarithm of how many times as much noise is looked for.
-_MOST_TIMES = 10.0
+# Logarithms of how many times as much noise is looked for, and their error.
+_LOG_TIMES, _TIMES_ERROR = np.arange(0.0, 11.0), 0.01
 # An answer of few rows is held against the average of what they leave open, on so many targets drawn from that where
 # there are no rows: it gives way where it expects them by so many nats a row less. Of 17 random tables of 11 to 303
 # rows all methods of few functions that lost as much, but one of 11 rows, were behind the average on new rows; of those
@@ -245,13 +245,12 @@ class Judge:
         others = others[:: -(-len(others) // _OTHERS)]
         X, y = standardised_rows(self.training, model.standardizer_, others)
         squares = processes.from_first((y - posterior.mean(X)) ** 2)
-        more = float(np.mean(squares) - square)
         assert isinstance(answer.likelihood, Gaussian)
         noise = float(answer.likelihood.noise_variance)
-        total = self._scale * within + noise
+        more = float(np.mean(squares)) - square
         # those of the others that are more than the places have, at which the fit has its scale
-        gain = 0.5 * ((total + more) / total - 1.0 - np.log1p(max(more, 0.0) / total))
-        if not (more > 0.0 and gain > CLEARLY):
+        times = more / (self._scale * within + noise)
+        if not (more > 0.0 and 0.5 * (times - np.log1p(times)) > CLEARLY):
             return answer
         return simple_answer(answer.kernel, Gaussian(noise + more), posterior)
 
@@ -315,12 +314,10 @@ class Judge:
             total = latent + np.exp(log_noise)
             return self._places.means(-0.5 * (np.log(total) + off / total))
 
-        bounds = np.log(noise) + np.array([0.0, _MOST_TIMES])
+        tried = np.log(noise) + _LOG_TIMES
         with np.errstate(all="ignore"):
-            best = minimize_scalar(
-                lambda at: -np.mean(densities(at)), bounds=bounds, method="bounded"
-            ).x
-            gains = densities(best) - densities(bounds[0])
+            best = least_near(lambda at: -float(np.mean(densities(at))), tried, _TIMES_ERROR)
+            gains = densities(best) - densities(tried[0])
         # NaN of an answer that went astray gains nothing
         worth = np.mean(gains) > max(CLEARLY, 2.0 / len(gains))
         return np.float64(np.exp(best) if worth else noise)

@@ -66,6 +66,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         Where the method has no answer and no other is to be had.
     """
     judge = Judge(model, rows, run)
+    run.judged = judge.spared
 
     def simple(name: str) -> list[Judged]:
         # of few rows, but for the part that stands in for a method without an answer

@@ -112,6 +112,8 @@ class Run:
         What the method begins with, once that is known and unless it was given.
     cut_short : bool
         Whether the search for that was ended by the clock.
+    judged : bool
+        Whether rows are kept out of the fit, which tell how much noise an answer wants.
     needs : float or None
         Seconds that the method's work takes at least, where there is another answer if they are not left. None: none.
     """
@@ -134,7 +136,7 @@ class Run:
         self.histories: dict[str, History] = {}
         self.spent: dict[str, float] = {}
         self.first: tuple[Any, Likelihood] | None = None
-        self.cut_short = False
+        self.cut_short = self.judged = False
         self.needs: float | None = None
         self._prefix = ""
 

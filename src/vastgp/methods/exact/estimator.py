@@ -166,8 +166,6 @@ class ExactGPRegressor(FitsVaryingNoise):
     _compiling_seconds: ClassVar[float] = 0.3
     # an accelerator finds the evidence of more, see `device_evidence`
     _rows_of_host: ClassVar[int] = LEAST_ROWS
-    # whether rows are kept out of the fit to judge it by, of the fit at work
-    _is_judged: bool = False
     _moved: ClassVar[Mapping[str, str]] = {
         "noise_std": "hyperparameters=Fixed(noise_std=...)",
         "noise_floor": "hyperparameters=Learn(noise_floor=...)",
@@ -222,9 +220,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         # that are left out may as well say what these are worth
         if run.max_seconds is None:
             return False
-        late = run.once("time for all rows", lambda: self._seconds(left)) > run.max_seconds
-        self._is_judged = bool(late)
-        return self._is_judged
+        return bool(run.once("time for all rows", lambda: self._seconds(left)) > run.max_seconds)
 
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2
@@ -292,7 +288,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             evidence, diagnosis = factored.log_evidence, factored.diagnosis
         guessed = rows_learned < len(seen) and not observations.has_own_noise(y)
         # rows that are kept out tell how much noise it wants
-        told = self._is_judged and posterior.best_scale >= _MOST_SCALE
+        told = run.judged and posterior.best_scale >= _MOST_SCALE
         if guessed and not told:
             # of some rows amplitude and noise are a guess, which all rows correct at no cost
             posterior, scale, gain = posterior.at_best_scale()

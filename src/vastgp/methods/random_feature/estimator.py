@@ -187,11 +187,9 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         steps = search.steps if isinstance(search, Learn) else 0
         for_sums, for_learning, share = self._affordable(rows.n, steps, run)
         if isinstance(search, Learn):
-            some = spread_indices(run.seed, _OF_LEARNING, rows.n, for_learning)
-            params, loop = self._learn(search, params, X[some], y[some], run, share)
-        if for_sums < rows.n:
-            some = spread_indices(run.seed, _OF_SUMS, rows.n, for_sums)
-            X, y = X[some], y[some]
+            some = _spread(X, y, for_learning, run.seed, _OF_LEARNING)
+            params, loop = self._learn(search, params, *some, run, share)
+        X, y = _spread(X, y, for_sums, run.seed, _OF_SUMS)
         kernel, likelihood = params
         noise = float(likelihood.noise_variance)
         basis = RandomFourierBasis(
@@ -259,3 +257,13 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         )  # fmt: skip
         tol = None if debias is not None else self.tol or _TOL
         return learn_params(estimate, params, search, len(y), run, share=share, tol=tol)
+
+
+def _spread(
+    X: np.ndarray, y: np.ndarray, most: int, seed: int, use: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return so many rows, spread over all; all of them, not copied, where there are no more."""
+    if most >= len(y):
+        return X, y
+    some = spread_indices(seed, use, len(y), most)
+    return X[some], y[some]
