@@ -69,6 +69,11 @@ class FrontDoor(SavedFrontDoor):
         del y, seed
         return [Own()]
 
+    def _alone(self, track: Track, found: Sequence[Candidate], seconds: float) -> Candidate:
+        """Return the candidate that runs where there is time for one."""
+        del track
+        return alone(found, seconds)
+
     @abc.abstractmethod
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         """Return what a model says of held-out rows."""
@@ -216,9 +221,11 @@ class FrontDoor(SavedFrontDoor):
         warps = self._warps(y, track.seed)
         deal = dealt(left, len(y), candidates, len(warps))
         common: dict[str, Any] = {"y_scale": _deviation(y), "verbose": bool(self.verbose)}
-        if left is not None and not deal.races:
+        if deadline is not None and left is not None and not deal.races:
             of_scales = candidates[0] if deal.compares_scales else None
-            return run_alone(track, alone(candidates, left), of_scales, warps, left, **common)
+            chosen = self._alone(track, candidates, left)
+            left = deadline - time.perf_counter()
+            return run_alone(track, chosen, of_scales, warps, left, **common)
         if self._work is not None:
             most = int(RACE * self._work / (len(candidates) * len(track.folds)))
             candidates = [one.with_at_most(max(most, 2)) for one in candidates]

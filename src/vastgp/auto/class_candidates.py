@@ -36,10 +36,10 @@ def classifiers(
 
     Notes
     -----
-    What is said of a row by its neighbourhood is best where there are many rows of two classes and the time for it, and
-    what trees say, corrected by a process, with less of it. NLPD of new rows, 15 s: protein above its median, 20,000
-    rows, neighbourhoods 0.32, trees 0.35, t-SVGP 0.43; the highest 2 % of bike, 6000 rows, 0.0045, 0.0029, 0.0029;
-    fifths of kin40k 1.08, 0.90, 1.06.
+    What is said of a row by its neighbourhood is best for many rows of two classes where there is time to compare, see
+    `vastgp.auto.class_alone` for where there is not. NLPD of new rows, 15 s: protein above its median, 20,000 rows,
+    neighbourhoods 0.32, trees 0.35, t-SVGP 0.43; the highest 2 % of bike, 6000 rows, 0.0045, 0.0029, 0.0029; fifths of
+    kin40k 1.08, 0.90, 1.06.
     """
     plain = Candidate("tsvgp", "TSVGPClassifier")
     on_trees = [plain.with_trees()] if has_trees(n, d, seconds, classes) else []

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vastgp._arguments import Flag
 from vastgp.auto import candidates
 from vastgp.auto.base import FrontDoor
+from vastgp.auto.class_alone import likelier_alone
 from vastgp.auto.class_calibration import (
     ClassCalibration,
     IdentityClasses,
@@ -19,7 +20,7 @@ from vastgp.auto.class_calibration import (
     fit_class_calibration,
 )
 from vastgp.auto.class_candidates import classifiers, that_take_weights
-from vastgp.auto.race import Judged
+from vastgp.auto.race import Judged, Track
 from vastgp.auto.reading_targets import classes_of
 from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
@@ -39,8 +40,9 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         "auto" races models that suit the table; the name of one (``"tsvgp"``, ``"qsgp"``, ...) fits that one.
     max_seconds : float or None, default 60.0
         Budget of `fit`: half of it is for the race (65 % up to 1500 rows), the rest for the winner on all rows. With
-        less than 40 s for more than 1000 rows (of several classes, some hundred), one model has all of it, which is
-        chosen by classes, inputs and seconds. None: until all have converged.
+        less than 40 s for more than 1000 rows (of several classes, some hundred), one model has all of it: with what
+        boosted trees say as an input, unless they say clearly less of some rows than a process does.
+        None: until all have converged.
     max_work : int, optional
         A budget in rows instead of seconds, see `GPRegressor`.
     likelihood : str or Likelihood, default "auto"
@@ -109,6 +111,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
             rows.n, rows.d, len(tied) or rows.d, classes=len(self.classes_), seconds=self._seconds
         )  # fmt: skip
         return that_take_weights(found) if observations.has_exposure(rows.y) else found
+
+    def _alone(
+        self, track: Track, found: Sequence[candidates.Candidate], seconds: float
+    ) -> candidates.Candidate:
+        return likelier_alone(track, found, seconds)
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         proba = self._of_all(model, model.predict_proba(rows.X))

@@ -41,6 +41,11 @@ class Firsts:
 
     _found: dict[Key, dict[type, tuple[First, Shape]]] = field(default_factory=dict)
 
+    def begin_at(self, first: First, candidate: Candidate, shape: Shape) -> None:
+        """Let the search for a candidate's first fold begin at what something else has found for such rows."""
+        known = self._found.setdefault((0, Own(), candidate.on_trees), {})
+        known[type(first.likelihood)] = first, shape
+
     @contextmanager
     def shared(
         self, model: Any, candidate: Candidate, number: int, shape: Shape, warp: Own
