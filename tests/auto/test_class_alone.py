@@ -46,7 +46,7 @@ def found_for(classes, seconds=15.0):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_trees_are_an_input_unless_a_process_says_clearly_more(kind, name, classes):
     track = track_of(kind, classes)
-    assert likelier_alone(track, found_for(classes), 15.0).name == name
+    assert likelier_alone(track, found_for(classes), 25.0).name == name
     # several classes begin at what the process has learned: their own search has few rows
     begins = track.firsts._found.get((0, class_alone.Own(), False), {})
     assert (Gaussian in begins) == (name == PLAIN and classes > 2)
@@ -87,6 +87,9 @@ def test_copies_of_rows_say_nothing_of_a_process():
 def test_without_time_or_trees_the_first_runs():
     track, found = track_of("smooth", 2), found_for(2)
     assert likelier_alone(track, found, 5.0) == alone(found, 5.0)
+    # the comparison of five classes is a sixth of this
+    five = found_for(5)
+    assert likelier_alone(track_of("smooth", 5), five, 14.0) == alone(five, 14.0)
     assert likelier_alone(replace(track, grown=None), found, 15.0) == alone(found, 15.0)
     without = [one for one in found if not one.on_trees]
     assert likelier_alone(track, without, 15.0) == alone(without, 15.0)
