@@ -221,10 +221,10 @@ class FrontDoor(SavedFrontDoor):
         warps = self._warps(y, track.seed)
         deal = dealt(left, len(y), candidates, len(warps))
         common: dict[str, Any] = {"y_scale": _deviation(y), "verbose": bool(self.verbose)}
-        if deadline is not None and left is not None and not deal.races:
+        if deadline is not None and not deal.races:
             of_scales = candidates[0] if deal.compares_scales else None
-            chosen = self._alone(track, candidates, left)
-            left = deadline - time.perf_counter()
+            chosen = self._alone(track, candidates, deadline - time.perf_counter())
+            left = deadline - time.perf_counter()  # a comparison takes some of it
             return run_alone(track, chosen, of_scales, warps, left, **common)
         if self._work is not None:
             most = int(RACE * self._work / (len(candidates) * len(track.folds)))

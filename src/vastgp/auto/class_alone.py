@@ -14,10 +14,10 @@ from vastgp.auto.race import FAILURES, Track
 from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, Standardizer, observations, repeated
+from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.run import First
 from vastgp.fitting.start import start_from_exact_gp
 from vastgp.likelihoods import Gaussian
-from vastgp.solvers.exact_posterior import ExactPosterior
 
 # Rows on which a process and trees are compared, those that the process is learned on, and its seconds.
 _ROWS, _LEARNED_ON, _SECONDS = 1500, 500, 1.5
@@ -82,7 +82,10 @@ def _of_different_places(rows: Rows) -> Rows:
 
 
 def _error(proba: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean squared error of probabilities, (n, C), over rows (Brier 1950)."""
+    """Return the mean squared error of probabilities, (n, C), over rows (Brier 1950).
+
+    Those of the process need not sum to one over several classes, as `vastgp.metrics.brier_score` asks for.
+    """
     return float(np.mean(np.sum((proba - np.eye(proba.shape[1])[labels]) ** 2, axis=1)))
 
 
@@ -96,7 +99,7 @@ def _of_process(
     """Return what a process learned, and the probabilities of classes, (n, C), that it gives each row by all others.
 
     It is that of least squares on labels (Rasmussen & Williams 2006, section 6.5): one kernel, of highest evidence for
-    the class that is nearest to half of the rows, and what is left out in closed form.
+    the class that is nearest to half of the rows, and one factor for all of them.
     """
     X = (
         Standardizer()
@@ -110,10 +113,9 @@ def _of_process(
         None, X, targets[:, np.argmin(np.abs(mean - 0.5))],
         max_rows=_LEARNED_ON, seed=seed, max_seconds=_SECONDS,
     )  # fmt: skip
-    found = [
-        ExactPosterior.condition(start.kernel, start.noise_variance, X, one)[0].leave_one_out().mean
-        for one in targets.T
-    ]
-    proba = np.clip(mean + std * np.stack(found, axis=1), 0.0, 1.0)
+    factor = ExactEvidence(X, targets[:, 0]).solve(start.kernel, start.noise_variance)[1]
+    # mu_i = y_i - [A^-1 y]_i / [A^-1]_ii (Rasmussen & Williams 2006, eq. 5.12), by one factor for all classes
+    found = targets - factor.solve(targets) / factor.inverse_diagonal()[:, None]
+    proba = np.clip(mean + std * found, 0.0, 1.0)
     first = First(start.kernel, Gaussian(start.noise_variance), complete=False)
     return first, _of_two(proba[:, 0]) if classes == 2 else proba
