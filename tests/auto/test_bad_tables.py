@@ -58,6 +58,8 @@ def text_of(table, **more):
         ({"y": ["1", "2", "n.d.", "4"] * 10}, "'y' holds numbers, but 10 rows have text, .*'n.d.' in row 2"),
         ({"y": ["1.5", "2"] * 20}, r"'y' holds text that is numbers.*'1.5'.* astype\(float\)"),
         ({"y": ["1,5", "2,75"] * 20}, r"'y' holds numbers with a comma .*'1,5' in row 0.*decimal=','"),
+        ({"y": ["1.5", "1,002"] * 20}, r"text that is numbers.*'1,002'.* \.str\.replace\(',', ''\)"),
+        ({"y": ["$1.50", "-$2"] * 20}, r"'y' holds numbers with '\$', as text.*'\$1.50' in row 0.*alone"),
         ({"y": pd.date_range("2020", periods=N)}, "'y' holds dates .* Convert them to a number"),
         ({"y": [True, False] * 20}, "'y' holds booleans.* GPClassifier"),
     ],
@@ -261,6 +263,22 @@ def test_numbers_with_points_between_thousands_and_decimal_commas_are_read():
     # where all are numbers with commas between thousands, they are that
     plain = TableEncoder(squash=False).fit_transform(pd.DataFrame({"a": ["1,234", "12"] * 5}))
     np.testing.assert_array_equal(plain[:2, 0], [1234.0, 12.0])
+
+
+@pytest.mark.parametrize("freq", ["dates", "periods"])
+def test_dates_in_an_index_are_not_seen_without_a_word(freq):
+    frame = plain()
+    frame.index = pd.date_range("2020-01-01", periods=N)
+    if freq == "periods":
+        frame.index = frame.index.to_period("D")
+    with pytest.warns(
+        UserWarning, match="index of the pandas DataFrame X holds dates.*reset_index"
+    ):
+        GPRegressor(max_seconds=2).fit(frame, "y")
+    with pytest.warns(
+        UserWarning, match="index of the pandas DataFrame X holds dates.*reset_index"
+    ):
+        GPClassifier(max_seconds=2).fit(frame, "k")
 
 
 def test_an_empty_name_and_a_byte_order_mark_are_read(tmp_path):

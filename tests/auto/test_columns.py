@@ -54,6 +54,58 @@ def test_numbers_are_as_they_are(values):
     np.testing.assert_array_equal(_one(values, squash=False)[:, 0], [1234.0, 2.5, -3.0, 1e5])
 
 
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["$1,200.50", "-$5", "($3.00)", "$ 7"], [1200.5, -5, -3, 7]),
+        (["15%", "2.5 %", "100%", "-3%"], [15, 2.5, 100, -3]),
+        (["3.5 km/h", "12km/h", "0.25 km/h", "1 km/h"], [3.5, 12, 0.25, 1]),
+        (["3.000,50 €", "-7 €", "1 234,5 €", "12,25€"], [3000.5, -7, 1234.5, 12.25]),
+        (["US$ 3", "US$4.5", "US$-1", "US$1,000"], [3, 4.5, -1, 1000]),
+        (["1'234.50 CHF", "7 CHF", ".5 CHF", "2e3 CHF"], [1234.5, 7, 0.5, 2000]),
+        (["1\u202f234.5", "7", "2\u00a0000\u00a0000", "1"], [1234.5, 7, 2e6, 1]),
+    ],
+)
+def test_numbers_with_a_unit_are_numbers(texts, numbers):
+    np.testing.assert_array_equal(_one(texts, squash=False)[:, 0], numbers)
+    # alone in a new row, as in the fit, whatever it says of itself
+    np.testing.assert_array_equal(_one(texts, texts[::-1], squash=False)[:, 0], numbers[::-1])
+    np.testing.assert_array_equal(_one(texts, numbers, squash=False)[:, 0], numbers)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["500 g", "1 kg", "2 kg"],  # 500 of one are less than 1 of the other
+        ["A12", "A13", "A7"],  # names
+        ["18-24 years", "25-34 years", "35-44 years"],
+        ["1st", "2nd", "3rd"],
+        ["10-12-45", "11-02-33", "01-07-20"],  # could be a date in six ways
+        ["1.2.34", "1.10.2", "2.0.1"],  # versions
+    ],
+)
+def test_other_text_with_digits_is_text(texts):
+    encoder = TableEncoder().fit(pd.DataFrame({"v": texts * 4, "x": range(12)}))
+    assert encoder.columns_[0].kind == "category"
+
+
+def test_a_unit_is_told_of_and_kept():
+    encoder = TableEncoder().fit(pd.DataFrame({"rate": ["5 %", "12.5 %", "7 %"], "x": range(3)}))
+    assert encoder.columns_[0].done == "5 % to 12.5 %, as it is"
+    again = TableEncoder.from_state(encoder.to_state())
+    new = pd.DataFrame({"rate": ["8 %"], "x": 0})
+    np.testing.assert_array_equal(again.transform(new), [[8.0, 0.0]])
+    with pytest.raises(ValueError, match=r"text such as '8 kg' in row 0.* numbers such as '12 %'"):
+        again.transform(pd.DataFrame({"rate": ["8 kg"], "x": 0}))
+
+
+def test_a_few_words_among_numbers_with_a_unit_are_gaps():
+    texts = [*(f"{k} %" for k in range(60)), "unknown", "n.d."]
+    encoder = TableEncoder().fit(pd.DataFrame({"v": texts, "x": range(62)}))
+    assert encoder.columns_[0].kind == "number"
+    assert "2 values such as 'n.d.', 'unknown' could not be read" in encoder.columns_[0].done
+
+
 def test_numbers_of_polars():
     frame = pl.DataFrame(
         {

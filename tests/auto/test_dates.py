@@ -113,3 +113,79 @@ def test_times_of_day_are_places_on_a_circle():
     by_polars = without_directions(encoder, by_polars)
     np.testing.assert_array_equal(by_polars[-1], [0.0, 0.0, 1.0])
     np.testing.assert_array_equal(by_polars[:-1, :2], found)
+
+
+# ---------------------------------------------------------------- as people write them
+
+_DAYS = [datetime.datetime(2019, 3, 1) + datetime.timedelta(days=41 * k) for k in range(40)]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m/%d/%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y", "%Y/%m/%d", "%Y.%m.%d",
+        "%d %b %Y", "%d-%b-%y", "%d. %B %Y", "%b %d, %Y", "%B %d %Y", "%a, %d %b %Y", "%A %d %B %Y", "%Y%m%dT%H%M%S",
+        "%Y%m%dT%H%MZ",
+    ],
+)  # fmt: skip
+def test_dates_as_people_write_them_are_dates(form):
+    texts = [day.strftime(form) for day in _DAYS]
+    np.testing.assert_array_equal(_encode(texts)[0], _encode(_DAYS)[0])
+    # one new row, which alone could be read in two ways, is read as those of the fit
+    at = next(k for k, day in enumerate(_DAYS) if day.day <= 12 and day.day != day.month)
+    np.testing.assert_array_equal(_encode(texts, texts[at : at + 1])[0], _encode(_DAYS)[0][[at]])
+
+
+@pytest.mark.parametrize(
+    "clock", ["%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S%p", "%H:%M:%S.%f", "%H:%M UTC"]
+)
+@pytest.mark.parametrize("day", ["%d/%m/%Y", "%m/%d/%y", "%b %d, %Y", "%Y/%m/%d"])
+def test_times_behind_dates_as_people_write_them(day, clock):
+    moments = [one.replace(hour=k % 24, minute=(7 * k) % 60) for k, one in enumerate(_DAYS)]
+    texts = [one.strftime(f"{day} {clock}") for one in moments]
+    np.testing.assert_array_equal(_encode(texts)[0], _encode(moments)[0])
+
+
+def test_months_and_quarters_are_their_first_day():
+    months = pd.date_range("1949-01-01", periods=40, freq="MS")
+    for form in ("%Y-%m", "%Y/%m", "%b %Y", "%B %Y", "%B-%Y"):
+        np.testing.assert_array_equal(_encode(months.strftime(form))[0], _encode(months)[0])
+    quarters = pd.date_range("2001-01-01", periods=40, freq="QS")
+    for form in ("{0.year}Q{0.quarter}", "{0.year}-Q{0.quarter}", "Q{0.quarter} {0.year}"):
+        texts = [form.format(one) for one in quarters]
+        np.testing.assert_array_equal(_encode(texts)[0], _encode(quarters)[0])
+
+
+def test_times_of_day_of_twelve_hours():
+    times = [datetime.time(hour, 7 * hour % 60) for hour in range(24)]
+    texts = [time.strftime("%I:%M %p") for time in times]
+    np.testing.assert_allclose(_encode(texts)[0], _encode(times)[0], atol=1e-15)
+
+
+def test_whether_the_day_or_the_month_is_first_the_other_rows_say():
+    def done(texts: list[str]) -> str:
+        frame = pd.DataFrame({"t": texts, "x": range(len(texts))})
+        return TableEncoder().fit(frame).columns_[0].done
+
+    months = [f"{month:02d}/01/{year}" for year in (2020, 2021, 2022) for month in range(1, 13)]
+    assert "2020-01-01 to 2022-12-01" in done(months) and "read with the month first" in done(
+        months
+    )
+    turned = [f"01/{text[:2]}/{text[-4:]}" for text in months]
+    assert "2020-01-01 to 2022-12-01" in done(turned) and "read with the day first" in done(turned)
+    # no row tells
+    either = [f"{k % 11 + 2:02d}/{k % 10 + 3:02d}/20{k:02d}" for k in range(10, 60)]
+    assert "either the day or the month may be first: write them as 2024-12-31" in done(either)
+    # one does, beside a word and a day that is none
+    told = done([*either, "31/12/2020", "unknown", "32/01/2021"])
+    assert "read with the day first" in told and "2 values such as '32/01/2021', 'unknown'" in told
+    told = done([*either, "12/31/2020", "unknown", "01/32/2021"])
+    assert "read with the month first" in told and "2 values such as '01/32/2021'" in told
+
+
+def test_no_such_day_is_no_date():
+    frame = pd.DataFrame({"t": [day.strftime("%d/%m/%Y") for day in _DAYS], "x": range(40)})
+    encoder = TableEncoder().fit(frame)
+    for text in ("29/02/2023", "12/31/2024", "01/01/2024 25:00", "01/01/2024 13:00 PM"):
+        with pytest.raises(ValueError, match="expected dates such as 31/12/2024"):
+            encoder.transform(pd.DataFrame({"t": [text], "x": 0}))

@@ -341,3 +341,20 @@ def test_places_of_every_kind_are_what_the_encoder_makes_of_them():
         rows[name] = pd.Series([back(label) for label in labels])
         outputs = list(next(one for one in encoder.columns_ if one.name == name).outputs)
         np.testing.assert_allclose(encoder.transform(rows)[:, outputs], encoded, atol=1e-12)
+
+
+@pytest.mark.parametrize("written", ["{:.2f}", "{:.2f} %", "$ {:.2f}", "comma"])
+def test_an_effect_is_shown_of_numbers_however_they_are_written(written):
+    numbers = np.round(np.random.default_rng(0).uniform(0, 10, 60), 2)
+    texts = [
+        f"{v:.2f}".replace(".", ",") if written == "comma" else written.format(v) for v in numbers
+    ]
+    found = []
+    for column in (numbers, texts):
+        frame = pd.DataFrame({"a": column, "b": range(60)})
+        encoder = TableEncoder().fit(frame)
+        (_, block), *_ = open_source(frame).blocks(["a"])
+        found.append(places_of(encoder.columns_[0], block[0]))
+    (name, labels, encoded), (_, again, same) = found
+    assert (name, labels) == ("a", again)
+    np.testing.assert_array_equal(encoded, same)

@@ -20,16 +20,15 @@ import numpy as np
 
 from vastgp.auto import gaps
 from vastgp.auto.dates import DateFacts
-from vastgp.auto.guesses import Unread, new_guesses
+from vastgp.auto.guesses import Unread, chosen, in_two_ways, new_guesses
 from vastgp.auto.numeric import NumberFacts
 from vastgp.auto.values import (
     UnfitError,
     Values,
     first_present,
     levels_of,
-    parse_number,
-    parse_truth,
 )
+from vastgp.auto.written import parse_number, parse_truth
 
 CODE_SIZE = 16
 # Beyond so many distinct texts their number is an estimate, and none of them is kept.
@@ -73,14 +72,15 @@ class TextFacts:
             Of more levels a few words that are none of it do not count: they would be the only reason to take all the
             others for names.
         """
-        for guess in self._guesses:
-            if guess.facts.present and not guess.unread.rows:
-                return guess.facts, guess.unread
-        many = self.distinct > max_levels
-        for guess in self._guesses:
-            if many and guess.holds(self.present):
-                return guess.facts, guess.unread
+        guess = chosen(self._guesses, self.present, many=self.distinct > max_levels)
+        if guess is not None:
+            return guess.facts, guess.unread
         return self, Unread()
+
+    @property
+    def in_two_ways(self) -> bool:
+        """Whether it is dates of which either the day or the month comes first."""
+        return in_two_ways([guess for guess in self._guesses if guess.holds(self.present)])
 
     @property
     def distinct(self) -> int:

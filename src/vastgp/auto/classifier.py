@@ -20,6 +20,7 @@ from vastgp.auto.class_calibration import (
     fit_class_calibration,
 )
 from vastgp.auto.class_candidates import classifiers, that_take_weights
+from vastgp.auto.messages import warn_of_index
 from vastgp.auto.race import Judged, Track
 from vastgp.auto.reading_targets import classes_of
 from vastgp.auto.trees import columns_of
@@ -92,6 +93,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         ValueError
             For what cannot be used; the message names the column or argument, what it held and what to do.
         """
+        warn_of_index(X)
         return self._fit_whole(X, y, OwnNoise(None, None))
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:

@@ -15,7 +15,8 @@ from vastgp.auto.dates import DateEncoding, DateFacts, TimeEncoding
 from vastgp.auto.guesses import Unread, with_gaps
 from vastgp.auto.numeric import NumberEncoding, NumberFacts
 from vastgp.auto.space import PlaceEncoding, PlaceFacts, Places
-from vastgp.auto.values import COMMA_NUMBERS, Values
+from vastgp.auto.values import Values
+from vastgp.auto.written import read_form
 
 Encoding = (
     NumberEncoding | DateEncoding | TimeEncoding | CategoryEncoding | CodeEncoding | PlaceEncoding
@@ -43,14 +44,7 @@ _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 _FEW_ROWS = 10
 # Text with more distinct values than this share of the rows tells rows apart and nothing else.
 _MOST_DISTINCT = 0.5
-_NOUN = {
-    "numbers": "number",
-    COMMA_NUMBERS: "number",
-    "booleans": "boolean",
-    "durations": "duration",
-}
-# What values of a kind are read as, where the encoding does not say.
-_FORMS = {"date": "dates", "time of day": "times"}
+_NOUN = {"numbers": "number", "booleans": "boolean", "durations": "duration"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class Column:
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block, and the number of gaps that training had none of."""
         assert self.encoding is not None
-        form = _FORMS.get(self.kind, str(getattr(self.encoding, "form", "")))
+        form = str(getattr(self.encoding, "form", ""))
         return self.encoding.encode(with_gaps(values, form) if self.lenient else values)
 
     @property
@@ -197,14 +191,13 @@ def _kind_of(facts: Facts) -> str:
         return PlaceEncoding.kind
     if facts.order:
         return "ordered category"
-    return _NOUN.get(facts.form, "time of day")
+    return _NOUN.get(read_form(facts.form), "time of day")
 
 
 def _is_identifier(name: str, facts: NumberFacts) -> bool:
     named = _IDENTIFIER.fullmatch(name) or _CAMEL_ID.fullmatch(name)
-    return (
-        bool(named) and _NOUN.get(facts.form) == "number" and facts.whole and facts.all_distinct()
-    )
+    number = read_form(facts.form) == "numbers"
+    return bool(named) and number and facts.whole and facts.all_distinct()
 
 
 def _settle_text(name: str, facts: TextFacts, max_levels: int) -> Column:
@@ -219,9 +212,14 @@ def _settle_text(name: str, facts: TextFacts, max_levels: int) -> Column:
         encoding = CodeEncoding(distinct, facts.numeric, levels or ())
     else:
         about = "about " if levels is None else ""
+        advice = "If it holds dates or measurements, convert it"
+        if facts.in_two_ways:
+            advice = (
+                "Of these dates either the day or the month may be first: write them as 2024-12-31"
+            )
         reason = (
             f"text such as {facts.example()}, {about}{distinct} different ones in {facts.present} rows: it tells rows "
-            "apart and nothing else. If it holds dates or measurements, convert it"
+            f"apart and nothing else. {advice}"
         )
         return Column(name, "text", facts.missing, (), None, reason)
     return Column(name, encoding.kind, facts.missing, (), encoding)

@@ -14,6 +14,7 @@ import numpy as np
 from vastgp.auto import gaps
 from vastgp.auto.numeric import Sample
 from vastgp.auto.values import Values, dates_of, numbers_of
+from vastgp.auto.written import DAY_FIRST, MONTH_FIRST
 
 DAY = 86_400.0  # seconds
 YEAR = 365.2425 * DAY  # the mean year of the calendar
@@ -25,6 +26,9 @@ _WEEK_SPAN = 21 * DAY
 _DAY_SPAN = 2 * DAY
 # Dates within so small a part of the year, once a year, have no season.
 _SEASON_PART = 1 / 24
+
+# What is said of text that others read otherwise.
+_READ_AS = {DAY_FIRST: "; read with the day first", MONTH_FIRST: "; read with the month first"}
 
 _MICRO = np.timedelta64(1, "us")
 
@@ -62,7 +66,8 @@ def circle(part: np.ndarray) -> np.ndarray:
 class DateFacts:
     """What the rows so far say of a column of dates."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str = "dates") -> None:
+        self.form = form
         self.present = self.missing = 0
         self.first = self.last = np.datetime64("NaT", "us")
         self.weekdays: set[int] = set()
@@ -74,7 +79,7 @@ class DateFacts:
     def update(self, first: int, values: Values) -> None:
         """Take in a block."""
         self.zone = values.zone or self.zone
-        self.update_dates(first, dates_of(values))
+        self.update_dates(first, dates_of(values, self.form))
 
     def update_dates(self, first: int, dates: np.ndarray) -> None:
         """Take in dates."""
@@ -98,6 +103,11 @@ class DateFacts:
         """Whether all dates are the same."""
         return bool(self.first == self.last)
 
+    def only_firsts(self) -> bool:
+        """Return whether all dates are the first of a month, in the rows of the sample."""
+        days = self.sample.values().astype("datetime64[us]").astype("datetime64[D]")
+        return bool(np.all(days == days.astype("datetime64[M]")))
+
     def encoding(self) -> DateEncoding:
         """Return how the column becomes inputs."""
         span = float(seconds_since(self.first, self.last))
@@ -112,6 +122,7 @@ class DateFacts:
             clock=span >= _DAY_SPAN and self.clock[1] > self.clock[0],
             gaps=self.missing > 0,
             zone=self.zone,
+            form=self.form,
         )
 
 
@@ -130,6 +141,8 @@ class DateEncoding:
         What there is.
     zone : str, optional
         Time zone whose wall clock it is.
+    form : str
+        How text writes them, see `vastgp.auto.written`.
     """
 
     kind: ClassVar[str] = "date"
@@ -143,6 +156,7 @@ class DateEncoding:
     clock: bool
     gaps: bool
     zone: str | None
+    form: str = "dates"
 
     def groups(self, name: str) -> list[list[str]]:
         """Return the names of the output columns, those of one input in one list."""
@@ -159,7 +173,7 @@ class DateEncoding:
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block, and the number of gaps that training had none of."""
-        dates = dates_of(values)
+        dates = dates_of(values, self.form)
         missing = np.isnat(dates)
         first, middle = (np.datetime64(moment, "us") for moment in (self.first, self.middle))
         dates = np.where(missing, middle, dates)
@@ -189,6 +203,7 @@ class DateEncoding:
         done = f"{shown[0]} to {shown[1]}: " + ", ".join(name for name in cycles if cycles[name])
         if not self.trend:
             return f"always {shown[0]} where it is there; an input says where it is missing"
+        done += _READ_AS.get(self.form, "")
         return done + "; an input says where it is missing" * self.gaps
 
     @property
@@ -214,6 +229,7 @@ class TimeEncoding:
     """
 
     kind: ClassVar[str] = "time of day"
+    form: ClassVar[str] = "times"
 
     gaps: bool
     low: float

@@ -35,7 +35,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Every column becomes one or a few *inputs*, and an input one or several columns of the matrix, which are meant to
     share one scale and one lengthscale (``tied_``). What is done with a column follows from what it holds:
 
-    - numbers (also text that all parses as numbers, "1,234" included) stay one column; booleans are 0 and 1,
+    - numbers (also text that is all numbers: "1,234", "1.234,5", "$12", "15 %") stay one column; booleans are 0 and 1,
       durations seconds. Gaps become the median, another input says where they were, and one more that what is missing
       differs from row to row. With a value farther from the
       median than ten interquartile ranges, the column is ``asinh((x - median) / range)``;
@@ -43,8 +43,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     - categories and text of up to ``max_levels`` levels are a column per level and one for levels never seen, all one
       input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions
       each, and the mean of the target by level beside it where ``fit`` was given one;
-    - dates (also text that all parses as ISO 8601) are years since the first; season of the year, weekday and time of
-      day are further inputs where the rows span enough of them. Times of day are a place on a circle;
+    - dates (also text that is all dates, see `vastgp.auto.written`) are years since the first; season of the year,
+      weekday and time of day are further inputs where the rows span enough of them. Times of day are a place on a
+      circle;
     - constant and empty columns, identifiers and free text are left out, with a word.
 
     Rows are read by blocks, twice where means of the target are wanted, and never held together, but for the result

@@ -1,35 +1,38 @@
 """What a column of text may be instead: numbers, dates or times, with a few words among them that are none.
 
 A table that people keep has "unknown" or "n.d." among its numbers, and a 31st of February among its dates. One such
-value would make a name of every other, so that those that cannot be read are gaps, if they are few.
+value would make a name of every other, so that those that cannot be read are gaps, if they are few. Whether 3/4/2024 is
+in March or in April the other rows say: one of them has a day beyond the 12th, or all are the first of a month.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from vastgp.auto.dates import DateFacts
 from vastgp.auto.numeric import NumberFacts
-from vastgp.auto.values import (
+from vastgp.auto.values import Values, parse_levels
+from vastgp.auto.written import (
     COMMA_NUMBERS,
-    Values,
-    parse_comma_number,
-    parse_date,
-    parse_duration,
-    parse_levels,
-    parse_number,
-    parse_time,
+    DAY_FIRST,
+    MONTH_FIRST,
+    form_with_unit,
+    kind_of,
+    missing_of,
+    parser_of,
 )
 
 # More than this share of the rows, or of numbers more different words than this, say something of their own; of fewer
 # rows than this nothing is certain.
 _SHARE, _MOST_WORDS, _LEAST_ROWS = 0.05, 3, 20
 _EXAMPLES = 3
+# Texts in which a unit is looked for.
+_FOR_UNIT = 100
 
 
 @dataclass(frozen=True)
@@ -64,32 +67,30 @@ class Guess:
 
     Parameters
     ----------
-    parse : callable
-        Of a text; None where it is none.
-    facts : NumberFacts or DateFacts
-        Empty.
+    form : str
+        How it is written, see `vastgp.auto.written`.
     most_words : int, optional
         So many different words at most are none of it.
     """
 
-    def __init__(
-        self,
-        parse: Callable[[str], Any],
-        facts: NumberFacts | DateFacts,
-        most_words: int | None = None,
-    ) -> None:
-        self.parse, self.facts = parse, facts
+    def __init__(self, form: str, most_words: int | None = None) -> None:
+        self.facts = DateFacts(form) if kind_of(form) == "dates" else NumberFacts(form)
         self._most_words = most_words
         self._words: set[str] = set()
         self.unread = Unread()
 
+    @property
+    def form(self) -> str:
+        """How the text is written."""
+        return self.facts.form
+
     def update(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> bool:
         """Take in a block; return whether the guess may still hold."""
-        dates = isinstance(self.facts, DateFacts)
-        missing: Any = np.datetime64("NaT", "us") if dates else np.nan
+        missing, parse = missing_of(self.form), parser_of(self.form)
+        assert parse is not None
         # a block may have more of them than the whole
         most = _MOST_WORDS + int(2 * _SHARE * len(levels))
-        read = parse_levels(levels, self.parse, missing, most)
+        read = parse_levels(levels, parse, missing, most)
         if read is None:
             return False
         found, unread = read
@@ -112,32 +113,75 @@ class Guess:
         return present >= _LEAST_ROWS and self.unread.rows <= _SHARE * present
 
 
+class GuessOfUnit(Guess):
+    """Numbers that all have the same unit, which the first texts tell."""
+
+    def update(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> bool:
+        """Take in a block; return whether the guess may still hold."""
+        if not self.facts.present and len(levels):
+            asked = (
+                form_with_unit(level.strip(), kind_of(self.form)) for level in levels[:_FOR_UNIT]
+            )
+            found = Counter(form for form in asked if form is not None)
+            if not found:
+                return False
+            self.facts.form = found.most_common(1)[0][0]
+        return not len(levels) or super().update(first, values, codes, levels)
+
+
 def new_guesses() -> list[Guess]:
     """Return what a column of text may be, with nothing read yet."""
     return [
-        Guess(parse_number, NumberFacts("numbers"), _MOST_WORDS),
-        Guess(parse_comma_number, NumberFacts(COMMA_NUMBERS), _MOST_WORDS),
-        Guess(parse_date, DateFacts()),
-        Guess(parse_time, NumberFacts("times")),
-        Guess(parse_duration, NumberFacts("durations")),
+        Guess("numbers", _MOST_WORDS),
+        Guess(COMMA_NUMBERS, _MOST_WORDS),
+        Guess("dates"),
+        Guess(DAY_FIRST),
+        Guess(MONTH_FIRST),
+        Guess("times"),
+        Guess("durations"),
+        GuessOfUnit("numbers", _MOST_WORDS),
+        GuessOfUnit(COMMA_NUMBERS, _MOST_WORDS),
     ]
 
 
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "numbers": parse_number,
-    COMMA_NUMBERS: parse_comma_number,
-    "dates": parse_date,
-    "times": parse_time,
-    "durations": parse_duration,
-}
+def chosen(guesses: Sequence[Guess], present: int, *, many: bool) -> Guess | None:
+    """Return what the text is; None where it is none of the guesses, or dates that can be read in two ways.
+
+    Parameters
+    ----------
+    guesses
+        Those that may still hold.
+    present : int
+        Number of rows that are not missing.
+    many : bool
+        Whether a few words that cannot be read do not count.
+    """
+    found = [guess for guess in guesses if guess.facts.present and not guess.unread.rows]
+    if not found and many:
+        found = [guess for guess in guesses if guess.facts.present and guess.holds(present)]
+    if not found:
+        return None
+    if not in_two_ways(found):
+        return min(found, key=lambda guess: guess.unread.rows)
+    # every month has a first, and few tables the same twelve days of each January
+    firsts = [
+        guess for guess in found if isinstance(guess.facts, DateFacts) and guess.facts.only_firsts()
+    ]
+    return firsts[0] if len(firsts) == 1 else None
+
+
+def in_two_ways(guesses: Sequence[Guess]) -> bool:
+    """Return whether the text is dates of which either the day or the month comes first."""
+    local = [guess for guess in guesses if guess.form in (DAY_FIRST, MONTH_FIRST)]
+    return len(local) > 1 and local[0].unread.rows == local[1].unread.rows
 
 
 def with_gaps(values: Values, form: str) -> Values:
     """Return a block in which text that cannot be read as a form is missing."""
-    if values.form != "text" or form not in _PARSERS:
+    parse = parser_of(form)
+    if values.form != "text" or parse is None:
         return values
-    missing: Any = np.datetime64("NaT", "us") if form == "dates" else np.nan
-    read = parse_levels(values.levels, _PARSERS[form], missing, len(values.levels))
+    read = parse_levels(values.levels, parse, missing_of(form), len(values.levels))
     assert read is not None
     codes = np.where(np.isin(values.data, read[1]), -1, values.data)
     return dataclasses.replace(values, data=codes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vastgp._warn import warn
 from vastgp.auto.columns import Column
@@ -43,6 +44,20 @@ def check_some_kept(columns: Sequence[Column], source: Source, num_rows: int) ->
         f"No column of {source.where} (n_samples={num_rows}) can be an input: {reasons}{more}. Give rows that differ, "
         "or other columns."
     )
+
+
+def warn_of_index(X: Any) -> None:
+    """Say that dates in the index of a data frame of pandas are no input: a model of them would be expected."""
+    kind = type(getattr(X, "index", None))
+    if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in (
+        "DatetimeIndex",
+        "PeriodIndex",
+    ):
+        to_dates = "" if kind.__name__ == "DatetimeIndex" else ".to_timestamp()"
+        warn(
+            f"The index of the pandas {type(X).__name__} X holds dates, but an index is no column: the model does not "
+            f"see them. X{to_dates}.reset_index() makes a column of it, X.reset_index(drop=True) leaves it out."
+        )
 
 
 def warn_of_gaps(gaps: Mapping[str, int], source: Source) -> None:

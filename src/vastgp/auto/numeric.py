@@ -15,6 +15,7 @@ import numpy as np
 
 from vastgp.auto import gaps
 from vastgp.auto.values import UnfitError, Values, levels_of, numbers_of
+from vastgp.auto.written import unit_of
 
 # Quantiles are those of all rows up to so many, beyond of so many rows chosen at random.
 _SAMPLED_ROWS = 100_000
@@ -206,20 +207,18 @@ class NumberEncoding:
 
     def words(self) -> str:
         """Return what is done, as a person reads it."""
-        unit = " s" if self.form == "durations" else ""
+        before, behind = ("", " s") if self.form == "durations" else unit_of(self.form)
+        low, high = f"{before}{self.low:.6g}{behind}", f"{before}{self.high:.6g}{behind}"
         if not self.value:
-            return f"always {self.low:g}{unit} where it is there; an input says where it is missing"
+            return f"always {low} where it is there; an input says where it is missing"
         if self.order:
             done = f"ranks 0 to {len(self.order) - 1} in the order {_shown(self.order)}"
         elif self.form == "booleans":
             done = "0 or 1"
         else:
-            done = f"{self.low:.6g} to {self.high:.6g}{unit}, as it is"
+            done = f"{low} to {high}, as it is"
         if self.scale is not None:
-            done = (
-                f"{self.low:.6g} to {self.high:.6g}{unit}, long tails drawn in: "
-                f"asinh((x - {self.fill:.6g}) / {self.scale:.6g})"
-            )
+            done = f"{low} to {high}, long tails drawn in: asinh((x - {self.fill:.6g}) / {self.scale:.6g})"
         filled = f"; gaps become the median {self.fill:.6g}, and an input says where they were"
         return done + filled * self.gaps
 

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.auto.values import parse_comma_number, parse_number
+from vastgp.auto.written import (
+    form_with_unit,
+    parse_comma_number,
+    parse_number,
+    parser_of,
+    unit_of,
+)
 from vastgp.data import validate
 from vastgp.data.labels import check_several_classes, column_of, encode
 from vastgp.data.missing import missing_in
@@ -103,15 +109,33 @@ def spoilt_numbers(values: np.ndarray, called: str) -> str | None:
             f"{odd[0][0]} (counted from 0). Write them with a point; pandas.read_csv(path, decimal=',', thousands='.') "
             "reads such a file."
         )
+    if odd and (unit := _unit_of_all([text.strip() for _, text in texts])) is not None:
+        return (
+            f"{called} holds numbers with {unit!r}, as text, for example {odd[0][1]!r} in row {odd[0][0]} (counted "
+            "from 0). Write the numbers alone: .str.replace(r'[^-.0-9]', '', regex=True).astype(float) makes them of a "
+            "column of pandas."
+        )
     if not texts or len(odd) > _MOST_WORDS * len(values):
         return None
     if not odd:
-        return f"{called} holds text that is numbers, for example {texts[0][1]!r}. Convert it with astype(float)."
+        grouped = next((text for _, text in texts if "," in text), None)
+        convert = "astype(float)" if grouped is None else ".str.replace(',', '').astype(float)"
+        example = grouped or texts[0][1]
+        return f"{called} holds text that is numbers, for example {example!r}. Convert it with {convert}."
     count = f"{len(odd)} rows have" if len(odd) > 1 else "one row has"
     return (
         f"{called} holds numbers, but {count} text, the first {odd[0][1]!r} in row {odd[0][0]} (counted from 0). "
         "Correct it, or leave it empty: rows without a target are left out."
     )
+
+
+def _unit_of_all(texts: list[str]) -> str | None:
+    """Return the unit that all numbers have, as written; None where a text is no such number."""
+    form = form_with_unit(texts[0], "numbers")
+    parse = parser_of(form) if form is not None else None
+    if form is None or parse is None or any(parse(text) is None for text in texts):
+        return None
+    return "".join(unit_of(form)).strip()
 
 
 # ---------------------------------------------------------------- what a target is

@@ -18,6 +18,7 @@ from vastgp.auto.calibration import (
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.distribution import Distribution
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
+from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
 from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
@@ -161,6 +162,7 @@ class GPRegressor(Predictions):
         """
         if exposure is not None:
             refuse_noise(noise_std, sample_weight)
+        warn_of_index(X)
         X = open_frame(X)
         targets = several_targets(X, y)
         if targets is not None:

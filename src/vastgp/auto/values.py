@@ -3,7 +3,7 @@
 A block of any column becomes one of a few forms: numbers, booleans, durations (seconds) and times of day (seconds)
 are float64 with NaN for what is missing; dates are the wall clock as datetime64[us] with NaT; text and categories are
 distinct levels and the number of each row's, -1 for what is missing. What is text in one file is a number or a date
-in another, so text is parsed where that is asked for.
+in another, so text is parsed where that is asked for (`vastgp.auto.written`).
 """
 
 from __future__ import annotations
@@ -11,27 +11,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vastgp.auto.written import MISSING_WORDS, missing_of, parser_of, read_form, words_of
 from vastgp.data.missing import is_missing
-
-# What people and programs write where a number or a date is missing.
-_MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", "-", "?"}
-_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")
-_DATE = re.compile(
-    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d\d(:?\d\d)?))?)?"
-)
-_TIME = re.compile(r"\d\d?:\d\d(:\d\d(\.\d{1,9})?)?")
-_DURATION = re.compile(r"(-?\d+) days?(?:,? \+?(\d\d?:\d\d(?::\d\d(?:\.\d{1,9})?)?))?")
-# The form of text that is numbers with a comma before their decimals; elsewhere such a column is one of numbers.
-COMMA_NUMBERS = "comma numbers"
-_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
 @dataclass(frozen=True)
@@ -103,13 +90,13 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
     UnfitError
         For the first value that is none.
     """
-    read = "numbers" if form == COMMA_NUMBERS else form
+    read = read_form(form)
     if values.form == read or (read, values.form) == ("numbers", "booleans"):
         return values.data
     if not present(values).any():
         return np.full(len(values), np.nan)
-    if values.form == "text" and form in _PARSERS:
-        return _parsed(values, _PARSERS[form], form, np.nan)
+    if values.form == "text" and parser_of(form) is not None:
+        return _parsed(values, form)
     if (form, values.form) == ("booleans", "numbers"):
         odd = ~np.isnan(values.data) & (values.data != 0) & (values.data != 1)
         if not odd.any():
@@ -118,15 +105,22 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
     raise UnfitError(values, first_present(values), form)
 
 
-def dates_of(values: Values) -> np.ndarray:
-    """Return datetime64[us] values of the wall clock, missing ones as NaT; text is parsed as ISO 8601."""
+def dates_of(values: Values, form: str = "dates") -> np.ndarray:
+    """Return datetime64[us] values of the wall clock, missing ones as NaT; text is parsed.
+
+    Parameters
+    ----------
+    values
+        The block.
+    form
+        How text writes dates, see `vastgp.auto.written`.
+    """
     if values.form == "dates":
         return values.data
-    missing = np.datetime64("NaT", "us")
     if not present(values).any():
-        return np.full(len(values), missing)
+        return np.full(len(values), missing_of("dates"))
     if values.form == "text":
-        return _parsed(values, parse_date, "dates", missing)
+        return _parsed(values, form)
     raise UnfitError(values, first_present(values), "dates")
 
 
@@ -151,16 +145,18 @@ def first_present(values: Values) -> int:
     return int(np.argmax(present(values)))
 
 
-def _parsed(values: Values, parse: Callable[[str], Any], expected: str, missing: Any) -> np.ndarray:
-    read = parse_levels(values.levels, parse, missing, len(values.levels))
+def _parsed(values: Values, form: str) -> np.ndarray:
+    parse = parser_of(form)
+    assert parse is not None
+    read = parse_levels(values.levels, parse, missing_of(form), len(values.levels))
     assert read is not None
     parsed, unread = read
     # of levels that no row has nothing is asked
     odd = np.flatnonzero(np.isin(values.data, unread))
     if len(odd):
-        raise UnfitError(values, int(odd[0]), expected)
+        raise UnfitError(values, int(odd[0]), words_of(form))
     # the last place is that of -1
-    return np.append(parsed, np.asarray([missing], dtype=parsed.dtype))[values.data]
+    return np.append(parsed, np.asarray([missing_of(form)], dtype=parsed.dtype))[values.data]
 
 
 def parse_levels(
@@ -172,7 +168,7 @@ def parse_levels(
     unread = []
     for number, level in enumerate(levels):
         text = level.strip()
-        if text.lower() in _MISSING_WORDS:
+        if text.lower() in MISSING_WORDS:
             continue
         value = parse(text)
         if value is not None:
@@ -182,59 +178,6 @@ def parse_levels(
         if len(unread) > most:
             return None
     return found, unread
-
-
-def parse_number(text: str) -> float | None:
-    """Return the number that a text is, with or without commas between thousands."""
-    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
-
-
-def parse_comma_number(text: str) -> float | None:
-    """Return the number that a text is with a comma before its decimals, with or without points between thousands."""
-    if not _COMMA_NUMBER.fullmatch(text):
-        return None
-    return float(text.replace(".", "").replace(",", "."))
-
-
-def parse_truth(text: str) -> float | None:
-    """Return 1 or 0 for the words that tables have for true and false."""
-    return _TRUTH.get(text.lower())
-
-
-def parse_date(text: str) -> np.datetime64 | None:
-    """Return the wall clock of an ISO date, with or without a time and a zone."""
-    match = _DATE.fullmatch(text)
-    if match is None:
-        return None
-    zone = match.group(4)
-    try:
-        return np.datetime64(text[: len(text) - len(zone)] if zone else text, "us")
-    except ValueError:  # the 31st of February
-        return None
-
-
-def parse_time(text: str) -> float | None:
-    """Return the seconds since midnight of a time such as 9:30 or 23:59:59.5."""
-    if not _TIME.fullmatch(text):
-        return None
-    hour, minute, second = (float(part) for part in (*text.split(":"), "0")[:3])
-    return 3600 * hour + 60 * minute + second if hour < 24 and minute < 60 and second < 60 else None
-
-
-def parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration as Python and pandas write it: 3 days 12:00:00."""
-    match = _DURATION.fullmatch(text)
-    rest = parse_time(match.group(2) or "0:00") if match else None
-    return None if match is None or rest is None else 86_400 * int(match.group(1)) + rest
-
-
-_PARSERS = {
-    "numbers": parse_number,
-    COMMA_NUMBERS: parse_comma_number,
-    "booleans": parse_truth,
-    "times": parse_time,
-    "durations": parse_duration,
-}
 
 
 # ---------------------------------------------------------------- text and categories

@@ -15,6 +15,7 @@ from vastgp.auto.numeric import NumberEncoding
 from vastgp.auto.report.html import shortened
 from vastgp.auto.space import FORM, PlaceEncoding, quarter
 from vastgp.auto.values import Values, dates_of, level_text, numbers_of
+from vastgp.auto.written import read_form
 
 _CURVE, _POINTS = 25, 10
 _LOW, _HIGH = 0.02, 0.98  # quantiles at which curves begin and end
@@ -94,7 +95,7 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
     labels: list[Any] = []
     if isinstance(encoding, NumberEncoding) and not encoding.order:
         at = _quantiles(_finite(numbers_of(values, encoding.form)), _CURVE)
-        wanted = Values(encoding.form, at)
+        wanted = Values(read_form(encoding.form), at)
         unit, word = _unit(encoding.form, at)
         name += word
         labels = (at / unit).tolist()
@@ -104,7 +105,7 @@ def places_of(column: Column, values: Values) -> tuple[str, list[Any], np.ndarra
             labels = [_short(value) for value in labels]
         gaps = encoding.gaps
     elif isinstance(encoding, DateEncoding):
-        dates = dates_of(values)
+        dates = dates_of(values, encoding.form)
         at = _quantiles(dates[~np.isnat(dates)].astype(np.int64), _POINTS).astype(np.int64)
         wanted = Values("dates", at.view("datetime64[us]"))
         labels, gaps = [_day(one) for one in wanted.data], encoding.gaps
