@@ -56,7 +56,9 @@ def test_parts_of_a_date_are_those_of_the_calendar():
         (pd.date_range("2020-01-01", periods=6, freq="12h"), 1 + 2),
         (pd.date_range("2020-01-01", periods=430, freq="D"), 1 + 7),  # 1.17 years
         (pd.date_range("2020-01-01", periods=440, freq="D"), 1 + 2 + 7),
-        (pd.date_range("2000-01-01", periods=20, freq="YS"), 1 + 7),  # always the first of January
+        # always the first of January, or of a month: no weekday of it is its own
+        (pd.date_range("2000-01-01", periods=20, freq="YS"), 1),
+        (pd.date_range("2000-01-01", periods=40, freq="MS"), 1 + 2),
     ],
 )
 def test_only_what_there_is_enough_of(dates, parts):

@@ -31,6 +31,7 @@ from vastgp.auto.report.kept import (
     spent_by,
 )
 from vastgp.auto.saved import SavedFrontDoor
+from vastgp.auto.series import folds_in_time, stretches, to_go_on_from
 from vastgp.auto.stacking import leading, stack_of
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.trees import Grove, OnTrees
@@ -84,6 +85,7 @@ class FrontDoor(SavedFrontDoor):
 
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
         """Return which rows are held out; none of few."""
+        self._in_time = self._dates_alone = False
         if n < _LEAST_ROWS:
             return []
         repetitions = inputs.repetitions()
@@ -91,6 +93,10 @@ class FrontDoor(SavedFrontDoor):
         if repetitions.few_places:
             return []
         each = None if budget is None else budget / self._num_functions
+        times = to_go_on_from(inputs.times(), self.hold_out)
+        if times is not None:
+            self._in_time, self._dates_alone = True, times.alone
+            return folds_in_time(times.years, each)
         return folds_of(n, seed, each, repetitions.groups)
 
     @property
@@ -188,7 +194,10 @@ class FrontDoor(SavedFrontDoor):
         track = Track(held, encoded, self._judge, seed, self._classes, grove.of_fold)
         if held:
             groups, _, design = inputs.repetitions()
-            track = replace(track, groups=groups, design=design)
+            if self._in_time and (times := inputs.times()) is not None:
+                # what few paths were like narrows no interval of others
+                groups, design = stretches(times.years, held), True
+            track = replace(track, groups=groups, design=design, in_time=self._in_time)
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:HELD_OUT_KEPT]))
         candidates = self._candidates(first, tied)
@@ -197,7 +206,7 @@ class FrontDoor(SavedFrontDoor):
         )
         shown = self._as_shown(ran, track, targets)
         self.leaderboard_ = replace(
-            board_of(shown, winner, self._classes), note=self._note_of_leaderboard
+            board_of(shown, winner, self._classes), note=self._notes_of_leaderboard
         )
         if held and winner is None:
             notes = "; ".join(f"{one.candidate.name}: {one.entry.note}" for one in ran)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from vastgp._arguments import Named, check_arguments, declared
+from vastgp.auto.series import kernel_of_series
 from vastgp.auto.trees import FEWEST_ROWS, Grown, OnTrees, columns_of, seconds_to_grow
 from vastgp.estimators.likelihood_arguments import chosen_likelihood
 from vastgp.estimators.registry import METHODS, estimator_class
+from vastgp.kernels import Matern12, Matern32
 from vastgp.solvers.large_factor import affordable_rows
 from vastgp.solvers.plan import affordable_exact
 
@@ -62,6 +65,8 @@ class Candidate:
     goes_on : bool
         Whether a fit to all rows begins with the hyperparameters of the race as they are, rather than with a search
         from there: it learns by another measure than the evidence that first ones are found by.
+    begins_at : callable, optional
+        Gives, for columns by input, the kernel that its search begins at, in standardised units.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Candidate:
     quick: bool = False
     needs: float = 5.0
     goes_on: bool = False
+    begins_at: Callable[[Sequence[Sequence[int]]], Any] | None = None
 
     def with_trees(self) -> Candidate:
         """Return the candidate with what boosted trees say of a row as an input."""
@@ -110,6 +116,8 @@ class Candidate:
         params: dict[str, Any] = {"max_seconds": seconds} | self.params
         if "random_state" in known:
             params["random_state"] = seed
+        if kernel is None and self.begins_at is not None:
+            kernel = self.begins_at(tied)
         if kernel is not None and "kernel" not in params:
             params["kernel"] = kernel
         groups = [tuple(group) for group in tied if len(group) > 1]
@@ -139,6 +147,8 @@ def regressors(
     own_noise: bool = False,
     exact_rows: int = _EXACT_ROWS,
     seconds: float | None = None,
+    series: bool = False,
+    dates_alone: bool = False,
 ) -> list[Candidate]:
     """Return the candidates for a target of numbers, those first that are preferred, and that run if time is short.
 
@@ -158,6 +168,10 @@ def regressors(
         Most rows that an exact process is given, see `most_exact_rows`: random ones where there are more.
     seconds : float, optional
         Of the whole fit. Trees are left out where they would take too much of it.
+    series : bool, default False
+        Whether rows are judged by how they go on in time.
+    dates_alone : bool, default False
+        Whether inputs are dates alone: trees know nothing of those that come, and are sure of it.
 
     Notes
     -----
@@ -173,7 +187,7 @@ def regressors(
             Candidate("svgp", "SVGPRegressor", {"likelihood": likelihood}),
             Candidate("swsgp", "SWSGPRegressor", {"likelihood": likelihood}),
         ]
-    trees = has_trees(n, d, seconds)
+    trees = has_trees(n, d, seconds) and not (series and dates_alone)
     few = n <= _EXACT_ROWS
     exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
@@ -187,6 +201,11 @@ def regressors(
         early, varying = varying[:1], varying[1:]
     else:
         early, near = near[:1], near[1:]
+    if series:
+        found = [
+            *(one.with_at_most(exact_rows) if n > exact_rows else one for one in _OF_SERIES),
+            *found,
+        ]
     found += [*early, *([exact.with_trees()] if trees else []), *near]
     found += _POISSON if counts and likelihood == "auto" else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
@@ -223,7 +242,10 @@ def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
     than the exact process of some of many rows (NLPD of test rows: kin40k -1.11 and -0.58, protein 0.57 and 1.10).
     """
     wanted = [one for one in found if one.name == _NEAREST.name and seconds > _ALONE_SECONDS]
-    return next(iter([*wanted, *found]))
+    in_time = [
+        one for one in found if one.begins_at is not None
+    ]  # what is near says little of what comes
+    return next(iter([*in_time, *wanted, *found]))
 
 
 def most_exact_rows(seconds: float | None, timed: bool = True, enough: int | None = None) -> int:
@@ -295,6 +317,10 @@ def _with_law(candidate: Candidate, law: Any, named_so: bool) -> Candidate:
 
 
 _EXACT = Candidate("exact", "ExactGPRegressor")
+_OF_SERIES = [
+    Candidate(name, "ExactGPRegressor", begins_at=partial(kernel_of_series, rough))
+    for name, rough in (("exact, trend", Matern32), ("exact, walk", Matern12))
+]
 # Kernel and noise are learned twice: by the evidence of some rows, and by what rows are given their nearest others.
 _NEAREST_ONE_NOISE = Candidate(
     "nearest", "SWSGPRegressor", {"solver": "nearest"}, needs=10.0, goes_on=True

@@ -56,6 +56,8 @@ class GPClassifier(ClassifierMixin, FrontDoor):
     space : (str or int, str or int) or mapping, optional
         Two columns that are a place, such as ``("lat", "lon")``: one input with one lengthscale, on the sphere where
         they are called latitude and longitude, see `vastgp.auto.TableEncoder`.
+    hold_out : {"auto", "random", "last"}, default "auto"
+        Which rows judge models and calibrate probabilities, see `GPRegressor`.
     random_state : int, Generator or None, default 0
     verbose : bool, default False
 

@@ -118,7 +118,8 @@ class DateFacts:
             middle=int(values[len(values) // 2]),
             trend=not self.constant,
             season=span >= _SEASON_SPAN and self.season[1] - self.season[0] > _SEASON_PART,
-            week=span >= _WEEK_SPAN and len(self.weekdays) >= 3,
+            # that the first of a month is a Monday says nothing of the month
+            week=span >= _WEEK_SPAN and len(self.weekdays) >= 3 and not self.only_firsts(),
             clock=span >= _DAY_SPAN and self.clock[1] > self.clock[0],
             gaps=self.missing > 0,
             zone=self.zone,

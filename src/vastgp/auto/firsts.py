@@ -64,7 +64,7 @@ class Firsts:
         warp : Own
             Scale of the target.
         """
-        if "kernel" in candidate.params:
+        if "kernel" in candidate.params or candidate.begins_at is not None:
             yield
             return
         known = self._found.setdefault((number, warp, candidate.on_trees), {})

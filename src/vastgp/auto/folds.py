@@ -48,7 +48,7 @@ def folds_of(
     if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS * n / _FEW_ROWS):
         parts = np.minimum((sizes - 1) * _FOLDS // n, _FOLDS - 1)
     else:
-        out = int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
+        out = size_out(n)
         # those that fit, or the first where that alone is more
         parts = np.where(sizes <= max(out, sizes[0]), 0, -1)
     part = np.empty(count, dtype=np.int64)
@@ -59,6 +59,11 @@ def folds_of(
         for k in range(int(parts.max()) + 1)
         if np.any(of_row == k) and np.any(of_row != k)
     ]
+
+
+def size_out(n: int) -> int:
+    """Return how many of n rows are kept out where they are one part."""
+    return int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
 
 
 def with_every_class(folds: Sequence[Fold], labels: np.ndarray) -> list[Fold]:

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.series import Times
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
@@ -164,6 +165,11 @@ class Inputs:
         if self._repetitions is None:
             self._repetitions = Repetitions.of(as_new(*self._encoded_whole()))
         return self._repetitions
+
+    def times(self) -> Times | None:
+        """Return when the rows were; None where no column of dates says so."""
+        encoder, matrix = self._encoded_whole()
+        return Times.of(encoder, matrix)
 
     def encoder_of_fold(self, number: int) -> Any:
         """Return the encoder that a fold was encoded by."""

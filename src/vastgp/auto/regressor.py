@@ -68,6 +68,10 @@ class GPRegressor(Predictions):
     space : (str or int, str or int) or mapping, optional
         Two columns that are a place, such as ``("lat", "lon")``: one input with one lengthscale, on the sphere where
         they are called latitude and longitude, see `vastgp.auto.TableEncoder`.
+    hold_out : {"auto", "random", "last"}, default "auto"
+        Which rows judge models and calibrate intervals: random ones, or the last by the first column of dates, which
+        tell of forecasts. "auto": the last where rows are a series, one a day or a month without gaps, since new rows
+        can only lie beyond it; a table with many rows a day is judged by random ones unless "last" is asked for.
     random_state : int, Generator or None, default 0
         Of the rows held out, and of all models.
     verbose : bool, default False
@@ -199,6 +203,8 @@ class GPRegressor(Predictions):
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
             seconds=self._seconds,
+            series=self._in_time,
+            dates_alone=self._dates_alone,
         )
 
     def _warps(self, y: np.ndarray, seed: int) -> list[Own]:
@@ -208,7 +214,7 @@ class GPRegressor(Predictions):
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
         plain = y.ndim > 1 or _are_counts(y)
-        return warps_to_try(y, seed) if normal and not plain else [Own()]
+        return warps_to_try(y, seed, series=self._in_time) if normal and not plain else [Own()]
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         of_model = model.distribution(rows.X)

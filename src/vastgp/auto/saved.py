@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 import vastgp
-from vastgp._arguments import Flag, KnownArguments, Positive, RandomState
+from vastgp._arguments import Flag, KnownArguments, OneOf, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
+from vastgp.auto.series import IN_TIME
 from vastgp.auto.space import lengthscales_in_km
 from vastgp.auto.stacking import model_from_file
 from vastgp.auto.support import RangeCheck
@@ -38,6 +39,8 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     kept_: Kept
     n_rows_dropped_: int
     target_range_: tuple[float, float]
+    # whether held-out rows are the last in time, and inputs nothing but dates
+    _in_time = _dates_alone = False
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         calibrate: Any = "auto",
         encoder: Any = None,
         space: Any = None,
+        hold_out: Annotated[str, OneOf("auto", "random", "last")] = "auto",
         random_state: Annotated[Any, RandomState()] = 0,
         verbose: Annotated[bool, Flag()] = False,
     ) -> None:
@@ -58,6 +62,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         self.calibrate = calibrate
         self.encoder = encoder
         self.space = space
+        self.hold_out = hold_out
         self.random_state = random_state
         self.verbose = verbose
 
@@ -70,6 +75,12 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     def _note_of_leaderboard(self) -> str:
         """What its scores are of, where that is not plain."""
         return ""
+
+    @property
+    def _notes_of_leaderboard(self) -> str:
+        """All that is said of its scores."""
+        notes = (self._note_of_leaderboard, IN_TIME if self._in_time else "")
+        return "; ".join(filter(None, notes))
 
     # ------------------------------------------------------------ what is known of the winner
 
@@ -209,6 +220,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
                 "warp": self.warp_.to_state(),
                 "calibration": self.calibration_.to_state(),
                 "leaderboard": self.leaderboard_.to_dicts(),
+                "in_time": self._in_time,
                 "support": support,
                 "n_features_in": self.n_features_in_,
                 "target_name": self.target_name_,
@@ -251,9 +263,10 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
         model.target_range_ = tuple(header["target_range"])
         model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]
+        model._in_time = header.get("in_time", False)
         model._read_more(header)
         model.leaderboard_ = Leaderboard.from_dicts(
-            header["leaderboard"], model._classes, model._note_of_leaderboard
+            header["leaderboard"], model._classes, model._notes_of_leaderboard
         )
         names = getattr(model.encoder_, "feature_names_in_", None)
         if names is not None:

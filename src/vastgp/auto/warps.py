@@ -13,6 +13,7 @@ from vastgp.data.minibatch import fixed_indices
 
 # Targets are tried on another scale from this skewness on; the log only where all are positive.
 _SKEWED = 0.7
+_GROWN = 2.0
 # Powers of a scale that reaches from minus to plus infinity. Below 0 it ends at t = -1 / p, above 2 at 1 / (2 - p):
 # what a normal prediction has beyond such an end would be a quantile of millions of deviations.
 _POWERS = (0.0, 2.0)
@@ -106,10 +107,11 @@ class YeoJohnson(Own):
         return {"name": self.name, "power": self.power, "unit": self.unit}
 
 
-def warps_to_try(y: np.ndarray, seed: int = 0) -> list[Own]:
+def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[Own]:
     """Return the scales that a target may be nearer to normal on; its own is the first.
 
-    None but its own where it is not skewed, or holds so few values that no scale can help.
+    None but its own where it is not skewed, or holds so few values that no scale can help. Of a ``series`` also the log
+    where the largest target is several times the smallest: what grows does so by shares of what there is.
     """
     y = np.asarray(y, np.float64)
     if len(y) > _MOST_ROWS:
@@ -117,6 +119,8 @@ def warps_to_try(y: np.ndarray, seed: int = 0) -> list[Own]:
     spread = float(np.std(y))
     if spread <= 1e-9 * float(np.max(np.abs(y), initial=0.0)) or len(np.unique(y)) < 10:
         return [Own()]
+    if series and np.max(y) > _GROWN * np.min(y) > 0.0:
+        return [Own(), Log()]
     skewness = float(skew(y / spread))  # in the target's unit its cube may overflow
     if abs(skewness) < _SKEWED:
         return [Own()]

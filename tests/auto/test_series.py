@@ -1,0 +1,202 @@
+"""Rows that follow each other in time: how they are told, what is held out of them, and that forecasts hold."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import vastgp
+from vastgp import GPClassifier, GPRegressor
+from vastgp.auto import TableEncoder
+from vastgp.auto.candidates import alone, regressors
+from vastgp.auto.folds import size_out
+from vastgp.auto.series import Times, folds_in_time, kernel_of_series, stretches, to_go_on_from
+from vastgp.auto.warps import Log, warps_to_try
+from vastgp.kernels import Matern12, Matern32
+
+_RNG = np.random.default_rng(0)
+
+
+def _times(dates: object, **columns: object) -> Times | None:
+    frame = pd.DataFrame({"when": dates, **columns})
+    encoder = TableEncoder()
+    return Times.of(encoder, encoder.fit_transform(frame))
+
+
+def _days(count: int) -> pd.DatetimeIndex:
+    return pd.date_range("2020-01-01", periods=count)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        _days(100),
+        _days(100)[_RNG.permutation(100)],
+        _days(100).strftime("%d.%m.%Y"),
+        np.delete(_days(200), [20, 50, 51, 120]),  # a few days are missing
+        pd.date_range("2000-01-01", periods=40, freq="MS"),
+        pd.date_range("2000-01-31", periods=40, freq="ME"),
+        pd.date_range("1900-01-01", periods=100, freq="YS"),
+        pd.date_range("2020-01-01", periods=300, freq="h"),
+        pd.bdate_range("2020-01-01", periods=300),
+        np.append(_days(100), _days(2)),  # two of them twice
+    ],
+)
+def test_rows_of_moments_without_gaps_are_a_series(dates):
+    times = _times(dates)
+    assert times is not None and times.are_series
+    assert to_go_on_from(times, "auto") is times
+    assert to_go_on_from(times, "random") is None
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        _days(100)[np.sort(_RNG.permutation(100)[:80])],  # as after train_test_split
+        _days(1000)[np.sort(_RNG.integers(0, 1000, 300))],
+        np.repeat(_days(50), 3),
+        _days(12),
+    ],
+)
+def test_other_rows_are_none_unless_that_is_asked_for(dates):
+    times = _times(dates)
+    assert times is not None and not times.are_series and to_go_on_from(times, "auto") is None
+    assert to_go_on_from(times, "last") is times
+
+
+def test_without_dates_nothing_is_the_last():
+    encoder = TableEncoder()
+    assert Times.of(encoder, encoder.fit_transform(np.arange(40.0)[:, None])) is None
+    gaps = _days(40).to_series().where(np.arange(40) != 7).to_numpy()
+    assert _times(gaps, x=np.arange(40.0)) is None
+    assert to_go_on_from(None, "auto") is None and to_go_on_from(None, "random") is None
+    X, y = pd.DataFrame({"a": np.arange(40.0)}), np.arange(40.0) % 7
+    with pytest.raises(ValueError, match=r"hold_out='last'.*no column of X holds dates"):
+        GPRegressor(hold_out="last", max_seconds=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"hold_out must be one of .*'last'.*, received 'late'"):
+        GPRegressor(hold_out="late").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "parts"), [(20, 60, 3), (100, 60, 3), (100, 1, 1), (5000, None, 1)]
+)
+def test_what_is_held_out_comes_after_all_that_a_model_sees(n, seconds, parts):
+    times = _RNG.permutation(n) // 2 / 365.0  # two rows a moment
+    found = folds_in_time(times, seconds)
+    assert len(found) == parts
+    for fold in found:
+        assert times[fold.training].max() < times[fold.held_out].min()
+        # nothing before is left out, and rows of one moment are on one side
+        np.testing.assert_array_equal(
+            fold.training, np.flatnonzero(times < times[fold.held_out].min())
+        )
+        assert np.all(np.diff(fold.training) > 0) and np.all(np.diff(fold.held_out) > 0)
+    last = np.concatenate([fold.held_out for fold in found])
+    assert len(np.unique(last)) == len(last) and times[last].max() == times.max()
+    wanted = 0.45 * n if parts == 3 else size_out(n)
+    assert abs(len(last) - wanted) <= 2
+
+
+@pytest.mark.parametrize(("n", "seconds"), [(300, 60), (5000, 60)])
+def test_rows_of_a_stretch_of_time_count_as_one(n, seconds):
+    times = _RNG.permutation(n) / 365.0
+    folds = folds_in_time(times, seconds)
+    held_out = np.concatenate([fold.held_out for fold in folds])
+    found = stretches(times, folds)
+    sizes = np.bincount(found[held_out])
+    assert len(sizes) == 24 and sizes.max() - sizes.min() <= 2
+    # stretches are intervals of time, and no other row is of one
+    firsts, lasts = (
+        np.array([pick(times[held_out][found[held_out] == k]) for k in range(24)])
+        for pick in (np.min, np.max)
+    )
+    assert np.all(lasts[:-1] < firsts[1:])
+    assert not np.isin(np.delete(found, held_out), found[held_out]).any()
+
+
+@pytest.mark.parametrize("rough", [Matern12, Matern32])
+def test_the_kernel_is_a_line_and_two_sizes_of_structure(rough):
+    X, Z = _RNG.normal(size=(7, 4)), _RNG.normal(size=(5, 4))
+    found = np.asarray(
+        kernel_of_series(rough, [(1,), (0, 2), (3,)])(jnp.asarray(X), jnp.asarray(Z))
+    )
+    squares = ((X[:, None] - Z[None]) ** 2).sum(-1)
+    far = np.sqrt(squares) / 3.0
+    wild = np.exp(-far) if rough is Matern12 else (1 + np.sqrt(3) * far) * np.exp(-np.sqrt(3) * far)
+    expected = 0.3 * X @ Z.T + 0.5 * np.exp(-squares / 2) + 0.5 * wild
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    # columns of one input have one lengthscale
+    assert all(
+        len(part.lengthscales) == 3
+        for part in kernel_of_series(rough, [(1,), (0, 2), (3,)]).parts[1:]
+    )
+
+
+def test_what_grows_is_tried_by_logarithms():
+    level = 100.0 * np.exp(np.linspace(0.0, 1.0, 200))
+    assert [type(each) for each in warps_to_try(level, series=True)][1:] == [Log]
+    assert len(warps_to_try(level)) == 1  # it is hardly skewed
+    assert len(warps_to_try(level - 150.0, series=True)) == 1
+    assert len(warps_to_try(1000.0 + _RNG.normal(size=200), series=True)) == 1
+
+
+def test_candidates_of_a_series_begin_with_a_trend():
+    common = {"tied": True, "counts": False, "likelihood": "auto"}
+    found = regressors(2000, 10, series=True, **common)
+    assert [one.name for one in found[:3]] == ["exact, trend", "exact, walk", "exact"]
+    assert alone(found, 20.0).name == "exact, trend"
+    assert not any(one.begins_at for one in regressors(2000, 10, **common))
+    # trees know nothing of days that come
+    names = [one.name for one in regressors(2000, 10, series=True, dates_alone=True, **common)]
+    assert not any("trees" in name for name in names)
+    assert any("trees" in one.name for one in found)
+    assert _times(_days(40)).alone and not _times(_days(40), x=np.arange(40.0)).alone
+    tied = [(0,), (1, 2)]
+    made = found[0].make(seed=0, seconds=1.0, tied=tied)
+    assert made.kernel == kernel_of_series(Matern32, tied)
+    again = found[0].make(seed=0, seconds=1.0, tied=tied, kernel=Matern12())
+    assert again.kernel == Matern12()  # a last fit goes on from the race's
+
+
+def _monthly(n: int) -> pd.DataFrame:
+    """Monthly sales that grow by 1 % a month, with a season of 20 % and noise of 5 %."""
+    months = pd.date_range("2000-01-01", periods=n, freq="MS")
+    rng, k = np.random.default_rng(3), np.arange(n)
+    level = 100.0 * np.exp(0.01 * k + 0.2 * np.sin(2 * np.pi * k / 12) + 0.05 * rng.normal(size=n))
+    return pd.DataFrame({"month": months.strftime("%Y-%m"), "sales": level})
+
+
+def test_a_series_goes_on_beyond_its_end(tmp_path):
+    frame = _monthly(150)
+    seen, coming = frame[:120], frame[120:]
+    model = GPRegressor(max_seconds=12, random_state=0).fit(seen, "sales")
+    assert "the last rows in time" in str(model.leaderboard_)
+    mean, std = model.predict(coming, return_std=True)
+    truth = coming["sales"].to_numpy()
+    low, high = np.asarray(model.predict_interval(coming, level=0.95)).T
+    assert np.mean((low <= truth) & (truth <= high)) >= 0.9
+    assert np.sqrt(np.mean(((mean - truth) / truth) ** 2)) < 0.1
+    # what is far is less certain than what is near
+    assert np.mean(std[-6:]) > np.mean(std[:6])
+    model.save(tmp_path / "sales.vastgp")
+    again = vastgp.load(tmp_path / "sales.vastgp")
+    assert again.hold_out == "auto" and str(again.leaderboard_) == str(model.leaderboard_)
+    np.testing.assert_array_equal(again.predict(coming), mean)
+
+
+def test_random_rows_judge_a_series_where_that_is_asked_for():
+    frame = _monthly(60)
+    model = GPRegressor(max_seconds=3, random_state=0, hold_out="random").fit(frame, "sales")
+    assert "in time" not in str(model.leaderboard_)
+    assert not any("trend" in entry.method for entry in model.leaderboard_)
+
+
+def test_classes_of_rows_in_time_are_judged_by_the_last(tmp_path):
+    frame = pd.DataFrame({"day": np.repeat(_days(60), 4), "x": _RNG.normal(size=240)})
+    frame["warm"] = np.where(frame["x"] + 0.3 * _RNG.normal(size=240) > 0, "yes", "no")
+    model = GPClassifier(max_seconds=4, random_state=0, hold_out="last").fit(frame, "warm")
+    assert "the last rows in time" in str(model.leaderboard_)
+    first = frame["day"].to_numpy()[model.held_out_["row"]].min()
+    assert len(model.held_out_["row"]) == np.sum(frame["day"] >= first)
