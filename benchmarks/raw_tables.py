@@ -104,11 +104,12 @@ def load(name: str, split: int) -> Rows:
 
 
 def dates_as_numbers(X: Any) -> Any:
-    """Return a table whose dates as text are three numbers: days since 1970, day of the year, weekday."""
+    """Return a table whose dates, also those as text, are three numbers: days since 1970, day of the year, weekday."""
     if not isinstance(X, pd.DataFrame):
         return X
     X = X.copy()
-    for name in {date for raw in RAW.values() for date in raw.dates} & set(X):
+    as_text = {date for raw in RAW.values() for date in raw.dates} & set(X)
+    for name in as_text | set(X.select_dtypes("datetime")):
         days = pd.to_datetime(X.pop(name), utc=True)
         X[f"{name}, day"] = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
         X[f"{name}, of the year"] = days.dt.dayofyear

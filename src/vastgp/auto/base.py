@@ -197,7 +197,7 @@ class FrontDoor(SavedFrontDoor):
             if self._in_time and (times := inputs.times()) is not None:
                 # what few paths were like narrows no interval of others
                 groups, design = stretches(times.years, held), True
-            track = replace(track, groups=groups, design=design, in_time=self._in_time)
+            track = replace(track, groups=groups, design=design)
         # before the race, as it may be another pass over a file
         self.kept_ = Kept(columns=held_out_columns(inputs, track.order[:HELD_OUT_KEPT]))
         candidates = self._candidates(first, tied)

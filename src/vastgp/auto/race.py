@@ -62,8 +62,6 @@ class Track:
         Whether rows are of a few places, see `vastgp.data.Repetitions`.
     tell : callable, optional
         Is told what share of a candidate's folds is done.
-    in_time : bool
-        Whether held-out rows are the last in time, of which few stretches count.
     """
 
     folds: Sequence[Fold]
@@ -76,7 +74,6 @@ class Track:
     groups: np.ndarray | None = None
     design: bool = False
     tell: Callable[[float], None] = lambda share: None
-    in_time: bool = False
 
     @property
     def order(self) -> np.ndarray:
@@ -288,8 +285,8 @@ def scores_of(judged: Judged, classes: bool, y_scale: float) -> dict[str, Any]:
     return found
 
 
-def best_of(ran: Sequence[Ran], doubt: float = _DOUBT) -> int | None:
-    """Return the number of the winner: the first that the best one beats by no more than ``doubt`` standard errors.
+def best_of(ran: Sequence[Ran]) -> int | None:
+    """Return the number of the winner: the first that the best one beats by no more than a standard error.
 
     None where none has a score.
     """
@@ -303,7 +300,7 @@ def best_of(ran: Sequence[Ran], doubt: float = _DOUBT) -> int | None:
         if len(one.judged.log_density) != len(best.judged.log_density):
             continue
         behind = best.judged.by_place(best.judged.log_density - one.judged.log_density)
-        if np.mean(behind) <= doubt * np.std(behind) / np.sqrt(len(behind)):
+        if np.mean(behind) <= _DOUBT * np.std(behind) / np.sqrt(len(behind)):
             return number
     return next(i for i, one in scored if one is best)
 
@@ -357,8 +354,7 @@ def run_race(
                     run_one(replace(track, tell=tell), candidate, warp, share, y_scale, deadline)
                 )
             ran += here
-            # no scale of a series is simpler than another, and few stretches of time seldom tell beyond doubt
-            best = best_of(here, 0.0 if track.in_time else _DOUBT) or 0
+            best = best_of(here) or 0
             warps = [warps[best]]
             if number == 0 and deadline is not None and waiting:
                 left = deadline - time.perf_counter()

@@ -110,8 +110,9 @@ class YeoJohnson(Own):
 def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[Own]:
     """Return the scales that a target may be nearer to normal on; its own is the first.
 
-    None but its own where it is not skewed, or holds so few values that no scale can help. Of a ``series`` also the log
-    where the largest target is several times the smallest: what grows does so by shares of what there is.
+    None but its own where it is not skewed, or holds so few values that no scale can help. Of a ``series`` the log is
+    the first where the largest target is twice the smallest: what grows does so by shares of what there is, and few
+    stretches of time seldom tell beyond doubt.
     """
     y = np.asarray(y, np.float64)
     if len(y) > _MOST_ROWS:
@@ -120,7 +121,7 @@ def warps_to_try(y: np.ndarray, seed: int = 0, *, series: bool = False) -> list[
     if spread <= 1e-9 * float(np.max(np.abs(y), initial=0.0)) or len(np.unique(y)) < 10:
         return [Own()]
     if series and np.max(y) > _GROWN * np.min(y) > 0.0:
-        return [Own(), Log()]
+        return [Log(), Own()]
     skewness = float(skew(y / spread))  # in the target's unit its cube may overflow
     if abs(skewness) < _SKEWED:
         return [Own()]
