@@ -21,7 +21,8 @@ def summary(model: Any) -> dict[str, Any]:
         at each, in words, and the leaderboard of what tells which rows these are), ``classes`` (None of numbers),
         ``features``, ``training_rows``, ``rows_dropped``
         (without a target), ``target_scale``, ``encoding`` (one dict a column), ``leaderboard`` (one dict a model, the
-        winner first), ``weights`` (of the models that the answer is an average of), ``calibration`` (in words),
+        winner first), ``scores_of`` (in words where not plain), ``weights`` (of the models that the answer is an
+        average of), ``calibration`` (in words),
         ``calibration_record`` (coverage on held-out rows, None of classes), ``winner`` (that of most weight, see
         `_summary.summary`; its features are the encoded inputs), ``inputs`` (names of what shares a lengthscale, with
         the first of its columns), ``lengthscales_km`` (of places on the Earth), ``parameters``,
@@ -64,6 +65,7 @@ def summary(model: Any) -> dict[str, Any]:
             {key: _finite(value) for key, value in entry.items()}
             for entry in model.leaderboard_.to_dicts()
         ],
+        "scores_of": model.leaderboard_.note,
         "calibration": calibration_of(model),
         "calibration_record": None if record is None else record.to_dict(),
         "winner": inner,
@@ -265,6 +267,8 @@ def _show_board(found: dict[str, Any]) -> None:
         heads = [head for head in heads if head != "scale"]
         lines = [[*line[:1], *line[2:]] for line in lines]
     table(heads, lines)
+    if found.get("scores_of") and not found["heap"]:
+        say(f"  {found['scores_of']}", style="dim", wrap=True)
     for entry in board:
         if entry["nlpd"] is None:
             say(

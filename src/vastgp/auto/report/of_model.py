@@ -236,7 +236,7 @@ def _notes(model: Any, about: About) -> list[str]:
         found.append(f"Inputs are {model.model_.n_features_in_} columns that {what} made.")
     if len(about.y):
         where = (
-            "that the fit held out"
+            f"that the fit held out{', the last in time' if model._in_time else ''}"
             if about.called == "held-out"
             else "that were given with this report"
         )
