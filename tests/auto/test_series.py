@@ -66,6 +66,25 @@ def test_other_rows_are_none_unless_that_is_asked_for(dates):
     assert to_go_on_from(times, "last") is times
 
 
+def test_years_are_times_under_their_name():
+    years = np.arange(1900, 1960)
+    for name in ("year", "Year", "fiscal_year"):
+        encoder = TableEncoder()
+        found = Times.of(encoder, encoder.fit_transform(pd.DataFrame({name: years})))
+        assert found is not None and found.are_series and found.alone
+        assert found.first == np.datetime64("1900-01-01")
+        np.testing.assert_array_equal(found.years, years - 1900.0)
+    for frame in (
+        {"level": years},
+        {"year": years - 1899},
+        {"year": years + 0.5},
+        {"yearly": years},
+    ):
+        assert Times.of(encoder, encoder.fit_transform(pd.DataFrame(frame))) is None
+    some = pd.DataFrame({"year": np.repeat(years, 2)})
+    assert not Times.of(encoder, encoder.fit_transform(some)).are_series
+
+
 def test_without_dates_nothing_is_the_last():
     encoder = TableEncoder()
     assert Times.of(encoder, encoder.fit_transform(np.arange(40.0)[:, None])) is None

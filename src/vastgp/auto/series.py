@@ -8,6 +8,7 @@ such rows, and off by 82 in the two years after the last, by intervals of 46 to 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from vastgp.auto.dates import DAY, YEAR, DateEncoding
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.folds import Fold, size_out
+from vastgp.auto.numeric import NumberEncoding
 from vastgp.kernels import RBF, Kernel, Linear
 
 # What the leaderboard says of its scores.
@@ -24,6 +26,9 @@ IN_TIME = "judged by the last rows in time, each part predicted from the rows be
 # So much of all moments from the first to the last, and of all rows, are moments of their own.
 _WITHOUT_GAPS = 0.95
 _LEAST_ROWS = 20
+# Whole numbers that a column of years holds, and what it is called.
+_YEARS = (1000.0, 3000.0)
+_YEAR_NAME = re.compile(r"(.*[ ._-])?(years?|yr)", re.IGNORECASE)
 # Held-out rows count as so many.
 _STRETCHES = 24
 # Steps of a day to within so much of it.
@@ -53,7 +58,7 @@ class Times(NamedTuple):
 
     @classmethod
     def of(cls, encoder: Any, encoded: np.ndarray) -> Times | None:
-        """Return the times of encoded rows, by the first column of dates that all rows have; None without one.
+        """Return the times of encoded rows, by the first column of dates or years that all rows have; None without one.
 
         Parameters
         ----------
@@ -65,9 +70,11 @@ class Times(NamedTuple):
         columns = encoder.columns_ if isinstance(encoder, TableEncoder) else ()
         alone = sum(column.kept for column in columns) == 1
         for column in columns:
-            how = column.encoding
+            how, values = column.encoding, encoded[:, list(column.outputs)[:1]].ravel()
             if isinstance(how, DateEncoding) and how.trend and not how.gaps:
-                return cls(encoded[:, column.outputs[0]], np.datetime64(how.first, "us"), alone)
+                return cls(values, np.datetime64(how.first, "us"), alone)
+            if isinstance(how, NumberEncoding) and not how.gaps and _are_years(column.name, values):
+                return cls(values - how.low, np.datetime64(f"{how.low:.0f}-01-01", "us"), alone)
         return None
 
     @property
@@ -86,6 +93,13 @@ class Times(NamedTuple):
             if np.all(np.is_busday(days)):  # weekends are no gaps where no row is of one
                 every = float(np.busday_count(days[0], days[-1])) + 1.0
         return bool(len(moments) >= _WITHOUT_GAPS * every)
+
+
+def _are_years(name: str, values: np.ndarray) -> bool:
+    """Whether a column of numbers is one of calendar years, by its name and by what it holds."""
+    low, high = _YEARS
+    able = np.all((values == np.rint(values)) & (low <= values) & (values < high))
+    return bool(able) and _YEAR_NAME.fullmatch(name) is not None
 
 
 def to_go_on_from(times: Times | None, hold_out: str) -> Times | None:
