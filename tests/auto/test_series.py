@@ -12,7 +12,9 @@ from vastgp import GPClassifier, GPRegressor
 from vastgp.auto import TableEncoder
 from vastgp.auto.candidates import alone, regressors
 from vastgp.auto.folds import size_out
+from vastgp.auto.inputs import Inputs
 from vastgp.auto.series import Times, folds_in_time, kernel_of_series, stretches, to_go_on_from
+from vastgp.auto.trees import Grove
 from vastgp.auto.warps import Log, Own, warps_to_try
 from vastgp.kernels import Matern12, Matern32
 
@@ -177,6 +179,21 @@ def test_candidates_of_a_series_begin_with_a_trend():
     assert made.kernel == kernel_of_series(Matern32, tied)
     again = found[0].make(seed=0, seconds=1.0, tied=tied, kernel=Matern12())
     assert again.kernel == Matern12()  # a last fit goes on from the race's
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_trees_are_not_told_of_time_that_goes_on(in_time):
+    frame = pd.DataFrame({"x": _RNG.normal(size=600), "day": _days(600)})
+    y = 5.0 * (np.arange(600) > 300) + (frame["x"].to_numpy() > 0)
+    inputs = Inputs.of(frame, None, None, np.arange(600), None, 600)
+    rows, _, _ = inputs.fold(0, np.arange(500), np.arange(500, 600), y)
+    grown, X = Grove(inputs, 0, seed=0, in_time=in_time).of_fold(0, rows, Own()), np.asarray(rows.X)
+    early, late = X.copy(), X.copy()
+    early[:, 1], late[:, 1] = X[0, 1], X[-1, 1]
+    same = np.array_equal(grown.trees.predict(early), grown.trees.predict(late))
+    assert same == in_time
+    # of what else is there they are
+    assert np.ptp(grown.trees.predict(late)) > 0.5
 
 
 def _monthly(n: int) -> pd.DataFrame:

@@ -188,6 +188,7 @@ class FrontDoor(SavedFrontDoor):
             int(np.max(observations.targets(targets))) + 1 if self._classes else 0,
             seed,
             seconds_for_trees(self._seconds),
+            self._in_time,
         )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()

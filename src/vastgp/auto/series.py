@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vastgp.auto.columns import Column
 from vastgp.auto.dates import DAY, YEAR, DateEncoding
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.folds import Fold, size_out
@@ -67,15 +68,15 @@ class Times(NamedTuple):
         encoded : ndarray of shape (n, d)
             What it made of the rows.
         """
-        columns = encoder.columns_ if isinstance(encoder, TableEncoder) else ()
-        alone = sum(column.kept for column in columns) == 1
-        for column in columns:
-            how, values = column.encoding, encoded[:, list(column.outputs)[:1]].ravel()
-            if isinstance(how, DateEncoding) and how.trend and not how.gaps:
-                return cls(values, np.datetime64(how.first, "us"), alone)
-            if isinstance(how, NumberEncoding) and not how.gaps and _are_years(column.name, values):
-                return cls(values - how.low, np.datetime64(f"{how.low:.0f}-01-01", "us"), alone)
-        return None
+        column = column_of_times(encoder, encoded)
+        if column is None:
+            return None
+        how, alone = column.encoding, sum(each.kept for each in encoder.columns_) == 1
+        values = encoded[:, column.outputs[0]]
+        if isinstance(how, DateEncoding):
+            return cls(values, np.datetime64(how.first, "us"), alone)
+        first = float(values.min())
+        return cls(values - first, np.datetime64(f"{first:.0f}-01-01", "us"), alone)
 
     @property
     def are_series(self) -> bool:
@@ -93,6 +94,26 @@ class Times(NamedTuple):
             if np.all(np.is_busday(days)):  # weekends are no gaps where no row is of one
                 every = float(np.busday_count(days[0], days[-1])) + 1.0
         return bool(len(moments) >= _WITHOUT_GAPS * every)
+
+
+def column_of_times(encoder: Any, encoded: np.ndarray) -> Column | None:
+    """Return the first column of dates or years that all rows have, whose first output is the time; None without one.
+
+    Parameters
+    ----------
+    encoder : transformer
+        Fitted.
+    encoded : ndarray of shape (n, d)
+        What it made of the rows.
+    """
+    for column in encoder.columns_ if isinstance(encoder, TableEncoder) else ():
+        how = column.encoding
+        if isinstance(how, DateEncoding) and how.trend and not how.gaps:
+            return column
+        plain = isinstance(how, NumberEncoding) and how.value and not how.gaps
+        if plain and _are_years(column.name, encoded[:, column.outputs[0]]):
+            return column
+    return None
 
 
 def _are_years(name: str, values: np.ndarray) -> bool:

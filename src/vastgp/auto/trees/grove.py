@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.inputs import Inputs, as_new
+from vastgp.auto.series import column_of_times
 from vastgp.auto.trees.grown import Grown, grow
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
@@ -28,12 +29,16 @@ class Grove:
     seed : int
     seconds : float, optional
         What trees may take each time that they are grown, see `grow`.
+    in_time : bool
+        Whether rows are to be continued in time. Trees are not told of it then: they know nothing of what comes after
+        the last, and what they say of rows between others would be trusted there.
     """
 
     inputs: Inputs
     classes: int
     seed: int
     seconds: float | None = None
+    in_time: bool = False
     _of_parts: dict[tuple[int, int, Own], Grown] = field(default_factory=dict)
 
     def of_fold(self, number: int, rows: Rows, warp: Own) -> Grown:
@@ -63,6 +68,10 @@ class Grove:
         y, weight = _targets_and_weights(rows.y, warp, bool(self.classes))
         # directions that tell apart the rows with a gap are of training rows alone
         X = as_new(encoder, np.asarray(rows.X))
+        when = column_of_times(encoder, X) if self.in_time else None
+        if when is not None:
+            X = X.copy()
+            X[:, when.outputs[0]] = 0.0  # the same everywhere: no tree asks for it
         return grow(X, y, weight=weight, classes=self.classes, seed=self.seed, seconds=self.seconds)
 
 
