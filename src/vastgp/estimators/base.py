@@ -97,6 +97,8 @@ class BaseGP(FittedModel, abc.ABC):
     _rows_of_host: ClassVar[int] = 5000
     # rows of a table from which some are kept out of the fit, to judge its answer by
     _least_to_spare: ClassVar[int] = 2000
+    # whether its functions have a prior of their own, rather than that of the kernel, which it approximates
+    _has_own_prior: ClassVar[bool] = False
 
     answer_: str
     scores_: dict[str, float]

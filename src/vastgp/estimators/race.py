@@ -17,7 +17,17 @@ from vastgp import _accelerator
 from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
 from vastgp.estimators.few_rows import average_of_few
-from vastgp.estimators.judging import ASTRAY, CLEARLY, DOUBT, OWN, Judge, Judged, expected, kept
+from vastgp.estimators.judging import (
+    ASTRAY,
+    ASTRAY_OF_KERNEL,
+    CLEARLY,
+    DOUBT,
+    OWN,
+    Judge,
+    Judged,
+    expected,
+    kept,
+)
 from vastgp.estimators.simple_answers import LINEAR, SIMPLE, SUBSET, SUBSET_ROWS, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
 from vastgp.likelihoods import Gaussian
@@ -170,7 +180,8 @@ def _behind(
 
     mine = expected(own, rows, model, run)
     # functions of no kernel are no approximation of the process
-    if own.answer.kernel is not None and loses(exact[0], ASTRAY):
+    most = ASTRAY if model._has_own_prior else ASTRAY_OF_KERNEL
+    if own.answer.kernel is not None and loses(exact[0], most):
         return _FOR_EXACT
     return _FOR_BEHIND if lines and loses(lines[0], CLEARLY) else None
 

@@ -111,6 +111,7 @@ class RelevanceVectorRegressor(BaseGPRegressor):
     _posterior_class = RelevancePosterior
     # functions are chosen by the rows: the exact posterior of these is another
     _least_to_spare: ClassVar[int] = FEW_ROWS + 1
+    _has_own_prior: ClassVar[bool] = True
     _beside_posterior = ("num_basis",)
 
     def __init__(

@@ -63,6 +63,8 @@ TYPE_II_ARGUMENTS = {name: f"inference=TypeII({name}=...)" for name in ("max_ite
 class FixedBasisEstimator(BaseGP):
     """Base of the estimators whose basis stays as it is while hyperparameters of its weights are inferred."""
 
+    _has_own_prior: ClassVar[bool] = True
+
     # constructor arguments of all subclasses
     kernel: Any
     hyperparameters: Any
