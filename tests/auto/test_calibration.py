@@ -241,6 +241,10 @@ def test_places_of_a_design_narrow_nothing():
         places = Places(np.arange(1000), design=True)
         assert fit_calibration(z, "auto", 0, places).name == name
         assert fit_calibration(z, "auto", 0, places.some(z < 9.0)).name == name
+    # nor of their shape
+    z = normal_scores(skewed(5000))
+    assert fit_calibration(z, "auto").name == "isotonic"
+    assert fit_calibration(z, "auto", 0, Places(np.arange(5000), design=True)).name != "isotonic"
 
 
 def test_the_choice_is_none_where_nothing_is_wrong_and_the_right_one_elsewhere():

@@ -55,7 +55,7 @@ def fit_calibration(
         Of the folds.
     places : Places, optional
         Which rows are of one place: they count as one, and are left out together. Where all are of the few places of a
-        design nothing is narrowed: they tell nothing of deviations elsewhere.
+        design, or are a few paths of forecasts, there is no map, and nothing is narrowed: they tell nothing of others.
 
     Returns
     -------
@@ -80,7 +80,8 @@ def fit_calibration(
     if places.count < _FEWEST:
         return best
     score = np.zeros(places.count)
-    for name in ("scale", "isotonic"):
+    # a map of levels that few places or paths tell shifts the others by what is theirs
+    for name in ("scale",) if places.design else ("scale", "isotonic"):
         gain = places.means(_left_out_gain(kinds[name], z, seed, places))
         found = kinds[name].fit(z, places.shares())
         if exceeds(gain - score) and not (places.design and found.std_factor < 1.0):
