@@ -59,6 +59,7 @@ def test_parts_of_a_date_are_those_of_the_calendar():
         # always the first of January, or of a month: no weekday of it is its own
         (pd.date_range("2000-01-01", periods=20, freq="YS"), 1),
         (pd.date_range("2000-01-01", periods=40, freq="MS"), 1 + 2),
+        (pd.date_range("2000-01-01", periods=40, freq="ME"), 1 + 2),
     ],
 )
 def test_only_what_there_is_enough_of(dates, parts):

@@ -202,10 +202,8 @@ def regressors(
     else:
         early, near = near[:1], near[1:]
     if series:
-        found = [
-            *(one.with_at_most(exact_rows) if n > exact_rows else one for one in _OF_SERIES),
-            *found,
-        ]
+        beyond = n > exact_rows
+        found = [*(one.with_at_most(exact_rows) if beyond else one for one in _OF_SERIES), *found]
     found += [*early, *([exact.with_trees()] if trees else []), *near]
     found += _POISSON if counts and likelihood == "auto" else []
     many_on_trees = [_QSGP.with_trees()] if trees else []
@@ -242,9 +240,8 @@ def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
     than the exact process of some of many rows (NLPD of test rows: kin40k -1.11 and -0.58, protein 0.57 and 1.10).
     """
     wanted = [one for one in found if one.name == _NEAREST.name and seconds > _ALONE_SECONDS]
-    in_time = [
-        one for one in found if one.begins_at is not None
-    ]  # what is near says little of what comes
+    # what is near says little of what comes
+    in_time = [one for one in found if one.begins_at is not None]
     return next(iter([*in_time, *wanted, *found]))
 
 

@@ -108,8 +108,14 @@ class DateFacts:
         days = self.sample.values().astype("datetime64[us]").astype("datetime64[D]")
         return bool(np.all(days == days.astype("datetime64[M]")))
 
+    def only_lasts(self) -> bool:
+        """Return whether all dates are the last day of a month, in the rows of the sample."""
+        next_days = self.sample.values().astype("datetime64[us]").astype("datetime64[D]") + 1
+        return bool(np.all(next_days == next_days.astype("datetime64[M]")))
+
     def encoding(self) -> DateEncoding:
         """Return how the column becomes inputs."""
+        of_months = self.only_firsts() or self.only_lasts()
         span = float(seconds_since(self.first, self.last))
         values = self.sample.values()
         return DateEncoding(
@@ -119,7 +125,7 @@ class DateFacts:
             trend=not self.constant,
             season=span >= _SEASON_SPAN and self.season[1] - self.season[0] > _SEASON_PART,
             # that the first of a month is a Monday says nothing of the month
-            week=span >= _WEEK_SPAN and len(self.weekdays) >= 3 and not self.only_firsts(),
+            week=span >= _WEEK_SPAN and len(self.weekdays) >= 3 and not of_months,
             clock=span >= _DAY_SPAN and self.clock[1] > self.clock[0],
             gaps=self.missing > 0,
             zone=self.zone,

@@ -118,15 +118,13 @@ class GuessOfUnit(Guess):
 
     def update(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> bool:
         """Take in a block; return whether the guess may still hold."""
-        if not self.facts.present and len(levels):
-            asked = (
-                form_with_unit(level.strip(), kind_of(self.form)) for level in levels[:_FOR_UNIT]
-            )
-            found = Counter(form for form in asked if form is not None)
-            if not found:
-                return False
-            self.facts.form = found.most_common(1)[0][0]
-        return not len(levels) or super().update(first, values, codes, levels)
+        if not self.facts.present:
+            kind, texts = kind_of(self.form), levels[:_FOR_UNIT]
+            found = Counter(form_with_unit(text.strip(), kind) or kind for text in texts)
+            found.pop(kind, None)
+            if found:
+                self.facts.form = found.most_common(1)[0][0]
+        return super().update(first, values, codes, levels)
 
 
 def new_guesses() -> list[Guess]:

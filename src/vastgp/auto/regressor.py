@@ -69,9 +69,9 @@ class GPRegressor(Predictions):
         Two columns that are a place, such as ``("lat", "lon")``: one input with one lengthscale, on the sphere where
         they are called latitude and longitude, see `vastgp.auto.TableEncoder`.
     hold_out : {"auto", "random", "last"}, default "auto"
-        Which rows judge models and calibrate intervals: random ones, or the last by the first column of dates, which
-        tell of forecasts. "auto": the last where rows are a series, one a day or a month without gaps, since new rows
-        can only lie beyond it; a table with many rows a day is judged by random ones unless "last" is asked for.
+        Which rows judge models and calibrate intervals: random ones, or the last by the first column of dates or years,
+        which tell of forecasts. "auto": the last where rows are a series, one a day or a month without gaps, since new
+        rows can only lie beyond it; a table with many rows a day is judged by random ones unless "last" is asked for.
     random_state : int, Generator or None, default 0
         Of the rows held out, and of all models.
     verbose : bool, default False

@@ -118,6 +118,7 @@ class TwoParts(SeveralTargets):
         if self.heap_ is None:
             return super()._find(inputs, targets, held, seed, deadline)
         which = self.at_heap_ = self._classifier(observations.has_own_noise(targets))
+        which._in_time = self._in_time
         began = time.perf_counter()
         until = None if deadline is None else began + _SHARE * (deadline - began)
         classes = self.heap_.classes_of(observations.targets(targets))
