@@ -159,6 +159,38 @@ def test_months_and_quarters_are_their_first_day():
         np.testing.assert_array_equal(_encode(texts)[0], _encode(quarters)[0])
 
 
+@pytest.mark.parametrize("kind", [int, float, str, "gaps"])
+def test_whole_numbers_of_eight_digits_that_are_all_dates_are_dates(kind):
+    numbers = [int(day.strftime("%Y%m%d")) for day in _DAYS]
+    given: list[object] = (
+        [float(v) for v in numbers] if kind == "gaps" else [kind(v) for v in numbers]
+    )
+    dates: list[object] = list(_DAYS)
+    if kind == "gaps":
+        given[3], dates[3] = np.nan, pd.NaT
+    np.testing.assert_array_equal(_encode(given)[0], _encode(dates)[0])
+    np.testing.assert_array_equal(_encode(given, given[7:9])[0], _encode(dates, dates[7:9])[0])
+    encoder = TableEncoder().fit(pd.DataFrame({"t": given, "x": range(40)}))
+    assert "numbers read as year, month and day" in encoder.columns_[0].done
+    again = TableEncoder.from_state(encoder.to_state())
+    for new in (20230229, 20241301, 12, 20240101.5):
+        with pytest.raises(ValueError, match="expected dates such as 20241231"):
+            again.transform(pd.DataFrame({"t": [new], "x": 0}))
+
+
+def test_other_numbers_of_eight_digits_are_numbers():
+    kinds = {
+        "one is no day": [*range(20240101, 20240130), 20240199],
+        "few": [20240101, 20240203, 20240401],
+        "amounts": _RNG.integers(18_000_000, 21_000_000, 50).tolist(),
+    }
+    for values in kinds.values():
+        frame = pd.DataFrame({"t": values, "x": range(len(values))})
+        assert TableEncoder().fit(frame).columns_[0].kind == "number"
+    named = pd.DataFrame({"row id": range(20240101, 20240129), "x": range(28)})
+    assert "only number the rows" in TableEncoder().fit(named).dropped_["row id"]
+
+
 def test_times_of_day_of_twelve_hours():
     times = [datetime.time(hour, 7 * hour % 60) for hour in range(24)]
     texts = [time.strftime("%I:%M %p") for time in times]

@@ -160,6 +160,8 @@ def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
 def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
     """Return what is done with a column whose rows have all been read; its outputs are not numbered yet."""
     facts, unread = found.read_as(max_levels) if isinstance(found, TextFacts) else (found, Unread())
+    if isinstance(facts, NumberFacts) and not _is_identifier(name, facts):
+        facts = DateFacts.among(facts) or facts
     kind = _kind_of(facts)
     if not facts.present:
         return Column(name, "empty", facts.missing, (), None, "all values are missing")

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vastgp.auto import gaps
-from vastgp.auto.numeric import Sample
-from vastgp.auto.values import Values, dates_of, numbers_of
-from vastgp.auto.written import DAY_FIRST, MONTH_FIRST
+from vastgp.auto.numeric import NumberFacts, Sample
+from vastgp.auto.values import Values, dates_of, dates_of_numbers, numbers_of
+from vastgp.auto.written import AS_NUMBERS, DAY_FIRST, MONTH_FIRST
 
 DAY = 86_400.0  # seconds
 YEAR = 365.2425 * DAY  # the mean year of the calendar
@@ -28,7 +28,13 @@ _DAY_SPAN = 2 * DAY
 _SEASON_PART = 1 / 24
 
 # What is said of text that others read otherwise.
-_READ_AS = {DAY_FIRST: "; read with the day first", MONTH_FIRST: "; read with the month first"}
+_READ_AS = {
+    DAY_FIRST: "; read with the day first",
+    MONTH_FIRST: "; read with the month first",
+    AS_NUMBERS: "; numbers read as year, month and day",
+}
+# So many numbers are not all dates by chance: of those with eight digits one in thirty is.
+_LEAST_NUMBERS = 10
 
 _MICRO = np.timedelta64(1, "us")
 
@@ -97,6 +103,18 @@ class DateFacts:
             limits[0] = min(limits[0], float(values.min()))
             limits[1] = max(limits[1], float(values.max()))
         self.sample.add(found.astype(np.int64), first + there)
+
+    @classmethod
+    def among(cls, numbers: NumberFacts) -> DateFacts | None:
+        """Return the facts of dates where all of many numbers are such as 20241231; None where they are not."""
+        values = numbers.sample.values()
+        dates = dates_of_numbers(np.append(values, [numbers.low, numbers.high]))
+        if numbers.form != "numbers" or len(values) < _LEAST_NUMBERS or np.isnat(dates).any():
+            return None
+        found = cls(AS_NUMBERS)
+        found.update_dates(0, dates)
+        found.present, found.missing = numbers.present, numbers.missing
+        return found
 
     @property
     def constant(self) -> bool:

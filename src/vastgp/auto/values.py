@@ -17,8 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.auto.written import MISSING_WORDS, missing_of, parser_of, read_form, words_of
+from vastgp.auto.written import (
+    AS_NUMBERS,
+    MISSING_WORDS,
+    missing_of,
+    parser_of,
+    read_form,
+    words_of,
+)
 from vastgp.data.missing import is_missing
+
+# Whole numbers that are dates: of these years.
+_EIGHT_DIGITS = (1700_01_01, 2200_12_31)
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,27 @@ def dates_of(values: Values, form: str = "dates") -> np.ndarray:
         return np.full(len(values), missing_of("dates"))
     if values.form == "text":
         return _parsed(values, form)
-    raise UnfitError(values, first_present(values), "dates")
+    if (values.form, form) == ("numbers", AS_NUMBERS):
+        found = dates_of_numbers(values.data)
+        odd = np.isnat(found) & present(values)
+        if not odd.any():
+            return found
+        raise UnfitError(values, int(np.argmax(odd)), words_of(form))
+    raise UnfitError(values, first_present(values), words_of(form))
+
+
+def dates_of_numbers(data: np.ndarray) -> np.ndarray:
+    """Return the dates that whole numbers such as 20241231 write, NaT for those that write none, (n,)."""
+    low, high = _EIGHT_DIGITS
+    able = (low <= data) & (data <= high) & (data == np.rint(data))
+    year, rest = np.divmod(np.where(able, data, low).astype(np.int64), 10_000)
+    month, day = np.divmod(rest, 100)
+    able &= (month >= 1) & (month <= 12) & (day >= 1)
+    months = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]")
+    months += np.where(able, month - 1, 0)
+    days = months.astype("datetime64[D]") + (day - 1)
+    able &= days.astype("datetime64[M]") == months  # not the 31st of February
+    return np.where(able, days.astype("datetime64[us]"), missing_of("dates"))
 
 
 def levels_of(values: Values) -> tuple[np.ndarray, Sequence[str]]:

@@ -20,6 +20,8 @@ MISSING_WORDS = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "none", 
 COMMA_NUMBERS = "comma numbers"
 # Dates of which the day, or the month, comes first: 31/12/2024, 12/31/2024.
 DAY_FIRST, MONTH_FIRST = "dates, day first", "dates, month first"
+# Dates that are whole numbers of eight digits: 20241231.
+AS_NUMBERS = "dates, as numbers"
 
 # ---------------------------------------------------------------- numbers
 
@@ -155,6 +157,7 @@ _DAY_FIRST = re.compile(
 _MONTH_FIRST = re.compile(
     rf"(?:{_MONTH}/{_DAY}/{_ANY_YEAR}|(?P<month_>\d\d?)-(?P<day_>\d\d?)-(?P<year_>\d{{4}})){_CLOCK}"
 )
+_EIGHT_DIGITS = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)(?:\.0*)?")
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -192,6 +195,12 @@ def parse_day_first(text: str) -> np.datetime64 | None:
 def parse_month_first(text: str) -> np.datetime64 | None:
     """Return the wall clock of a date such as 12/31/2024, 12-31-2024 or 12/31/24 9:30 AM."""
     found = _MONTH_FIRST.fullmatch(text)
+    return None if found is None else _date_of(found.groupdict())
+
+
+def parse_date_number(text: str) -> np.datetime64 | None:
+    """Return the date of a whole number such as 20241231."""
+    found = _EIGHT_DIGITS.fullmatch(text)
     return None if found is None else _date_of(found.groupdict())
 
 
@@ -264,8 +273,16 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "dates": parse_date,
     DAY_FIRST: parse_day_first,
     MONTH_FIRST: parse_month_first,
+    AS_NUMBERS: parse_date_number,
     "times": parse_time,
     "durations": parse_duration,
+}
+
+
+_EXAMPLES = {
+    DAY_FIRST: "dates such as 31/12/2024",
+    MONTH_FIRST: "dates such as 12/31/2024",
+    AS_NUMBERS: "dates such as 20241231",
 }
 
 
@@ -279,8 +296,7 @@ def words_of(form: str) -> str:
     """Return what a form is called in messages."""
     if _NUMBER_MARK in form:
         return f"numbers such as {form.partition(': ')[2].replace(_NUMBER_MARK, '12')!r}"
-    examples = {DAY_FIRST: "dates such as 31/12/2024", MONTH_FIRST: "dates such as 12/31/2024"}
-    return examples.get(form, form)
+    return _EXAMPLES.get(form, form)
 
 
 def missing_of(form: str) -> Any:
