@@ -225,8 +225,23 @@ def test_a_series_goes_on_beyond_its_end(tmp_path):
 def test_random_rows_judge_a_series_where_that_is_asked_for():
     frame = _monthly(60)
     model = GPRegressor(max_seconds=3, random_state=0, hold_out="random").fit(frame, "sales")
-    assert "in time" not in str(model.leaderboard_)
+    assert model.leaderboard_.note == ""
     assert not any("trend" in entry.method for entry in model.leaderboard_)
+
+
+def test_a_table_with_dates_says_how_it_was_judged(tmp_path):
+    frame = pd.DataFrame({"day": np.repeat(_days(20), 3), "x": _RNG.normal(size=60)})
+    frame["y"] = frame["x"] + 0.1 * _RNG.normal(size=60)
+    model = GPRegressor(max_seconds=2, random_state=0).fit(frame, "y")
+    assert "random rows; for forecasts, hold_out='last'" in model.leaderboard_.note
+    model.save(tmp_path / "sales.vastgp")
+    assert vastgp.load(tmp_path / "sales.vastgp").leaderboard_.note == model.leaderboard_.note
+    for other in ({"hold_out": "random"}, {}):
+        rows = frame if other else frame.drop(columns="day")
+        assert (
+            GPRegressor(max_seconds=2, random_state=0, **other).fit(rows, "y").leaderboard_.note
+            == ""
+        )
 
 
 def test_classes_of_rows_in_time_are_judged_by_the_last(tmp_path):

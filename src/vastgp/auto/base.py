@@ -85,7 +85,7 @@ class FrontDoor(SavedFrontDoor):
 
     def _folds(self, inputs: Inputs, n: int, seed: int, budget: float | None) -> list[Fold]:
         """Return which rows are held out; none of few."""
-        self._in_time = self._dates_alone = False
+        self._in_time, self._dates_alone = None, False
         if n < _LEAST_ROWS:
             return []
         repetitions = inputs.repetitions()
@@ -93,9 +93,12 @@ class FrontDoor(SavedFrontDoor):
         if repetitions.few_places:
             return []
         each = None if budget is None else budget / self._num_functions
-        times = to_go_on_from(inputs.times(), self.hold_out)
+        times = inputs.times()
         if times is not None:
-            self._in_time, self._dates_alone = True, times.alone
+            self._in_time, self._dates_alone = False, times.alone
+        times = to_go_on_from(times, self.hold_out)
+        if times is not None:
+            self._in_time = True
             return folds_in_time(times.years, each)
         return folds_of(n, seed, each, repetitions.groups)
 
@@ -188,7 +191,7 @@ class FrontDoor(SavedFrontDoor):
             int(np.max(observations.targets(targets))) + 1 if self._classes else 0,
             seed,
             seconds_for_trees(self._seconds),
-            self._in_time,
+            bool(self._in_time),
         )
         whole = Whole(inputs, targets, grove, deadline, self._taught_by)
         first, tied = encoded(0)[::2] if held else whole.rows()

@@ -203,7 +203,7 @@ class GPRegressor(Predictions):
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
             seconds=self._seconds,
-            series=self._in_time,
+            series=bool(self._in_time),
             dates_alone=self._dates_alone,
         )
 
@@ -214,7 +214,9 @@ class GPRegressor(Predictions):
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
         plain = y.ndim > 1 or _are_counts(y)
-        return warps_to_try(y, seed, series=self._in_time) if normal and not plain else [Own()]
+        return (
+            warps_to_try(y, seed, series=bool(self._in_time)) if normal and not plain else [Own()]
+        )
 
     def _judge(self, model: Any, warp: Own, rows: Rows) -> Judged:
         of_model = model.distribution(rows.X)

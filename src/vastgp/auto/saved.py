@@ -15,7 +15,7 @@ from vastgp._arguments import Flag, KnownArguments, OneOf, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
-from vastgp.auto.series import IN_TIME
+from vastgp.auto.series import IN_TIME, NOT_IN_TIME
 from vastgp.auto.space import lengthscales_in_km
 from vastgp.auto.stacking import model_from_file
 from vastgp.auto.support import RangeCheck
@@ -39,8 +39,9 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     kept_: Kept
     n_rows_dropped_: int
     target_range_: tuple[float, float]
-    # whether held-out rows are the last in time, and inputs nothing but dates
-    _in_time = _dates_alone = False
+    # whether held-out rows are the last in time, None where rows have no time; and whether inputs are dates alone
+    _in_time: bool | None = None
+    _dates_alone = False
 
     def __init__(
         self,
@@ -79,7 +80,10 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
     @property
     def _notes_of_leaderboard(self) -> str:
         """All that is said of its scores."""
-        notes = (self._note_of_leaderboard, IN_TIME if self._in_time else "")
+        of_time = IN_TIME if self._in_time else ""
+        if self._in_time is False and self.hold_out == "auto":
+            of_time = NOT_IN_TIME
+        notes = (self._note_of_leaderboard, of_time)
         return "; ".join(filter(None, notes))
 
     # ------------------------------------------------------------ what is known of the winner
@@ -263,7 +267,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
         model.n_features_in_, model.target_name_ = header["n_features_in"], header["target_name"]
         model.target_range_ = tuple(header["target_range"])
         model.n_rows_dropped_, model.fit_seconds_ = header["rows_dropped"], header["fit_seconds"]
-        model._in_time = header.get("in_time", False)
+        model._in_time = header.get("in_time")
         model._read_more(header)
         model.leaderboard_ = Leaderboard.from_dicts(
             header["leaderboard"], model._classes, model._notes_of_leaderboard

@@ -23,6 +23,7 @@ from vastgp.kernels import RBF, Kernel, Linear
 
 # What the leaderboard says of its scores.
 IN_TIME = "judged by the last rows in time, each part predicted from the rows before it"
+NOT_IN_TIME = "judged by random rows; for forecasts, hold_out='last' judges by the last in time"
 
 # So much of all moments from the first to the last, and of all rows, are moments of their own.
 _WITHOUT_GAPS = 0.95
