@@ -11,6 +11,8 @@ classes) says of the same rows, one column a level of a category. Peers write li
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,8 +26,6 @@ from forecast_scores import LEVELS, forecast_scores, rounded_to
 from front_door_report import OUT, write_all
 from methods import make
 from vastgp.auto.heaps import interval_log_score
-
-_BUDGETS = [60.0]
 
 
 def suited(table: Drawn) -> list[str]:
@@ -78,17 +78,32 @@ def _scores(model: Any, table: Drawn) -> dict[str, Any]:
     return scores
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = command_line(__doc__)
-    parser.set_defaults(out=OUT, table=["raw"], budget=_BUDGETS)
+def program(
+    description: str | None, out: Path, tables: str, budget: float, write: Callable[[Path], None]
+) -> None:
+    """Read the command line, and make fits or what is written of them.
+
+    Parameters
+    ----------
+    description : str
+    out : Path
+        Of the lines.
+    tables : str
+        Kind of tables that are fitted where none is named.
+    budget : float
+        Seconds where none are given.
+    write : callable
+        Writes the page of a path's lines.
+    """
+    parser = command_line(description)
+    parser.set_defaults(out=out, table=[tables], budget=[budget])
     parser.add_argument("--write", action="store_true", help="write table and plot; fit nothing")
     asked = parser.parse_args()
     if asked.write:
-        write_all(asked.out)
+        write(asked.out)
     else:
         run(asked, suited, prepare)
 
 
 if __name__ == "__main__":
-    main()
+    program(__doc__, OUT, "raw", 60.0, write_all)

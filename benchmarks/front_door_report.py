@@ -49,18 +49,19 @@ _COLUMNS = 4
 _SHARES = (0.0, 1.25)
 
 
-def write_all(path: Path) -> None:
+def write_all(path: Path, title: str = "Tables as they are", made: str = _MADE) -> None:
     """Write page and plot of all results."""
     found = rows(path)
-    page = [_MADE, "", f"![Loss of the linear model's]({path.stem}.png)", "", _CAPTION, ""]
+    page = [made, "", f"![Loss of the linear model's]({path.stem}.png)", "", _CAPTION, ""]
     page += ["## The front door beside its peers", "", *_standing(found), ""]
     page += ["## Coverage", "", *_coverage(found), "", "## Faults", "", *_listed(found)]
     numbers = [row for row in found if not _classes(row)]
     classes = [row for row in found if _classes(row)]
     page += ["", "## Numbers", "", *table_lines(_HEADER, _lines(numbers, _of_numbers))]
-    page += ["", "## Classes", "", *table_lines(_HEADER_CLASSES, _lines(classes, _of_classes))]
+    if classes:
+        page += ["", "## Classes", "", *table_lines(_HEADER_CLASSES, _lines(classes, _of_classes))]
     _plot(path.with_suffix(".png"), found)
-    write_page(path.with_suffix(".md"), "Tables as they are", page)
+    write_page(path.with_suffix(".md"), title, page)
 
 
 def _classes(row: Row) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,9 +92,14 @@ RAW_CLASSES = {
 RAW = RAW_REGRESSION | RAW_CLASSES
 
 
+def read_table(name: str) -> pd.DataFrame:
+    """Return a table that was written."""
+    return pd.read_parquet(Path(os.environ["VASTGP_RAW"]) / f"{name}.parquet")
+
+
 def load(name: str, split: int) -> Rows:
     """Return training and test rows of one split: tables, and numbers or codes of classes."""
-    table = pd.read_parquet(Path(os.environ["VASTGP_RAW"]) / f"{name}.parquet")
+    table = read_table(name)
     y = table.pop(RAW[name].target)
     target = np.unique(y, return_inverse=True)[1] if name in RAW_CLASSES else y.to_numpy(float)
     order = np.random.default_rng(split).permutation(len(y))
@@ -131,17 +137,19 @@ def _write(name: str, folder: Path) -> None:
     print(f"{name}: {len(table):,} x {table.shape[1] - 1}, {gaps:.1%} missing")
 
 
-def main() -> None:
-    """Read the command line."""
+def write_tables(
+    description: str | None, names: Iterable[str], write: Callable[[str, Path], None]
+) -> None:
+    """Read the command line, and write each table into the folder that it names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    for name in RAW:
-        _write(name, asked.out)
+    for name in names:
+        write(name, asked.out)
 
 
 if __name__ == "__main__":
-    main()
+    write_tables(__doc__, RAW, _write)

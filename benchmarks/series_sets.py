@@ -9,13 +9,12 @@ is committed.
 
 from __future__ import annotations
 
-import argparse
-import os
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
+
+from raw_tables import Rows, read_table, write_tables
 
 _TEST_SHARE = 0.2
 # The column of moments.
@@ -64,12 +63,10 @@ SERIES = {
     "dax": Series("EuStockMarkets", "B", "1991-07-01", 1, "DAX"),
 }
 
-Rows = tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]
-
 
 def load(name: str) -> Rows:
     """Return the first four fifths of a series, tables of one column of dates and numbers, and the last."""
-    table = pd.read_parquet(Path(os.environ["VASTGP_RAW"]) / f"{name}.parquet")
+    table = read_table(name)
     y = table.pop("value").to_numpy(float)
     cut = len(y) - round(_TEST_SHARE * len(y))
     return table[:cut], y[:cut], table[cut:].reset_index(drop=True), y[cut:]
@@ -86,17 +83,5 @@ def _write(name: str, folder: Path) -> None:
     print(f"{name}: {len(values):,} from {when[0].date()} to {when[-1].date()}")
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    for name in SERIES:
-        _write(name, asked.out)
-
-
 if __name__ == "__main__":
-    main()
+    write_tables(__doc__, SERIES, _write)

@@ -94,12 +94,11 @@ class FrontDoor(SavedFrontDoor):
             return []
         each = None if budget is None else budget / self._num_functions
         times = inputs.times()
+        going_on = to_go_on_from(times, self.hold_out)
         if times is not None:
-            self._in_time, self._dates_alone = False, times.alone
-        times = to_go_on_from(times, self.hold_out)
-        if times is not None:
-            self._in_time = True
-            return folds_in_time(times.years, each)
+            self._in_time, self._dates_alone = going_on is not None, times.alone
+        if going_on is not None:
+            return folds_in_time(going_on.years, each)
         return folds_of(n, seed, each, repetitions.groups)
 
     @property

@@ -189,7 +189,10 @@ def regressors(
         ]
     trees = has_trees(n, d, seconds) and not (series and dates_alone)
     few = n <= _EXACT_ROWS
-    exact = _EXACT if n <= exact_rows else _EXACT.with_at_most(exact_rows)
+    processes = [_EXACT, *_OF_SERIES]
+    if n > exact_rows:
+        processes = [one.with_at_most(exact_rows) for one in processes]
+    exact, *of_series = processes
     nearest = _NEAREST if likelihood == "auto" and not own_noise else _NEAREST_ONE_NOISE
     local = [nearest, *([nearest.with_trees()] if trees else [])]
     varying = _of_noise(trees, few) if likelihood == "auto" and not counts else []
@@ -202,8 +205,7 @@ def regressors(
     else:
         early, near = near[:1], near[1:]
     if series:
-        beyond = n > exact_rows
-        found = [*(one.with_at_most(exact_rows) if beyond else one for one in _OF_SERIES), *found]
+        found = [*of_series, *found]
     found += [*early, *([exact.with_trees()] if trees else []), *near]
     found += _POISSON if counts and likelihood == "auto" else []
     many_on_trees = [_QSGP.with_trees()] if trees else []

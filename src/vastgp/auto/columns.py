@@ -160,7 +160,8 @@ def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
 def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
     """Return what is done with a column whose rows have all been read; its outputs are not numbered yet."""
     facts, unread = found.read_as(max_levels) if isinstance(found, TextFacts) else (found, Unread())
-    if isinstance(facts, NumberFacts) and not _is_identifier(name, facts):
+    identifier = isinstance(facts, NumberFacts) and _is_identifier(name, facts)
+    if isinstance(facts, NumberFacts) and not identifier:
         facts = DateFacts.among(facts) or facts
     kind = _kind_of(facts)
     if not facts.present:
@@ -175,7 +176,7 @@ def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
         encoding = facts.encoding()
     elif facts.form == "times":
         encoding = TimeEncoding(facts.missing > 0, facts.low, facts.high)
-    elif _is_identifier(name, facts):
+    elif identifier:
         reason = "whole numbers, all distinct, under a name that says they only number the rows"
         return Column(name, kind, facts.missing, (), None, reason)
     else:

@@ -107,9 +107,12 @@ class DateFacts:
     @classmethod
     def among(cls, numbers: NumberFacts) -> DateFacts | None:
         """Return the facts of dates where all of many numbers are such as 20241231; None where they are not."""
+        ends = np.array([numbers.low, numbers.high])
+        if numbers.form != "numbers" or np.isnat(dates_of_numbers(ends)).any():
+            return None
         values = numbers.sample.values()
-        dates = dates_of_numbers(np.append(values, [numbers.low, numbers.high]))
-        if numbers.form != "numbers" or len(values) < _LEAST_NUMBERS or np.isnat(dates).any():
+        dates = dates_of_numbers(np.append(values, ends))
+        if len(values) < _LEAST_NUMBERS or np.isnat(dates).any():
             return None
         found = cls(AS_NUMBERS)
         found.update_dates(0, dates)
@@ -123,19 +126,14 @@ class DateFacts:
 
     def only_firsts(self) -> bool:
         """Return whether all dates are the first of a month, in the rows of the sample."""
-        days = self.sample.values().astype("datetime64[us]").astype("datetime64[D]")
-        return bool(np.all(days == days.astype("datetime64[M]")))
-
-    def only_lasts(self) -> bool:
-        """Return whether all dates are the last day of a month, in the rows of the sample."""
-        next_days = self.sample.values().astype("datetime64[us]").astype("datetime64[D]") + 1
-        return bool(np.all(next_days == next_days.astype("datetime64[M]")))
+        return _are_firsts(_days(self.sample.values()))
 
     def encoding(self) -> DateEncoding:
         """Return how the column becomes inputs."""
-        of_months = self.only_firsts() or self.only_lasts()
         span = float(seconds_since(self.first, self.last))
         values = self.sample.values()
+        # the first or the last day of each
+        of_months = _are_firsts(_days(values)) or _are_firsts(_days(values) + 1)
         return DateEncoding(
             first=int(self.first.astype(np.int64)),
             last=int(self.last.astype(np.int64)),
@@ -149,6 +147,16 @@ class DateFacts:
             zone=self.zone,
             form=self.form,
         )
+
+
+def _days(moments: np.ndarray) -> np.ndarray:
+    """Return the days of microseconds since 1970."""
+    return moments.astype("datetime64[us]").astype("datetime64[D]")
+
+
+def _are_firsts(days: np.ndarray) -> bool:
+    """Whether all days are the first of a month."""
+    return bool(np.all(days == days.astype("datetime64[M]")))
 
 
 @dataclass(frozen=True)

@@ -86,14 +86,11 @@ class Guess:
 
     def update(self, first: int, values: Values, codes: np.ndarray, levels: Sequence[str]) -> bool:
         """Take in a block; return whether the guess may still hold."""
-        missing, parse = missing_of(self.form), parser_of(self.form)
-        assert parse is not None
         # a block may have more of them than the whole
         most = _MOST_WORDS + int(2 * _SHARE * len(levels))
-        read = parse_levels(levels, parse, missing, most)
-        if read is None:
+        found, unread = parse_levels(levels, self.form, most)
+        if len(unread) > most:
             return False
-        found, unread = read
         if unread:
             self._words.update(levels[place] for place in unread)
             if self._most_words is not None and len(self._words) > self._most_words:
@@ -101,7 +98,7 @@ class Guess:
             rows = self.unread.rows + int(np.isin(codes, unread).sum())
             self.unread = Unread(rows, tuple(sorted(self._words)[:_EXAMPLES]))
             self._words = set(sorted(self._words)[: max(_EXAMPLES, self._most_words or 0) + 1])
-        of_rows = np.append(found, missing)[codes]
+        of_rows = np.append(found, missing_of(self.form))[codes]
         if isinstance(self.facts, DateFacts):
             self.facts.update_dates(first, of_rows)
         else:
@@ -176,10 +173,8 @@ def in_two_ways(guesses: Sequence[Guess]) -> bool:
 
 def with_gaps(values: Values, form: str) -> Values:
     """Return a block in which text that cannot be read as a form is missing."""
-    parse = parser_of(form)
-    if values.form != "text" or parse is None:
+    if values.form != "text" or parser_of(form) is None:
         return values
-    read = parse_levels(values.levels, parse, missing_of(form), len(values.levels))
-    assert read is not None
-    codes = np.where(np.isin(values.data, read[1]), -1, values.data)
+    _, unread = parse_levels(values.levels, form)
+    codes = np.where(np.isin(values.data, unread), -1, values.data)
     return dataclasses.replace(values, data=codes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
         if not odd.any():
             return values.data
         raise UnfitError(values, int(np.argmax(odd)), form)
-    raise UnfitError(values, first_present(values), form)
+    raise UnfitError(values, first_present(values), words_of(form))
 
 
 def dates_of(values: Values, form: str = "dates") -> np.ndarray:
@@ -176,11 +176,7 @@ def first_present(values: Values) -> int:
 
 
 def _parsed(values: Values, form: str) -> np.ndarray:
-    parse = parser_of(form)
-    assert parse is not None
-    read = parse_levels(values.levels, parse, missing_of(form), len(values.levels))
-    assert read is not None
-    parsed, unread = read
+    parsed, unread = parse_levels(values.levels, form)
     # of levels that no row has nothing is asked
     odd = np.flatnonzero(np.isin(values.data, unread))
     if len(odd):
@@ -190,12 +186,17 @@ def _parsed(values: Values, form: str) -> np.ndarray:
 
 
 def parse_levels(
-    levels: Sequence[str], parse: Callable[[str], Any], missing: Any, most: int
-) -> tuple[np.ndarray, list[int]] | None:
-    """Return the parsed levels, and the numbers of those that cannot be parsed; None where there are more than most."""
+    levels: Sequence[str], form: str, most: int | None = None
+) -> tuple[np.ndarray, list[int]]:
+    """Return the levels read as a form that text has, and the numbers of those that cannot be.
+
+    With more of these than ``most`` the reading has ended there.
+    """
+    parse, missing = parser_of(form), missing_of(form)
+    assert parse is not None
     dtype = np.float64 if isinstance(missing, float) else "datetime64[us]"
     found = np.full(len(levels), missing, dtype=dtype)
-    unread = []
+    unread: list[int] = []
     for number, level in enumerate(levels):
         text = level.strip()
         if text.lower() in MISSING_WORDS:
@@ -205,8 +206,8 @@ def parse_levels(
             found[number] = value
             continue
         unread.append(number)
-        if len(unread) > most:
-            return None
+        if most is not None and len(unread) > most:
+            break
     return found, unread
 
 

@@ -45,6 +45,10 @@ _UNIT = (
     r"(?:%|‰|[^\W\d_][^\d\s,;:()]{0,11}(?: [^\W\d_][^\d\s,;:()]{0,5})?|[°µ$€£¥₹][^\d\s,;:()]{0,7})"
 )
 _NUMBER_MARK = "#"
+_WITH_UNIT = {
+    form: re.compile(rf"\(?[+-]?\s*({_CURRENCY}\s?)?[+-]?{number}(\s?{_UNIT})?\)?")
+    for form, number in (("numbers", _POINTED), (COMMA_NUMBERS, _COMMAED))
+}
 
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
@@ -93,11 +97,7 @@ def form_with_unit(text: str, form: str) -> str | None:
     form : {"numbers", "comma numbers"}
         How the number itself is written.
     """
-    number = _COMMAED if form == COMMA_NUMBERS else _POINTED
-    found = re.fullmatch(
-        rf"\(?[+-]?\s*({_CURRENCY}\s?)?[+-]?{number}(\s?{_UNIT})?\)?",
-        text,
-    )
+    found = _WITH_UNIT[form].fullmatch(text)
     if found is None or (found[1] is None) == (found[2] is None):
         return None
     return f"{form}: {found[1] or ''}{_NUMBER_MARK}{found[2] or ''}"
@@ -151,11 +151,13 @@ _CLEAR_DATES = tuple(
 )
 # Two digits are a year behind strokes alone: 1.2.34 and 10-12-45 number other things. Points are those of people who
 # write the day first.
-_DAY_FIRST = re.compile(
-    rf"(?:{_DAY}/{_MONTH}/{_ANY_YEAR}|(?P<day_>\d\d?)(?P<sign>[.-])(?P<month_>\d\d?)(?P=sign)(?P<year_>\d{{4}})){_CLOCK}"
+_DAY_FIRST = (
+    re.compile(rf"{_DAY}/{_MONTH}/{_ANY_YEAR}{_CLOCK}"),
+    re.compile(rf"{_DAY}(?P<sign>[.-]){_MONTH}(?P=sign){_YEAR}{_CLOCK}"),
 )
-_MONTH_FIRST = re.compile(
-    rf"(?:{_MONTH}/{_DAY}/{_ANY_YEAR}|(?P<month_>\d\d?)-(?P<day_>\d\d?)-(?P<year_>\d{{4}})){_CLOCK}"
+_MONTH_FIRST = (
+    re.compile(rf"{_MONTH}/{_DAY}/{_ANY_YEAR}{_CLOCK}"),
+    re.compile(rf"{_MONTH}-{_DAY}-{_YEAR}{_CLOCK}"),
 )
 _EIGHT_DIGITS = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)(?:\.0*)?")
 _MONTHS = (
@@ -179,36 +181,25 @@ def parse_date(text: str) -> np.datetime64 | None:
             return np.datetime64(text[: len(text) - len(zone)] if zone else text, "us")
         except ValueError:  # the 31st of February
             return None
-    for pattern in _CLEAR_DATES:
-        found = pattern.fullmatch(text)
-        if found is not None:
-            return _date_of(found.groupdict())
-    return None
+    return _clear_date(text)
 
 
-def parse_day_first(text: str) -> np.datetime64 | None:
-    """Return the wall clock of a date such as 31/12/2024, 31.12.2024 or 31/12/24 9:30."""
-    found = _DAY_FIRST.fullmatch(text)
-    return None if found is None else _date_of(found.groupdict())
+def _date_by(*patterns: re.Pattern[str]) -> Callable[[str], np.datetime64 | None]:
+    """Return what reads a text as a date that one of the patterns takes apart."""
 
+    def parse(text: str) -> np.datetime64 | None:
+        matches = (pattern.fullmatch(text) for pattern in patterns)
+        found = next((match for match in matches if match is not None), None)
+        return None if found is None else _date_of(found.groupdict())
 
-def parse_month_first(text: str) -> np.datetime64 | None:
-    """Return the wall clock of a date such as 12/31/2024, 12-31-2024 or 12/31/24 9:30 AM."""
-    found = _MONTH_FIRST.fullmatch(text)
-    return None if found is None else _date_of(found.groupdict())
-
-
-def parse_date_number(text: str) -> np.datetime64 | None:
-    """Return the date of a whole number such as 20241231."""
-    found = _EIGHT_DIGITS.fullmatch(text)
-    return None if found is None else _date_of(found.groupdict())
+    return parse
 
 
 def _date_of(found: dict[str, str | None]) -> np.datetime64 | None:
     """Return the date of matched parts; None where there is no such day or time."""
 
     def part(name: str, otherwise: int = 0) -> int:
-        return int(found.get(name) or found.get(f"{name}_") or otherwise)
+        return int(found.get(name) or otherwise)
 
     year, month = part("year"), part("month", 1)
     if len(found.get("year") or "") == 2:
@@ -226,6 +217,9 @@ def _date_of(found: dict[str, str | None]) -> np.datetime64 | None:
         return None
     micro = round(1e6 * float(found.get("part") or 0))
     return np.datetime64(day, "us") + np.timedelta64(1_000_000 * seconds + micro, "us")
+
+
+_clear_date = _date_by(*_CLEAR_DATES)
 
 
 def _is_month(name: str, full: str) -> bool:
@@ -271,9 +265,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     COMMA_NUMBERS: parse_comma_number,
     "booleans": parse_truth,
     "dates": parse_date,
-    DAY_FIRST: parse_day_first,
-    MONTH_FIRST: parse_month_first,
-    AS_NUMBERS: parse_date_number,
+    DAY_FIRST: _date_by(*_DAY_FIRST),
+    MONTH_FIRST: _date_by(*_MONTH_FIRST),
+    AS_NUMBERS: _date_by(_EIGHT_DIGITS),
     "times": parse_time,
     "durations": parse_duration,
 }

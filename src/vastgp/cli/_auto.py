@@ -302,12 +302,8 @@ def kind_of_target(
 
 def _counted(values: np.ndarray, called: str, holds: str) -> str:
     """How many classes there are; too many are refused, as no model learns what it has seen once."""
-    from vastgp.auto.reading_targets import spoilt_numbers
-
     distinct = len(np.unique(values))
     if len(values) >= _FEW_ROWS and distinct > _MOST_DISTINCT * len(values):
-        if spoilt := spoilt_numbers(values, _upper(called)):
-            raise BadInput(spoilt)
         raise BadInput(
             f"{_upper(called)} holds {holds}, such as {str(values[0])!r}, with {distinct:,} different values in "
             f"{len(values):,} rows: too many to be classes. If they are numbers written as text, convert them; else "
