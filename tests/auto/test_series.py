@@ -13,6 +13,8 @@ from vastgp.auto import TableEncoder
 from vastgp.auto.candidates import alone, regressors
 from vastgp.auto.folds import size_out
 from vastgp.auto.inputs import Inputs
+from vastgp.auto.report.forecast import times_after
+from vastgp.auto.report.of_model import report_data
 from vastgp.auto.series import Times, folds_in_time, kernel_of_series, stretches, to_go_on_from
 from vastgp.auto.trees import Grove
 from vastgp.auto.warps import Log, Own, warps_to_try
@@ -220,6 +222,59 @@ def test_a_series_goes_on_beyond_its_end(tmp_path):
     again = vastgp.load(tmp_path / "sales.vastgp")
     assert again.hold_out == "auto" and str(again.leaderboard_) == str(model.leaderboard_)
     np.testing.assert_array_equal(again.predict(coming), mean)
+    _check_forecast(again, seen, coming)
+    again.report(tmp_path / "sales.html")
+    page = (tmp_path / "sales.html").read_text()
+    assert 'id="forecast"' in page and "what comes next" in page
+
+
+def _check_forecast(model: GPRegressor, seen: pd.DataFrame, coming: pd.DataFrame) -> None:
+    """A report's picture has the held-out rows, three spans of them, and what `predict` says of the months to come."""
+    shown = report_data(model).forecast
+    held = seen.iloc[model.held_out_["row"]]
+    assert shown.name == "month" and np.array_equal(shown.y, held["sales"])
+    np.testing.assert_array_equal(shown.times, held["month"].to_numpy("M8[us]"))
+    assert np.bincount(shown.span).tolist() == [18] * 3
+    # each is all of what comes between two moments
+    assert np.all(np.diff(shown.span[np.argsort(shown.times)]) >= 0)
+    times, mean, low, high = shown.ahead
+    ahead = coming[: len(times)]
+    assert len(times) == 18
+    np.testing.assert_array_equal(times, ahead["month"].to_numpy("M8[us]"))
+    np.testing.assert_array_equal(mean, model.predict(ahead))
+    interval = np.asarray(model.predict_interval(ahead, level=0.95))
+    np.testing.assert_allclose(np.column_stack([low, high]), interval)
+    given = report_data(model, coming, "sales").forecast
+    np.testing.assert_array_equal(given.mean, model.predict(coming))
+    assert given.ahead is None and given.span is None
+    # by the moments of the logarithm, which are those that the model has
+    interval = np.asarray(model.predict_interval(coming, level=0.95))
+    assert type(model.warp_) is Log and type(model.model_).__name__ == "ExactGPRegressor"
+    np.testing.assert_allclose(np.column_stack([given.low, given.high]), interval, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("freq", "start"),
+    [("D", "2024-02-20"), ("MS", "2024-01-01"), ("ME", "2024-01-31"), ("QS", "2024-01-01"), ("YS", "2000-01-01"),
+     ("h", "2024-01-01 05:00"), ("B", "2024-01-02"), ("W", "2024-01-07"), ("15min", "2024-01-01")],
+)  # fmt: skip
+def test_moments_go_on_as_they_did(freq, start):
+    dates = pd.date_range(start, periods=60, freq=freq).to_numpy("M8[us]")
+    np.testing.assert_array_equal(times_after(dates[:40], 20), dates[40:])
+
+
+def test_years_go_on_and_other_inputs_leave_nothing_to_say_of_what_comes():
+    np.testing.assert_array_equal(
+        times_after(np.arange(1990.0, 2000.0), 3), [2000.0, 2001.0, 2002.0]
+    )
+    frame = pd.DataFrame({"year": np.arange(1900, 1960), "x": _RNG.normal(size=60)})
+    frame["y"] = frame["x"] + 0.02 * frame["year"] + 0.1 * _RNG.normal(size=60)
+    model = GPRegressor(max_seconds=3, random_state=0).fit(frame, "y")
+    shown = report_data(model).forecast
+    assert shown.ahead is None and shown.times.min() > 1920
+    np.testing.assert_array_equal(shown.times, frame["year"][model.held_out_["row"]])
+    by_random_rows = GPRegressor(max_seconds=2, random_state=0, hold_out="random").fit(frame, "y")
+    assert report_data(by_random_rows).forecast is None
 
 
 def test_random_rows_judge_a_series_where_that_is_asked_for():

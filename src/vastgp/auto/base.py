@@ -289,13 +289,20 @@ class FrontDoor(SavedFrontDoor):
         self.calibration_ = self._calibration(telling, held_out, seed)
         self.held_out_ = {}
         if judged is not None:
-            self.held_out_ = judged.to_arrays(held_out, inputs.present[order], HELD_OUT_KEPT)
+            self.held_out_ = self._remembered(judged, held_out, inputs, track)
         self.kept_ = replace(
             self.kept_, encoded=some_encoded(as_new(self.encoder_, shown), seed),
             importance=importance[0], without=importance[1],
             rows=len(y), rows_used=rows_seen(self.model_, rows.n), spent=() if model is None else spent_by(model),
         )  # fmt: skip
         self._remember(rows, inputs, seed)
+
+    def _remembered(
+        self, judged: Judged, y: np.ndarray, inputs: Inputs, track: Track
+    ) -> dict[str, np.ndarray]:
+        """Return what is kept of the held-out rows; of those that are the last, which were forecast together."""
+        found = judged.to_arrays(y, inputs.present[track.order], HELD_OUT_KEPT)
+        return found | ({"span": track.span[:HELD_OUT_KEPT]} if self._in_time else {})
 
     def _fitted_to_all(
         self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole

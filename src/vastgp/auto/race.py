@@ -81,6 +81,11 @@ class Track:
         return np.concatenate([fold.held_out for fold in self.folds] or [np.zeros(0, np.int64)])
 
     @property
+    def span(self) -> np.ndarray:
+        """Number of the fold that each held-out row is of, in the order of the folds."""
+        return np.repeat(np.arange(len(self.folds)), [len(fold.held_out) for fold in self.folds])
+
+    @property
     def places(self) -> Places:
         """Which held-out rows are of one place, in the order of the folds."""
         return Places.of(self.groups, self.order, self.design)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vastgp._warn import warn
-from vastgp.auto.base import HELD_OUT_KEPT
 from vastgp.auto.calibration import Calibration, Conformal, Identity
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.class_candidates import classifier_of
@@ -203,7 +202,7 @@ class TwoParts(SeveralTargets):
             finite = np.clip(best.judged.scores, -FARTHEST, FARTHEST)
             nearest = nearest_scores(np.asarray(heap.values), racing.proba, y, finite)
             self.interval_calibration_ = Conformal.fit(nearest, best.judged.places.shares())
-        self.held_out_ = judged.to_arrays(y, whole.inputs.present[track.order], HELD_OUT_KEPT)
+        self.held_out_ = self._remembered(judged, y, whole.inputs, track)
 
     # ------------------------------------------------------------ what both parts say
 

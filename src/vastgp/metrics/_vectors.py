@@ -54,7 +54,7 @@ def prediction_vectors(
     return first, second, positive("std", spread)
 
 
-def same_length(name: str, value: FloatArray, y: FloatArray) -> None:
+def same_length(name: str, value: np.ndarray, y: np.ndarray) -> None:
     """Refuse a vector of another length than the targets."""
     if value.size != y.size:
         raise ValueError(

@@ -13,6 +13,7 @@ from vastgp.plots.calibration import (
 )
 from vastgp.plots.effects import effect_plot, group_coverage_plot, importance_plot
 from vastgp.plots.fields import field_map, series_plot
+from vastgp.plots.forecasts import forecast_plot
 from vastgp.plots.functions import function_plot
 from vastgp.plots.predictions import observed_plot, residual_plot
 from vastgp.plots.reliability import reliability_plot
@@ -25,6 +26,7 @@ __all__ = [
     "coverage_curve",
     "effect_plot",
     "field_map",
+    "forecast_plot",
     "function_plot",
     "group_coverage_plot",
     "importance_plot",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vastgp.auto.calibration_record import CalibrationRecord
+from vastgp.auto.report.forecast import Forecast
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class ReportData:
         Input, loss of held-out log density without it in nats a row, its standard error, and lengthscale.
     effects : sequence of (str, values, mean, low, high)
         Of the strongest inputs, see `vastgp.auto.report.effects`.
+    forecast : Forecast, optional
+        The last rows in time, where they were held out.
     surprises : sequence of (int, y, mean, std, dict)
         Row number, target, prediction and inputs of the largest, see `vastgp.auto.report.surprises`. Of classes the
         prediction is text, and its deviation None.
@@ -79,6 +82,7 @@ class ReportData:
     effect_of: str = ""
     importance: Sequence[tuple[Any, ...]] = ()
     effects: Sequence[tuple[Any, ...]] = ()
+    forecast: Forecast | None = None
     surprises: Sequence[tuple[Any, ...]] = ()
     advice: Sequence[str] = ()
     phases: Sequence[tuple[str, float]] = ()

@@ -13,6 +13,7 @@ from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.html import figure, number, percent
 from vastgp.plots._style import plain_text
 
+_WIDE = 6.3  # inches: its letters can be read on a phone, too
 _FURTHEST = 8.2  # normal score of the last PIT value before one; beyond it plots show nothing
 
 
@@ -100,6 +101,26 @@ def _observed(data: ReportData, ax: Any) -> None:
     ax.locator_params(axis="x", nbins=5)
 
 
+def forecast_figure(data: ReportData) -> str:
+    """The last rows in time beside what was forecast of them."""
+    shown = data.forecast
+    assert shown is not None
+    inside = float(np.mean((shown.low <= shown.y) & (shown.y <= shown.high)))
+    held = (
+        f"{percent(inside)} of {len(shown.y):,} held-out rows are within their intervals of 95 %."
+    )
+    return _drawn(
+        partial(
+            plots.forecast_plot, shown.times, shown.y, shown.mean, shown.low, shown.high,
+            span=shown.span, ahead=shown.ahead, target_name=plain_text(data.target, 20),
+        ),
+        "forecast",
+        f"{data.target} over {shown.name}: held-out rows and their forecasts. {held}",
+        held,
+        wide=True,
+    )  # fmt: skip
+
+
 def importance_figure(data: ReportData) -> list[str]:
     """What is lost without each input."""
     if not data.importance:
@@ -151,6 +172,9 @@ def _effect(shown: Any, name: str, target: str, scale: tuple[float, float], ax: 
     ax.set_ylim(*scale)
 
 
-def _drawn(draw: Any, name: str, alt: str, caption: str, height: float = 3.6) -> str:
-    svg = plots.svg_figure(lambda ax: draw(ax=ax), alt=alt, name=name, height=height)
-    return figure(svg, caption)
+def _drawn(
+    draw: Any, name: str, alt: str, caption: str, height: float = 3.6, *, wide: bool = False
+) -> str:
+    size = {"height": height, "width": _WIDE} if wide else {"height": height}
+    svg = plots.svg_figure(lambda ax: draw(ax=ax), alt=alt, name=name, **size)
+    return figure(svg, caption, "wide" if wide else "")

@@ -104,9 +104,10 @@ def _number(on: bool) -> str:
     return ' class="number"' if on else ""
 
 
-def figure(svg: str, caption: str) -> str:
+def figure(svg: str, caption: str, kind: str = "") -> str:
     """A drawing with words below."""
-    return f"<figure>\n{svg}\n<figcaption>{text(caption)}</figcaption>\n</figure>\n"
+    marked = f' class="{kind}"' if kind else ""
+    return f"<figure{marked}>\n{svg}\n<figcaption>{text(caption)}</figcaption>\n</figure>\n"
 
 
 def figures(drawn: Sequence[str]) -> str:

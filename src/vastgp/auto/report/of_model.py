@@ -18,6 +18,7 @@ from vastgp.auto.leaderboard import NO_TIME_LEFT
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.effects_of import effects_of, importance_with_lengthscales
 from vastgp.auto.report.explain import surprises
+from vastgp.auto.report.forecast import forecast_of
 from vastgp.auto.report.html import number, percent, shortened
 from vastgp.auto.report.next_steps import advice, calibration_of
 from vastgp.auto.report.places import cell, grouped
@@ -110,6 +111,7 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
     return dataclasses.replace(
         data,
         calibration=record,
+        forecast=forecast_of(model, about),
         y=about.y,
         mean=about.mean,
         std=std,

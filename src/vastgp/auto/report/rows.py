@@ -46,6 +46,8 @@ class About:
         As the race judges them, see `vastgp.auto.race.Judged`: before calibration.
     importance : sequence of (str, float, float)
     notes : tuple of str
+    span : ndarray of int, optional
+        Of the last rows in time that the fit held out: which were forecast together.
     """
 
     called: str
@@ -59,6 +61,7 @@ class About:
     log_density: np.ndarray
     importance: Any
     notes: tuple[str, ...]
+    span: np.ndarray | None = None
 
     @property
     def enough(self) -> bool:

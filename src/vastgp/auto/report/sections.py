@@ -36,6 +36,7 @@ def sections(data: ReportData) -> Iterator[tuple[str, str, str]]:
         ("data", "The data", _data),
         ("model", "The model", _model),
         ("leaderboard", "What was tried", _leaderboard),
+        ("forecast", "What was forecast, and what came", _forecast),
         ("calibration", f"Do the {held} hold?", _calibration),
         ("importance", "Which inputs matter", _importance),
         ("effects", "What the strongest inputs do", _effects),
@@ -103,6 +104,20 @@ def _tried(row: Mapping[str, Any]) -> list[str]:
         seconds(row.get("seconds")),
         text(row.get("note") or ""),
     ]
+
+
+def _forecast(data: ReportData) -> str:
+    if data.forecast is None:
+        return ""
+    note = f"The {data.about} rows in time, and what was forecast of them."
+    if data.forecast.span is not None:
+        note = (
+            "Rows that were held out because they come last, and what was forecast of each stretch that begins at a "
+            "dotted line, from the rows before it."
+        )
+    if data.forecast.ahead is not None:
+        note += " In orange what the final model says of the time after the last row."
+    return paragraphs([note], "soft") + figures.forecast_figure(data)
 
 
 def _calibration(data: ReportData) -> str:

@@ -32,6 +32,7 @@ a {{ color: var(--model); }}
 .figures {{ display: grid; gap: 1rem 1.5rem; margin-top: 0.8rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }}
 figure {{ margin: 0; max-width: 31rem; min-width: 0; }}
+figure.wide {{ max-width: 44rem; }}
 figure svg {{ width: 100%; height: auto; display: block; color: var(--ink); }}
 figure svg text {{ fill: var(--ink); font-family: inherit; }}
 table {{ border-collapse: collapse; min-width: min(100%, 30rem); margin: 0.4rem 0;

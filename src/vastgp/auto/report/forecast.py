@@ -1,0 +1,143 @@
+"""What was forecast of the last rows in time, and what is beyond them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from vastgp.auto.columns import Column
+from vastgp.auto.dates import DateEncoding
+from vastgp.auto.report.rows import About
+from vastgp.auto.series import column_of_times
+from vastgp.auto.values import Values, dates_of, numbers_of
+from vastgp.auto.warps import Log
+from vastgp.data import Rows
+
+_LEVEL = 0.95
+# Of all rows, how many are forecast beyond the last where there is nothing but time, and at most.
+_AHEAD, _MOST_AHEAD = 0.15, 500
+_DAYS = "M8[D]"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Held-out rows in time.
+
+    Attributes
+    ----------
+    name : str
+        Of the column of dates or years.
+    times, y, mean, low, high : ndarray of shape (n,)
+        Held-out rows, and the ends of their intervals of 95 %.
+    span : ndarray of int, shape (n,), or None
+        Which of them were forecast together.
+    ahead : tuple of four ndarrays of shape (k,), or None
+        Times beyond the last row, and mean and interval there; None where rows have inputs other than their time.
+    """
+
+    name: str
+    times: np.ndarray
+    y: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    span: np.ndarray | None
+    ahead: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None
+
+
+def forecast_of(model: Any, about: About) -> Forecast | None:
+    """Return what a model that was judged in time says of rows; None of other models.
+
+    Parameters
+    ----------
+    model : GPRegressor
+    about : About
+        The rows that the fit held out, or others, of which nothing beyond is forecast.
+    """
+    held = about.span is not None
+    if not model._in_time or not len(about.y) or (about.called == "held-out" and not held):
+        return None
+    column = column_of_times(model.encoder_, about.encoded)
+    if column is None or column.name not in about.columns:
+        return None
+    times = _times_of(column, about.columns[column.name])
+    low, high = _intervals(model, about.mean, about.std * model.calibration_.std_factor)
+    alone = sum(each.kept for each in model.encoder_.columns_) == 1
+    return Forecast(
+        column.name, times, about.y, about.mean, low, high, about.span,
+        _ahead(model, column, times) if held and alone else None,
+    )  # fmt: skip
+
+
+def _times_of(column: Column, values: Values) -> np.ndarray:
+    how: Any = column.encoding
+    return (dates_of if isinstance(how, DateEncoding) else numbers_of)(values, how.form)
+
+
+def _intervals(model: Any, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of intervals of rows of which mean and deviation are known.
+
+    Of a target whose logarithm is normal, ``s^2 = log(1 + std^2 / mean^2)`` and ``mean = exp(m + s^2 / 2)``.
+    """
+    z = ndtri(0.5 + 0.5 * _LEVEL)
+    if isinstance(model.warp_, Log):
+        s = np.sqrt(np.log1p((std / mean) ** 2))
+        middle = np.log(mean) - 0.5 * s**2
+        return np.exp(middle - z * s), np.exp(middle + z * s)
+    return mean - z * std, mean + z * std
+
+
+def _ahead(
+    model: Any, column: Column, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return what is forecast beyond the last row."""
+    most = min(max(round(_AHEAD * (model.kept_.rows or 0)), 1), _MOST_AHEAD)
+    later = times_after(np.unique(times), most)
+    dates = later.dtype.kind == "M"
+    encoded = column.encode(Values("dates" if dates else "numbers", later))[0]
+    found = model._distribution(Rows(encoded, checked=True))
+    low, high = found.quantiles([0.5 - 0.5 * _LEVEL, 0.5 + 0.5 * _LEVEL])
+    return later, found.mean, low, high
+
+
+def times_after(times: np.ndarray, most: int) -> np.ndarray:
+    """Return moments that go on as these do, by working days or months where those are their steps.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n,)
+        Distinct and ascending; dates or numbers.
+    most : int
+        So many follow.
+    """
+    steps = np.arange(1, most + 1)
+    if times.dtype.kind != "M":
+        return times[-1] + steps * float(np.median(np.diff(times)))
+    days = times.astype(_DAYS)
+    whole = bool(np.all(days == times))
+    months = days.astype("M8[M]")
+    of_month = (days - months).astype(int)
+    apart = np.diff(months).astype(int)
+    if (
+        whole
+        and np.all(apart > 0)
+        and (
+            np.all(of_month == of_month[0])
+            or np.all(((days + 1).astype("M8[M]") - months).astype(int) == 1)
+        )
+    ):
+        every = int(np.median(apart))
+        if np.all(of_month == of_month[0]):
+            found = (months[-1] + every * steps).astype(_DAYS) + of_month[0]
+        else:  # the last day of each
+            found = (months[-1] + every * steps + 1).astype(_DAYS) - 1
+    elif (
+        whole and np.all(np.is_busday(days)) and float(np.median(np.diff(days).astype(int))) == 1.0
+    ):
+        found = np.busday_offset(days[-1], steps)
+    else:
+        return times[-1] + steps * np.median(np.diff(times).astype(np.int64)).astype("m8[us]")
+    return found.astype("M8[us]")

@@ -1,0 +1,139 @@
+"""Forecasts beside what came to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vastgp.metrics._vectors import FloatArray, same_length, vector
+from vastgp.plots._style import (
+    ACCENT,
+    DATA,
+    MODEL,
+    REFERENCE,
+    given_or_new,
+    legend_above,
+    percent,
+    plain,
+    plain_text,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Of more observations a line shows where they went, points would cover each other.
+_MOST_POINTS = 150
+
+
+def forecast_plot(
+    times: ArrayLike,
+    y: ArrayLike,
+    mean: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    *,
+    span: ArrayLike | None = None,
+    ahead: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
+    time_name: str = "",
+    target_name: str = "target",
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Forecasts with their intervals beside what was observed, and what is forecast beyond.
+
+    Parameters
+    ----------
+    times : array_like, shape (n,)
+        Dates (``datetime64``) or numbers, in any order.
+    y : array_like, shape (n,)
+        What was observed.
+    mean, low, high : array_like, shape (n,)
+        What was forecast, and the ends of its interval.
+    span : array_like of int, shape (n,), optional
+        Which rows were forecast together: each span has a curve of its own, and a line where it begins. All as one
+        without it.
+    ahead : (times, mean, low, high), optional
+        What is forecast where nothing has been observed.
+    time_name, target_name : str
+        For the labels.
+    level : float, default 0.95
+        Probability of the intervals, for the legend.
+    ax : Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    at = _times("times", times)
+    observed = vector("y", y)
+    same_length("y", observed, at)
+    bands = _bands(at, mean, low, high)
+    spans = np.zeros(len(at), np.int64) if span is None else np.asarray(span)
+    same_length("span", spans, at)
+    ax = given_or_new(ax, width=7.2)
+    for number, one in enumerate(np.unique(spans)):
+        rows = np.flatnonzero(spans == one)
+        rows = rows[np.argsort(at[rows], kind="stable")]
+        ax.axvline(at[rows[0]], color=REFERENCE, lw=0.9, ls=":")
+        labels = (f"{percent(level)} interval", "forecast") if number == 0 else ("", "")
+        _forecast(ax, at[rows], [band[rows] for band in bands], MODEL, labels)
+    if ahead is not None:
+        later = _times("ahead", ahead[0])
+        order = np.argsort(later, kind="stable")
+        beyond = [band[order] for band in _bands(later, *ahead[1:])]
+        _forecast(ax, later[order], beyond, ACCENT, ("", "what comes next"))
+    order = np.argsort(at, kind="stable")
+    line = {"marker": "o", "ls": "none"} if len(at) <= _MOST_POINTS else {"lw": 0.9}
+    ax.plot(
+        at[order], observed[order], color=DATA, ms=3.5, mew=0, label="observed", zorder=3, **line
+    )
+    ax.margins(x=0.01)
+    plain(ax, title="", xlabel=plain_text(time_name), ylabel=plain_text(target_name))
+    _readable_dates(ax, at)
+    legend_above(ax, columns=4)
+    return ax
+
+
+def _forecast(
+    ax: Axes, at: np.ndarray, bands: Sequence[FloatArray], colour: str, labels: tuple[str, str]
+) -> None:
+    """A curve in its band; of one moment, a bar."""
+    centre, below, above = bands
+    if len(at) == 1:
+        reach = np.maximum([centre - below, above - centre], 0.0)
+        ax.errorbar(at, centre, yerr=reach, fmt="_", color=colour, ms=9, label=labels[1] or None)
+        return
+    ax.fill_between(at, below, above, color=colour, alpha=0.2, lw=0, label=labels[0] or None)
+    ax.plot(at, centre, color=colour, lw=1.8, label=labels[1] or None)
+
+
+def _bands(at: np.ndarray, *bands: ArrayLike) -> list[FloatArray]:
+    found = []
+    for name, band in zip(("mean", "low", "high"), bands, strict=True):
+        found.append(vector(name, band))
+        same_length(name, found[-1], at)
+    return found
+
+
+def _times(name: str, times: ArrayLike) -> np.ndarray:
+    """Dates or finite numbers, as matplotlib takes them."""
+    at = np.asarray(times)
+    if at.dtype.kind != "M":
+        return vector(name, at)
+    if at.ndim != 1 or not at.size or np.isnat(at).any():
+        raise ValueError(f"{name}: expected at least one date, in one dimension, and none missing")
+    return at
+
+
+def _readable_dates(ax: Any, at: np.ndarray) -> None:
+    """Dates in as few letters as tell them apart."""
+    if at.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=7)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
