@@ -599,3 +599,18 @@ def test_intervals_too_narrow_for_rows_kept_out_have_more_noise(table, monkeypat
     sure.save(tmp_path / "model")
     again = vastgp.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(new, return_std=True), told)
+
+
+def test_few_rows_of_classes_have_a_line_where_the_evidence_is_surely_for_it():
+    """Labels that are a small difference of inputs that go together: a stationary kernel finds nothing in 80 rows."""
+    rng = np.random.default_rng(5)
+    label = rng.integers(0, 2, 120)
+    parts = rng.normal(size=(120, 3)) * np.array([7.0, 3.0, 2.0])
+    X = np.column_stack([parts, parts.sum(axis=1) + label])
+    model = TSVGPClassifier(max_seconds=10, random_state=0).fit(X[:80], label[:80])
+    assert model.answer_ == "linear" and "evidence of these few rows" in model.stop_reason_
+    assert model.score(X[80:], label[80:]) > 0.95
+    # what varies is the method's
+    curved = (np.linalg.norm(parts / np.array([7.0, 3.0, 2.0]), axis=1) > 1.5).astype(int)
+    model = TSVGPClassifier(max_seconds=10, random_state=0).fit(X[:80], curved[:80])
+    assert model.answer_ == "own"

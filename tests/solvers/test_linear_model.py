@@ -227,3 +227,34 @@ def test_the_prior_variance_of_sites_is_that_of_highest_bound(likelihood, d, siz
     # the search ends a tenth from where the next step would go: a nat of the bound at most
     assert here > max(bound(0.1), bound(10.0))
     assert here > max(bound(0.5), bound(2.0)) - 1.0
+
+
+def _small_differences(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels that are what is left of a sum when its other parts are taken away: a small difference of inputs."""
+    rng = np.random.default_rng(seed)
+    label = rng.choice([-1.0, 1.0], n)
+    parts = rng.normal(size=(n, 3)) * np.array([7.0, 3.0, 2.0])
+    X = np.column_stack([parts, parts.sum(axis=1) + 0.5 * label])
+    return (X - X.mean(axis=0)) / X.std(axis=0), label
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_difference_of_inputs_that_go_together_is_found(seed, monkeypatch):
+    X, y = _small_differences(120, seed)
+    seen, new = slice(None, 80), slice(80, None)
+    posterior, _ = fit_linear(Bernoulli(), X[seen], y[seen])
+    assert np.all(posterior.mean(X[new]) * y[new] > 0.0)
+    assert posterior.variance > 10.0
+    monkeypatch.setattr(linear_model, "_QUICK", 0)
+    other, _ = fit_linear(Bernoulli(), X[seen], y[seen])
+    assert posterior.evidence >= other.evidence - 1e-3
+
+
+def test_the_evidence_is_the_bound_with_the_prior_of_the_variance(rng):
+    """As of the exact posterior with the kernel of the line: both are the bound at its optimum."""
+    X = rng.normal(size=(60, 3))
+    y = labels_of(Bernoulli(), X, rng)
+    posterior, likelihood = fit_linear(Bernoulli(), X, y)
+    bound = DualEvidence(X, y).objective((posterior.kernel, likelihood))[0]
+    prior = -0.5 * (max(np.log(posterior.variance), 0.0) / 3.0) ** 2
+    assert posterior.evidence == pytest.approx(float(bound) + prior, abs=2e-3)

@@ -144,6 +144,7 @@ def regressors(
     tied: bool,
     counts: bool,
     likelihood: Any,
+    scattered: bool = False,
     own_noise: bool = False,
     exact_rows: int = _EXACT_ROWS,
     seconds: float | None = None,
@@ -162,6 +163,8 @@ def regressors(
         Whether targets are counts, which have likelihoods of their own.
     likelihood : str or Likelihood
         "auto": normal noise, and those of counts for counts; anything else is the user's choice.
+    scattered : bool, default False
+        Whether counts scatter as much as laws of counts say, which then come first, see `scatter_as_counts`.
     own_noise : bool, default False
         Whether rows have known errors or weights, which not all methods take.
     exact_rows : int
@@ -207,7 +210,8 @@ def regressors(
     if series:
         found = [*of_series, *found]
     found += [*early, *([exact.with_trees()] if trees else []), *near]
-    found += _POISSON if counts and likelihood == "auto" else []
+    laws = _POISSON if counts and likelihood == "auto" else []
+    found += laws
     many_on_trees = [_QSGP.with_trees()] if trees else []
     # of few rows what the noise is like matters more than how the function is approximated
     found += varying if few else [*many_on_trees, *varying]
@@ -218,6 +222,8 @@ def regressors(
         if d <= _GRID_INPUTS and not tied:
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
+    if scattered and not series:  # which no law of counts has a trend for
+        found = [*laws[-1:], *(one for one in found if one not in laws[-1:])]
     if not few:
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
@@ -242,6 +248,8 @@ def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
     than the exact process of some of many rows (NLPD of test rows: kin40k -1.11 and -0.58, protein 0.57 and 1.10).
     """
     wanted = [one for one in found if one.name == _NEAREST.name and seconds > _ALONE_SECONDS]
+    if found[0].name in _LAWS:
+        return found[0]
     # what is near says little of what comes
     in_time = [one for one in found if one.begins_at is not None]
     return next(iter([*in_time, *wanted, *found]))
@@ -332,6 +340,7 @@ _LINEAR = Candidate(
     "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
 )
 _QSGP = Candidate("qsgp", "QSGPRegressor")
+_LAWS = [f"tsvgp, {name}" for name in COUNTS]
 _POISSON = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
 
 

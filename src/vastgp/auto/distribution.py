@@ -15,6 +15,8 @@ from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Own
 from vastgp.estimators.predictive import Predictive
+from vastgp.likelihoods import Poisson, PoissonLogNormal
+from vastgp.likelihoods.poisson import moments_below
 
 # Levels that mean and deviation are summed over where they have no closed form.
 _NODES = 33
@@ -35,7 +37,7 @@ class Distribution:
     calibration : Calibration
         Of the levels.
     seen : tuple of float
-        Least and largest target of the training rows.
+        Least and largest target of the training rows; infinite where moments are to know no end.
     """
 
     model: Predictive | Mixture
@@ -46,7 +48,7 @@ class Distribution:
     @cached_property
     def mean(self) -> np.ndarray:
         """Means, (n,)."""
-        return self.model.mean if type(self.warp) is Own else self._moments[0]
+        return self._moments[0] if self._is_bounded else self.model.mean
 
     @cached_property
     def std(self) -> np.ndarray:
@@ -55,18 +57,41 @@ class Distribution:
         Tails so heavy that there is none (Student's t of two degrees of freedom) have half the distance between the
         levels that lie one deviation to either side of a normal mean.
         """
-        if type(self.warp) is not Own:
+        if self._is_bounded:
             return self._moments[1]
         return finite_spread(self.model.std * self.calibration.std_factor, self.quantiles)
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether moments are those of quantiles, or of rates, that are not far beyond the training targets."""
+        return type(self.warp) is not Own or self._log_rate is not None
+
+    @property
+    def _log_rate(self) -> tuple[float, np.ndarray, np.ndarray] | None:
+        """Of counts by a normal logarithm of their rate: the rate where that is 0, its mean and variance."""
+        model = self.model
+        endless = not np.isfinite(self.seen[1])
+        if endless or not isinstance(model, Predictive) or model.latent_variance is None:
+            return None
+        if isinstance(model.likelihood, Poisson):
+            return float(model.likelihood.rate), model.latent_mean, model.latent_variance
+        if isinstance(model.likelihood, PoissonLogNormal):
+            total = model.latent_variance + float(model.likelihood.variance)
+            return float(model.likelihood.rate), model.latent_mean, total
+        return None
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation by Gauss-Hermite quadrature of the quantiles: ``E[y] = E[Q(Phi(z))]``, z normal.
 
         Quantiles count as no farther beyond the training targets than these are from each other: far from all rows the
-        exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason.
+        exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason. So do
+        rates of counts, of which these moments have a closed form.
         """
         width = self.seen[1] - self.seen[0]
+        if self._log_rate is not None:
+            mean, variance = moments_below(*self._log_rate, self.seen[1] + width)
+            return mean, np.sqrt(variance) * self.calibration.std_factor
         nodes, weights = hermegauss(_NODES)
         near = np.abs(nodes) < 8.0
         nodes, weights = nodes[near], weights[near] / weights[near].sum()

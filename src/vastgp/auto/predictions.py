@@ -56,11 +56,16 @@ class Predictions(RegressorMixin, TwoParts):
         """
         return self._distribution(self._rows_at(X, exposure))
 
+    @property
+    def _seen(self) -> tuple[float, float]:
+        """Between what the training targets lie; what counts of any exposure could be has no end."""
+        return self.target_range_ if self.exposure_ is None else (-np.inf, np.inf)
+
     def _distribution(self, rows: Rows) -> Distribution | HeapedDistribution:
         of_model = self.model_.distribution(rows.X)
         if observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        found = Distribution(of_model, self.warp_, self.calibration_, self.target_range_)
+        found = Distribution(of_model, self.warp_, self.calibration_, self._seen)
         return self._whole_of(found, rows.X)
 
     @for_each_target(stacked)

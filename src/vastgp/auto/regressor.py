@@ -16,8 +16,10 @@ from vastgp.auto.calibration import (
     fit_calibration,
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
+from vastgp.auto.counts import are_counts, scatter_as_counts
 from vastgp.auto.distribution import Distribution
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
+from vastgp.auto.heaps import interval_log_score
 from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
 from vastgp.auto.race import Judged
@@ -30,9 +32,9 @@ from vastgp.data import Exposure, Rows, observations
 from vastgp.data.observations import has_errors
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import open_frame
+from vastgp.estimators.arguments import seed_from
 
-# Counts are offered likelihoods of their own up to this mean: larger ones are as good as normal on some scale.
-_LARGE_COUNTS = 50.0
+_OF_COUNTS = "of counts: scores are of the probability of each whole number, by laws of counts and normal ones alike"
 _NO_CONFORMAL = (
     "calibrate='conformal' and {} were given together: conformal intervals hold what they say for new rows that "
     "scatter as held-out ones do, and these have noise of their own, which new rows have not. Set calibrate='auto' or "
@@ -123,6 +125,9 @@ class GPRegressor(Predictions):
     >>> model.predict_interval("new.parquet", level=0.9)                            # doctest: +SKIP
     """
 
+    # whether the target is one of counts, without heaps
+    _counts = False
+
     # ------------------------------------------------------------ fit
 
     def fit(
@@ -184,7 +189,9 @@ class GPRegressor(Predictions):
             raise ValueError(
                 _NO_CONFORMAL.format("noise_std" if has_errors(targets) else "sample_weight")
             )
-        self.heap_ = self._heap_of(targets, _are_counts(observations.targets(targets)))
+        self._counts = are_counts(observations.targets(targets))
+        self.heap_ = self._heap_of(targets, self._counts)
+        self._counts &= self.heap_ is None
         if isinstance(own, Exposure):
             check_counts(targets, rows, self.target_name_)
             self.exposure_ = FittedExposure.of(own, targets)
@@ -198,7 +205,8 @@ class GPRegressor(Predictions):
             rows.n,
             rows.d,
             tied=any(len(group) > 1 for group in tied),
-            counts=self.heap_ is None and _are_counts(observations.targets(rows.y)),
+            counts=self._counts,
+            scattered=self._counts and scatter_as_counts(rows, seed_from(self.random_state)),
             likelihood=self._law,
             own_noise=observations.has_own_noise(rows.y),
             exact_rows=candidates.most_exact_rows(self.max_seconds, self.max_work is None, rows.n),
@@ -213,7 +221,7 @@ class GPRegressor(Predictions):
             return warps_to_try(rest[~self.heap_.holds(rest)], seed)
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
-        plain = y.ndim > 1 or _are_counts(y)
+        plain = y.ndim > 1 or are_counts(y)
         return (
             warps_to_try(y, seed, series=bool(self._in_time)) if normal and not plain else [Own()]
         )
@@ -225,12 +233,18 @@ class GPRegressor(Predictions):
             of_model = of_model.with_noise_of(rows.y)
         elif observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        found = Distribution(of_model, warp, Identity(), self.target_range_)
+        found = Distribution(of_model, warp, Identity(), self._seen)
         y = np.asarray(observations.targets(rows.y))
+        density, at = found.log_density(y), y
+        if self._counts and not model.likelihood_.counts:
+            # a density may be as high as one likes at a number that is repeated, a probability is not; and as counts
+            # have places at random by a law of their own, they have them by another one
+            density = interval_log_score(found, y, 1.0)
+            at = y + np.random.default_rng(0).uniform(-0.5, 0.5, len(y))
         judged = Judged(
-            found.log_density(y),
+            density,
             (y - found.mean) ** 2,
-            found.normal_scores(y),
+            found.normal_scores(at),
             found.mean,
             found.std,
             self._weights_of_score(rows.y),
@@ -269,19 +283,18 @@ class GPRegressor(Predictions):
     @property
     def _note_of_leaderboard(self) -> str:
         given = self.exposure_
-        return (
-            self._words_of_parts
-            if given is None
-            else f"of counts with {given.called}, each at its own"
-        )
+        if given is not None:
+            return f"of counts with {given.called}, each at its own"
+        return _OF_COUNTS if self._counts else self._words_of_parts
 
     def _more_header(self) -> dict[str, Any]:
         given = None if self.exposure_ is None else self.exposure_.to_dict()
-        return {"exposure": given} | self._more_of_parts()
+        return {"exposure": given, "counts": self._counts} | self._more_of_parts()
 
     def _read_more(self, header: dict[str, Any]) -> None:
         given = header.get("exposure")
         self.exposure_ = None if given is None else FittedExposure(**given)
+        self._counts = header.get("counts", False)
         self._read_parts(header)
 
     @property
@@ -296,15 +309,3 @@ class GPRegressor(Predictions):
         scores = self.calibration_.scores(held["scores"])
         table = grouped(self.kept_.columns)
         return calibration_record(held["y"], held["mean"], held["std"], ndtr(scores), *table)
-
-
-def _are_counts(y: np.ndarray) -> bool:
-    """Whether targets look like counts: small whole numbers from zero on."""
-    y = np.asarray(y)
-    return bool(
-        np.all(y >= 0.0)
-        and np.all(y == np.round(y))
-        and np.mean(y) <= _LARGE_COUNTS
-        and len(np.unique(y)) >= 3
-        and np.min(y) == 0.0
-    )

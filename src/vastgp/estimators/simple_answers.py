@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,7 +68,8 @@ def linear_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
         kernel, likelihood = of_average(lines, lines.basis).kernel, Gaussian(lines.noise_variance)
         return simple_answer(kernel, likelihood, average_of_lines(lines))
     posterior, likelihood = fit_linear(likelihood, X, y, partial(_rows_of_sites, likelihood, run))
-    return simple_answer(posterior.kernel, likelihood, posterior)
+    answer = simple_answer(posterior.kernel, likelihood, posterior)
+    return answer if len(chosen) < rows.n else replace(answer, evidence=posterior.evidence)
 
 
 def _rows_of_sites(likelihood: Likelihood, run: Run, size: int) -> int:

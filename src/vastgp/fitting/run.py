@@ -48,6 +48,8 @@ class Answer:
     cut : bool
         Whether the budget made the model itself smaller than it would have been: it is no more trusted than one that
         has not converged.
+    evidence : float, optional
+        Logarithm of the evidence of all rows, or a lower bound of it, in nats, where it is known.
     """
 
     kernel: Any
@@ -60,6 +62,7 @@ class Answer:
     advice: str | None = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     cut: bool = False
+    evidence: float | None = None
 
 
 class First(NamedTuple):

@@ -149,6 +149,33 @@ class Poisson(Likelihood):
         return whole, "counts 0, 1, 2, ...", advice
 
 
+def moments_below(
+    rate: float, mean: np.ndarray, variance: np.ndarray, most: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of counts whose rate, ``rate exp(f)``, is no more than ``most``.
+
+    With ``f ~ N(mean, s^2)``, ``c = log(most / rate) - mean`` and ``l`` the rate, ``E[l^k; l < most] = rate^k
+    exp(k mean + k^2 s^2 / 2) Phi(c / s - k s)``, and the rest of the probability lies at ``most``.
+
+    Parameters
+    ----------
+    rate : float
+    mean, variance : ndarray of shape (n,)
+    most : float
+    """
+    s = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
+    log_rate = np.log(rate) + mean
+    c = np.log(most) - log_rate
+    # in logarithms: far out the first factor overflows where the second is zero
+    first, second = (
+        np.exp(k * log_rate + 0.5 * (k * s) ** 2 + special.log_ndtr(c / s - k * s)) for k in (1, 2)
+    )
+    beyond = special.ndtr(-c / s)
+    count = first + most * beyond
+    # E[y] + Var[l]
+    return count, count + np.maximum(second + most**2 * beyond - count**2, 0.0)
+
+
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:
     """Return the mode of a standard normal ``u`` given a count, whose mean is ``rate e^(mean + std u)``.
 

@@ -127,6 +127,7 @@ def answer_of(fit: SVGPFit, standardizer: Standardizer, options: SVGPOptions, dt
         advice="the bound may still grow, see history_. Give more time (max_seconds, max_steps of the solver), or a "
         "larger tol.",
         attributes={"diagnosis_": diagnosis} | inducing_attributes(fit.Z, standardizer),
+        evidence=float(fit.bound) if np.isfinite(fit.bound) else None,
     )
 
 

@@ -1,0 +1,106 @@
+"""Counts: which targets are some, how they scatter, and that laws and densities are judged by the same measure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vastgp
+from vastgp import GPRegressor
+from vastgp.auto.candidates import alone, regressors
+from vastgp.auto.counts import are_counts, scatter_as_counts
+from vastgp.data import Rows
+
+
+def _counts(n: int, seed: int = 0, size: float = 2.0) -> pd.DataFrame:
+    """Counts with a mean of one to ten, and more variance than it: negative binomial."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2.0, 2.0, (n, 2))
+    mean = np.exp(1.0 + np.sin(2.0 * x[:, 0]) + 0.3 * x[:, 1])
+    y = rng.negative_binomial(size, size / (size + mean))
+    return pd.DataFrame({"x": x[:, 0], "z": x[:, 1], "visits": y.astype(float)})
+
+
+@pytest.mark.parametrize(
+    ("y", "so"),
+    [
+        ([0, 1, 2, 5], True),
+        ([0.0, 3.0, 3.0, 1.0], True),
+        ([1, 2, 3], False),  # no zeros: ages, marks
+        ([0, 1, 1, 0], False),
+        ([0.0, 1.5, 2.0], False),
+        ([-1, 0, 4, 2], False),
+        ([0, 200, 100], False),
+    ],
+)
+def test_counts_are_small_whole_numbers_from_zero_on(y, so):
+    assert are_counts(np.asarray(y)) is so
+
+
+def test_how_counts_scatter_is_told_around_what_goes_with_the_inputs():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 2))
+    mean = np.exp(0.5 + 0.1 * X[:, 0])
+    assert scatter_as_counts(Rows(X, 3.0 * rng.poisson(mean)), 0)
+    # most of what they scatter is the line's
+    line = np.rint(np.maximum(5.0 + 2.0 * X[:, 0] + 0.3 * rng.normal(size=3000), 0.0))
+    assert np.var(line) > 0.7 * np.mean(line)
+    assert not scatter_as_counts(Rows(X, line), 0)
+    # of many rows some tell, whichever these are
+    assert all(scatter_as_counts(Rows(X, rng.poisson(2.0 * mean) * 2.0), seed) for seed in (1, 2))
+
+
+def test_the_law_of_counts_runs_first_where_they_scatter_as_it_says():
+    common = {"tied": False, "counts": True, "likelihood": "auto"}
+    for n in (300, 900, 4000, 100_000):
+        first = regressors(n, 3, **common, scattered=True)
+        other = regressors(n, 3, **common)
+        assert first[0].name == "tsvgp, poisson-log-normal" == alone(first, 15.0).name
+        assert sorted(one.name for one in first) == sorted(one.name for one in other)
+        assert other[0].name == "exact" and alone(other, 15.0).name in ("exact", "nearest")
+        assert regressors(n, 3, **common, scattered=True, series=True)[0].name == "exact, trend"
+    # what is asked for is not changed by it
+    asked = regressors(300, 3, **common | {"likelihood": "poisson"}, scattered=True)
+    assert [one.name for one in asked] == ["tsvgp", "svgp", "swsgp"]
+
+
+def test_all_models_of_counts_are_judged_by_probabilities(tmp_path):
+    """Nine of ten targets are zero: a density there is as high as one likes, and its logarithm was the score."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"x": rng.normal(size=240), "z": rng.normal(size=240)})
+    frame["hits"] = np.where(rng.random(240) < 0.1, rng.integers(1, 6, 240), 0).astype(float)
+    model = GPRegressor(max_seconds=8, random_state=0).fit(frame, "hits")
+    tried = [entry for entry in model.leaderboard_ if np.isfinite(entry.nlpd)]
+    assert {"tsvgp, poisson-log-normal", "exact", "linear"} <= {entry.method for entry in tried}
+    assert all(entry.nlpd > 0.0 for entry in tried)  # of a probability
+    assert "probability of each whole number" in model.leaderboard_.note
+    share = np.bincount(frame["hits"].astype(int)) / 240
+    share = share[share > 0.0]
+    assert model.leaderboard_[0].nlpd < -share @ np.log(share) + 0.1
+    model.save(tmp_path / "hits.vastgp")
+    assert vastgp.load(tmp_path / "hits.vastgp").leaderboard_.note == model.leaderboard_.note
+
+
+def test_a_short_fit_of_many_counts_has_their_law():
+    frame = _counts(3000)
+    seen, new = frame[:2500], frame[2500:]
+    model = GPRegressor(max_seconds=9, random_state=0).fit(seen, "visits")
+    assert model.likelihood_.counts
+    y = new["visits"].to_numpy()
+    score = -np.mean(model.log_predictive_density(new, y))
+    # of all counts alike, by what they are among themselves
+    share = np.bincount(y.astype(int)) / len(y)
+    alike = -np.sum(share[share > 0] * np.log(share[share > 0]))
+    assert score < alike - 0.1
+    low, high = np.asarray(model.predict_interval(new, level=0.95)).T
+    assert 0.93 <= np.mean((low <= y) & (y <= high)) <= 1.0
+
+
+def test_what_scatters_less_than_its_mean_keeps_normal_noise():
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0.0, 8.0, 1200)
+    y = np.maximum(np.rint(x + 0.3 * rng.normal(size=1200)), 0.0)
+    frame = pd.DataFrame({"x": x, "z": rng.normal(size=1200), "children": y})
+    model = GPRegressor(max_seconds=6, random_state=0).fit(frame, "children")
+    assert not model.likelihood_.counts
