@@ -4,8 +4,8 @@ A name is that of a drawn table (``friedman-5k``; a number: one drawn at random 
 (``kin40k``; ``kin40k:3`` is its split 3) or of a raw table (``ames``). ``kin40k.5`` has five classes of equal size, its
 target cut at the quantiles of the training rows. ``mnist.2`` and ``mnist.10`` are pictures of digits, odd and even or
 all ten, and ``mnist-slant`` how they lean: 784 inputs. ``named``, ``regression``, ``classes``, ``shared``, ``cut``,
-``wide``, ``raw``, ``series`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random ones of 2 to
-3000 rows, ``hundred-classes:7`` the same with the sign of its noisy function for a target.
+``wide``, ``raw``, ``counts``, ``series`` and ``hundred`` are all of a kind; ``hundred:7`` is one of a hundred random
+ones of 2 to 3000 rows, ``hundred-classes:7`` the same with the sign of its noisy function for a target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.special import ndtri
 import raw_tables
 import series_sets
 from forecast_scores import LEVELS, forecast_scores, rounded_normal, rounded_to
-from raw_tables import RAW, dates_as_numbers
+from raw_tables import RAW, RAW_COUNTS, dates_as_numbers
 from series_sets import SERIES
 from shared_sets import CLASSES, REGRESSION, load, pictures
 
@@ -38,6 +38,7 @@ KINDS = {
     "cut": ("protein.2", "kin40k.2", "kin40k.5", "bike.2", "protein.10", "airfoil.2"),
     "wide": ("mnist.2", "mnist.10", "mnist-slant"),
     "raw": tuple(RAW),
+    "counts": tuple(RAW_COUNTS),
     "series": tuple(SERIES),
     "hundred": tuple(f"hundred:{number}" for number in range(100)),
     "hundred-classes": tuple(f"hundred-classes:{number}" for number in range(100)),
@@ -82,8 +83,8 @@ def names_of(words: list[str]) -> list[str]:
 def draw(name: str) -> Drawn:
     """Return a table by its name."""
     dataset, _, split = name.partition(":")
-    if dataset in RAW:
-        origin = RAW[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
+    if dataset in RAW | RAW_COUNTS:
+        origin = (RAW | RAW_COUNTS)[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
         return Drawn(*raw_tables.load(dataset, int(split or 0)), origin)
     if dataset in SERIES:
         return Drawn(*series_sets.load(dataset), {"series": dataset})

