@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vastgp.auto.categories import TextFacts
+from vastgp.auto.columns import new_facts, settle
+from vastgp.auto.dates import DateEncoding
 from vastgp.auto.source import Source, open_source
 from vastgp.auto.space import (
     Space,
@@ -51,6 +55,8 @@ class Readings:
         Rows without a value.
     attrs : dict of str to dict
         Attributes of the columns, of files that have some.
+    form : str
+        How times are written, see `form_of_times`.
     """
 
     where: str
@@ -66,6 +72,7 @@ class Readings:
     station: np.ndarray
     dropped: int = 0
     attrs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    form: str = "dates"
 
     def __len__(self) -> int:
         return len(self.y)
@@ -117,6 +124,7 @@ def read_readings(
             f"covariates has {target!r}, which is the target: a trend in itself says nothing. Leave it out."
         )
     columns = _columns(source, wanted, texts.get("time"))
+    form = "dates" if time is None else form_of_times(columns[time], time, source)
     y = _array(columns, target, "target", source)
     keep = np.isfinite(y)
     if not keep.any():
@@ -136,7 +144,7 @@ def read_readings(
         tuple(beside),
         y[keep],
         place[keep],
-        None if time is None else _times(columns[time], time, source, keep)[keep],
+        None if time is None else _times(columns[time], time, source, keep, form)[keep],
         np.column_stack([*found, np.zeros((len(y), 0))])[keep],
         None if errors is None else _errors(errors, keep, noise, source)[keep],
         stations_of(
@@ -144,6 +152,7 @@ def read_readings(
         ),
         int(np.sum(~keep)),
         attrs,
+        form,
     )
 
 
@@ -279,9 +288,36 @@ def _array(
     return found
 
 
-def _times(parts: Sequence[Values], name: str, source: Source, keep: np.ndarray) -> np.ndarray:
-    dated = any(values.form in ("dates", "text") for values in parts)
-    found = _read(parts, name, source, dates_of if dated else numbers_of, "dates or numbers")
+def form_of_times(parts: Sequence[Values], name: str, source: Source) -> str:
+    """Return how the blocks of a column write dates, as tables have it, see `vastgp.auto.written`; "numbers" of others.
+
+    Raises
+    ------
+    ValueError
+        Where either the day or the month may come first.
+    """
+    facts, first = new_facts(parts[0], None), 0
+    for values in parts:
+        facts.update(first, values)
+        first += len(values)
+    if isinstance(facts, TextFacts) and facts.in_two_ways:
+        raise ValueError(
+            f"Column {name!r} of {source.where} holds dates such as {facts.example()}, of which the day or the month "
+            "may come first. Write them as 2024-12-31, or read the table with pandas and to_datetime(..., "
+            "dayfirst=True or False)."
+        )
+    how = settle(name, facts, max_levels=1, squash=False).encoding
+    if isinstance(how, DateEncoding):
+        return how.form
+    return "dates" if parts[0].form in ("dates", "text") else "numbers"
+
+
+def _times(
+    parts: Sequence[Values], name: str, source: Source, keep: np.ndarray, form: str
+) -> np.ndarray:
+    dated = form != "numbers"
+    read = partial(dates_of, form=form) if dated else numbers_of
+    found = _read(parts, name, source, read, "dates or numbers")
     missing = np.isnat(found) if dated else ~np.isfinite(found)
     bad = np.flatnonzero(missing & keep)
     if len(bad):

@@ -110,6 +110,7 @@ def _readings_to_state(readings: Readings) -> tuple[dict[str, Any], dict[str, np
         "target": readings.target,
         "time": readings.time,
         "dated": readings.dated,
+        "form": readings.form,
         "covariates": list(readings.covariates),
         "dropped": readings.dropped,
         "attrs": {
@@ -138,4 +139,5 @@ def _readings_from_state(plain: dict[str, Any], arrays: dict[str, np.ndarray]) -
         arrays["station"],
         plain["dropped"],
         plain["attrs"],
+        plain.get("form", "dates" if plain["dated"] else "numbers"),
     )

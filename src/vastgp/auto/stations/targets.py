@@ -13,6 +13,7 @@ import numpy as np
 from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like_longitude
 from vastgp.auto.stations.point_files import POINT_FILES
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
+from vastgp.auto.values import UnfitError, dates_of, text_of
 from vastgp.data import column_names, files, validate
 from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
@@ -104,12 +105,7 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
             continue
         array = np.asarray(values)
         if array.dtype.kind in "UO":
-            try:
-                array = array.astype("datetime64[us]")
-            except ValueError as error:
-                raise ValueError(
-                    f"grid[{name!r}] holds {array.ravel()[:1]}, which is no number and no date: {error}."
-                ) from None
+            array = _dates(array, name, readings)
         if array.ndim > 1:
             raise ValueError(
                 f"grid[{name!r}] has shape {array.shape}. Expected one dimension; give coordinates in two as "
@@ -122,6 +118,17 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
     coords = {name: value for name, value in made.items() if name not in readings.covariates}
     beside = {name: value for name, value in made.items() if name in readings.covariates}
     return xr.Dataset(beside, coords=coords)
+
+
+def _dates(array: np.ndarray, name: Any, readings: Readings) -> np.ndarray:
+    """Return text as dates: in a form that is clear, or as the readings have them."""
+    text = text_of(array.ravel())
+    for form in dict.fromkeys(["dates", readings.form] if readings.dated else ["dates"]):
+        try:
+            return dates_of(text, form).reshape(array.shape)
+        except UnfitError as error:
+            held = error.held
+    raise ValueError(f"grid[{name!r}] holds {held}, which is no number and no date.")
 
 
 def _attrs_of(name: str, readings: Readings) -> dict[str, Any]:
@@ -287,7 +294,7 @@ def _of_table(grid: Any, readings: Readings) -> Target:
     if readings.time is not None:
         whole = np.ones(len(first), bool)
         when = _as_times(
-            _times(columns[readings.time], readings.time, source, whole),
+            _times(columns[readings.time], readings.time, source, whole, readings.form),
             readings.time,
             readings,
             source.where,
