@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 import pytest
-from scipy.stats import norm, poisson
+from scipy.stats import nbinom, norm, poisson
 
 import vastgp
 from vastgp import QSGPRegressor, ReweightedBasisRegressor, SWSGPRegressor, TSVGPRegressor
-from vastgp.likelihoods import PoissonLogNormal
+from vastgp.likelihoods import NegativeBinomial, PoissonLogNormal
 from vastgp.options import MALA, Block, OrthogonalWeights
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -95,6 +95,26 @@ def test_models_of_counts_come_back_from_a_file(fitted, tmp_path):
     np.testing.assert_array_equal(
         again.sample_y(X[:5], 4, random_state=1), fitted.sample_y(X[:5], 4, random_state=1)
     )
+
+
+@pytest.mark.parametrize("name", ["block", "sites", "sparse"])
+def test_gamma_rates_are_told_from_the_function(name):
+    """Negative binomial counts: the size, the mean, and the density are those of who knows the law."""
+    rng = np.random.default_rng(3)
+    size, X = 3.0, rng.uniform(0.0, 10.0, (2400, 1))
+    mean = np.exp(2.0 + np.sin(X[:, 0]))
+    y = rng.negative_binomial(size, size / (size + mean)).astype(float)
+    model = MODELS[name]().set_params(likelihood="negative-binomial").fit(X[:400], y[:400])
+    new, seen, truth = X[400:], y[400:], mean[400:]
+    assert isinstance(model.likelihood_, NegativeBinomial)
+    assert float(model.likelihood_.size) == pytest.approx(size, rel=0.3)
+    found, std = model.predict(new, return_std=True)
+    assert np.sqrt(np.mean((found / truth - 1.0) ** 2)) < 0.15
+    assert np.mean((seen - found) ** 2 / std**2) == pytest.approx(1.0, abs=0.2)
+    law = nbinom(size, size / (size + truth))
+    assert -model.log_predictive_density(new, seen).mean() < -law.logpmf(seen).mean() + 0.03
+    low, high = model.predict_quantiles(new)[:, [0, 2]].T
+    assert np.mean((low <= seen) & (seen <= high)) == pytest.approx(0.955, abs=0.025)
 
 
 def test_a_poisson_law_takes_scatter_for_a_function():

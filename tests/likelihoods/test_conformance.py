@@ -10,11 +10,13 @@ from scipy import stats
 from scipy.special import expit, gammaln, log_expit, log_ndtr, logsumexp, ndtr
 
 from likelihoods.conformance import LikelihoodConformance, _double, average  # noqa: F401
+from vastgp._precision import precision
 from vastgp.likelihoods import (
     Bernoulli,
     Gaussian,
     Laplace,
     Likelihood,
+    NegativeBinomial,
     Poisson,
     PoissonLogNormal,
     StudentT,
@@ -270,6 +272,65 @@ class TestPoissonLogNormal(LikelihoodConformance):
         np.testing.assert_allclose(rough, self.make().expected_log_prob(y, m, v), rtol=1e-4)
 
 
+class TestNegativeBinomial(LikelihoodConformance):
+    targets = (0.0, 3.0, 40.0)
+    means = (-2.0, 0.3, 3.0)
+    tolerance = 1e-5
+    rate, size = 1.7, 0.8
+
+    def make(self):
+        return NegativeBinomial(self.rate, self.size)
+
+    def log_law(self, y, f):
+        # SciPy's own rounds to minus infinity far out
+        u = f + np.log(self.rate / self.size)
+        choose = gammaln(y + self.size) - gammaln(self.size) - gammaln(y + 1)
+        return choose + y * u - (y + self.size) * np.logaddexp(0.0, u)
+
+    def conditional_moments(self, f):
+        count = self.rate * np.exp(f)
+        return count, count + count**2 / self.size
+
+    def breaks(self, y):
+        return (np.log(self.size / self.rate), np.log((y + 0.5) / self.rate))
+
+    def total(self, log_density):
+        return np.exp(log_density(np.arange(40_000.0))).sum()
+
+    @pytest.mark.parametrize("size", [0.05, 3.0, 19.9, 20.1, 4000.0])
+    def test_its_law_at_any_size(self, size):
+        y, f = np.meshgrid(np.arange(0.0, 200.0, 7.0), np.linspace(-3.0, 5.0, 9))
+        count = np.exp(f)
+        wanted = stats.nbinom.logpmf(y, size, size / (size + count))
+        found = NegativeBinomial(1.0, size).log_prob(y, f)
+        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-7)
+        with precision("float32"):
+            found = NegativeBinomial(1.0, size).log_prob(
+                *(jnp.asarray(part, jnp.float32) for part in (y, f))
+            )
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-4)
+
+    def test_a_large_size_is_the_poisson_law(self):
+        y, f = np.arange(12.0), np.linspace(-1.0, 2.0, 12)
+        found = NegativeBinomial(self.rate, 1e9)
+        for name in ("log_prob", "predictive_mean", "predictive_variance", "log_density"):
+            given = {"log_prob": (y, f), "log_density": (y, f, 0.3)}.get(name, (f, 0.3))
+            wanted = getattr(Poisson(self.rate), name)(*given)
+            np.testing.assert_allclose(getattr(found, name)(*given), wanted, rtol=1e-6)
+
+    def test_its_median(self):
+        counts = np.geomspace(1e-3, 2e3, 400)
+        for size in (0.3, 2.0, 50.0):
+            found = NegativeBinomial(2.0, size).median(np.log(counts / 2.0))
+            wanted = stats.nbinom.median(size, size / (size + counts))
+            np.testing.assert_array_equal(found, wanted)
+
+    def test_fewer_nodes_for_minibatches(self):
+        y, m, v = self.grid()
+        rough = self.make().rough().expected_log_prob(y, m, v)
+        np.testing.assert_allclose(rough, self.make().expected_log_prob(y, m, v), rtol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("likelihood", "law"),
     [
@@ -299,6 +360,7 @@ def test_scipys_densities(likelihood, law):
         (lambda value: StudentT(1.0, value), "degrees_of_freedom"),
         (Poisson, "rate"),
         (lambda value: PoissonLogNormal(1.0, value), "variance"),
+        (lambda value: NegativeBinomial(1.0, value), "size"),
     ],
 )
 def test_hyperparameters_are_positive_numbers(make, name, bad):

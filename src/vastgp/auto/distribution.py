@@ -15,7 +15,7 @@ from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Own
 from vastgp.estimators.predictive import Predictive
-from vastgp.likelihoods import Poisson, PoissonLogNormal
+from vastgp.likelihoods import NegativeBinomial, Poisson, PoissonLogNormal
 from vastgp.likelihoods.poisson import moments_below
 
 # Levels that mean and deviation are summed over where they have no closed form.
@@ -67,17 +67,23 @@ class Distribution:
         return type(self.warp) is not Own or self._log_rate is not None
 
     @property
-    def _log_rate(self) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Of counts by a normal logarithm of their rate: the rate where that is 0, its mean and variance."""
+    def _log_rate(self) -> tuple[float, np.ndarray, np.ndarray, float] | None:
+        """Of counts by a normal logarithm of their rate: the rate where that is 0, its mean and variance, and the size.
+
+        The last is that of a negative binomial law around the rate, infinite of Poisson's.
+        """
         model = self.model
         endless = not np.isfinite(self.seen[1])
         if endless or not isinstance(model, Predictive) or model.latent_variance is None:
             return None
         if isinstance(model.likelihood, Poisson):
-            return float(model.likelihood.rate), model.latent_mean, model.latent_variance
+            return float(model.likelihood.rate), model.latent_mean, model.latent_variance, np.inf
+        if isinstance(model.likelihood, NegativeBinomial):
+            law = model.likelihood
+            return float(law.rate), model.latent_mean, model.latent_variance, float(law.size)
         if isinstance(model.likelihood, PoissonLogNormal):
             total = model.latent_variance + float(model.likelihood.variance)
-            return float(model.likelihood.rate), model.latent_mean, total
+            return float(model.likelihood.rate), model.latent_mean, total, np.inf
         return None
 
     @cached_property

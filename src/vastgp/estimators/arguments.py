@@ -143,6 +143,6 @@ def refuse_own_noise(estimator: str, others: Iterable[str]) -> None:
         if name == "exposure":
             raise TypeError(
                 f"{estimator}.fit takes no exposure; SVGPRegressor and TSVGPRegressor do, with likelihood='poisson' or "
-                "'poisson-log-normal', and GPRegressor."
+                "another law of counts, and GPRegressor."
             )
         raise TypeError(f"{estimator}.fit() got an unexpected keyword argument {name!r}")

@@ -26,7 +26,7 @@ class FitsExposure(FitsOwnNoise, LikelihoodRegressor):
         if not likelihood.counts:
             raise ValueError(
                 f"exposure multiplies the rate of counts, and likelihood is {type(likelihood).__name__}. Set "
-                "likelihood='poisson' or 'poisson-log-normal', or leave exposure out."
+                "likelihood='poisson', 'poisson-log-normal' or 'negative-binomial', or leave exposure out."
             )
 
     # ------------------------------------------------------------ fit
@@ -65,9 +65,9 @@ class FitsExposure(FitsOwnNoise, LikelihoodRegressor):
             weight``, so that a mean of k observations has the weight k. Divided by their mean first, so that ``sigma``
             is the noise of a row of mean weight. Rows of weight zero are left out. None: all count alike.
         exposure : array-like of shape (n,) or str, optional
-            For counts (likelihoods ``"poisson"`` and ``"poisson-log-normal"``): how long, how much or how many each
-            row's count was taken of, in any unit, above zero; or the name of its column, which then is no input. None:
-            one everywhere.
+            For counts (``"poisson"``, ``"poisson-log-normal"``, ``"negative-binomial"``): how long, how much or how
+            many each row's count was taken of, in any unit, above zero; or the name of its column, which then is no
+            input. None: one everywhere.
 
         Returns
         -------

@@ -20,7 +20,14 @@ from vastgp.fitting.dual_start import start_from_dual_evidence
 from vastgp.fitting.run import Run
 from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
 from vastgp.kernels import Kernel
-from vastgp.likelihoods import Exposed, Gaussian, Likelihood, Poisson, PoissonLogNormal
+from vastgp.likelihoods import (
+    Exposed,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    PoissonLogNormal,
+)
 from vastgp.likelihoods.exposed import of_exposure
 from vastgp.solvers.plan import rows_of_functions
 
@@ -37,6 +44,8 @@ _CUT = 0.9
 _CHECKED_FIXED = 2000
 # Of the logarithm of a rate, where the scatter of counts starts at least and at most.
 _SCATTER = 0.05, 4.0
+# The shape of gamma rates, likewise.
+_SIZE = 0.02, 100.0
 
 
 class Beginning(NamedTuple):
@@ -174,16 +183,19 @@ def first_counts(likelihood: Likelihood, y: np.ndarray) -> Likelihood:
     """Return a likelihood of counts where it starts, by the moments of all counts; any other as it is.
 
     Rates are per exposure. With ``log rate ~ N(log r, v)`` counts have the mean ``m = r e^(v/2)`` and the variance
-    ``m + m^2 (e^v - 1)``: what the function finds of v it takes from the scatter.
+    ``m + m^2 (e^v - 1)``, with gamma rates of size a ``m + m^2 / a``: what the function finds of the scatter it takes
+    from that.
     """
     counts = np.asarray(observations.targets(y), np.float64)
     exposure = float(np.mean(observations.exposures(y)))
     mean = max(float(np.mean(counts)), 1.0 / len(y))
     if isinstance(likelihood, Poisson):
         return Poisson(mean / exposure)
-    if not isinstance(likelihood, PoissonLogNormal):
+    if not isinstance(likelihood, PoissonLogNormal | NegativeBinomial):
         return likelihood
     more = max(float(np.var(counts)) - mean, 0.0)
+    if isinstance(likelihood, NegativeBinomial):
+        return NegativeBinomial(mean / exposure, np.clip(mean**2 / max(more, 1e-9), *_SIZE))
     variance = float(np.clip(np.log1p(more / mean**2), *_SCATTER))
     return PoissonLogNormal(mean / exposure * np.exp(-0.5 * variance), variance)
 

@@ -13,7 +13,9 @@ from vastgp.likelihoods import (
 )
 from vastgp.likelihoods.several_classes import SeveralClasses
 
-REGRESSION = ("gaussian", "laplace", "student-t", "poisson", "poisson-log-normal")
+REGRESSION = (
+    "gaussian", "laplace", "student-t", "poisson", "poisson-log-normal", "negative-binomial",
+)  # fmt: skip
 
 
 def chosen_likelihood(likelihood: Any, estimator: str, several: bool = False) -> Likelihood:

@@ -23,6 +23,7 @@ BOUNDS = {
     "alpha": (1e-2, 1e3),
     "degrees_of_freedom": (1.0, 1e3),
     "rate": (1e-9, 1e9),
+    "size": (1e-3, 1e4),
 }
 MOST_NOISE = 10.0
 # Half the variance of a standardised target may be noise; evidence finds a low noise level from above more safely than

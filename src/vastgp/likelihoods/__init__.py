@@ -8,6 +8,7 @@ from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.locally_scaled import LocallyScaled
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
+from vastgp.likelihoods.negative_binomial import NegativeBinomial
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
@@ -25,6 +26,7 @@ __all__ = [
     "Likelihood",
     "LocallyScaled",
     "MultinomialProbit",
+    "NegativeBinomial",
     "OneVsRest",
     "Poisson",
     "PoissonLogNormal",

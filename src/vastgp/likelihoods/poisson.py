@@ -150,7 +150,7 @@ class Poisson(Likelihood):
 
 
 def moments_below(
-    rate: float, mean: np.ndarray, variance: np.ndarray, most: float
+    rate: float, mean: np.ndarray, variance: np.ndarray, size: float, most: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of counts whose rate, ``rate exp(f)``, is no more than ``most``.
 
@@ -161,6 +161,8 @@ def moments_below(
     ----------
     rate : float
     mean, variance : ndarray of shape (n,)
+    size : float
+        Of a negative binomial law around the rate; infinite of Poisson's.
     most : float
     """
     s = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
@@ -172,8 +174,9 @@ def moments_below(
     )
     beyond = special.ndtr(-c / s)
     count = first + most * beyond
-    # E[y] + Var[l]
-    return count, count + np.maximum(second + most**2 * beyond - count**2, 0.0)
+    square = second + most**2 * beyond
+    # E[l + l^2 / a] + Var[l]
+    return count, count + square / size + np.maximum(square - count**2, 0.0)
 
 
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:

@@ -13,6 +13,7 @@ from vastgp.likelihoods.heteroskedastic import HeteroskedasticGaussian
 from vastgp.likelihoods.laplace import Laplace
 from vastgp.likelihoods.locally_scaled import LocallyScaled
 from vastgp.likelihoods.multinomial_probit import MultinomialProbit
+from vastgp.likelihoods.negative_binomial import NegativeBinomial
 from vastgp.likelihoods.one_vs_rest import OneVsRest
 from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.poisson_log_normal import PoissonLogNormal
@@ -32,6 +33,7 @@ _DEFAULTS: dict[type[Likelihood], dict[str, float]] = {
     OneVsRest: {},
     MultinomialProbit: {},
     PoissonLogNormal: {"rate": 1.0, "variance": 0.1},
+    NegativeBinomial: {"rate": 1.0, "size": 10.0},
 }
 _BY_NAME: dict[str, type[Likelihood]] = {cls.name: cls for cls in _DEFAULTS}
 NAMES = tuple(_BY_NAME)

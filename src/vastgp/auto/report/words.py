@@ -30,6 +30,7 @@ _NOISE = {
     "LocallyScaled": "Function and noise have the scale that the nearest rows show, which is known up to a factor: "
     "tails are Student's.",
     "Poisson": "Targets are counts, and Poisson's around the function.",
+    "NegativeBinomial": "Targets are counts, and scatter more than Poisson's around the function, by gamma rates.",
     "PoissonLogNormal": "Targets are counts, and scatter more than Poisson's around the function.",
     "Bernoulli": "The probability of a class is a function that a link keeps between 0 and 1.",
     "Softmax": "Each class has a function, and a softmax makes probabilities of them.",

@@ -64,13 +64,14 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
         far fewer functions than waves do where inputs are few or the function is smooth; a name stands for a product
         of one such kernel for each input. Block solver only, hyperparameters as they start. Up to a few thousand of
         them, `GriefRegressor` learns its hyperparameters too.
-    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal"} or \
-Likelihood, default "gaussian"
+    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal", \
+"negative-binomial"} or Likelihood, default "gaussian"
         How observations scatter around the function. ``"laplace"`` and ``"student-t"`` bear outliers; ``"poisson"`` is
-        for counts, whose logarithmic rate is the function, ``"poisson-log-normal"`` for counts whose rates also vary
-        from row to row. A name stands for default values, from which learning starts; an object of
-        `vastgp.likelihoods` for its own, in units of the target. ``"heteroskedastic"``: normal noise whose variance is
-        a function of the inputs, as in `ExactGPRegressor`; block solver only.
+        for counts, whose logarithmic rate is the function, ``"poisson-log-normal"`` and ``"negative-binomial"`` for
+        counts whose rates also vary from row to row, by a log-normal factor or by a gamma one. A name stands for
+        default values, from which learning starts; an object of `vastgp.likelihoods` for its own, in units of the
+        target. ``"heteroskedastic"``: normal noise whose variance is a function of the inputs, as in
+        `ExactGPRegressor`; block solver only.
     solver : {"auto", "block", "stochastic"} or Block or Stochastic, default "auto"
         ``"auto"`` is the block solver unless its vectors exceed 8 GB. Samples, ranks, batches and steps are on the
         objects, see `vastgp.options`.

@@ -62,8 +62,8 @@ class SWSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, SwsgpFits):
     num_neighbors : int, optional
         Inducing inputs H that a row sees. None: 64 to 512 with ``solver="nearest"``, as rows gain by; else 32, or all.
         With all of them the method is SVGP.
-    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal"} or \
-Likelihood, default "gaussian"
+    likelihood : {"gaussian", "heteroskedastic", "laplace", "student-t", "poisson", "poisson-log-normal", \
+"negative-binomial"} or Likelihood, default "gaussian"
         As in `QSGPRegressor`.
     inducing_inputs : {"auto", "kmeans", "greedy", "random"} or array of shape (M, d), default "auto"
         Where they are: centres of k-means (k-means++), rows of largest remaining variance (pivoted Cholesky), random
