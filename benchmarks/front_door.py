@@ -72,7 +72,7 @@ def _scores(model: Any, table: Drawn) -> dict[str, Any]:
     )  # fmt: skip
     # what continuous models, laws of counts and those of two parts can be compared by, see `vastgp.auto.heaps`
     width = rounded_to(np.concatenate([table.y, y]))
-    if model.likelihood_.counts:
+    if model.likelihood_.counts or getattr(found, "whole", False):
         width, of_rounded = 1.0, found.log_density(y)
     else:
         of_rounded = interval_log_score(found, y, width)

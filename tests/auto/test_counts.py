@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import vastgp
 from vastgp import GPRegressor
@@ -104,3 +105,23 @@ def test_what_scatters_less_than_its_mean_keeps_normal_noise():
     frame = pd.DataFrame({"x": x, "z": rng.normal(size=1200), "children": y})
     model = GPRegressor(max_seconds=6, random_state=0).fit(frame, "children")
     assert not model.likelihood_.counts
+    _check_law_of_whole_numbers(model, frame[:9])
+
+
+def _check_law_of_whole_numbers(model: GPRegressor, rows: pd.DataFrame) -> None:
+    """Masses sum to one, quantiles are the least numbers that reach a level, and scores fill the jumps."""
+    found = model.distribution(rows)
+    numbers = np.arange(0.0, 60.0)
+    mass = np.exp([found.log_density(np.full(len(rows), k)) for k in np.arange(-40.0, 60.0)])
+    np.testing.assert_allclose(mass.sum(axis=0), 1.0, atol=1e-8)
+    # what lies below zero is no count, and its little mass counts as zero's
+    reached = np.cumsum(mass, axis=0)[40:]
+    for level in (0.025, 0.5, 0.975):
+        least = numbers[np.argmax(reached >= level, axis=0)]
+        np.testing.assert_array_equal(found.quantiles([level])[0], least)
+    low, high = np.asarray(model.predict_interval(rows, level=0.95)).T
+    assert np.all(low == np.rint(low)) and np.all(low >= 0.0) and np.all(low < high)
+    y = rows["children"].to_numpy()
+    scores = np.concatenate([found.normal_scores(y, seed) for seed in range(300)])
+    assert np.all(np.diff(np.sort(norm.cdf(scores))) < 0.2)
+    assert np.mean(model.log_predictive_density(rows, y)) <= 0.0

@@ -614,3 +614,55 @@ def test_few_rows_of_classes_have_a_line_where_the_evidence_is_surely_for_it():
     curved = (np.linalg.norm(parts / np.array([7.0, 3.0, 2.0]), axis=1) > 1.5).astype(int)
     model = TSVGPClassifier(max_seconds=10, random_state=0).fit(X[:80], curved[:80])
     assert model.answer_ == "own"
+
+
+def _close(X: np.ndarray, y: np.ndarray) -> ExactPosterior:
+    """The exact posterior with short lengthscales and next to no noise."""
+    return ExactPosterior.condition(vastgp.RBF([0.05, 0.05], 1.0), 1e-6, X, y)[0]
+
+
+@pytest.mark.parametrize("converged", [False, True])
+def test_hyperparameters_that_were_not_learned_to_the_end_are_judged_by_each_row_left_out(
+    converged,
+):
+    """An exact answer of all rows follows them however wrong its kernel is."""
+    rng = np.random.default_rng(4)
+    rows = Rows(rng.normal(size=(600, 2)), rng.normal(size=600))
+    model, run = ExactGPRegressor(), Run()
+    model.standardizer_ = Standardizer().fit(rows)
+    X, y = standardised_rows(rows, model.standardizer_, np.arange(600))
+    close = _close(X, y)
+    answer = dataclasses.replace(
+        simple_answer(close.kernel, Gaussian(1e-6), close), converged=converged
+    )
+    judge = Judge(model, rows, run)
+    judged = judge("own", answer, model, run)
+    left_out = close.leave_one_out().log_density[judge.chosen]
+    assert judged.fair is not converged
+    if converged:  # nothing is compared with it
+        assert judged.score > np.mean(left_out) + 5.0
+        return
+    np.testing.assert_allclose(judged.scores, left_out, rtol=1e-9)
+    line = judge("linear", linear_answer(model, rows, run, None), model, run)
+    assert _best([judged, line], judge.apart).name == "linear"
+
+
+def test_some_rows_do_not_speak_for_their_own_posterior():
+    """Of the rows that judge those that an exact posterior has seen are given by its others."""
+    rng = np.random.default_rng(4)
+    rows = Rows(rng.normal(size=(600, 2)), rng.normal(size=600))
+    model, run = ExactGPRegressor(), Run()
+    model.standardizer_ = Standardizer().fit(rows)
+    seen = rows_of_subset(run.seed, 600, 250)
+    X, y = standardised_rows(rows, model.standardizer_, seen)
+    close = _close(X, y)
+    judge = Judge(model, rows, run)
+    judged = judge("subset", simple_answer(close.kernel, Gaussian(1e-6), close), model, run)
+    inside = np.isin(judge.chosen, seen)
+    left_out = close.leave_one_out().log_density[np.searchsorted(seen, judge.chosen[inside])]
+    np.testing.assert_allclose(judged.scores[inside], left_out, rtol=1e-9)
+    X, y = standardised_rows(rows, model.standardizer_, judge.chosen[~inside])
+    mean, variance = close.mean_and_latent_variance(X)
+    expected = -0.5 * (np.log(2 * np.pi * (variance + 1e-6)) + (y - mean) ** 2 / (variance + 1e-6))
+    np.testing.assert_allclose(judged.scores[~inside], expected, rtol=1e-6)
+    assert judged.fair

@@ -289,7 +289,7 @@ class FrontDoor(SavedFrontDoor):
         self.calibration_ = self._calibration(telling, held_out, seed)
         self.held_out_ = {}
         if judged is not None:
-            self.held_out_ = self._remembered(judged, held_out, inputs, track)
+            self.held_out_ = self._of_held_out(judged, held_out, inputs, track)
         self.kept_ = replace(
             self.kept_, encoded=some_encoded(as_new(self.encoder_, shown), seed),
             importance=importance[0], without=importance[1],
@@ -297,7 +297,7 @@ class FrontDoor(SavedFrontDoor):
         )  # fmt: skip
         self._remember(rows, inputs, seed)
 
-    def _remembered(
+    def _of_held_out(
         self, judged: Judged, y: np.ndarray, inputs: Inputs, track: Track
     ) -> dict[str, np.ndarray]:
         """Return what is kept of the held-out rows; of those that are the last, which were forecast together."""

@@ -211,7 +211,7 @@ def regressors(
     if series:
         found = [*of_series, *found]
     found += [*early, *([exact.with_trees()] if trees else []), *near]
-    laws = _POISSON if counts and likelihood == "auto" else []
+    laws = _LAWS if counts and likelihood == "auto" else []
     found += laws
     many_on_trees = [_QSGP.with_trees()] if trees else []
     # of few rows what the noise is like matters more than how the function is approximated
@@ -223,8 +223,8 @@ def regressors(
         if d <= _GRID_INPUTS and not tied:
             found.append(Candidate("grief", "GriefRegressor"))
         found.append(Candidate("iterative", "IterativeGPRegressor"))
-    if scattered and not series:  # which no law of counts has a trend for
-        found = [*laws[-1:], *(one for one in found if one not in laws[-1:])]
+    if scattered and laws and not series:  # which no law of counts has a trend for
+        found = [laws[-1], *(one for one in found if one != laws[-1])]
     if not few:
         found = [dataclasses.replace(one, needs=max(one.needs, SECONDS_OF_MANY)) for one in found]
     return [one for one in found if not own_noise or _takes_own_noise(one)]
@@ -249,7 +249,7 @@ def alone(found: Sequence[Candidate], seconds: float) -> Candidate:
     than the exact process of some of many rows (NLPD of test rows: kin40k -1.11 and -0.58, protein 0.57 and 1.10).
     """
     wanted = [one for one in found if one.name == _NEAREST.name and seconds > _ALONE_SECONDS]
-    if found[0].name in _LAWS:
+    if found[0].name in {law.name for law in _LAWS}:
         return found[0]
     # what is near says little of what comes
     in_time = [one for one in found if one.begins_at is not None]
@@ -341,8 +341,7 @@ _LINEAR = Candidate(
     "linear", "ExactGPRegressor", {"kernel": "linear"}, most_rows=_LINEAR_ROWS, quick=True
 )
 _QSGP = Candidate("qsgp", "QSGPRegressor")
-_LAWS = [f"tsvgp, {name}" for name in COUNTS]
-_POISSON = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
+_LAWS = [Candidate(f"tsvgp, {name}", "TSVGPRegressor", {"likelihood": name}) for name in COUNTS]
 
 
 def _of_noise(trees: bool, few: bool) -> list[Candidate]:

@@ -20,6 +20,8 @@ from vastgp.likelihoods.poisson import moments_below
 
 # Levels that mean and deviation are summed over where they have no closed form.
 _NODES = 33
+# Of a probability of which a logarithm is taken.
+_LEAST = 1e-12
 # A normal score beyond has no probability in 64 bits.
 FARTHEST = 38.0
 
@@ -38,12 +40,16 @@ class Distribution:
         Of the levels.
     seen : tuple of float
         Least and largest target of the training rows; infinite where moments are to know no end.
+    whole : bool
+        Whether observations are whole numbers from zero on though the model knows nothing of that: a number has the
+        probability of the interval of one around it.
     """
 
     model: Predictive | Mixture
     warp: Own
     calibration: Calibration
     seen: tuple[float, float]
+    whole: bool = False
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -101,7 +107,7 @@ class Distribution:
         nodes, weights = hermegauss(_NODES)
         near = np.abs(nodes) < 8.0
         nodes, weights = nodes[near], weights[near] / weights[near].sum()
-        values = np.clip(self.quantiles(ndtr(nodes)), self.seen[0] - width, self.seen[1] + width)
+        values = np.clip(self._quantiles(ndtr(nodes)), self.seen[0] - width, self.seen[1] + width)
         mean = weights @ values
         return mean, np.sqrt(weights @ (values - mean) ** 2)
 
@@ -112,6 +118,11 @@ class Distribution:
         ----------
         probabilities : array-like of shape (k,), or (k, n) for each row its own
         """
+        found = self._quantiles(probabilities)
+        # the least k with P(Y <= k) = F(k + 1/2) of at least the probability
+        return np.maximum(np.ceil(found - 0.5), 0.0) if self.whole else found
+
+    def _quantiles(self, probabilities: Any) -> np.ndarray:
         wanted = np.asarray(probabilities, np.float64)
         levels = np.asarray(self.calibration.levels(wanted))
         inside = (levels > 0.0) & (levels < 1.0)
@@ -134,7 +145,10 @@ class Distribution:
         return self.model.mean + self.model.std * scores
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Return the logarithms of the densities at targets, (n,), in nats."""
+        """Return the logarithms of the densities at targets, of whole numbers of their probabilities, (n,), in nats."""
+        if self.whole:
+            # a density may be as high as one likes at a number that is repeated, a probability is not
+            return between(self._normal_scores(y - 0.5), self._normal_scores(y + 0.5))
         t = self.warp.forward(y)
         inside = np.isfinite(t)  # the logarithm has no negative targets
         t = np.where(inside, t, 0.0)
@@ -145,11 +159,27 @@ class Distribution:
         return np.where(inside, found, -np.inf)
 
     def normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
-        """Return targets as standard normal variables, which they are if the distributions are right, (n,)."""
+        """Return targets as standard normal variables, which they are if the distributions are right, (n,).
+
+        A whole number has a place at random in its interval, as counts have by a law of their own.
+        """
+        if self.whole:
+            y = y + np.random.default_rng(seed).uniform(-0.5, 0.5, len(y))
+        return self._normal_scores(y, seed)
+
+    def _normal_scores(self, y: np.ndarray, seed: int = 0) -> np.ndarray:
         t = self.warp.forward(y)
         inside = np.isfinite(t)
         found = self.calibration.scores(self.model.normal_scores(np.where(inside, t, 0.0), seed))
         return np.where(inside, found, -np.inf)
+
+
+def between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return log probabilities that a standard normal variable lies between two numbers, (n,), in nats."""
+    # Phi(b) - Phi(a) = Phi(-a) - Phi(-b), by the side where both are small
+    turned = low > 0.0
+    low, high = np.where(turned, -high, low), np.where(turned, -low, high)
+    return np.log(np.maximum(ndtr(high) - ndtr(low), _LEAST))
 
 
 def interval_levels(level: float) -> np.ndarray:

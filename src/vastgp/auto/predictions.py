@@ -27,6 +27,8 @@ class Predictions(RegressorMixin, TwoParts):
 
     calibration_: Calibration
     exposure_: FittedExposure | None
+    # whether the target is one of counts, without heaps
+    _counts = False
 
     def _rows_at(self, X: Any, exposure: Any) -> Rows:
         """Return encoded rows, with their exposures where some are given."""
@@ -65,7 +67,8 @@ class Predictions(RegressorMixin, TwoParts):
         of_model = self.model_.distribution(rows.X)
         if observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        found = Distribution(of_model, self.warp_, self.calibration_, self._seen)
+        whole = self._counts and not self.model_.likelihood_.counts
+        found = Distribution(of_model, self.warp_, self.calibration_, self._seen, whole)
         return self._whole_of(found, rows.X)
 
     @for_each_target(stacked)

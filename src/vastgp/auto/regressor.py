@@ -19,7 +19,6 @@ from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.counts import are_counts, scatter_as_counts
 from vastgp.auto.distribution import Distribution
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
-from vastgp.auto.heaps import interval_log_score
 from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
 from vastgp.auto.race import Judged
@@ -124,9 +123,6 @@ class GPRegressor(Predictions):
     >>> model = vastgp.GPRegressor(max_seconds=60).fit("sales.parquet", "price")    # doctest: +SKIP
     >>> model.predict_interval("new.parquet", level=0.9)                            # doctest: +SKIP
     """
-
-    # whether the target is one of counts, without heaps
-    _counts = False
 
     # ------------------------------------------------------------ fit
 
@@ -233,18 +229,13 @@ class GPRegressor(Predictions):
             of_model = of_model.with_noise_of(rows.y)
         elif observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        found = Distribution(of_model, warp, Identity(), self._seen)
+        whole = self._counts and not model.likelihood_.counts
+        found = Distribution(of_model, warp, Identity(), self._seen, whole)
         y = np.asarray(observations.targets(rows.y))
-        density, at = found.log_density(y), y
-        if self._counts and not model.likelihood_.counts:
-            # a density may be as high as one likes at a number that is repeated, a probability is not; and as counts
-            # have places at random by a law of their own, they have them by another one
-            density = interval_log_score(found, y, 1.0)
-            at = y + np.random.default_rng(0).uniform(-0.5, 0.5, len(y))
         judged = Judged(
-            density,
+            found.log_density(y),
             (y - found.mean) ** 2,
-            found.normal_scores(at),
+            found.normal_scores(y),
             found.mean,
             found.std,
             self._weights_of_score(rows.y),
@@ -257,7 +248,7 @@ class GPRegressor(Predictions):
             return Identity()
         if self.calibrate == "conformal" and self.heap_ is not None:
             return Identity()  # the same rows tell how far the intervals of both parts reach
-        if self.calibrate == "auto" and self.model_.likelihood_.counts:
+        if self.calibrate == "auto" and (self._counts or self.model_.likelihood_.counts):
             return Identity()  # levels of counts come in steps, which no map of levels can move
         rest = self._of_rest(y)
         return fit_calibration(judged.scores[rest], self.calibrate, seed, judged.places.some(rest))

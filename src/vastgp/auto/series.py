@@ -72,7 +72,7 @@ class Times(NamedTuple):
         column = column_of_times(encoder, encoded)
         if column is None:
             return None
-        how, alone = column.encoding, sum(each.kept for each in encoder.columns_) == 1
+        how, alone = column.encoding, one_column(encoder)
         values = encoded[:, column.outputs[0]]
         if isinstance(how, DateEncoding):
             return cls(values, np.datetime64(how.first, "us"), alone)
@@ -115,6 +115,11 @@ def column_of_times(encoder: Any, encoded: np.ndarray) -> Column | None:
         if plain and _are_years(column.name, encoded[:, column.outputs[0]]):
             return column
     return None
+
+
+def one_column(encoder: TableEncoder) -> bool:
+    """Whether a single column of the table is an input."""
+    return sum(column.kept for column in encoder.columns_) == 1
 
 
 def _are_years(name: str, values: np.ndarray) -> bool:

@@ -202,7 +202,7 @@ class TwoParts(SeveralTargets):
             finite = np.clip(best.judged.scores, -FARTHEST, FARTHEST)
             nearest = nearest_scores(np.asarray(heap.values), racing.proba, y, finite)
             self.interval_calibration_ = Conformal.fit(nearest, best.judged.places.shares())
-        self.held_out_ = self._remembered(judged, y, whole.inputs, track)
+        self.held_out_ = self._of_held_out(judged, y, whole.inputs, track)
 
     # ------------------------------------------------------------ what both parts say
 

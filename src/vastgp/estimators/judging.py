@@ -20,6 +20,7 @@ from vastgp.data.minibatch import fixed_indices, standardised_rows
 from vastgp.estimators.simple_answers import MORE_ROWS, SUBSET, rows_of_subset, simple_answer
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian
+from vastgp.linalg.cholesky import Cholesky
 from vastgp.linalg.least_near import least_near
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior
@@ -82,9 +83,14 @@ class Judged(NamedTuple):
         return _is_of_all(self.attributes["posterior_"], rows)
 
     @property
+    def scores_of_others(self) -> np.ndarray:
+        """Log densities, each without its own target where that is known."""
+        return self.scores if self.left_out is None else self.left_out
+
+    @property
     def of_others(self) -> float:
-        """The same, each without its own target where that is known."""
-        return _mean(self.scores if self.left_out is None else self.left_out)
+        """Their mean; minus infinity where there is none."""
+        return _mean(self.scores_of_others)
 
 
 def kept(name: str, answer: Answer, model: Any, run: Run) -> Any:
@@ -110,6 +116,16 @@ def _fitted(model: Any, judged: Judged) -> Any:
 
 def _is_of_all(posterior: Any, rows: Rows) -> bool:
     return isinstance(posterior, ExactPosterior) and len(posterior.X) == rows.n
+
+
+def _may_have_gone_astray(answer: Answer, posterior: Any) -> bool:
+    """Return whether a method's answer is one of hyperparameters that were not learned to the end, of a dense factor.
+
+    Its rows say nothing of them: of 3489 rows of 146 columns, 15 s, a noise of 4e-7 and lengthscales of 0.001 had 6.9
+    nats more than there is, and -6.3 of new rows. What each is given by the others costs another factor.
+    """
+    dense = isinstance(posterior, ExactPosterior) and isinstance(posterior.factor, Cholesky)
+    return dense and type(answer.likelihood) is Gaussian and not answer.converged
 
 
 def _mean(scores: np.ndarray) -> float:
@@ -164,7 +180,8 @@ class Judge:
         """Return an answer and its scores; the model is left as it was."""
         trial = kept(name, answer, model, run)
         predicted = None
-        alone = name == SUBSET and not self.spared and _is_of_all(trial.posterior_, self.training)
+        alone = name == SUBSET or (name == OWN and _may_have_gone_astray(answer, trial.posterior_))
+        alone = alone and not self.spared and _is_of_all(trial.posterior_, self.training)
         if alone:
             # rows of the fit would flatter whoever follows them: each is given by all others
             scores = trial.posterior_.leave_one_out().log_density[self.chosen]
@@ -173,6 +190,8 @@ class Judge:
             scores = processes.from_first(self._density(predicted, trial))
         else:
             scores = _densities(trial, self.rows, run)
+        if name == SUBSET and not self.spared and not alone:
+            scores, alone = self._of_some_rows(trial.posterior_, scores, run)
         left_out, likelihood = None, answer.likelihood
         # of few rows the line is an average, of which there is no such thing
         line = isinstance(trial.posterior_, LinearPosterior)
@@ -184,6 +203,22 @@ class Judge:
         fair = alone or self.spared
         scores = self._places.means(scores)
         return Judged(name, answer, trial.__dict__, scores, fair, left_out, predicted)
+
+    def _of_some_rows(
+        self, posterior: Any, scores: np.ndarray, run: Run
+    ) -> tuple[np.ndarray, bool]:
+        """Return scores by the exact posterior of some rows in which these are given by each other, if it knows that.
+
+        By their own targets whoever follows them most closely would be best.
+        """
+        if not isinstance(posterior, ExactPosterior) or not isinstance(posterior.factor, Cholesky):
+            return scores, False
+        with run.timed("comparison"):
+            given = processes.from_first(posterior.leave_one_out().log_density)
+        own = rows_of_subset(run.seed, self.training.n, len(given))
+        place = np.searchsorted(own, self.chosen)
+        place = np.minimum(place, len(own) - 1)
+        return np.where(own[place] == self.chosen, given[place], scores), True
 
     def _tells_noise(self, answer: Answer) -> bool:
         """Return whether rows kept out tell how large the one noise of an answer is."""

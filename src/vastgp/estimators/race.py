@@ -113,7 +113,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if few is not None:
             answer = simple_answer(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        elif own is not None and own.evidence is not None and rows.n <= FEW_ROWS:
+        elif own is not None and own.evidence is not None and rows.n <= FEW_ROWS and not varies:
             lines = simple(LINEAR)
         line = processes.agreed(_surely_line(own, lines) if few is None else few.is_linear)
         is_open = processes.agreed(few is not None and few.is_open)
@@ -235,6 +235,8 @@ def _best(found: list[Judged], apart: bool) -> Judged:
         return rival
     if not apart:
         rivals = [each for each in found if each.name == LINEAR or each.fair]
+        if own.fair:  # then all are given each row by the others
+            rivals = [each._replace(scores=each.scores_of_others) for each in rivals]
         rival = max(rivals, key=lambda each: each.score, default=best)
     if own.answer.converged and not own.answer.cut:
         error = float(np.std(rival.scores - own.scores)) / np.sqrt(len(own.scores))

@@ -323,7 +323,9 @@ def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> L
     step = max(len(y) // _FIRST_ROWS, 1) if functions > 1 else 1
     first = min(1.0, _FIRST_OF_FUNCTION / size)
     model, natural = _at_best_variance(likelihood, features[::step], y[::step], first)
-    if functions == 1 and len(y) * size**2 <= _QUICK and model.variance < _STEEP:
+    # laws of counts overflow where weights are large
+    bounded = np.isfinite(likelihood.most_curvature())
+    if functions == 1 and bounded and len(y) * size**2 <= _QUICK and model.variance < _STEEP:
         steep = _at_best_variance(likelihood, features, y, _STEEP)
         model, natural = max((model, natural), steep, key=lambda found: _evidence(*found))
     if step > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from vastgp.auto.calibration import Calibration
-from vastgp.auto.distribution import FARTHEST, Distribution
+from vastgp.auto.distribution import FARTHEST, Distribution, between
 from vastgp.auto.stacking.mixture import mixed_moments
 
 # Of a probability: what a classifier calls impossible costs 28 nats where it happens, as of classes.
@@ -119,16 +119,13 @@ def interval_log_score(found: Any, y: np.ndarray, width: float) -> np.ndarray:
     Parameters
     ----------
     found : object
-        With ``normal_scores(y)``, such as what `GPRegressor.distribution` returns; of counts there is none.
+        With ``normal_scores(y)`` of a density, such as what `GPRegressor.distribution` returns where targets are no
+        counts.
     y : ndarray of shape (n,)
     width : float
         To which targets were rounded, such as 1 of whole numbers.
     """
-    low, high = (found.normal_scores(y + side * width / 2.0) for side in (-1.0, 1.0))
-    # Phi(b) - Phi(a) = Phi(-a) - Phi(-b), by the side where both are small
-    turned = low > 0.0
-    low, high = np.where(turned, -high, low), np.where(turned, -low, high)
-    return np.log(np.maximum(ndtr(high) - ndtr(low), _LEAST))
+    return between(*(found.normal_scores(y + side * width / 2.0) for side in (-1.0, 1.0)))
 
 
 # ---------------------------------------------------------------- of what the parts say of each row

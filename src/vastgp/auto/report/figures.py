@@ -106,16 +106,15 @@ def forecast_figure(data: ReportData) -> str:
     shown = data.forecast
     assert shown is not None
     inside = float(np.mean((shown.low <= shown.y) & (shown.y <= shown.high)))
-    held = (
-        f"{percent(inside)} of {len(shown.y):,} held-out rows are within their intervals of 95 %."
-    )
+    rows = f"{len(shown.y):,} {data.about} rows"
+    held = f"{percent(inside)} of {rows} are within their intervals of 95 %."
     return _drawn(
         partial(
             plots.forecast_plot, shown.times, shown.y, shown.mean, shown.low, shown.high,
             span=shown.span, ahead=shown.ahead, target_name=plain_text(data.target, 20),
         ),
         "forecast",
-        f"{data.target} over {shown.name}: held-out rows and their forecasts. {held}",
+        f"{data.target} over {shown.name}: {data.about} rows and their forecasts. {held}",
         held,
         wide=True,
     )  # fmt: skip

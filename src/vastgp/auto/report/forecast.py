@@ -10,8 +10,9 @@ from scipy.special import ndtri
 
 from vastgp.auto.columns import Column
 from vastgp.auto.dates import DateEncoding
+from vastgp.auto.distribution import interval_levels
 from vastgp.auto.report.rows import About
-from vastgp.auto.series import column_of_times
+from vastgp.auto.series import column_of_times, one_column
 from vastgp.auto.values import Values, dates_of, numbers_of
 from vastgp.auto.warps import Log
 from vastgp.data import Rows
@@ -65,10 +66,9 @@ def forecast_of(model: Any, about: About) -> Forecast | None:
         return None
     times = _times_of(column, about.columns[column.name])
     low, high = _intervals(model, about.mean, about.std * model.calibration_.std_factor)
-    alone = sum(each.kept for each in model.encoder_.columns_) == 1
     return Forecast(
         column.name, times, about.y, about.mean, low, high, about.span,
-        _ahead(model, column, times) if held and alone else None,
+        _ahead(model, column, times) if held and one_column(model.encoder_) else None,
     )  # fmt: skip
 
 
@@ -82,12 +82,13 @@ def _intervals(model: Any, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarra
 
     Of a target whose logarithm is normal, ``s^2 = log(1 + std^2 / mean^2)`` and ``mean = exp(m + s^2 / 2)``.
     """
-    z = ndtri(0.5 + 0.5 * _LEVEL)
+    z = ndtri(interval_levels(_LEVEL)[1])
     if isinstance(model.warp_, Log):
         s = np.sqrt(np.log1p((std / mean) ** 2))
         middle = np.log(mean) - 0.5 * s**2
         return np.exp(middle - z * s), np.exp(middle + z * s)
-    return mean - z * std, mean + z * std
+    low = mean - z * std
+    return np.maximum(low, 0.0) if model.likelihood_.counts else low, mean + z * std
 
 
 def _ahead(
@@ -99,7 +100,7 @@ def _ahead(
     dates = later.dtype.kind == "M"
     encoded = column.encode(Values("dates" if dates else "numbers", later))[0]
     found = model._distribution(Rows(encoded, checked=True))
-    low, high = found.quantiles([0.5 - 0.5 * _LEVEL, 0.5 + 0.5 * _LEVEL])
+    low, high = found.quantiles(interval_levels(_LEVEL))
     return later, found.mean, low, high
 
 
@@ -117,27 +118,28 @@ def times_after(times: np.ndarray, most: int) -> np.ndarray:
     if times.dtype.kind != "M":
         return times[-1] + steps * float(np.median(np.diff(times)))
     days = times.astype(_DAYS)
-    whole = bool(np.all(days == times))
+    if np.all(days == times):
+        found = _months_after(days, steps)
+        if found is None and np.all(np.is_busday(days)) and _usual_step(days) == 1:
+            found = np.busday_offset(days[-1], steps)
+        if found is not None:
+            return found.astype("M8[us]")
+    return times[-1] + steps * np.timedelta64(_usual_step(times), "us")
+
+
+def _usual_step(times: np.ndarray) -> int:
+    return int(np.median(np.diff(times).astype(np.int64)))
+
+
+def _months_after(days: np.ndarray, steps: np.ndarray) -> np.ndarray | None:
+    """Return days of later months, where all are the same day of theirs, or the last one."""
     months = days.astype("M8[M]")
-    of_month = (days - months).astype(int)
-    apart = np.diff(months).astype(int)
-    if (
-        whole
-        and np.all(apart > 0)
-        and (
-            np.all(of_month == of_month[0])
-            or np.all(((days + 1).astype("M8[M]") - months).astype(int) == 1)
-        )
-    ):
-        every = int(np.median(apart))
-        if np.all(of_month == of_month[0]):
-            found = (months[-1] + every * steps).astype(_DAYS) + of_month[0]
-        else:  # the last day of each
-            found = (months[-1] + every * steps + 1).astype(_DAYS) - 1
-    elif (
-        whole and np.all(np.is_busday(days)) and float(np.median(np.diff(days).astype(int))) == 1.0
-    ):
-        found = np.busday_offset(days[-1], steps)
-    else:
-        return times[-1] + steps * np.median(np.diff(times).astype(np.int64)).astype("m8[us]")
-    return found.astype("M8[us]")
+    every, of_month = _usual_step(months), days - months
+    if np.any(np.diff(months).astype(np.int64) == 0):
+        return None
+    later = months[-1] + every * steps
+    if np.all(of_month == of_month[0]):
+        return later.astype(_DAYS) + of_month[0]
+    if np.all((days + 1).astype("M8[M]") > months):
+        return (later + 1).astype(_DAYS) - 1
+    return None
