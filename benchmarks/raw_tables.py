@@ -90,7 +90,7 @@ RAW_CLASSES = {
     "taxi": Raw("modeldata", "taxi", "tip"),
 }
 RAW = RAW_REGRESSION | RAW_CLASSES
-# Whole numbers from zero on: `counts.py` writes a page of its own about them.
+# Whole numbers from zero on: `count_tables.py` writes a page of its own about them.
 RAW_COUNTS = {
     "visits": Raw("AER", "DoctorVisits", "visits"),
     "nmes": Raw("AER", "NMES1988", "visits"),

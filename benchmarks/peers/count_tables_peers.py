@@ -1,6 +1,6 @@
-"""A negative binomial line, CatBoost with Poisson's loss, and shares without inputs, beside ../counts.py.
+"""A negative binomial line, CatBoost with Poisson's loss, and shares without inputs, beside ../count_tables.py.
 
-    VASTGP_RAW=/tmp/raw /tmp/peers/bin/python benchmarks/peers/counts_peers.py --budget 15 --missing
+    VASTGP_RAW=/tmp/raw /tmp/peers/bin/python benchmarks/peers/count_tables_peers.py --budget 15 --missing
 
 None has a use for a budget: the line is found by L-BFGS, trees end by rows kept out.
 """
@@ -126,7 +126,7 @@ def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
 def main() -> None:
     """Read the command line."""
     parser = command_line(__doc__)
-    parser.set_defaults(out=RESULTS / "counts.jsonl", table=["counts"], budget=[15.0])
+    parser.set_defaults(out=RESULTS / "count_tables.jsonl", table=["counts"], budget=[15.0])
     run(parser.parse_args(), lambda table: list(MODELS), prepare)
 
 
