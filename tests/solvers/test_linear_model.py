@@ -1,5 +1,6 @@
 """The linear answer, against exact Gaussian processes with its kernel."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from vastgp.fitting.dual_evidence import DualEvidence
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Linear
-from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+from vastgp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, Softmax
 from vastgp.solvers import linear_model
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import fit_linear
@@ -258,3 +259,16 @@ def test_the_evidence_is_the_bound_with_the_prior_of_the_variance(rng):
     bound = DualEvidence(X, y).objective((posterior.kernel, likelihood))[0]
     prior = -0.5 * (max(np.log(posterior.variance), 0.0) / 3.0) ** 2
     assert posterior.evidence == pytest.approx(float(bound) + prior, abs=2e-3)
+
+
+@pytest.mark.parametrize("likelihood", [Poisson(0.4), NegativeBinomial(0.4, 0.2)])
+def test_steps_that_are_too_long_for_counts_say_nothing(likelihood):
+    """Rates of such steps are infinite, and they are taken back; NumPy's words about them reached the user."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(2.0, (800, 6))
+    y = rng.poisson(0.4 * rng.gamma(0.2, 5.0, 800)).astype(float)
+    y[np.argsort(X[:, 0])[-5:]] = 300.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        posterior, _ = fit_linear(likelihood, X, y)
+    assert np.all(np.isfinite(posterior.weights)) and np.isfinite(posterior.evidence)

@@ -283,7 +283,10 @@ class _Weights:
 
     def evaluate(self, natural: tuple[np.ndarray, np.ndarray]) -> Found:
         """Return the bound at natural parameters, and those that its derivatives ask for."""
-        weights, covariance = self.moments(natural)
+        try:
+            weights, covariance = self.moments(natural)
+        except np.linalg.LinAlgError:  # of a step that is far too long, which a bound of NaN makes shorter
+            return Found(natural, np.nan, natural)
         if self.likelihood.shift_invariant:
             # as of `Sites.centred`: the optimum has no part that the likelihood does not see
             weights = weights - weights.mean(axis=0)
@@ -388,5 +391,7 @@ def _climb(
     """Return natural parameters after so many updates at most."""
     rate, least = most_rate(model.likelihood), _SETTLED * model.num_rows
     updates = DampedUpdates(model.evaluate, most=rate, least_gain=least)
-    found: tuple[np.ndarray, np.ndarray] = updates.run(updates.start(natural), most).found.sites
+    # rates of counts that a step is too long for are infinite, and that is no gain
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: tuple[np.ndarray, np.ndarray] = updates.run(updates.start(natural), most).found.sites
     return found
