@@ -285,7 +285,8 @@ class _Weights:
         """Return the bound at natural parameters, and those that its derivatives ask for."""
         try:
             weights, covariance = self.moments(natural)
-        except np.linalg.LinAlgError:  # of a step that is far too long, which a bound of NaN makes shorter
+        except np.linalg.LinAlgError:
+            # of a step that is far too long: a bound of NaN makes it shorter
             return Found(natural, np.nan, natural)
         if self.likelihood.shift_invariant:
             # as of `Sites.centred`: the optimum has no part that the likelihood does not see
