@@ -607,12 +607,12 @@ def test_few_rows_of_classes_have_a_line_where_the_evidence_is_surely_for_it():
     label = rng.integers(0, 2, 120)
     parts = rng.normal(size=(120, 3)) * np.array([7.0, 3.0, 2.0])
     X = np.column_stack([parts, parts.sum(axis=1) + label])
-    model = TSVGPClassifier(max_seconds=10, random_state=0).fit(X[:80], label[:80])
+    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:80], label[:80])
     assert model.answer_ == "linear" and "evidence of these few rows" in model.stop_reason_
     assert model.score(X[80:], label[80:]) > 0.95
     # what varies is the method's
     curved = (np.linalg.norm(parts / np.array([7.0, 3.0, 2.0]), axis=1) > 1.5).astype(int)
-    model = TSVGPClassifier(max_seconds=10, random_state=0).fit(X[:80], curved[:80])
+    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:80], curved[:80])
     assert model.answer_ == "own"
 
 

@@ -12,17 +12,14 @@ from jax.scipy.special import betainc, gammaln
 from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.poisson import Poisson, distribution_of_counts
 from vastgp.likelihoods.quadrature import floored_std, log_average, mode_between, together
-from vastgp.likelihoods.quantiles import normal_nodes
 
 # The logarithm of the law bends as that of a logistic one does.
 _WIDTH = 1.5
 _ROUGH_POINTS = 20
 # From this size on ratios of gamma functions are series: differences of their logarithms would be rounding.
 _LARGE = 20.0
-# The error of a probability is below 7e-4 for latent variances up to 25.
-_DISTRIBUTION_POINTS = 24
 # Halvings of the interval that holds a median.
 _HALVINGS = 64
 
@@ -83,29 +80,21 @@ class NegativeBinomial(Likelihood):
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
-        # P(count <= y | f) = I_{a / (a + m)}(a, y + 1)
         shape = np.maximum(y + 1.0, 0.0)
-        std = floored_std(np.asarray(latent_variance, np.float64))
         rate, size = float(self.rate), float(self.size)
-        # where it falls in f, and how fast
-        centre = np.clip((np.log((shape + 0.5) / rate) - mean) / std, -5.0, 5.0)
+        # of y < 0 there is none
+        counts = np.maximum(shape, np.finfo(np.float64).tiny)
+
+        def reached(f: Any) -> Any:
+            # P(count <= y | f) = I_{a / (a + m)}(a, y + 1)
+            return special.betainc(size, counts, special.expit(np.log(size / rate) - f))
+
         fall = 2.0 * np.sqrt(1.0 / (shape + 0.5) + 1.0 / size)
-        width = np.minimum(np.minimum(fall, 0.5 * np.pi) / std, 1.5)
-        parts = (
-            weight
-            * special.betainc(
-                size,
-                np.maximum(shape, np.finfo(np.float64).tiny),
-                special.expit(np.log(size / rate) - mean - std * z),
-            )
-            for z, weight in normal_nodes(centre, width, _DISTRIBUTION_POINTS)
-        )
-        return np.where(shape > 0.0, sum(parts), 0.0)
+        return distribution_of_counts(reached, shape, fall, rate, mean, latent_variance)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``rate exp(mean + latent_variance / 2)``."""
-        mean, variance, rate = together(mean, latent_variance, self.rate)
-        return rate * jnp.exp(mean + 0.5 * variance)
+        return Poisson(self.rate).predictive_mean(mean, latent_variance)
 
     def predictive_variance(self, mean: Any, latent_variance: Any) -> Any:
         """Return the mean variance plus the variance of the mean."""
@@ -136,7 +125,7 @@ class NegativeBinomial(Likelihood):
         return NegativeBinomial(self.rate, self.size, min(self.points, _ROUGH_POINTS))
 
     def _possible(self, y: np.ndarray) -> tuple[Any, str, str]:
-        return Poisson(1.0)._possible(y)
+        return Poisson(self.rate)._possible(y)
 
 
 def _log_rising(y: Any, size: Any) -> Any:

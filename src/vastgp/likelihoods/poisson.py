@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -109,18 +110,14 @@ class Poisson(Likelihood):
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
-        # P(count <= y | f) = Q(y + 1, rate e^f)
-        shape = np.maximum(y + 1.0, 0.0)
-        std = floored_std(np.asarray(latent_variance, np.float64))
-        rate = float(self.rate)
-        # where it falls in f, and how fast
-        centre = np.clip((np.log((shape + 0.5) / rate) - mean) / std, -5.0, 5.0)
-        width = np.minimum(np.minimum(2.0 / np.sqrt(shape + 0.5), 0.5 * np.pi) / std, 1.5)
-        parts = (
-            weight * special.gammaincc(shape, rate * np.exp(mean + std * z))
-            for z, weight in normal_nodes(centre, width, _DISTRIBUTION_POINTS)
-        )
-        return np.where(shape > 0.0, sum(parts), 0.0)
+        shape, rate = np.maximum(y + 1.0, 0.0), float(self.rate)
+
+        def reached(f: Any) -> Any:
+            # P(count <= y | f) = Q(y + 1, rate e^f)
+            return special.gammaincc(shape, rate * np.exp(f))
+
+        fall = 2.0 / np.sqrt(shape + 0.5)
+        return distribution_of_counts(reached, shape, fall, rate, mean, latent_variance)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``rate exp(mean + latent_variance / 2)``."""
@@ -147,6 +144,35 @@ class Poisson(Likelihood):
             "Give unscaled counts; for real numbers choose 'gaussian', 'laplace' or 'student-t'."
         )
         return whole, "counts 0, 1, 2, ...", advice
+
+
+def distribution_of_counts(
+    reached: Callable[[Any], Any],
+    shape: Any,
+    fall: Any,
+    rate: float,
+    mean: Any,
+    latent_variance: Any,
+) -> np.ndarray:
+    """Return ``E[P(count <= y | f)]`` for ``f ~ N(mean, latent_variance)``, zero where there is no count.
+
+    Parameters
+    ----------
+    reached : callable
+        ``P(count <= y | f)``.
+    shape : array-like
+        ``y + 1``.
+    fall : array-like
+        In about what width of ``f`` it falls, where ``rate e^f`` is the count.
+    rate : float
+    mean, latent_variance : array-like
+    """
+    std = floored_std(np.asarray(latent_variance, np.float64))
+    centre = np.clip((np.log((shape + 0.5) / rate) - mean) / std, -5.0, 5.0)
+    width = np.minimum(np.minimum(fall, 0.5 * np.pi) / std, 1.5)
+    nodes = normal_nodes(centre, width, _DISTRIBUTION_POINTS)
+    parts = (weight * reached(mean + std * z) for z, weight in nodes)
+    return np.where(shape > 0.0, sum(parts), 0.0)
 
 
 def moments_below(
