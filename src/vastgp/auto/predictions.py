@@ -67,9 +67,15 @@ class Predictions(RegressorMixin, TwoParts):
         of_model = self.model_.distribution(rows.X)
         if observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        whole = self._counts and not self.model_.likelihood_.counts
-        found = Distribution(of_model, self.warp_, self.calibration_, self._seen, whole)
+        found = self._in_units(of_model, self.model_, self.warp_, self.calibration_)
         return self._whole_of(found, rows.X)
+
+    def _in_units(
+        self, of_model: Any, model: Any, warp: Own, calibration: Calibration
+    ) -> Distribution:
+        """Return what a model says on its scale as a distribution of the target."""
+        whole = self._counts and not model.likelihood_.counts
+        return Distribution(of_model, warp, calibration, self._seen, whole)
 
     @for_each_target(stacked)
     def predict(

@@ -17,7 +17,6 @@ from vastgp.auto.calibration import (
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
 from vastgp.auto.counts import are_counts, scatter_as_counts
-from vastgp.auto.distribution import Distribution
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
 from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
@@ -217,7 +216,7 @@ class GPRegressor(Predictions):
             return warps_to_try(rest[~self.heap_.holds(rest)], seed)
         normal = isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian")
         # known errors are in units of the target as it is, and exposures are of counts
-        plain = y.ndim > 1 or are_counts(y)
+        plain = y.ndim > 1 or self._counts
         return (
             warps_to_try(y, seed, series=bool(self._in_time)) if normal and not plain else [Own()]
         )
@@ -229,8 +228,7 @@ class GPRegressor(Predictions):
             of_model = of_model.with_noise_of(rows.y)
         elif observations.has_exposure(rows.y):
             of_model = of_model.with_exposure_of(rows.y)
-        whole = self._counts and not model.likelihood_.counts
-        found = Distribution(of_model, warp, Identity(), self._seen, whole)
+        found = self._in_units(of_model, model, warp, Identity())
         y = np.asarray(observations.targets(rows.y))
         judged = Judged(
             found.log_density(y),

@@ -85,6 +85,12 @@ class Predictive:
         """Standard deviations, (n,): those of the function and of the noise together."""
         return self.scaling.inverse_std(np.sqrt(self._by_rows("predictive_variance")))
 
+    def moments_below(self, most: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and deviations of counts whose rate is no more than ``most``, (n,) each."""
+        law: Any = self.likelihood
+        mean, variance = law.moments_below(self.latent_mean, self.latent_variance, most)
+        return mean, np.sqrt(variance)
+
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the logarithms of the densities at targets, (n,), in nats."""
         target = self.scaling.transform_y(y)

@@ -12,7 +12,7 @@ from jax.scipy.special import betainc, gammaln
 from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.poisson import Poisson, distribution_of_counts
+from vastgp.likelihoods.poisson import Poisson, distribution_of_counts, moments_below
 from vastgp.likelihoods.quadrature import floored_std, log_average, mode_between, together
 
 # The logarithm of the law bends as that of a logistic one does.
@@ -102,6 +102,10 @@ class NegativeBinomial(Likelihood):
         _, variance, size = together(mean, latent_variance, self.size)
         # E[m + m^2 / a] + Var[m],  E[m^2] = E[m]^2 e^v
         return count + count**2 * (jnp.expm1(variance) + jnp.exp(variance) / size)
+
+    def moments_below(self, mean: Any, latent_variance: Any, most: float) -> Any:
+        """Return mean and variance of counts whose mean is no more than ``most``."""
+        return moments_below(float(self.rate), mean, latent_variance, float(self.size), most)
 
     def median(self, mean: Any) -> Any:
         """Return the median count at the latent median: the least ``k`` with ``P(y <= k) >= 1/2``."""

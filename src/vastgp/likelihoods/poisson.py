@@ -130,6 +130,10 @@ class Poisson(Likelihood):
         # E[lambda] + Var[lambda],  Var[e^f] = E[e^f]^2 (e^v - 1)
         return count + count**2 * jnp.expm1(jnp.asarray(latent_variance))
 
+    def moments_below(self, mean: Any, latent_variance: Any, most: float) -> Any:
+        """Return mean and variance of counts whose rate is no more than ``most``, see `moments_below`."""
+        return moments_below(float(self.rate), mean, latent_variance, np.inf, most)
+
     def median(self, mean: Any) -> Any:
         """Return the median count at the latent median: the least ``k`` with ``P(y <= k) >= 1/2``."""
         mean, rate = together(mean, self.rate)

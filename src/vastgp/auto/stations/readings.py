@@ -296,6 +296,8 @@ def form_of_times(parts: Sequence[Values], name: str, source: Source) -> str:
     ValueError
         Where either the day or the month may come first.
     """
+    if all(values.form == "dates" for values in parts):
+        return "dates"
     facts, first = new_facts(parts[0], None), 0
     for values in parts:
         facts.update(first, values)
