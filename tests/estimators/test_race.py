@@ -26,10 +26,11 @@ from vastgp.estimators.race import Judge, Judged, _best
 from vastgp.estimators.registry import METHODS
 from vastgp.estimators.simple_answers import linear_answer, rows_of_subset, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
-from vastgp.likelihoods import Gaussian
+from vastgp.likelihoods import Bernoulli, Gaussian
 from vastgp.linalg.cholesky import FactorizationError
 from vastgp.options import Fixed, Subset
 from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.linear_model import fit_linear
 
 QUICK = Subset(rows=100)
 
@@ -601,19 +602,27 @@ def test_intervals_too_narrow_for_rows_kept_out_have_more_noise(table, monkeypat
     np.testing.assert_array_equal(again.predict(new, return_std=True), told)
 
 
-def test_few_rows_of_classes_have_a_line_where_the_evidence_is_surely_for_it():
-    """Labels that are a small difference of inputs that go together: a stationary kernel finds nothing in 80 rows."""
+@pytest.mark.parametrize("n", [80, 600])
+def test_classes_have_a_line_where_the_evidence_is_surely_for_it(n):
+    """Labels that are a small difference of inputs that go together: a stationary kernel finds nothing in so few."""
     rng = np.random.default_rng(5)
-    label = rng.integers(0, 2, 120)
-    parts = rng.normal(size=(120, 3)) * np.array([7.0, 3.0, 2.0])
+    label = rng.integers(0, 2, n + 40)
+    parts = rng.normal(size=(n + 40, 3)) * np.array([7.0, 3.0, 2.0])
     X = np.column_stack([parts, parts.sum(axis=1) + label])
-    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:80], label[:80])
-    assert model.answer_ == "linear" and "evidence of these few rows" in model.stop_reason_
-    assert model.score(X[80:], label[80:]) > 0.95
+    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:n], label[:n])
+    assert model.answer_ == "linear" and "evidence of these rows" in model.stop_reason_
+    assert model.score(X[n:], label[n:]) > 0.95
     # what varies is the method's
     curved = (np.linalg.norm(parts / np.array([7.0, 3.0, 2.0]), axis=1) > 1.5).astype(int)
-    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:80], curved[:80])
+    model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:n], curved[:n])
     assert model.answer_ == "own"
+
+
+def test_a_line_of_some_of_the_rows_has_no_evidence_of_all():
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    assert fit_linear(Bernoulli(), X, y)[0].evidence is not None
+    assert fit_linear(Bernoulli(), X, y, lambda size: 89)[0].evidence is None
 
 
 def _close(X: np.ndarray, y: np.ndarray) -> ExactPosterior:

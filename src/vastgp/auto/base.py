@@ -34,6 +34,7 @@ from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.series import folds_in_time, stretches, to_go_on_from
 from vastgp.auto.stacking import leading, stack_of
 from vastgp.auto.support import RangeCheck
+from vastgp.auto.taken_in import take_in, together
 from vastgp.auto.trees import Grove, OnTrees
 from vastgp.auto.warps import Own
 from vastgp.data import Exposure, Rows, observations
@@ -276,6 +277,8 @@ class FrontDoor(SavedFrontDoor):
             last = inputs.folds - 1
             self.model_, self.encoder_ = best.model, inputs.encoder_of_fold(last)
             rows, shown = inputs.training_rows(last), inputs.held_out_rows(last).X
+            if self._takes_in(whole):
+                rows = together(rows, inputs.held_out_rows(last))
         else:
             self.model_, self.encoder_ = model, inputs.encoder_of_whole
             rows = inputs.whole(y)[0]
@@ -309,6 +312,13 @@ class FrontDoor(SavedFrontDoor):
     ) -> Any:
         """Return the winner fitted to all rows; None where that of the race is to stay."""
         return fit_to_all(best, candidates, whole, self.warp_)
+
+    def _takes_in(self, whole: Whole) -> bool:
+        """Condition the race's model on the rows that judged it, too, if it can; return whether it did."""
+        if self._work is not None:
+            return False  # rows are what it has
+        held_out = self._taught_by(whole.inputs.held_out_rows(whole.inputs.folds - 1))
+        return take_in(self.model_, held_out, self.encoder_, self.warp_, whole.seconds_left)
 
     def _remember(self, rows: Rows, inputs: Inputs, seed: int) -> None:
         """Keep what the training rows cover, and what their columns are called."""

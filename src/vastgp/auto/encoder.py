@@ -28,6 +28,9 @@ from vastgp.auto.space import names_of, read_space, space_of, with_places
 from vastgp.auto.target import numeric_target
 from vastgp.data import validate
 
+# Of the seeds of directions: rows that come later have others than those of the fit.
+_FURTHER = 1 << 20
+
 
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Turn any table into a matrix of numbers that a Gaussian process understands.
@@ -179,6 +182,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         found = found.copy()
         for columns in outputs_of_gaps(self.columns_):
             found[:, columns] = gaps.as_new(found[:, columns])
+        return found
+
+    def as_training(self, found: np.ndarray) -> np.ndarray:
+        """Return rows that `transform` encoded as further ones of the fit: what they lack is each row's own."""
+        found = found.copy()
+        for number, columns in enumerate(outputs_of_gaps(self.columns_)):
+            found[:, columns] = gaps.of_training(found[:, columns], _FURTHER + number)
         return found
 
     def _fit(self, X: Any, y: Any, exclude: Any) -> tuple[Source, dict[int, np.ndarray]]:

@@ -296,6 +296,11 @@ def as_new(encoder: Any, matrix: np.ndarray) -> np.ndarray:
     return encoder.as_new(matrix) if isinstance(encoder, TableEncoder) else matrix
 
 
+def as_training(encoder: Any, matrix: np.ndarray) -> np.ndarray:
+    """Return encoded new rows as they would be encoded were they further training rows."""
+    return encoder.as_training(matrix) if isinstance(encoder, TableEncoder) else matrix
+
+
 def names_of_inputs(encoder: Any, columns: int) -> list[str]:
     """Return names of encoded columns."""
     try:

@@ -27,10 +27,11 @@ from vastgp.data.shared_rows import as_shared_rows
 from vastgp.data.validate import check_num_rows
 from vastgp.estimators.arguments import input_units, refuse_own_noise, seed_from
 from vastgp.estimators.fitted import FittedModel
+from vastgp.estimators.further_rows import exact_given_also
 from vastgp.estimators.judging import OWN
 from vastgp.estimators.race import race, seconds_of_compiling
 from vastgp.estimators.sharing import check_own_of_rows
-from vastgp.estimators.simple_answers import posterior_from_state, posterior_to_state
+from vastgp.estimators.simple_answers import SUBSET, posterior_from_state, posterior_to_state
 from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -153,6 +154,21 @@ class BaseGP(FittedModel, abc.ABC):
         ``own`` are attributes of the method's own answer where another one is kept, ``out`` the rows that were kept out
         of the fit.
         """
+
+    def _take_in(self, rows: Rows, seconds: float | None = None) -> bool:
+        """Condition the answer on further rows, with all that was learned as it is; return whether that could be done.
+
+        Parameters
+        ----------
+        rows : Rows
+            As they are opened for a fit.
+        seconds : float, optional
+            That it may take.
+        """
+        found = exact_given_also(self, rows, seconds) if self.answer_ == SUBSET else None
+        if found is not None:
+            self.posterior_ = found[0]
+        return found is not None
 
     @property
     @abc.abstractmethod

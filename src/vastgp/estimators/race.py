@@ -16,7 +16,7 @@ import numpy as np
 from vastgp import _accelerator
 from vastgp.data import Rows, processes
 from vastgp.data.padding import padded_size
-from vastgp.estimators.few_rows import FEW_ROWS, SURE, average_of_few
+from vastgp.estimators.few_rows import SURE, average_of_few
 from vastgp.estimators.judging import (
     ASTRAY,
     ASTRAY_OF_KERNEL,
@@ -44,7 +44,7 @@ _FOR_THE_END, _SHARE_FOR_THE_END = 1.0, 0.05
 # Of those of several classes, for each class and row up to a thousand: some forty rounds of sites (digits, ten classes:
 # 3.3 s of the linear answer and 1.2 of the subset).
 _OF_CLASS_AND_ROW, _MOST_OF_CLASSES = 3.5e-4, 1000
-_FOR_LINE = "The evidence of these few rows is for a linear function"
+_FOR_LINE = "The evidence of these rows is for a linear function"
 _FOR_AVERAGE = "These few rows leave open whether their function is linear, or how it varies: that is averaged over"
 _FOR_EXACT = "Between the rows this contradicts the exact posterior of all of them"
 _FOR_BEHIND = (
@@ -113,7 +113,7 @@ def race(model: Any, rows: Rows, run: Run) -> Answer:
         if few is not None:
             answer = simple_answer(few.kernel, few.likelihood, few.posterior)
             exact = [judge(AVERAGE, answer, model, run)]
-        elif own is not None and own.evidence is not None and rows.n <= FEW_ROWS and not varies:
+        elif own is not None and own.evidence is not None and not varies:
             lines = simple(LINEAR)
         line = processes.agreed(_surely_line(own, lines) if few is None else few.is_linear)
         is_open = processes.agreed(few is not None and few.is_open)

@@ -136,6 +136,11 @@ class ExactPosterior:
         made = cls(kernel, float(noise_variance), evidence.X, weights, factor, evidence.observed)
         return made, value
 
+    def given_also(self, X: np.ndarray, y: np.ndarray) -> tuple[ExactPosterior, float]:
+        """Return the posterior given further rows, with one factor of all, and the log evidence; see `condition`."""
+        rows = np.concatenate([self.X, X]), np.concatenate([self.y, y])
+        return self.condition(self.kernel, self.noise_variance, *rows)
+
     def at_best_scale(self) -> tuple[ExactPosterior, float, float]:
         """Return the posterior with variances of kernel and noise times their best common factor, it, and the gain.
 

@@ -189,7 +189,7 @@ def fit_linear(
         with threads_of_products(features):
             posterior, likelihood = fit(features, y)
         return replace(posterior, basis=basis), likelihood
-    few = leading_directions(X, _codes(likelihood, y))
+    few, all_rows = leading_directions(X, _codes(likelihood, y)), len(y)
     if most_rows is not None:
         step = -(-len(y) // most_rows(1 + X.shape[1] if few is None else few.shape[1]))
         X, y = X[::step], y[::step]
@@ -198,6 +198,8 @@ def fit_linear(
     # with half the nodes held-out losses of ten classes were the same to 0.0002
     with threads_of_products(features):
         posterior = _fit_sites(likelihood.rough(), features, y)
+    if len(y) < all_rows:
+        posterior = replace(posterior, evidence=None)  # there is none of all
     return replace(posterior, basis=basis, others=few is None), likelihood
 
 

@@ -73,6 +73,10 @@ class PlaceProcess(GPRegressor):
         # of the race hyperparameters are wanted, which `kriging` conditions on all rows
         return super()._fitted_to_all(best, candidates, whole) if best is None else None
 
+    def _takes_in(self, whole: Whole) -> bool:
+        del whole
+        return False
+
     def _as_asked(self, candidate: Candidate, rows: Rows) -> Candidate:
         params = dict(self._asked)
         if candidate.name == "swsgp":

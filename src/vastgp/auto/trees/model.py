@@ -67,25 +67,34 @@ class OnTrees:
         self._grown = None  # the rows' own predictions are of no use to others
         return self
 
-    def _wide(self, X: Any) -> np.ndarray:
+    def wide(self, X: Any, own: np.ndarray | None = None) -> np.ndarray:
+        """Return the estimator's inputs for rows that the trees have not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Encoded as new rows.
+        own : ndarray of shape (n, d), optional
+            Encoded as rows of the fit, where these go to the estimator.
+        """
         X = np.asarray(X, np.float64)
-        return np.column_stack([X, self.trees.predict(X)])
+        return np.column_stack([X if own is None else own, self.trees.predict(X)])
 
     def predict(self, X: Any, *others: Any, **named: Any) -> Any:
         """Return predictions for encoded rows, as the estimator does."""
-        return self.process.predict(self._wide(X), *others, **named)
+        return self.process.predict(self.wide(X), *others, **named)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities of the classes for encoded rows, (n, C)."""
-        return np.asarray(self.process.predict_proba(self._wide(X)))
+        return np.asarray(self.process.predict_proba(self.wide(X)))
 
     def distribution(self, X: Any) -> Any:
         """Return the distribution of new observations at encoded rows, see `vastgp.estimators.predictive`."""
-        return self.process.distribution(self._wide(X))
+        return self.process.distribution(self.wide(X))
 
     def sample_y(self, X: Any, *others: Any, **named: Any) -> np.ndarray:
         """Return samples of the function at encoded rows."""
-        return np.asarray(self.process.sample_y(self._wide(X), *others, **named))
+        return np.asarray(self.process.sample_y(self.wide(X), *others, **named))
 
     def input_names(self, names: list[str]) -> list[str]:
         """Return names of the estimator's inputs: those of the encoded columns, and of the trees'."""

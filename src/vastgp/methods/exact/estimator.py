@@ -23,6 +23,8 @@ from vastgp.estimators.arguments import (
     fixed_noise_variance,
     refuse_given,
 )
+from vastgp.estimators.further_rows import exact_given_also
+from vastgp.estimators.judging import OWN
 from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.device_evidence import LEAST_ROWS
@@ -170,6 +172,8 @@ class ExactGPRegressor(FitsVaryingNoise):
         "noise_std": "hyperparameters=Fixed(noise_std=...)",
         "noise_floor": "hyperparameters=Learn(noise_floor=...)",
     }
+
+    _order: np.ndarray
 
     def __init__(
         self,
@@ -363,6 +367,21 @@ class ExactGPRegressor(FitsVaryingNoise):
                 seed=run.seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
             )  # fmt: skip
         return posterior, found, order[: found.factor.size]
+
+    def _take_in(self, rows: Rows, seconds: float | None = None) -> bool:
+        if self.answer_ != OWN:
+            return super()._take_in(rows, seconds)
+        found = exact_given_also(self, rows, seconds)
+        if found is None:
+            return False
+        self.posterior_, evidence = found
+        n = len(self.posterior_.X)
+        self.log_evidence_ = float(evidence - n * np.log(self.standardizer_.y_scale))
+        self.diagnosis_ = diagnosis_of_dense(n, self.posterior_.factor.jitter)
+        # they have the numbers after those of the fit
+        self._order = np.concatenate([self._order, np.max(self._order) + 1 + np.arange(rows.n)])
+        self.conditioned_rows_ = np.sort(self._order)
+        return True
 
     # ------------------------------------------------------------ what the factor knows
 

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from vastgp._arguments import Positive
-from vastgp.data import Rows
+from vastgp.data import Rows, processes
+from vastgp.data.minibatch import standardised_rows
 from vastgp.estimators.base import BaseGP
 from vastgp.estimators.first_hyperparameters import Beginning, find_first
 from vastgp.estimators.inducing_inputs import InducingInputs, given_inputs, inducing_attributes
+from vastgp.estimators.judging import OWN
 from vastgp.estimators.searches import SEARCHES, Fixed, Learn, Subset, moved_to
 from vastgp.fitting.inducing_points import METHODS
 from vastgp.fitting.run import Answer, Run
@@ -157,6 +159,25 @@ class SwsgpFits(BaseGP):
     def _can_spare(self, left: int, run: Run) -> bool:
         del run
         return self.num_inducing is None or self.num_inducing <= left
+
+    def _end_race(self, own: dict[str, Any] | None, out: Rows | None) -> None:
+        super()._end_race(own, out)
+        if out is not None and self.answer_ == OWN:
+            self._take_in(out)
+
+    def _take_in(self, rows: Rows, seconds: float | None = None) -> bool:
+        # they are looked up with the others: that takes no time
+        posterior = self.posterior_
+        if self.answer_ != OWN or type(posterior) is not NearestPosterior:
+            return super()._take_in(rows, seconds)
+        if self.num_inducing is not None:
+            return False
+        if processes.count() > 1 or len(posterior.Z) + rows.n > _MOST_NEAREST:
+            return False
+        X, y = standardised_rows(rows, self.standardizer_, np.arange(rows.n))
+        self.posterior_ = posterior.given_also(X, y)
+        self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
+        return True
 
     def _inputs(self, rows: Rows, solver: Any) -> Inputs:
         """Return inducing inputs as they are asked for; refuse those that cannot be."""

@@ -128,9 +128,7 @@ def fit_nearest(
     posterior, ends = _settle(params, near, judges, asked, learned, run)
     # a thousand rows, each given 512 others, take 5 s
     scores = judges.scores(posterior, few=posterior.num_neighbors > LADDER[1])
-    reason = (
-        f"each row is predicted from the {posterior.num_neighbors} nearest of {near.num_rows} rows"
-    )
+    reason = f"each row is predicted from the {posterior.num_neighbors} rows nearest to it"
     if not learned:
         reason = f"kernel and noise were not learned to the end; {reason}"
     diagnosis = {

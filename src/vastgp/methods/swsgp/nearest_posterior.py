@@ -67,6 +67,17 @@ class NearestPosterior(SwsgpPosterior):
             search=solver.neighbor_search, noise=noise, noise_variance=variance,
         )  # fmt: skip
 
+    def given_also(self, X: np.ndarray, y: np.ndarray) -> NearestPosterior:
+        """Return what further rows say, too; kernel, noise, scale and the number of neighbours stay."""
+        more = type(self).of_targets(
+            (self.kernel, Gaussian(self.noise_variance)), X, y, self.num_neighbors, Nearest()
+        )
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("Z", "mean_u", "spread", "noise")
+        }
+        return replace(self, **joined)
+
     @cached_property
     def index(self) -> RankedIndex:  # type: ignore[override]
         """Index of the rows, whose answers are in one order."""
