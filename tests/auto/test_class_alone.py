@@ -11,7 +11,7 @@ from vastgp.auto.class_alone import likelier_alone
 from vastgp.auto.class_candidates import classifiers
 from vastgp.auto.firsts import Shape
 from vastgp.auto.folds import Fold
-from vastgp.auto.race import Track
+from vastgp.auto.track import Track
 from vastgp.auto.trees import grow
 from vastgp.data import Rows
 from vastgp.fitting.exact_evidence import ExactEvidence

@@ -10,7 +10,8 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import Fold
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.order import trees_next
-from vastgp.auto.race import Judged, Ran, Track, run_race
+from vastgp.auto.race import run_race
+from vastgp.auto.track import Judged, Ran, Track
 from vastgp.auto.trees import grow
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Rows

@@ -16,7 +16,8 @@ from vastgp.auto.class_candidates import classifiers
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
 from vastgp.auto.inputs import Inputs
 from vastgp.auto.leaderboard import Entry, Leaderboard
-from vastgp.auto.race import Judged, Ran, Track, best_of, run_race, scores_of
+from vastgp.auto.race import best_of, run_race
+from vastgp.auto.track import Judged, Ran, Track, scores_of
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Places, Rows
 from vastgp.likelihoods import Gaussian, HeteroskedasticGaussian
@@ -85,7 +86,7 @@ def test_every_row_of_few_is_held_out_once():
 
 @pytest.mark.parametrize(
     ("n", "seconds", "out"),
-    [(300, 5.0, 100), (120, 4.0, 40), (3000, 60.0, 600), (10**5, None, 2000)],
+    [(300, 5.0, 100), (120, 4.0, 40), (3000, 60.0, 600), (10**5, None, 2000), (10**5, 15.0, 1000)],
 )
 def test_a_part_of_many_is_held_out(n, seconds, out):
     (fold,) = folds_of(n, 0, seconds)
@@ -622,8 +623,8 @@ def test_progress_tells_who_runs_and_how_far(monkeypatch):
 
     monkeypatch.setattr(race, "Progress", Shown)
     X, y = np.arange(12.0)[:, None], np.arange(12.0)
-    folds = [race.Fold(np.arange(6), np.arange(6, 12)), race.Fold(np.arange(6, 12), np.arange(6))]
-    nothing = race.Judged(*np.zeros((5, 6)))
+    folds = [Fold(np.arange(6), np.arange(6, 12)), Fold(np.arange(6, 12), np.arange(6))]
+    nothing = Judged(*np.zeros((5, 6)))
 
     class Model:
         stop_reason_ = "done"

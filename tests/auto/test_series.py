@@ -118,7 +118,7 @@ def test_what_is_held_out_comes_after_all_that_a_model_sees(n, seconds, parts):
         assert np.all(np.diff(fold.training) > 0) and np.all(np.diff(fold.held_out) > 0)
     last = np.concatenate([fold.held_out for fold in found])
     assert len(np.unique(last)) == len(last) and times[last].max() == times.max()
-    wanted = 0.45 * n if parts == 3 else size_out(n)
+    wanted = 0.45 * n if parts == 3 else size_out(n, seconds)
     assert abs(len(last) - wanted) <= 2
 
 

@@ -13,7 +13,6 @@ from vastgp import ExactGPRegressor, GPClassifier, GPRegressor, TSVGPClassifier,
 from vastgp.auto import finish
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
-from vastgp.auto.race import Judged, Ran, scores_of
 from vastgp.auto.stacking import Stack, chosen, stack_of
 from vastgp.auto.stacking.by_spread import BySpread
 from vastgp.auto.stacking.mixture import mixed_scores
@@ -23,6 +22,7 @@ from vastgp.auto.stacking.weights import (
     parts_to_keep,
     stacking_weights,
 )
+from vastgp.auto.track import Judged, Ran, scores_of
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Places
 from vastgp.kernels import RBF, Matern32

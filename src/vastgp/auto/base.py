@@ -7,20 +7,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from vastgp._arguments import check_arguments
 from vastgp.auto.budget import RACE, dealt
 from vastgp.auto.candidates import Candidate, alone, seconds_for_trees
 from vastgp.auto.finish import Whole, fit_to_all, most_rows_of, with_names_of
+from vastgp.auto.fitted import FittedFrontDoor
 from vastgp.auto.folds import Fold, folds_of, some_rows, with_every_class
-from vastgp.auto.inputs import EncodedRows, Inputs, as_new, encode_new, names_of_inputs
-from vastgp.auto.race import Judged, Ran, Track, board_of, rows_seen, run_alone, run_race
+from vastgp.auto.inputs import Inputs, as_new, names_of_inputs
+from vastgp.auto.race import board_of, rows_seen, run_alone, run_race
 from vastgp.auto.reading_targets import check_rows, warn_if_constant
 from vastgp.auto.report.kept import (
     NO_ROWS,
@@ -30,16 +29,16 @@ from vastgp.auto.report.kept import (
     some_encoded,
     spent_by,
 )
-from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.series import folds_in_time, stretches, to_go_on_from
-from vastgp.auto.stacking import leading, stack_of
+from vastgp.auto.stacking import stack_of
 from vastgp.auto.support import RangeCheck
 from vastgp.auto.taken_in import take_in, together
-from vastgp.auto.trees import Grove, OnTrees
+from vastgp.auto.track import Judged, Ran, Track
+from vastgp.auto.trees import Grove
 from vastgp.auto.warps import Own
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.own_noise import OwnNoise
-from vastgp.data.tables import Table, open_frame
+from vastgp.data.tables import open_frame
 from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.sharing import check_processes
 
@@ -50,7 +49,7 @@ _FOR_THE_END = 0.5
 HELD_OUT_KEPT = 2000
 
 
-class FrontDoor(SavedFrontDoor):
+class FrontDoor(FittedFrontDoor):
     """Base of `GPRegressor` and `GPClassifier`.
 
     A subclass says which candidates run, how a model is judged, and how predictions are calibrated.
@@ -331,102 +330,6 @@ class FrontDoor(SavedFrontDoor):
 
     def _judge_of(self, model: Any, warp: Own, X: np.ndarray, y: np.ndarray) -> Judged:
         return self._judge(model, warp, Rows(X, y, checked=True))
-
-    def _lengthscales(self) -> np.ndarray | None:
-        from vastgp.kernels.metric import metric_lengthscales
-
-        if self.model_.kernel_ is None:
-            return None
-        model = leading(self.model_)
-        if isinstance(model, OnTrees):
-            return model.metric_lengthscales()
-        return metric_lengthscales(model.kernel_, model.n_features_in_)
-
-    # ------------------------------------------------------------ predict
-
-    def _encoded(self, X: Any) -> Rows:
-        check_is_fitted(self, "model_")
-        own = X.y if isinstance(X, EncodedRows) else None
-        return Rows(encode_new(self, X), own, checked=True)
-
-    def outside(self, X: Any) -> np.ndarray:
-        """Return which rows lie outside what the training rows cover, (n,) booleans.
-
-        A row does where an input is out of its range, or where it is farther from every training row, in the kernel's
-        own distance, than 99 % of these are from each other's nearest.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        """
-        return self.support_.outside(self._encoded(X).X)
-
-    def drift(self, X: Any) -> list[str]:
-        """Return in words which inputs of a whole table are distributed otherwise than in training.
-
-        Parameters
-        ----------
-        X : table, path or array-like
-        """
-        return self.support_.drift(self._encoded(X).X)
-
-    # ------------------------------------------------------------ what the model knows of itself
-
-    def report(self, path: Any, X: Any = None, y: Any = None) -> Path:
-        """Write a page for people: the data, what was tried, calibration, inputs, surprises, what to try next.
-
-        One HTML file that needs no network and runs no script. Without ``X`` it is about the rows that the fit held
-        out; their values, at most 2000 rows, are part of the model and of its file.
-
-        Parameters
-        ----------
-        path : str or path
-            The file to write; one that is there is replaced.
-        X : table, path or array-like, optional
-            Rows that the page is to be about: others than those of the fit. Of more than 20,000 a random part is used.
-        y : array-like of shape (n,), or str, optional
-            Their targets, or the name of the column; that of the fit by default. Rows without one are left out.
-
-        Returns
-        -------
-        Path
-            Of the file.
-
-        Raises
-        ------
-        ValueError
-            For rows without targets, and as `predict`.
-        OSError
-            When ``path`` is a folder, or in none.
-        """
-        from vastgp.auto.report.of_model import write_report_of
-
-        check_is_fitted(self, "model_")
-        return write_report_of(self, path, X, y)
-
-    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """Return rows, opened, and their targets as numbers; of a table those of the fit's column by default."""
-        X = open_frame(X)
-        if y is None and isinstance(X, (Table, str)):
-            y = self.target_name_
-        return X, self._numbers_of(X, y)
-
-    def _observations(self, X: Any, y: Any, exposure: Any) -> tuple[Any, np.ndarray]:
-        """Return rows, opened, and their targets with what a model is judged by beside them."""
-        del exposure
-        return self._with_numbers(X, y)
-
-    @abc.abstractmethod
-    def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
-        """Return targets as numbers: of classes their places in ``classes_``."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        tags.target_tags.required = True
-        return tags
 
 
 def _deviation(y: np.ndarray) -> float:

@@ -10,7 +10,8 @@ from scipy.special import expit, softmax
 from vastgp.auto.candidates import ON_TREES, Candidate, alone
 from vastgp.auto.firsts import Shape
 from vastgp.auto.folds import some_rows
-from vastgp.auto.race import FAILURES, Track
+from vastgp.auto.race import FAILURES
+from vastgp.auto.track import Track
 from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, Standardizer, observations, repeated

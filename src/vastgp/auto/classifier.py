@@ -21,8 +21,8 @@ from vastgp.auto.class_calibration import (
 )
 from vastgp.auto.class_candidates import classifiers, that_take_weights
 from vastgp.auto.messages import warn_of_index
-from vastgp.auto.race import Judged, Track
 from vastgp.auto.reading_targets import classes_of
+from vastgp.auto.track import Judged, Track
 from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations

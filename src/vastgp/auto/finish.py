@@ -13,8 +13,9 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.firsts import Firsts, Shape
 from vastgp.auto.folds import some_rows
 from vastgp.auto.inputs import Groups, Inputs
-from vastgp.auto.race import FAILURES, Ran, fit_one
+from vastgp.auto.race import FAILURES, fit_one
 from vastgp.auto.stacking import Stack
+from vastgp.auto.track import Ran
 from vastgp.auto.trees import WHOLE, Grove, process_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows

@@ -13,6 +13,8 @@ from vastgp.data.minibatch import fixed_indices
 # Up to so many rows each is predicted once, by models of the others; beyond, a part is kept out.
 _FEW_ROWS, _FOLDS = 500, 5
 _SHARE_OUT, _LEAST_OUT, _MOST_OUT = 0.2, 100, 2000
+# With less time, in which one model runs, half as many at most: to predict 2000 from 512 rows each takes 4.5 s.
+_SECONDS_FOR_MOST, _MOST_IN_A_HURRY = 28.0, 1000
 # Several folds cost several fits: so much time do they take of as many rows, and less of fewer. Of 90 rows one part was
 # 30 rows, and what they said of deviations narrowed intervals of new ones to hold 47 %.
 _SECONDS_FOR_FOLDS = 20.0
@@ -48,7 +50,7 @@ def folds_of(
     if n <= _FEW_ROWS and (seconds is None or seconds >= _SECONDS_FOR_FOLDS * n / _FEW_ROWS):
         parts = np.minimum((sizes - 1) * _FOLDS // n, _FOLDS - 1)
     else:
-        out = size_out(n)
+        out = size_out(n, seconds)
         # those that fit, or the first where that alone is more
         parts = np.where(sizes <= max(out, sizes[0]), 0, -1)
     part = np.empty(count, dtype=np.int64)
@@ -61,9 +63,11 @@ def folds_of(
     ]
 
 
-def size_out(n: int) -> int:
-    """Return how many of n rows are kept out where they are one part."""
-    return int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), _MOST_OUT))
+def size_out(n: int, seconds: float | None) -> int:
+    """Return how many of n rows are kept out where they are one part, of a budget of so many seconds."""
+    hurried = seconds is not None and seconds < _SECONDS_FOR_MOST
+    most = _MOST_IN_A_HURRY if hurried else _MOST_OUT
+    return int(np.clip(round(_SHARE_OUT * n), min(_LEAST_OUT, n // 3), most))
 
 
 def with_every_class(folds: Sequence[Fold], labels: np.ndarray) -> list[Fold]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.folds import some_rows
+from vastgp.auto.track import Ran, Track
 from vastgp.auto.trees import seconds_to_grow
 from vastgp.data import observations
-
-if TYPE_CHECKING:
-    from vastgp.auto.race import Ran, Track
 
 # Growing trees may take this share of what is left of the race. A candidate with them is next where they alone err by
 # so much less than what has run: a process that has them among its inputs is better still.

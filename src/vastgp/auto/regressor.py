@@ -20,11 +20,11 @@ from vastgp.auto.counts import are_counts, scatter_as_counts
 from vastgp.auto.exposures import FittedExposure, check_counts, refuse_noise
 from vastgp.auto.messages import warn_of_index
 from vastgp.auto.predictions import Predictions
-from vastgp.auto.race import Judged
 from vastgp.auto.reading_targets import numbers_and_name
 from vastgp.auto.report.places import grouped
 from vastgp.auto.several import several_targets
 from vastgp.auto.stacking.by_spread import finite_spread
+from vastgp.auto.track import Judged
 from vastgp.auto.warps import Own, warps_to_try
 from vastgp.data import Exposure, Rows, observations
 from vastgp.data.observations import has_errors

@@ -168,7 +168,7 @@ def folds_in_time(times: np.ndarray, seconds: float | None) -> list[Fold]:
     if n <= _MOST_ROWS and enough:
         ends = [1.0 - _SHARE_OF_SPAN * k for k in range(_SPANS, -1, -1)]
     else:
-        ends = [1.0 - size_out(n) / n, 1.0]
+        ends = [1.0 - size_out(n, seconds) / n, 1.0]
     ordered = np.sort(times)
     limits = [ordered[min(round(end * n), n - 1)] for end in ends[:-1]] + [np.inf]
     found = [

@@ -26,9 +26,9 @@ from vastgp.auto.heaps.distribution import (
 )
 from vastgp.auto.heaps.rule import TWO_PART, Heap
 from vastgp.auto.inputs import Inputs
-from vastgp.auto.race import Judged, Ran, Track, scores_of
 from vastgp.auto.reading_targets import called_target
 from vastgp.auto.several import SeveralTargets
+from vastgp.auto.track import Judged, Ran, Track, scores_of
 from vastgp.data import Rows, observations
 from vastgp.data.archive import above, below
 from vastgp.data.observations import has_errors

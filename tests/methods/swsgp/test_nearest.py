@@ -393,3 +393,42 @@ def test_what_it_is_not_for_is_refused_by_name(model, word):
 def test_of_many_inputs_fewer_rows_are_learned_by_as_each_pair_takes_longer(d, learners):
     near = NearRows(np.zeros((5000, d)), np.zeros(5000), Nearest(), 0)
     assert near.num_chosen == learners
+
+
+# ---------------------------------------------------------------- learning that goes astray
+
+
+def test_learning_that_moves_rows_away_from_their_neighbours_begins_again_with_one_scale(
+    monkeypatch,
+):
+    """Rows of equal targets are ever likelier on scales of their own; the others pay, which squares tell."""
+    squares = iter([1.0, 9.0])
+    monkeypatch.setattr(Judges, "mean_square", lambda self, posterior: next(squares))
+    seen, plain = [], nearest._likeliest_of
+
+    def likeliest_of(near, params, varies):
+        seen.append((params, varies))
+        return plain(near, params, varies)
+
+    monkeypatch.setattr(nearest, "_likeliest_of", likeliest_of)
+    X, y, _ = table(600)
+    model = SWSGPRegressor("rbf", likelihood="heteroskedastic", solver="nearest", max_seconds=60)
+    model.fit(X, y)
+    (start, first), (again, second), *_ = seen
+    assert first and not any(varies for _, varies in seen[1:]) and not second
+    assert start is again  # from where it began
+    with pytest.raises(StopIteration):
+        next(squares)  # with one scale nobody asks
+
+
+def test_their_mean_square_is_that_of_what_rows_are_off_by():
+    X, y, _ = table(80)
+    near = NearRows(X, y, Nearest(), 0)
+    posterior = near.posterior((KERNEL, Gaussian(0.09)), 20)
+    found = Judges(near, True).mean_square(posterior)
+    off = []
+    for row in range(80):
+        others = np.arange(80) != row
+        mean, _ = by_hand(X[others], y[others], X[row][None], 20, np.full(79, 0.09))
+        off.append(y[row] - mean[0])
+    assert found == pytest.approx(np.mean(np.square(off)), rel=1e-6)

@@ -43,7 +43,7 @@ class About:
     row : ndarray of int
         Their numbers in the table.
     y, mean, std, scores, log_density : ndarray
-        As the race judges them, see `vastgp.auto.race.Judged`: before calibration.
+        As the race judges them, see `vastgp.auto.track.Judged`: before calibration.
     importance : sequence of (str, float, float)
     notes : tuple of str
     span : ndarray of int, optional

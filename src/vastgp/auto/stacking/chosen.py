@@ -12,7 +12,6 @@ import numpy as np
 from vastgp.auto.calibration import exceeds
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
-from vastgp.auto.race import Judged, Ran, scores_of
 from vastgp.auto.stacking.by_spread import BySpread
 from vastgp.auto.stacking.mixture import mixed_moments
 from vastgp.auto.stacking.model import Stack
@@ -22,6 +21,7 @@ from vastgp.auto.stacking.weights import (
     parts_to_keep,
     stacking_weights,
 )
+from vastgp.auto.track import Judged, Ran, scores_of
 from vastgp.auto.trees import process_of
 from vastgp.estimators.mixed_predictive import mixed_scores
 from vastgp.estimators.simple_answers import SUBSET

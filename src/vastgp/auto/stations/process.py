@@ -13,9 +13,9 @@ from vastgp.auto.candidates import Candidate
 from vastgp.auto.finish import Whole
 from vastgp.auto.folds import Fold, folds_of
 from vastgp.auto.inputs import Inputs
-from vastgp.auto.race import Ran, Track
 from vastgp.auto.regressor import GPRegressor
 from vastgp.auto.stations.readings import Readings
+from vastgp.auto.track import Ran, Track
 from vastgp.auto.warps import Own
 from vastgp.data import Rows
 from vastgp.estimators.judging import OWN

@@ -287,6 +287,11 @@ class Judges:
         mean = float(np.mean(scores))
         return mean if np.isfinite(mean) else -np.inf
 
+    def mean_square(self, posterior: NearestPosterior) -> float:
+        """Return the mean square of what they are off by; infinite where that is no number."""
+        square = float(np.mean(self._rows(posterior, 0, _JUDGES).off ** 2))
+        return square if np.isfinite(square) else np.inf
+
     def with_neighbors(self, posterior: NearestPosterior, run: Run) -> NearestPosterior:
         """Return the posterior with as many neighbours as are of use, and as there is time to look at.
 
