@@ -496,7 +496,7 @@ def test_where_the_method_could_not_begin_the_rest_of_the_budget_is_for_more_row
 ):
     X, y, _, _ = table
     monkeypatch.setattr("vastgp.estimators.simple_answers.SUBSET_ROWS", 500)
-    monkeypatch.setattr("vastgp.estimators.simple_answers._DENSE_ROWS", 1000)
+    monkeypatch.setattr("vastgp.estimators.simple_answers.DENSE_ROWS", 1000)
 
     class Late(QSGPRegressor):
         def _answers(self, rows, run):

@@ -18,7 +18,7 @@ def take_in(model: Any, held_out: Rows, encoder: Any, warp: Own, seconds: float 
 
     Its trees stay: what they say of rows that they have not seen is what they say of new ones. Of rows in groups the
     others say much, however little they would change of what was learned: 4700 years of 738 firms, 15 s, the winner of
-    3800 of them had an RMSE of 0.164 deviations, and with all 0.074.
+    3800 of them had an RMSE of 0.164 deviations, and with all 0.140.
 
     Parameters
     ----------

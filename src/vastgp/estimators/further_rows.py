@@ -9,11 +9,8 @@ import numpy as np
 from vastgp.data import Rows
 from vastgp.data.minibatch import standardised_rows
 from vastgp.linalg.cholesky import Cholesky, FactorizationError
-from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.exact_posterior import DENSE_ROWS, ExactPosterior
 from vastgp.solvers.plan import seconds_of_exact
-
-# Of one matrix in float64.
-_MOST_ROWS = 5000
 
 
 def exact_given_also(
@@ -35,7 +32,7 @@ def exact_given_also(
     if not isinstance(posterior, ExactPosterior) or not isinstance(posterior.factor, Cholesky):
         return None
     n = len(posterior.X) + rows.n
-    if n > _MOST_ROWS or (seconds is not None and seconds_of_exact(n, 8) > seconds):
+    if n > DENSE_ROWS or (seconds is not None and seconds_of_exact(n, 8) > seconds):
         return None
     X, y = standardised_rows(rows, model.standardizer_, np.arange(rows.n))
     try:

@@ -18,7 +18,7 @@ from vastgp.fitting.history import History
 from vastgp.fitting.run import Answer, Run
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_posterior import AveragedPosterior
-from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.exact_posterior import DENSE_ROWS, ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
 from vastgp.solvers.plan import affordable_exact, operations_a_second, rows_of_functions
 from vastgp.solvers.several_exact import SeveralExact
@@ -45,8 +45,8 @@ _SETTLED = 1e-5
 # Where a second or two more do not matter, and the method's own answer is not to be had.
 MORE_ROWS, _MORE_SECONDS = 4000, 30.0
 # Where the method could not even begin: as many as there is time for in a share of what is left, and no more than
-# these, as each row predicted takes their square. Beyond the last number the factor is in panels, which no file keeps.
-_MOST_ROWS, _PART_SHARE, _DENSE_ROWS = 10_000, 0.5, 5000
+# these, as each row predicted takes their square.
+_MOST_ROWS, _PART_SHARE = 10_000, 0.5
 # On an accelerator a row takes next to nothing (H200, 50,000 rows: 1 ms).
 _MOST_ON_DEVICE = 50_000
 # Uses of the seed, see `fixed_indices`.
@@ -116,7 +116,7 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     X, y = standardised_rows(rows, model.standardizer_, rows_of_subset(run.seed, rows.n, most))
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):
-        dense = len(X) <= _DENSE_ROWS
+        dense = len(X) <= DENSE_ROWS
         condition = ExactPosterior.condition if dense else ExactPosterior.condition_many
         posterior = condition(kernel, float(likelihood.noise_variance), X, y)[0]
     else:

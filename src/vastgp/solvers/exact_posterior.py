@@ -31,6 +31,8 @@ from vastgp.solvers.large_factor import RemadeFactor
 from vastgp.solvers.left_out import LeftOut
 from vastgp.solvers.row_covariance import Refined, RowCovariance, refine
 
+# Rows up to which the factor is made as one matrix in float64; of more it is in panels, which no file keeps.
+DENSE_ROWS = 5000
 # A joint sample factorises the covariance of its rows.
 _MOST_SAMPLED_ROWS = 10_000
 # Added to the diagonal of that covariance, relative to the prior variance: where the data leave nothing open, rounding

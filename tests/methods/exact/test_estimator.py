@@ -372,7 +372,7 @@ def pretended_accelerator(monkeypatch):
     for module in (device_cholesky, device_evidence):
         monkeypatch.setattr(module, "is_faster", lambda: True)
     monkeypatch.setattr(device_evidence, "LEAST_ROWS", 50)
-    monkeypatch.setattr("vastgp.methods.exact.estimator._DENSE_ROWS", 20)
+    monkeypatch.setattr("vastgp.methods.exact.estimator.DENSE_ROWS", 20)
     monkeypatch.setattr("vastgp.methods.exact.learning.START_ROWS", 30)
     monkeypatch.setattr("vastgp.solvers.exact_posterior._ON_HOST", 0)
 

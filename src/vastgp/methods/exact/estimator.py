@@ -42,13 +42,11 @@ from vastgp.methods.exact.options import MaxRows, Spill
 from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
 from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
-from vastgp.solvers.exact_posterior import ExactPosterior
+from vastgp.solvers.exact_posterior import DENSE_ROWS, ExactPosterior
 from vastgp.solvers.plan import seconds_of_exact
 
 Params = tuple[Kernel, Gaussian]
 FactorDtype = Annotated[str, OneOf("float64", "float32", "auto")]
-# Up to here the factor is made as one matrix in float64.
-_DENSE_ROWS = 5000
 # A tile of predictions holds this many numbers of the cross-covariance, or has so many rows at least.
 _TILE_ENTRIES, _LEAST_TILE, _PANEL_TILE = 4_000_000, 256, 1024
 # What the learning of hyperparameters leaves of the budget, at least where the posterior of all rows takes more.
@@ -231,7 +229,7 @@ class ExactGPRegressor(FitsVaryingNoise):
 
     def _tile_rows(self) -> int:
         n = len(self._function.X)
-        return max(_LEAST_TILE if n <= _DENSE_ROWS else _PANEL_TILE, _TILE_ENTRIES // n)
+        return max(_LEAST_TILE if n <= DENSE_ROWS else _PANEL_TILE, _TILE_ENTRIES // n)
 
     # ------------------------------------------------------------ fit
 
@@ -264,7 +262,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         yield self._condition(params, X, y, numbers, found, run)
 
     def _is_dense(self, n: int) -> bool:
-        return n <= _DENSE_ROWS and self.dtype != "float32"
+        return n <= DENSE_ROWS and self.dtype != "float32"
 
     def _seconds(self, n: int) -> float:
         """Return about what the posterior of n rows takes on this machine, now."""
@@ -339,7 +337,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             or isinstance(self.max_rows, Spill)
         ):
             return None
-        return min(rows_within(left, 8), _DENSE_ROWS, n)
+        return min(rows_within(left, 8), DENSE_ROWS, n)
 
     @staticmethod
     def _in_random_order(n: int, run: Run) -> np.ndarray:
