@@ -19,7 +19,7 @@ from vastgp.kernels.metric import metric_lengthscales
 
 
 class FittedFrontDoor(SavedFrontDoor):
-    """Base of `vastgp.auto.base.FrontDoor`."""
+    """Base of `vastgp.auto.base.FrontDoor`, which fits: inputs of new rows, where they lie, and the report."""
 
     def _lengthscales(self) -> np.ndarray | None:
         if self.model_.kernel_ is None:

@@ -56,6 +56,6 @@ def _taken_in(model: Any, held_out: Rows, encoder: Any, warp: Own, seconds: floa
 
 def together(some: Rows, others: Rows) -> Rows:
     """Return encoded rows, and others."""
-    parts = [(np.asarray(each.X), np.asarray(each.y)) for each in (some, others)]
-    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Rows(X, y, checked=True)
+    return Rows(
+        np.concatenate([some.X, others.X]), np.concatenate([some.y, others.y]), checked=True
+    )

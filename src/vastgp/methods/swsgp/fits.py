@@ -166,14 +166,14 @@ class SwsgpFits(BaseGP):
             self._take_in(out)
 
     def _take_in(self, rows: Rows, seconds: float | None = None) -> bool:
-        # they are looked up with the others: that takes no time
         posterior = self.posterior_
-        if self.answer_ != OWN or type(posterior) is not NearestPosterior:
+        if self.answer_ != OWN or not isinstance(posterior, NearestPosterior):
             return super()._take_in(rows, seconds)
-        if self.num_inducing is not None:
+        if processes.count() > 1 or self.num_inducing is not None:
+            return False  # each has some of the rows, or there are as many as were asked for
+        if len(posterior.Z) + rows.n > _MOST_NEAREST:
             return False
-        if processes.count() > 1 or len(posterior.Z) + rows.n > _MOST_NEAREST:
-            return False
+        # they are looked up with the others: that takes no time
         X, y = standardised_rows(rows, self.standardizer_, np.arange(rows.n))
         self.posterior_ = posterior.given_also(X, y)
         self.__dict__ |= inducing_attributes(self.posterior_.Z, self.standardizer_)
