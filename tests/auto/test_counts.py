@@ -85,6 +85,20 @@ def test_all_models_of_counts_are_judged_by_probabilities(tmp_path):
     assert vastgp.load(tmp_path / "hits.vastgp").leaderboard_.note == model.leaderboard_.note
 
 
+def test_counts_that_grow_have_one_mean_and_it_is_within_their_interval():
+    rng = np.random.default_rng(0)
+    t = np.arange(80.0)
+    y = rng.poisson(np.exp(0.04 * t)).astype(float)
+    model = GPRegressor(max_seconds=2, random_state=0, method="tsvgp", likelihood="poisson")
+    model.fit(pd.DataFrame({"t": t, "y": y}), "y")
+    later = pd.DataFrame({"t": [40.0, 100.0, 130.0]})
+    mean, std = model.predict(later, return_std=True)
+    low, high = model.predict_interval(later).T
+    np.testing.assert_array_equal(model.predict(later), mean)
+    assert np.all((low <= mean) & (mean <= high)), (low, mean, high)
+    assert np.all(std >= np.sqrt(mean)) and np.all(mean >= 0.0)
+
+
 def test_a_short_fit_of_many_counts_has_their_law():
     frame = _counts(3000)
     seen, new = frame[:2500], frame[2500:]

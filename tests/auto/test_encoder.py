@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
+import vastgp
 from vastgp.auto import TableEncoder
 from vastgp.auto import source as source_module
 from vastgp.auto.inputs import Inputs
@@ -374,3 +375,47 @@ def test_a_million_rows_by_blocks(tmp_path):
     assert total[names.index("k=(unseen)")] == 0
     mean_trend = (n - 1) / 2 * 60 / (365.2425 * 86_400)
     assert total[names.index("t in years")] / n == pytest.approx(mean_trend, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (
+            np.repeat([f"p{k:03d}" for k in range(50)], 2),
+            "codes",
+        ),  # more than half of few rows differ
+        (np.repeat(np.arange(50), 2), "number"),  # all distinct under a name that numbers rows
+        (["a"] * 98 + ["b"] * 2, "category"),
+    ],
+)
+def test_some_rows_of_a_table_are_encoded_as_what_all_of_them_are(column, kind):
+    frame = pd.DataFrame({"id": column})
+    whole = TableEncoder().fit(frame)
+    assert whole.columns_[0].kind == kind
+    some = frame[::2]
+    encoder = TableEncoder()
+    found = encoder.fit_transform(some, like=whole)
+    assert encoder.columns_[0].kind == kind and found.shape == (
+        50,
+        len(encoder.columns_[0].outputs),
+    )
+
+
+def test_what_all_rows_leave_out_no_part_of_them_takes_in():
+    # of nine rows all distinct text may be chance
+    frame = pd.DataFrame({"note": [f"t{k}" for k in range(100)], "x": np.arange(100.0)})
+    whole, part = TableEncoder().fit(frame), TableEncoder()
+    assert part.fit_transform(frame[:9], like=whole).shape == (9, 1)
+    assert list(part.dropped_) == list(whole.dropped_) == ["note"]
+
+
+def test_a_race_knows_a_column_that_is_an_input_of_all_rows():
+    rng = np.random.default_rng(3)
+    level = rng.normal(size=100)
+    frame = pd.DataFrame({"subject": np.repeat([f"p{k:03d}" for k in range(100)], 2)})
+    frame["x"] = rng.normal(size=200)
+    frame["y"] = np.repeat(level, 2) * 3.0 + 0.1 * rng.normal(size=200)
+    model = vastgp.GPRegressor(max_seconds=3, random_state=0).fit(frame, "y")
+    assert model.leaderboard_[0].error < 0.85 * frame["y"].std()
+    alone = vastgp.GPRegressor(max_seconds=2, random_state=0).fit(frame[["subject", "y"]], "y")
+    assert alone.n_features_in_ == 1

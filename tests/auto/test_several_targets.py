@@ -54,8 +54,20 @@ def test_each_target_is_as_by_a_model_of_its_own(both, each):
         np.testing.assert_array_equal(interval, one.predict_interval(new, 0.8))
         quantiles = both.predict_quantiles(new, [0.1, 0.5, 0.6])[:, k]
         np.testing.assert_array_equal(quantiles, one.predict_quantiles(new, [0.1, 0.5, 0.6]))
-        samples = both.sample_y(new, 3, random_state=1)[:, k]
-        np.testing.assert_array_equal(samples, one.sample_y(new, 3, random_state=1))
+
+
+def test_samples_of_targets_are_those_of_each_and_independent(both, each):
+    new = shops(6, seed=1)
+    drawn = both.sample_y(new, 2000, random_state=1)
+    assert drawn.shape == (6, 2, 2000)
+    np.testing.assert_array_equal(drawn, both.sample_y(new, 2000, random_state=1))
+    for k, one in enumerate(each):
+        own = one.sample_y(new, 2000, random_state=7)
+        error = np.hypot(drawn[:, k].std(1), own.std(1)) / 2000**0.5
+        assert np.all(np.abs(drawn[:, k].mean(1) - own.mean(1)) < 4.5 * error)
+        np.testing.assert_allclose(drawn[:, k].std(1), own.std(1), rtol=0.12)
+    for rent, staff in drawn:
+        assert abs(np.corrcoef(rent, staff)[0, 1]) < 4.5 / 2000**0.5
 
 
 def test_targets_are_no_inputs_of_each_other(both):
@@ -155,6 +167,16 @@ def test_a_refit_to_one_target_forgets_the_others(table):
 def test_bad_targets_are_named(table, targets, message):
     with pytest.raises(ValueError, match=message):
         GPRegressor(**WHOLE).fit(table, targets)
+
+
+def test_targets_to_score_are_found_by_name(both, table):
+    whole = table.drop(index=3)
+    y = whole[["rent", "staff"]]
+    assert both.score(whole, y[["staff", "rent"]]) == both.score(whole, y)
+    with pytest.raises(
+        ValueError, match=r"'rent', 'wages', but .* fitted to the targets 'rent', 'staff'"
+    ):
+        both.score(whole, y.rename(columns={"staff": "wages"}))
 
 
 def test_a_wrong_number_of_targets_is_told(both):

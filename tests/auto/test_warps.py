@@ -129,3 +129,12 @@ def test_tails_without_a_deviation_have_that_of_their_middle():
     assert of_model.std[0] == np.inf
     truth = 0.5 * (t(1.5).ppf(norm.cdf(1.0)) - t(1.5).ppf(norm.cdf(-1.0))) * 0.5
     np.testing.assert_allclose(found.std, truth, rtol=1e-3)
+
+
+def test_what_grows_beyond_its_rows_has_a_mean_and_a_deviation_there():
+    # medians of 2.5, 12 and 60 of targets up to 6, of lognormal variables of a deviation of 5 %
+    medians = np.array([2.5, 12.0, 60.0])
+    found = Distribution(_predictive(np.log(medians), [0.05] * 3), Log(), Identity(), (1.0, 6.0))
+    truth = lognorm(0.05, scale=medians)
+    np.testing.assert_allclose(found.mean, truth.mean(), rtol=1e-6)
+    np.testing.assert_allclose(found.std, truth.std(), rtol=1e-4)

@@ -157,17 +157,32 @@ def new_facts(values: Values, order: tuple[str, ...] | None) -> Facts:
     return NumberFacts("numbers" if values.form == "nothing" else values.form)
 
 
-def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
-    """Return what is done with a column whose rows have all been read; its outputs are not numbered yet."""
+def settle(
+    name: str, found: Facts, *, max_levels: int, squash: bool, like: Column | None = None
+) -> Column:
+    """Return what is done with a column whose rows have all been read; its outputs are not numbered yet.
+
+    Parameters
+    ----------
+    name : str
+    found : Facts
+    max_levels, squash
+        As of the encoder.
+    like : Column, optional
+        What is done with it where there are more rows: it stays an input, or none, and a category or codes. A share of
+        the rows has fewer that repeat each other.
+    """
+    if like is not None and not like.kept:
+        return dataclasses.replace(like, missing=found.missing)
     facts, unread = found.read_as(max_levels) if isinstance(found, TextFacts) else (found, Unread())
-    identifier = isinstance(facts, NumberFacts) and _is_identifier(name, facts)
+    identifier = like is None and isinstance(facts, NumberFacts) and _is_identifier(name, facts)
     if isinstance(facts, NumberFacts) and not identifier:
         facts = DateFacts.among(facts) or facts
     kind = _kind_of(facts)
     if not facts.present:
         return Column(name, "empty", facts.missing, (), None, "all values are missing")
     if isinstance(facts, TextFacts):
-        return _settle_text(name, facts, max_levels)
+        return _settle_text(name, facts, max_levels, like)
     # the same everywhere, and nowhere missing
     if facts.constant and not facts.missing:
         return Column(name, kind, 0, (), None, "all values are the same")
@@ -182,6 +197,10 @@ def settle(name: str, found: Facts, *, max_levels: int, squash: bool) -> Column:
     else:
         encoding = facts.encoding(squash)
     lenient = unread.rows > 0
+    if (
+        like is not None
+    ):  # a gap is what others hold and these do not, such as one word among numbers
+        lenient = lenient or like.lenient or like.kind != kind
     return Column(name, kind, facts.missing, (), encoding, unread=unread, lenient=lenient)
 
 
@@ -203,15 +222,18 @@ def _is_identifier(name: str, facts: NumberFacts) -> bool:
     return bool(named) and number and facts.whole and facts.all_distinct()
 
 
-def _settle_text(name: str, facts: TextFacts, max_levels: int) -> Column:
+def _settle_text(name: str, facts: TextFacts, max_levels: int, like: Column | None) -> Column:
     distinct, levels, gap = facts.distinct, facts.levels, facts.missing > 0
     if distinct == 1 and not gap:
         return Column(name, "category", 0, (), None, "all values are the same")
     encoding: Encoding
-    all_distinct = distinct == facts.present and facts.present >= _FEW_ROWS
-    if levels is not None and distinct <= max_levels and not all_distinct:
+    all_distinct = like is None and distinct == facts.present and facts.present >= _FEW_ROWS
+    few = distinct <= max_levels and not all_distinct
+    if like is not None and isinstance(like.encoding, CodeEncoding):
+        few = False
+    if levels is not None and few:
         encoding = CategoryEncoding(levels, gap, facts.numeric)
-    elif distinct <= _MOST_DISTINCT * facts.present:
+    elif like is not None or distinct <= _MOST_DISTINCT * facts.present:
         encoding = CodeEncoding(distinct, facts.numeric, levels or ())
     else:
         about = "about " if levels is None else ""

@@ -52,7 +52,7 @@ class Distribution:
     @cached_property
     def mean(self) -> np.ndarray:
         """Means, (n,)."""
-        return self._moments[0] if self._is_bounded else self.model.mean
+        return self._moments[0] if self.is_bounded else self.model.mean
 
     @cached_property
     def std(self) -> np.ndarray:
@@ -61,12 +61,12 @@ class Distribution:
         Tails so heavy that there is none (Student's t of two degrees of freedom) have half the distance between the
         levels that lie one deviation to either side of a normal mean.
         """
-        if self._is_bounded:
+        if self.is_bounded:
             return self._moments[1]
         return finite_spread(self.model.std * self.calibration.std_factor, self.quantiles)
 
     @property
-    def _is_bounded(self) -> bool:
+    def is_bounded(self) -> bool:
         """Whether moments are those of quantiles, or of rates, that are not far beyond the training targets."""
         return type(self.warp) is not Own or self._counts_below is not None
 
@@ -82,19 +82,26 @@ class Distribution:
 
         Quantiles count as no farther beyond the training targets than these are from each other: far from all rows the
         exponential of a wide normal variable has a mean of millions, of which its upper thousandth is the reason. So do
-        rates of counts, of which these moments have a closed form.
+        rates of counts, of which these moments have a closed form. What grows has its median beyond them: it counts as
+        one of them.
         """
-        width = self.seen[1] - self.seen[0]
         counts = self._counts_below
         if counts is not None:
-            mean, std = counts.moments_below(self.seen[1] + width)
+            middle = np.asarray(counts.likelihood.median(counts.latent_mean), np.float64)
+            mean, std = counts.moments_below(self._reach(middle)[1])
             return mean, std * self.calibration.std_factor
         nodes, weights = hermegauss(_NODES)
         near = np.abs(nodes) < 8.0
         nodes, weights = nodes[near], weights[near] / weights[near].sum()
-        values = np.clip(self._quantiles(ndtr(nodes)), self.seen[0] - width, self.seen[1] + width)
+        values = self._quantiles(ndtr(nodes))
+        values = np.clip(values, *self._reach(values[len(nodes) // 2]))
         mean = weights @ values
         return mean, np.sqrt(weights @ (values - mean) ** 2)
+
+    def _reach(self, median: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far below and above values count at each row, whose median is given, (n,) each."""
+        low, high = np.minimum(self.seen[0], median), np.maximum(self.seen[1], median)
+        return low - (high - low), high + (high - low)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Return what observations are below with given probabilities, (k, n).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -148,20 +148,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(X, y, exclude)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, exclude: Any = ()) -> np.ndarray:
+    def fit_transform(
+        self, X: Any, y: Any = None, exclude: Any = (), like: TableEncoder | None = None
+    ) -> np.ndarray:
         """Find what each column is, and encode the rows; means of the target are those of other rows.
 
         Parameters
         ----------
         X, y, exclude
             As in `fit`.
+        like : TableEncoder, optional
+            Fitted to a table of which these are some of the rows. What it makes of a column decides whether that is an
+            input, and whether text is a category or has codes; levels, ranges and means are those of these rows.
 
         Returns
         -------
         ndarray of shape (n, d)
             The encoded rows.
         """
-        source, means = self._fit(X, y, exclude)
+        source, means = self._fit(X, y, exclude, () if like is None else like.columns_)
         found = encode(source, self.columns_, self._named)
         for output, values in means.items():
             found[:, output] = values
@@ -191,7 +196,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             found[:, columns] = gaps.of_training(found[:, columns], _FURTHER + number)
         return found
 
-    def _fit(self, X: Any, y: Any, exclude: Any) -> tuple[Source, dict[int, np.ndarray]]:
+    def _fit(
+        self, X: Any, y: Any, exclude: Any, like: Sequence[Column] = ()
+    ) -> tuple[Source, dict[int, np.ndarray]]:
         """Fit, and return the source and the target's means of the training rows by output column."""
         check_arguments(self)
         source = open_source(X)
@@ -203,12 +210,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         facts, num_rows = read_facts(source, names, self.ordered)
         if target is not None:
             validate.check_same_length(num_rows, len(target))
+        known = {column.name: column for column in like}
+        common: dict[str, Any] = {"max_levels": self.max_levels, "squash": self.squash}
         columns = [
-            settle(name, found, max_levels=self.max_levels, squash=self.squash)
-            for name, found in facts.items()
+            settle(name, found, like=known.get(name), **common) for name, found in facts.items()
         ]
         used = self.target_mean and target is not None and np.isfinite(target).any()
         columns, means = with_target_means(source, columns, target if used else None)
+        if not any(column.kept for column in columns) and known:
+            # nothing tells these rows apart: that is no news of a table whose others differ
+            columns = [known[name] for name in facts]
         check_some_kept(columns, source, num_rows)
         self._set_columns(numbered(columns), source.named)
         inputs = kept(self.columns_)

@@ -120,8 +120,7 @@ class Inputs:
             Of these.
         """
         if number not in self._of_folds:
-            encoder, matrix = self._fit(self.present[training])
-            self._forgive(encoder)
+            encoder, matrix = self._fit(self.present[training], self._encoded_whole()[0])
             with warnings.catch_warnings():
                 # that they have gaps which others had not is no news of a table that is all there
                 warnings.simplefilter("ignore", UserWarning)
@@ -189,24 +188,16 @@ class Inputs:
             self.encoder_of_whole, self._whole = self._fit(self.present)
         return self.encoder_of_whole, self._whole
 
-    def _fit(self, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    def _fit(self, rows: np.ndarray, like: Any = None) -> tuple[Any, np.ndarray]:
+        """Return an encoder of rows, and what it made of them; ``like`` is that of all rows, where these are some."""
         encoder = clone(self.encoder)
         targets = None if self.means_of is None else self.means_of[rows]
-        ours = isinstance(encoder, TableEncoder) and self.target is not None
-        more = {"exclude": (self.target,)} if ours else {}
+        more: dict[str, Any] = {}
+        if isinstance(encoder, TableEncoder):
+            more = {"exclude": () if self.target is None else (self.target,), "like": like}
         matrix = encoder.fit_transform(self._part(rows), targets, **more)
         validate.check_same_length(len(matrix), len(rows))
         return encoder, _checked(matrix, encoder)
-
-    def _forgive(self, encoder: Any) -> None:
-        """Let a fold's encoder take for gaps what all rows hold and its own did not, such as one word among numbers."""
-        if not isinstance(encoder, TableEncoder):
-            return
-        whole = self._encoded_whole()[0]
-        encoder.columns_ = tuple(
-            dataclasses.replace(one, lenient=one.lenient or other.lenient or one.kind != other.kind)
-            for one, other in zip(encoder.columns_, whole.columns_, strict=True)
-        )
 
     def _part(self, rows: np.ndarray) -> Any:
         """Return some rows as the encoder takes them."""

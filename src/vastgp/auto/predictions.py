@@ -106,8 +106,10 @@ class Predictions(RegressorMixin, TwoParts):
         Flag()("return_std", return_std)
         Flag()("return_range", return_range)
         rows = self._rows_at(X, exposure)
-        plain = type(self.warp_) is Own and self.heap_ is None
-        if not return_std and plain and not observations.has_exposure(rows.y):
+        plain = (
+            type(self.warp_) is Own and self.heap_ is None and not self.model_.likelihood_.counts
+        )
+        if not return_std and plain:
             found = [self.model_.predict(rows.X)]
         else:
             of_rows = self._distribution(rows)

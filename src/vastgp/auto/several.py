@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from vastgp.data import Exposure, column_names, files, validate
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, as_labels, open_frame
+from vastgp.estimators.arguments import seed_from
 from vastgp.estimators.saved import several_from_file, several_to_file
 
 
@@ -201,29 +203,45 @@ def for_each_target(
     join : callable
         Makes one result of those of all targets.
     targets : bool, default False
-        Whether the second argument holds targets, of which every model gets its own.
+        Whether the argument ``y`` holds targets, of which every model gets its own.
+
+    Notes
+    -----
+    Of a ``random_state`` every model gets a seed of its own: with the same one samples that are independent would go up
+    and down together.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(method)
+
         @functools.wraps(method)
         def of_either(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
             outputs = self.__dict__.get("outputs_")
             if outputs is None:
                 return method(self, X, *args, **kwargs)
-            given: list[tuple[Any, ...]] = [args] * len(outputs)
             X = open_frame(X)
-            exposures = by_target(kwargs.pop("exposure", None), len(outputs))
-            named = [kwargs if one is None else kwargs | {"exposure": one} for one in exposures]
+            asked = [*signature.bind(self, X, *args, **kwargs).arguments.items()]
+            alike = dict(asked[2:])
+            own = {"exposure": by_target(alike.pop("exposure", None), len(outputs))}
+            if "random_state" in signature.parameters:
+                default = signature.parameters["random_state"].default
+                own["random_state"] = _seeds(alike.pop("random_state", default), len(outputs))
             if targets:
-                y = args[0] if args else kwargs.pop("y", None)
-                X, columns = targets_again(X, y, list(outputs))
-                given = [(column, *args[1:]) for column in columns]
-            each = zip(outputs.values(), given, named, strict=True)
-            return join([getattr(one, method.__name__)(X, *more, **own) for one, more, own in each])
+                X, own["y"] = targets_again(X, alike.pop("y", None), list(outputs))
+            found = []
+            for number, one in enumerate(outputs.values()):
+                mine = {k: each[number] for k, each in own.items() if each[number] is not None}
+                found.append(getattr(one, method.__name__)(X, **alike, **mine))
+            return join(found)
 
         return of_either
 
     return decorate
+
+
+def _seeds(random_state: Any, count: int) -> list[int]:
+    """Return seeds whose streams are independent."""
+    return np.random.SeedSequence(seed_from(random_state)).generate_state(count).tolist()
 
 
 def targets_again(X: Any, y: Any, names: list[Any]) -> tuple[Any, list[Any]]:
@@ -239,6 +257,11 @@ def targets_again(X: Any, y: Any, names: list[Any]) -> tuple[Any, list[Any]]:
         )
     if set(found.columns) == set(names):
         return X, [found.columns[name] for name in names]
+    if all(isinstance(name, str) for name in [*found.columns, *names]):
+        raise ValueError(
+            f"y has the columns {validate.listed(list(found.columns))}, but the model was fitted to the targets "
+            f"{validate.listed(names)}. Name them alike, or give an array with the columns in that order."
+        )
     return X, list(found.columns.values())
 
 

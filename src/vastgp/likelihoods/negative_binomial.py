@@ -103,7 +103,7 @@ class NegativeBinomial(Likelihood):
         # E[m + m^2 / a] + Var[m],  E[m^2] = E[m]^2 e^v
         return count + count**2 * (jnp.expm1(variance) + jnp.exp(variance) / size)
 
-    def moments_below(self, mean: Any, latent_variance: Any, most: float) -> Any:
+    def moments_below(self, mean: Any, latent_variance: Any, most: Any) -> Any:
         """Return mean and variance of counts whose mean is no more than ``most``."""
         return moments_below(float(self.rate), mean, latent_variance, float(self.size), most)
 

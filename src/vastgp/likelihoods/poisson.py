@@ -130,7 +130,7 @@ class Poisson(Likelihood):
         # E[lambda] + Var[lambda],  Var[e^f] = E[e^f]^2 (e^v - 1)
         return count + count**2 * jnp.expm1(jnp.asarray(latent_variance))
 
-    def moments_below(self, mean: Any, latent_variance: Any, most: float) -> Any:
+    def moments_below(self, mean: Any, latent_variance: Any, most: Any) -> Any:
         """Return mean and variance of counts whose rate is no more than ``most``, see `moments_below`."""
         return moments_below(float(self.rate), mean, latent_variance, np.inf, most)
 
@@ -180,7 +180,7 @@ def distribution_of_counts(
 
 
 def moments_below(
-    rate: float, mean: np.ndarray, variance: np.ndarray, size: float, most: float
+    rate: float, mean: np.ndarray, variance: np.ndarray, size: float, most: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of counts whose rate, ``rate exp(f)``, is no more than ``most``.
 
@@ -193,7 +193,7 @@ def moments_below(
     mean, variance : ndarray of shape (n,)
     size : float
         Of a negative binomial law around the rate; infinite of Poisson's.
-    most : float
+    most : float, or ndarray of shape (n,)
     """
     s = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
     log_rate = np.log(rate) + mean

@@ -81,7 +81,7 @@ class PoissonLogNormal(Likelihood):
         """Return the mean count plus the variance of the rate."""
         return self._poisson().predictive_variance(mean, latent_variance + self.variance)
 
-    def moments_below(self, mean: Any, latent_variance: Any, most: float) -> Any:
+    def moments_below(self, mean: Any, latent_variance: Any, most: Any) -> Any:
         """Return mean and variance of counts whose rate is no more than ``most``."""
         return self._poisson().moments_below(mean, latent_variance + float(self.variance), most)
 
