@@ -153,7 +153,7 @@ class FrontDoor(FittedFrontDoor):
         X, own_noise = own_noise.read_columns(open_frame(X))
         targets, for_encoder, self.target_name_ = self._read_target(X, y)
         self.n_rows_dropped_ = int(np.sum(np.isnan(targets)))
-        counts = np.isfinite(targets) & own_noise.counting(len(targets))
+        counts = own_noise.counting(np.isfinite(targets))
         check_rows(int(counts.sum()), self.n_rows_dropped_, self.target_name_)
         present = np.flatnonzero(counts)
         encoder = self._encoder_asked()

@@ -180,6 +180,18 @@ def class_calibration_from_state(state: Any) -> ClassCalibration:
     raise ValueError(f"calibration: expected one of {('none', *METHODS)}, got {name!r}")
 
 
+def check_method(method: Any, num_classes: int) -> None:
+    """Raise ``ValueError`` unless there is a calibration of so many classes of that name."""
+    if method is not None and (not isinstance(method, str) or method not in ("auto", *METHODS)):
+        raise ValueError(
+            f"calibrate: expected 'auto', 'temperature', 'isotonic' or None, got {method!r}"
+        )
+    if method == "isotonic" and num_classes != 2:
+        raise ValueError(
+            f"calibrate: 'isotonic' is for two classes, and there are {num_classes}; take 'temperature'"
+        )
+
+
 def fit_class_calibration(
     labels: Any,
     proba: Any,
@@ -217,14 +229,7 @@ def fit_class_calibration(
         raise ValueError(
             f"proba: expected shape (n, C) with n = {len(labels)} as labels, got {proba.shape}"
         )
-    if method not in ("auto", None, *METHODS):
-        raise ValueError(
-            f"calibrate: expected 'auto', 'temperature', 'isotonic' or None, got {method!r}"
-        )
-    if method == "isotonic" and proba.shape[1] != 2:
-        raise ValueError(
-            f"calibrate: 'isotonic' is for two classes, and there are {proba.shape[1]}; take 'temperature'"
-        )
+    check_method(method, proba.shape[1])
     if method is None or len(labels) == 0:
         return IdentityClasses()
     kinds: dict[str, Any] = {"temperature": TemperatureScaling}

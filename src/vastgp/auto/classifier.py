@@ -16,6 +16,7 @@ from vastgp.auto.class_alone import likelier_alone
 from vastgp.auto.class_calibration import (
     ClassCalibration,
     IdentityClasses,
+    check_method,
     class_calibration_from_state,
     fit_class_calibration,
 )
@@ -27,6 +28,7 @@ from vastgp.auto.trees import columns_of
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, observations
 from vastgp.data.labels import encode_as, read_labels
+from vastgp.data.missing import missing_in
 from vastgp.data.own_noise import OwnNoise
 
 _LEAST_PROBABILITY = 1e-12
@@ -100,6 +102,7 @@ class GPClassifier(ClassifierMixin, FrontDoor):
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray | None, str | None]:
         codes, self.classes_, name = classes_of(X, y)
+        check_method(self.calibrate, len(self.classes_))
         # means of a column's levels are those of the second class; of more classes there is no such number
         return codes, codes if len(self.classes_) == 2 else None, name
 
@@ -245,4 +248,11 @@ class GPClassifier(ClassifierMixin, FrontDoor):
         return float(np.average(correct, weights=sample_weight))
 
     def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
-        return encode_as(read_labels(X, y, estimator=type(self).__name__), self.classes_)
+        labels = read_labels(X, y, estimator=type(self).__name__)
+        there = ~missing_in(labels)
+        numbers = encode_as(labels[there], self.classes_)
+        if there.all():
+            return numbers
+        found = np.full(len(labels), np.nan)
+        found[there] = numbers
+        return found

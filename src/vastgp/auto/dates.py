@@ -206,7 +206,7 @@ class DateEncoding:
 
     def encode(self, values: Values) -> tuple[np.ndarray, int]:
         """Return the output columns of a block, and the number of gaps that training had none of."""
-        dates = dates_of(values, self.form)
+        dates = dates_of(values, self.form, self.zone)
         missing = np.isnat(dates)
         first, middle = (np.datetime64(moment, "us") for moment in (self.first, self.middle))
         dates = np.where(missing, middle, dates)

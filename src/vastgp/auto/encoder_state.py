@@ -14,20 +14,25 @@ _VERSION = 1
 
 def state_of(params: Mapping[str, Any], columns: Sequence[Column], named: bool) -> dict[str, Any]:
     """Return the arguments and the columns of an encoder, and whether these have names of their own, as data."""
+    return {
+        "version": _VERSION,
+        "params": plain_params(params),
+        "named": named,
+        "columns": [column.to_state() for column in columns],
+    }
+
+
+def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an encoder as data: levels may have been given as any sequence."""
     orders = params["ordered"]
     if orders is not None:
         orders = {name: list(map(level_text, order)) for name, order in orders.items()}
     return {
-        "version": _VERSION,
-        "params": {
-            "max_levels": int(params["max_levels"]),
-            "squash": bool(params["squash"]),
-            "ordered": orders,
-            "target_mean": bool(params["target_mean"]),
-            "space": plain_space(params["space"]),
-        },
-        "named": named,
-        "columns": [column.to_state() for column in columns],
+        "max_levels": int(params["max_levels"]),
+        "squash": bool(params["squash"]),
+        "ordered": orders,
+        "target_mean": bool(params["target_mean"]),
+        "space": plain_space(params["space"]),
     }
 
 

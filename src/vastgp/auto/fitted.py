@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,21 +92,31 @@ class FittedFrontDoor(SavedFrontDoor):
         check_is_fitted(self, "model_")
         return write_report_of(self, path, X, y)
 
-    def _with_numbers(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """Return rows, opened, and their targets as numbers; of a table those of the fit's column by default."""
+    def _with_numbers(self, X: Any, y: Any, *, some: bool = False) -> tuple[Any, np.ndarray]:
+        """Return rows, opened, and their targets as numbers; of a table those of the fit's column by default.
+
+        All must have one, or else ``some``, and the others NaN.
+        """
         X = open_frame(X)
-        if y is None and isinstance(X, (Table, str)):
+        if y is None and isinstance(X, (Table, str, os.PathLike)):
             y = self.target_name_
-        return X, self._numbers_of(X, y)
+        found = self._numbers_of(X, y)
+        missing = np.flatnonzero(np.isnan(found))
+        if len(missing) and not some:
+            raise ValueError(
+                f"y has no target in {len(missing)} of {len(found)} rows, the first in row {missing[0]} (counted from "
+                "0). Predictions are compared with targets that are known: leave these rows out."
+            )
+        return X, found
 
     def _observations(self, X: Any, y: Any, exposure: Any) -> tuple[Any, np.ndarray]:
         """Return rows, opened, and their targets with what a model is judged by beside them."""
         del exposure
-        return self._with_numbers(X, y)
+        return self._with_numbers(X, y, some=True)
 
     @abc.abstractmethod
     def _numbers_of(self, X: Any, y: Any) -> np.ndarray:
-        """Return targets as numbers: of classes their places in ``classes_``."""
+        """Return targets as numbers, NaN where there is none: of classes their places in ``classes_``."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

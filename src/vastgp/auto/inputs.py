@@ -263,8 +263,8 @@ def encode_new(model: Any, X: Any) -> np.ndarray:
     encoder = model.encoder_
     if not isinstance(encoder, TableEncoder):
         X = _frame_of(X, getattr(encoder, "feature_names_in_", None))
-    elif hasattr(encoder, "feature_names_in_"):
-        X = _without(open_source(X), own_columns(model))
+    else:
+        X = _without(open_source(X), own_columns(model), encoder)
     return _checked(encoder.transform(X), encoder)
 
 
@@ -275,9 +275,15 @@ def own_columns(model: Any) -> set[str]:
     return {name for name in names if name is not None}
 
 
-def _without(source: Source, names: set[str]) -> Source:
-    """Return a named source without columns that are no inputs, so that messages do not call them strangers."""
-    if not source.named or names.isdisjoint(source.names):
+def _without(source: Source, names: set[str], encoder: TableEncoder) -> Source:
+    """Return a source without columns that are no inputs, so that messages do not call them strangers.
+
+    Without names a table with no more columns than the fit had has none of them.
+    """
+    named = source.named and hasattr(encoder, "feature_names_in_")
+    if names.isdisjoint(source.names) or (
+        not named and len(source.names) <= encoder.n_features_in_
+    ):
         return source
     return dataclasses.replace(source, names=[name for name in source.names if name not in names])
 

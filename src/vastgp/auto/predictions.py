@@ -223,7 +223,7 @@ class Predictions(RegressorMixin, TwoParts):
         return float(r2_score(y, mean, sample_weight=sample_weight))
 
     def _observations(self, X: Any, y: Any, exposure: Any) -> tuple[Any, np.ndarray]:
-        X, y = self._with_numbers(X, y)
+        X, y = self._with_numbers(X, y, some=True)
         exposure = of_counts(exposure, self.exposure_, X)
         if exposure is None:
             return X, y

@@ -169,6 +169,9 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
             extra = [name for name in source.names if name not in known]
             raise column_names.missing_features_error(missing, extra, source.where, "TableEncoder")
         return names
+    if not named and not source.named and {one.name for one in columns} <= set(source.names):
+        # numbers, or rows of a header, tell the columns of a data frame apart as well
+        return [column.name for column in columns if column.kept]
     validate.check_num_features(len(source.names), len(columns), "TableEncoder")
     if named:
         warn(

@@ -13,6 +13,7 @@ from vastgp.auto.calibration import (
     Calibration,
     Identity,
     calibration_from_state,
+    check_method,
     fit_calibration,
 )
 from vastgp.auto.calibration_record import CalibrationRecord, calibration_record
@@ -175,6 +176,7 @@ class GPRegressor(Predictions):
         return self._fit_whole(X, y, own)
 
     def _read_target(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
+        check_method(self.calibrate)
         numbers, name = numbers_and_name(X, y)
         return numbers, numbers, name
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 import vastgp
 from vastgp._arguments import Flag, KnownArguments, OneOf, Positive, RandomState
 from vastgp.auto.encoder import TableEncoder
+from vastgp.auto.encoder_state import plain_params
 from vastgp.auto.leaderboard import Leaderboard
 from vastgp.auto.report.kept import Kept
 from vastgp.auto.series import IN_TIME, NOT_IN_TIME
@@ -197,7 +198,7 @@ class SavedFrontDoor(KnownArguments, BaseEstimator, abc.ABC):
             "vastgp": vastgp.__version__,
             "estimator": type(self).__name__,
             "params": plain,
-            "encoder": None if given is None else given.get_params(),
+            "encoder": None if given is None else plain_params(given.get_params()),
         }, above("params/", arrays)
 
     @classmethod

@@ -307,7 +307,7 @@ def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
     if form == "sparse":
         return _from_vector(np.asarray(column.to_numpy()), "numbers")
     if form is not None:
-        return objects_as(column.to_numpy(), form)
+        return objects_as(column.to_numpy(), form, zone)
     if dtype in (nw.Categorical, nw.Enum):
         return _categories(column)
     if dtype == nw.String:

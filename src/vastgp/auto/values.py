@@ -24,7 +24,9 @@ from vastgp.auto.written import (
     parser_of,
     read_form,
     words_of,
+    zone_written,
 )
+from vastgp.auto.zones import moved, wall_clock
 from vastgp.data.missing import is_missing
 
 # Whole numbers that are dates: of these years.
@@ -115,7 +117,7 @@ def numbers_of(values: Values, form: str = "numbers") -> np.ndarray:
     raise UnfitError(values, first_present(values), words_of(form))
 
 
-def dates_of(values: Values, form: str = "dates") -> np.ndarray:
+def dates_of(values: Values, form: str = "dates", zone: str | None = None) -> np.ndarray:
     """Return datetime64[us] values of the wall clock, missing ones as NaT; text is parsed.
 
     Parameters
@@ -124,13 +126,15 @@ def dates_of(values: Values, form: str = "dates") -> np.ndarray:
         The block.
     form
         How text writes dates, see `vastgp.auto.written`.
+    zone
+        Whose clocks they are to be read from, where text says from whose it has them.
     """
     if values.form == "dates":
         return values.data
     if not present(values).any():
         return np.full(len(values), missing_of("dates"))
     if values.form == "text":
-        return _parsed(values, form)
+        return _parsed(values, form, zone)
     if (values.form, form) == ("numbers", AS_NUMBERS):
         found = dates_of_numbers(values.data)
         odd = np.isnat(found) & present(values)
@@ -175,8 +179,12 @@ def first_present(values: Values) -> int:
     return int(np.argmax(present(values)))
 
 
-def _parsed(values: Values, form: str) -> np.ndarray:
+def _parsed(values: Values, form: str, zone: str | None = None) -> np.ndarray:
     parsed, unread = parse_levels(values.levels, form)
+    if zone is not None:
+        for number, level in enumerate(values.levels):
+            if (own := zone_written(level.strip())) and not np.isnat(parsed[number]):
+                parsed[number] = moved(parsed[number], own, zone)
     # of levels that no row has nothing is asked
     odd = np.flatnonzero(np.isin(values.data, unread))
     if len(odd):
@@ -220,6 +228,8 @@ def level_text(value: Any) -> str:
         return str(value)
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
+    if isinstance(value, numbers.Integral):  # of more digits than a float has
+        return str(int(value))
     if isinstance(value, numbers.Real | decimal.Decimal):
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
@@ -292,15 +302,17 @@ def _form_of_type(kind: type) -> str | None:
     return None
 
 
-def objects_as(array: np.ndarray, form: str) -> Values:
-    """Return the block of an array of Python objects whose form is known."""
+def objects_as(array: np.ndarray, form: str, zone: str | None = None) -> Values:
+    """Return the block of an array of Python objects whose form is known, of dates by the clocks of a zone."""
     if form == "text":
         return text_of(array)
     if form == "nothing":
         return Values(form, np.full(len(array), np.nan))
     if form == "dates":
         missing = np.datetime64("NaT", "us")
-        data = np.array([missing if is_missing(v) else _date(v) for v in array], "datetime64[us]")
+        data = np.array(
+            [missing if is_missing(v) else _date(v, zone) for v in array], "datetime64[us]"
+        )
         return Values(form, data)
     read = {"durations": _seconds_of_one, "times": seconds_of_day}.get(form, _number)
     values = [np.nan if is_missing(value) else read(value) for value in array]
@@ -314,9 +326,9 @@ _SECONDS = {
 }  # fmt: skip
 
 
-def _date(value: Any) -> np.datetime64:
+def _date(value: Any, zone: str | None) -> np.datetime64:
     if isinstance(value, datetime.datetime):
-        value = value.replace(tzinfo=None)
+        return wall_clock(value, zone)
     return np.datetime64(value, "us")
 
 

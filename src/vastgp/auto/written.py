@@ -184,6 +184,12 @@ def parse_date(text: str) -> np.datetime64 | None:
     return _clear_date(text)
 
 
+def zone_written(text: str) -> str:
+    """Return the zone that an ISO date says behind its time, such as "Z" and "+01:00"; empty where it says none."""
+    match = _ISO.fullmatch(text)
+    return "" if match is None else (match.group(4) or "").strip()
+
+
 def _date_by(*patterns: re.Pattern[str]) -> Callable[[str], np.datetime64 | None]:
     """Return what reads a text as a date that one of the patterns takes apart."""
 

@@ -42,9 +42,9 @@ class Exposure(NamedTuple):
     def _called(self) -> str:
         return "exposure" if self.name is None else f"exposure={self.name!r}"
 
-    def counting(self, n: int) -> np.ndarray:
-        """Return which of n rows there is something to learn from, (n,): all, as none has an exposure of zero."""
-        return np.ones(n, dtype=bool)
+    def counting(self, there: np.ndarray) -> np.ndarray:
+        """Return which rows there is something to learn from, (n,): all that have a target, as no exposure is zero."""
+        return there
 
     def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the targets of some rows, a mask, and the logarithms of their exposures: (m, 2)."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vastgp._warn import warn
 from vastgp.data import column_names, files, validate
 from vastgp.data.missing import missing_in
 from vastgp.data.open import as_rows, target_from_path
@@ -155,8 +156,34 @@ def labels_of(X: Any, y: Any, estimator: str) -> tuple[np.ndarray, str | None, l
     if y is None and isinstance(X, Rows):
         y = X.y
     validate.check_target_given(y, estimator)
-    name = getattr(y, "name", None)
-    return _one_column(y), name if isinstance(name, str) else None, None
+    found = _one_column(y)
+    return found, _name_of(y, found, table), None
+
+
+def _name_of(y: Any, values: np.ndarray, table: Table | None) -> str | None:
+    """Return what a target is called that was given beside a table, as a series or a data frame of one column.
+
+    A column of that name is the target too where it holds the same. What is computed from a column keeps its name, such
+    as the next day's ``frame["price"].shift(-1)``: then the column is an input like any other.
+    """
+    frame = open_frame(y)
+    names = frame.names if isinstance(frame, Table) and frame.named else [getattr(y, "name", None)]
+    name = names[0] if len(names) == 1 and isinstance(names[0], str) else None
+    if table is None or name not in table.names or _same(table.labels(name), values):
+        return name
+    warn(
+        f"The target is called {name!r} like a column of {table.where} that holds other values: that column is an "
+        "input. Give the target another name, or leave the column out if it tells what is to be predicted."
+    )
+    return None
+
+
+def _same(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two columns hold the same, and are missing in the same rows."""
+    if len(first) != len(second):
+        return True  # which is an error of its own
+    here, there = missing_in(first), missing_in(second)
+    return np.array_equal(here, there) and bool(np.all(first[~here] == second[~here]))
 
 
 def _one_column(y: Any) -> np.ndarray:

@@ -44,22 +44,21 @@ class OwnNoise(NamedTuple):
         kept = [name for name in X.names if name not in names]
         return dataclasses.replace(X, names=kept), OwnNoise(*found)
 
-    def counting(self, n: int) -> np.ndarray:
-        """Return which of n rows have a weight above zero, (n,)."""
-        weight = _numbers(self.sample_weight, "sample_weight", n)
-        if weight is not None and not np.any(weight):
+    def counting(self, there: np.ndarray) -> np.ndarray:
+        """Return which rows have a weight above zero, (n,), of those that have a target, a mask."""
+        weight = _numbers(self.sample_weight, "sample_weight", there)
+        if weight is not None and not np.any(weight[there]):
             raise ValueError(
                 "sample_weight is zero for all rows, so that none is left to fit. Expected a positive weight for each "
                 "row that counts, or sample_weight=None where all count alike."
             )
-        return np.ones(n, dtype=bool) if weight is None else weight > 0.0
+        return there if weight is None else there & (weight > 0.0)
 
     def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the targets of some rows, a mask, with their noise beside them where they have some."""
-        n = len(y)
         parts = (
-            _numbers(self.noise_std, "noise_std", n),
-            _numbers(self.sample_weight, "sample_weight", n),
+            _numbers(self.noise_std, "noise_std", rows),
+            _numbers(self.sample_weight, "sample_weight", rows),
         )
         of_rows = OwnNoise(*(None if part is None else part[rows] for part in parts))
         found = y[rows]
@@ -70,12 +69,12 @@ class OwnNoise(NamedTuple):
 
         Rows of weight zero are left out; the weights of the others are divided by their mean.
         """
-        n = rows.n
-        weight = _numbers(self.sample_weight, "sample_weight", n)
-        error = _numbers(self.noise_std, "noise_std", n)
+        n, there = rows.n, np.ones(rows.n, dtype=bool)
+        weight = _numbers(self.sample_weight, "sample_weight", there)
+        error = _numbers(self.noise_std, "noise_std", there)
         weight = np.ones(n) if weight is None else weight
         error = np.zeros(n) if error is None else error
-        dropped = np.flatnonzero(~self.counting(n))
+        dropped = np.flatnonzero(~self.counting(there))
         if len(dropped):
             rows = without(rows, dropped)
             weight, error = weight[weight > 0.0], error[weight > 0.0]
@@ -119,10 +118,11 @@ def named_column(table: Any, given: str | os.PathLike[str], argument: str) -> np
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _numbers(values: Any, argument: str, n: int) -> np.ndarray | None:
-    """Return an argument as one finite number that is not negative for each row."""
+def _numbers(values: Any, argument: str, there: np.ndarray) -> np.ndarray | None:
+    """Return an argument as one number for each row, finite and not negative for those of a mask."""
     if values is None:
         return None
+    n = len(there)
     found = validate.numeric_array(values, argument)
     if found.ndim == 0:
         advice = {
@@ -139,7 +139,7 @@ def _numbers(values: Any, argument: str, n: int) -> np.ndarray | None:
             f"{argument} has shape {found.shape}. Expected ({n},): one number for each row of X, its {_WHAT[argument]}."
         )
     found = found.astype(np.float64)
-    bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0.0)))
+    bad = np.flatnonzero(there & ~(np.isfinite(found) & (found >= 0.0)))
     if len(bad):
         unknown = (
             "0 where it is known exactly" if argument == "noise_std" else "0 to leave the row out"

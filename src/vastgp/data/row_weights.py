@@ -26,9 +26,9 @@ class RowWeights(NamedTuple):
         X, read = self._as_noise.read_columns(X)
         return X, RowWeights(read.sample_weight)
 
-    def counting(self, n: int) -> np.ndarray:
-        """Return which of n rows have a weight above zero, (n,)."""
-        return self._as_noise.counting(n)
+    def counting(self, there: np.ndarray) -> np.ndarray:
+        """Return which rows have a weight above zero, (n,), of those that have a target, a mask."""
+        return self._as_noise.counting(there)
 
     def of_targets(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the labels of some rows, a mask, with the logarithms of their weights beside them: (m, 2)."""

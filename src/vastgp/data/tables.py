@@ -116,9 +116,16 @@ def column_named(y: Any, names: Sequence[str]) -> Any:
     """
     if isinstance(y, list) and len(y) == 1 and isinstance(y[0], str) and y[0] in names:
         return y[0]
-    if isinstance(y, int | np.integer | tuple) and str(y) in names:
-        return str(y)
+    if isinstance(y, int | np.integer | tuple) and _text_of(y) in names:
+        return _text_of(y)
     return y
+
+
+def _text_of(name: Any) -> str:
+    """Return a column's name as text, whether numbers in it are NumPy's or Python's."""
+    if isinstance(name, tuple):
+        return str(tuple(part.item() if isinstance(part, np.generic) else part for part in name))
+    return str(name)
 
 
 def _table_in_memory(frame: Any) -> Table:
@@ -132,7 +139,7 @@ def _table_in_memory(frame: Any) -> Table:
             f"{where} has column names of several types, for example {odd!r} ({type(odd).__name__}). Expected strings "
             "only (X.columns = X.columns.astype(str) makes them so) or numbers only."
         )
-    names = [str(name) for name in given]
+    names = [_text_of(name) for name in given]
     check_unique_names(names, where)
     place = {name: j for j, name in enumerate(names)}
 
@@ -268,9 +275,12 @@ def as_labels(values: Any) -> np.ndarray:
 
     column = nw.from_native(values, pass_through=True, allow_series=True)
     if not isinstance(column, nw.Series):
-        # of a list with several types NumPy would make text
-        return np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
-    found, missing = column.to_numpy(), column.is_null().to_numpy()
+        # of a list with several types NumPy would make text, and of whole numbers of pandas with gaps floats
+        plain = hasattr(values, "dtype") and not type(values).__module__.startswith("pandas.")
+        return np.asarray(values) if plain else np.asarray(values, dtype=object)
+    missing = column.is_null().to_numpy()
+    whole = missing.any() and column.dtype.is_integer()
+    found = np.array(column.to_list(), dtype=object) if whole else column.to_numpy()
     if missing.any() and found.dtype.kind != "f":
         found = found.astype(object)
         found[missing] = None

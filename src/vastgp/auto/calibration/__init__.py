@@ -13,6 +13,7 @@ For discrete targets the PIT values are the randomised ones, see
 from vastgp.auto.calibration.choice import (
     METHODS,
     calibration_from_state,
+    check_method,
     exceeds,
     fit_calibration,
     folds,
@@ -36,6 +37,7 @@ __all__ = [
     "Isotonic",
     "Scale",
     "calibration_from_state",
+    "check_method",
     "exceeds",
     "fit_calibration",
     "folds",

@@ -36,6 +36,14 @@ def calibration_from_state(state: Any) -> Calibration:
     raise ValueError(f"calibration: expected one of {('none', *METHODS)}, got {name!r}")
 
 
+def check_method(method: Any) -> None:
+    """Raise ``ValueError`` unless there is a calibration of numbers of that name."""
+    if method is not None and (not isinstance(method, str) or method not in ("auto", *METHODS)):
+        raise ValueError(
+            f"calibrate: expected 'auto', 'scale', 'isotonic', 'conformal' or None, got {method!r}"
+        )
+
+
 def fit_calibration(
     z: Any, method: Any = "auto", seed: Any = 0, places: Places | None = None
 ) -> Calibration:
@@ -62,10 +70,7 @@ def fit_calibration(
     Calibration
     """
     z = np.asarray(z, dtype=np.float64)
-    if method not in ("auto", None, *METHODS):
-        raise ValueError(
-            f"calibrate: expected 'auto', 'scale', 'isotonic', 'conformal' or None, got {method!r}"
-        )
+    check_method(method)
     if not np.all(np.isfinite(z)):
         raise ValueError(
             f"z: expected finite normal scores, got {np.sum(~np.isfinite(z))} that are not"

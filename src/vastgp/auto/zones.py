@@ -1,0 +1,46 @@
+"""Wall clocks of time zones: moments that say where they are read, as the clocks of another zone show them."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+import zoneinfo
+
+import numpy as np
+
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)?")
+_UNIVERSAL = {"Z", "UTC", "GMT", "utc"}
+
+
+@functools.cache
+def zone_of(name: str) -> datetime.tzinfo | None:
+    """Return a time zone by its name or its offset, such as "Europe/Oslo", "UTC" and "+01:00"; None of any other."""
+    if name in _UNIVERSAL:
+        return datetime.UTC
+    match = _OFFSET.fullmatch(name)
+    if match is not None:
+        sign, hours, minutes = match.groups()
+        offset = datetime.timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return datetime.timezone(-offset if sign == "-" else offset)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        return None
+
+
+def wall_clock(moment: datetime.datetime, zone: str | None) -> np.datetime64:
+    """Return what clocks of a zone show at a moment; its own clock where either has no zone."""
+    there = None if zone is None or moment.tzinfo is None else zone_of(zone)
+    if there is not None:
+        moment = moment.astimezone(there)
+    return np.datetime64(moment.replace(tzinfo=None), "us")
+
+
+def moved(date: np.datetime64, own: str, zone: str) -> np.datetime64:
+    """Return what clocks of a zone show when those of another show a date."""
+    here = zone_of(own)
+    moment = date.astype("datetime64[us]").item()
+    if here is None or not isinstance(moment, datetime.datetime):  # beyond the years of Python
+        return date
+    return wall_clock(moment.replace(tzinfo=here), zone)
