@@ -22,7 +22,7 @@ from vastgp import (
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import standardised_rows
 from vastgp.estimators import race
-from vastgp.estimators.race import Judge, Judged, _best
+from vastgp.estimators.race import Judge, Judged, _best, _surely_line
 from vastgp.estimators.registry import METHODS
 from vastgp.estimators.simple_answers import linear_answer, rows_of_subset, simple_answer
 from vastgp.fitting.run import Answer, OutOfTime, Run
@@ -616,6 +616,15 @@ def test_classes_have_a_line_where_the_evidence_is_surely_for_it(n):
     curved = (np.linalg.norm(parts / np.array([7.0, 3.0, 2.0]), axis=1) > 1.5).astype(int)
     model = TSVGPClassifier(max_seconds=40, random_state=0).fit(X[:n], curved[:n])
     assert model.answer_ == "own"
+
+
+def test_the_bound_of_a_fit_that_has_not_ended_is_no_evidence_for_a_line():
+    def answer(evidence: float, converged: bool) -> Answer:
+        law = Bernoulli()
+        return Answer(None, law, lambda: None, 1, "", converged=converged, evidence=evidence)
+
+    line = [Judged("linear", answer(-190.0, True), {}, np.zeros(3))]
+    assert [_surely_line(answer(-400.0, ended), line) for ended in (False, True)] == [False, True]
 
 
 def test_a_line_of_some_of_the_rows_has_no_evidence_of_all():

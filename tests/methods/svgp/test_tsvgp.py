@@ -4,9 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.datasets import make_circles
 
 import vastgp
-from vastgp import ExactGPRegressor, SVGPRegressor, TSVGPClassifier, TSVGPRegressor
+from vastgp import (
+    ExactGPRegressor,
+    SVGPClassifier,
+    SVGPRegressor,
+    TSVGPClassifier,
+    TSVGPRegressor,
+)
 from vastgp.fitting.inducing_points import greedy_variance, select_inducing
 from vastgp.kernels import RBF
 from vastgp.methods.svgp.posterior import SVGPPosterior
@@ -282,3 +289,14 @@ def test_rows_that_the_start_has_seen_leave_nothing_to_learn(kind):
         assert np.mean(found) > np.mean(best) - 0.02
     assert model.converged_ and model.num_inducing_ == 512
     assert "inducing inputs" not in model.history_.phases
+
+
+@pytest.mark.parametrize("kind", [TSVGPClassifier, SVGPClassifier])
+def test_classes_far_apart_are_told_apart_and_no_line_is_kept(kind):
+    """Their first hyperparameters have a large variance, from which whole steps go to and fro."""
+    X, y = make_circles(200, noise=0.05, factor=0.5, random_state=0)
+    model = kind(num_inducing=25, random_state=0).fit(X[:150], y[:150])
+    assert model.answer_ == "own" and model.converged_
+    assert model.score(X[150:], y[150:]) == 1.0
+    # a bound of 0.1 nats a row; after 2000 whole steps it was ten times that
+    assert model.diagnosis_["bound"] > -0.1 * 150

@@ -28,8 +28,9 @@ class Natural(Options):
     e_steps, m_steps : int, optional
         In each iteration. None: 1.
     rate : float, optional
-        Length of E-steps, up to 1. None: 1 on all rows (2/3 for more than two classes), on minibatches their share of
-        the rows, at least 0.02.
+        Length of E-steps, up to 1. None: on all rows 1 with Gaussian noise, where it is exact, and 1/3 elsewhere, as
+        longer ones go beyond where they aim; on minibatches no more than that, nor than their share of the rows, and at
+        least 0.02.
     learn_inducing : bool, optional
         Whether the bound moves the inducing inputs, together with the hyperparameters. None: it does.
     jitter : float, default 1e-8
