@@ -69,8 +69,12 @@ def test_each_field_is_to_the_bit_that_of_a_fit_of_it_alone(dataset, model):
     density = model.log_predictive_density(dataset)
     alone = model.outputs_["deep"].log_predictive_density(dataset["deep"])
     np.testing.assert_array_equal(density["deep"], alone)
+    by_name = model.log_predictive_density(variance="auto", data_array=dataset)
+    xr.testing.assert_identical(by_name, density)
     with pytest.raises(ValueError, match="must be a Dataset with the fields of the fit, 'warm'"):
         model.log_predictive_density(dataset["warm"])
+    with pytest.raises(ValueError, match="received DataArray"):
+        model.log_predictive_density(data_array=dataset["warm"])
 
 
 def test_names_attributes_coordinates_and_bounds_come_back(dataset, model):

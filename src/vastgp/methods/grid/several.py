@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,33 +44,35 @@ class SeveralData:
 
 def for_each_field(method: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method of a model of one field, which gives xarray, one of several as well."""
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
     def of_either(self: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = self.__dict__.get("outputs_")
         if outputs is None:
             return method(self, *args, **kwargs)
-        given = _each(args, outputs, method.__name__)
+        # by name, whichever way they were given
+        _, *given = signature.bind(self, *args, **kwargs).arguments.items()
+        each = _each(dict(given), outputs, method.__name__)
         found = {
-            name: method(one, *own, **kwargs)
-            for (name, one), own in zip(outputs.items(), given, strict=True)
+            name: method(one, **own) for (name, one), own in zip(outputs.items(), each, strict=True)
         }
         return self._united(found)
 
     return of_either
 
 
-def _each(args: tuple[Any, ...], outputs: Mapping[str, Any], method: str) -> list[tuple[Any, ...]]:
+def _each(given: dict[str, Any], outputs: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
     """Return the arguments for every field: values come in a Dataset, each model gets its own."""
     if method != "log_predictive_density":
-        return [args] * len(outputs)
-    dataset: Any = args[0] if args else None
+        return [given] * len(outputs)
+    dataset = given["data_array"]
     if not hasattr(dataset, "data_vars") or any(name not in dataset for name in outputs):
         raise ValueError(
             f"data_array must be a Dataset with the fields of the fit, {', '.join(map(repr, outputs))}; received "
             f"{type(dataset).__name__}. For one of them: model.outputs_[{next(iter(outputs))!r}]."
         )
-    return [(dataset[name], *args[1:]) for name in outputs]
+    return [given | {"data_array": dataset[name]} for name in outputs]
 
 
 class SeveralFields(FittedModel, abc.ABC):
