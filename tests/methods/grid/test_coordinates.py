@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 import vastgp
-from vastgp import GridGP
-from vastgp.options import Evidence, VarianceSamples
+from vastgp import RBF, GridGP
+from vastgp.options import Evidence, Fixed, VarianceSamples
 
 OPTIONS = {"tol": 0.05, "criterion": Evidence(num_probes=0)}
 
@@ -80,6 +80,21 @@ def test_other_coordinates_along_a_dimension_come_along(field, model):
     np.testing.assert_allclose(along["mean"], np.diagonal(chart["mean"]), rtol=1e-9)
     # a single point of a dimension is no dimension of the result
     assert model.predict(field.isel(time=3), return_std=False)["mean"].dims == ("lat",)
+
+
+def test_a_trajectory_backwards_in_time_goes_through_a_file(tmp_path):
+    """Times of a group with a coordinate along them count from the first, also of a file."""
+    rng = np.random.default_rng(0)
+    time = pd.date_range("2024-01-01", periods=8)[::-1]
+    coords = {"time": time, "depth": ("time", rng.uniform(0, 50, 8)), "x": np.arange(3.0)}
+    path = xr.DataArray(rng.normal(size=(8, 3)), dims=("time", "x"), coords=coords)
+    kernels = {("time", "depth"): RBF([3.0, 20.0]), "x": RBF(1.0)}
+    model = GridGP(kernels, hyperparameters=Fixed(noise_std=0.1)).fit(path)
+    model.save(tmp_path / "m.vastgp")
+    asked = {"time": path.time[2:4] + np.timedelta64(6, "h"), "depth": path.depth[2:4]}
+    xr.testing.assert_identical(
+        vastgp.load(tmp_path / "m.vastgp").predict(asked), model.predict(asked)
+    )
 
 
 # ---------------------------------------------------------------- as files have them

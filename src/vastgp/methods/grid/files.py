@@ -128,14 +128,15 @@ def _describe(coordinate: Coordinate) -> dict[str, Any]:
 def restore_group(entry: dict[str, Any], template: Any, points: np.ndarray) -> Group:
     """Return the group that `describe_group` described."""
     dims, sizes = tuple(entry["dims"]), tuple(entry["sizes"])
+    on_axes = all(described["name"] in dims for described in entry["coordinates"])
     coordinates = []
     for described in entry["coordinates"]:
         name, kind = described["name"], described["kind"]
         # a dimension without coordinates counts from 0
         size = sizes[dims.index(name)] if name in dims else sizes[0]
         values = template.coords[name].values if name in template.coords else np.arange(size)
-        # files of earlier versions have no origins
-        origin = described.get("origin", origin_of(kind, values, on_axis=name in dims))
+        # times have the origin of the fit by its own rule, and so have all in files of earlier versions
+        origin = described.get("origin", origin_of(kind, values, on_axis=on_axes))
         extent, step = described.get("extent"), described.get("step", 1.0)
         coordinates.append(Coordinate(name, kind, values, origin, described["unit"], extent, step))
     return Group(tuple(coordinates), dims, sizes, points)
