@@ -242,6 +242,16 @@ def test_lengthscales_are_told_in_kilometres(globe):
     assert set(model.lengthscales_km_) == {"lat", "lon"}
     both = GridGP({"day": RBF(2.0), ("lat", "lon"): RBF([10.0, 20.0])}, **HELD).fit(globe)
     assert both.lengthscales_km_ == pytest.approx(model.lengthscales_km_)
+    # the parallel of a field along one, as a dimension of one point or beside the inputs
+    parts = {"day": RBF(2.0), "lon": RBF(4.0)}
+    at_sixty = around(LON[:8], EAST).expand_dims(lat=[60.0])
+    for field in (
+        at_sixty,
+        at_sixty.isel(lat=0),
+        at_sixty.isel(lat=0).rename(lat="north").assign_coords(north=((), -60, NORTH)),
+    ):
+        found = GridGP(parts, **HELD).fit(field)
+        assert found.lengthscales_km_ == pytest.approx({"lon": 2.0 * degree})
     plain = globe.rename(lat="y", lon="x").drop_attrs()
     parts = {"day": RBF(2.0), "y": RBF(10.0), "x": RBF(20.0)}
     assert GridGP(parts, **HELD).fit(plain).lengthscales_km_ == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def lengthscales_in_km(
         Coordinates of the fit, whose attributes tell which are in degrees.
     """
     attrs = {str(name): coordinate.attrs for name, coordinate in template.coords.items()}
-    around = math.cos(math.radians(_mean_latitude(groups, attrs)))
+    around = math.cos(math.radians(_mean_latitude(groups, template.coords)))
     result: dict[str, float] = {}
     for part, group in zip(kernel.parts, groups, strict=True):
         if isinstance(part, OnSphere):
@@ -51,10 +51,15 @@ def lengthscales_in_km(
     return result
 
 
-def _mean_latitude(groups: Sequence[Group], attrs: dict[str, Any]) -> float:
-    """Return the mean of the latitudes, those of the equator where there are none."""
-    for group in groups:
-        for coordinate in group.coordinates:
-            if is_latitude(coordinate.name, attrs.get(coordinate.name, {})):
-                return float(np.mean(np.abs(coordinate.values.astype(np.float64))))
+def _mean_latitude(groups: Sequence[Group], coords: Mapping[Any, Any]) -> float:
+    """Return the mean of the latitudes, those of the equator where there are none.
+
+    Those of the inputs, or else those beside them: a field along one parallel has no input of latitude.
+    """
+    inputs = {one.name: one.values for group in groups for one in group.coordinates}
+    beside = {str(name): one.values for name, one in coords.items() if name not in inputs}
+    for name, values in (inputs | beside).items():
+        attrs = coords[name].attrs if name in coords else {}
+        if values.dtype.kind in "fiu" and is_latitude(name, attrs):
+            return float(np.mean(np.abs(values.astype(np.float64))))
     return 0.0
