@@ -136,81 +136,6 @@ def test_grids_in_all_forms_say_the_same(table, model):
     np.testing.assert_array_equal(model.predict(two)["mean"], found["mean"])
 
 
-def test_times_are_dates_and_survive_a_file(tmp_path, table):
-    when = pd.date_range("2020-01-01", periods=60, freq="5D")
-    dated = table.assign(time=when, station=[f"s{i % 20}" for i in range(60)])
-    given = {"kernel": "matern32", "max_seconds": 3.0}
-    fitted = StationGP(**given).fit(
-        dated, "temp", time="time", covariates="height", station="station"
-    )
-    assert fitted.n_stations_ == 20
-    assert [column.kind for column in fitted.encoding_] == ["place", "date"]
-    grid = {"lat": [0.0, 10.0], "lon": [5.0], "time": ["2020-02-01", "2020-03-01"]}
-    grid["height"] = xr.DataArray(0.0)
-    found = fitted.predict(grid)
-    assert found["mean"].dims == ("time", "lat", "lon") and found.sizes["time"] == 2
-    spans = fitted.cross_validate(by="time", folds=3)
-    assert np.all(np.diff(spans.fold) >= 0)
-    path = tmp_path / "m.vastgp"
-    fitted.save(path)
-    again = vastgp.load(path)
-    xr.testing.assert_identical(again.predict(grid), found)
-    assert (
-        again.trend_ == fitted.trend_
-        and again.cross_validate("row", 3).scores == fitted.cross_validate("row", 3).scores
-    )
-    with pytest.raises(ValueError, match="has no coordinate 'time', and the readings have times"):
-        fitted.predict({"lat": [0.0], "lon": [0.0], "height": xr.DataArray(0.0)})
-
-
-@pytest.mark.parametrize(
-    ("written", "form"),
-    [
-        ("%d.%m.%Y", "dates, day first"),
-        ("%m/%d/%Y", "dates, month first"),
-        ("%d/%m/%Y %H:%M", "dates, day first"),
-        ("%Y-%m-%d", "dates"),
-        ("%Y%m%d", "dates, as numbers"),
-    ],
-)
-def test_times_are_read_as_people_write_them(tmp_path, written, form):
-    days = np.tile(pd.date_range("2024-01-01", periods=40).to_numpy(), 3)
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "lat": np.repeat([46.0, 47.5, 48.0], 40),
-            "lon": np.repeat([7.0, 9.0, 8.0], 40),
-            "day": days,
-        }
-    )
-    frame["t"] = np.sin(np.arange(120) % 40 / 6.0) + 0.1 * rng.normal(size=120)
-    as_text = frame.assign(day=frame["day"].dt.strftime(written))
-    if form == "dates, as numbers":
-        as_text["day"] = as_text["day"].astype(int)
-    as_text.to_csv(tmp_path / "stations.csv", index=False)
-    found = StationGP(max_seconds=3, random_state=0).fit(tmp_path / "stations.csv", "t", time="day")
-    assert found.readings_.form == form
-    np.testing.assert_array_equal(found.readings_.when, days)
-    found.save(tmp_path / "stations.vastgp")
-    again = vastgp.load(tmp_path / "stations.vastgp")
-    new = as_text.head(7)
-    np.testing.assert_array_equal(again.predict(new)["mean"], found.predict(frame.head(7))["mean"])
-    grid = {"lat": [46.5], "lon": [8.0]}
-    one = again.predict(grid | {"day": ["2024-02-03"]})["mean"]
-    if form != "dates, as numbers":
-        other = again.predict(grid | {"day": [pd.Timestamp("2024-02-03").strftime(written)]})[
-            "mean"
-        ]
-        np.testing.assert_array_equal(one, other)
-
-
-def test_times_that_can_be_read_in_two_ways_are_refused():
-    frame = pd.DataFrame({"lat": [46.0] * 24, "lon": np.linspace(7, 8, 24), "t": np.arange(24.0)})
-    frame["day"] = [f"{1 + k % 12:02d}/{1 + k % 7:02d}/2024" for k in range(24)]
-    with pytest.raises(ValueError, match=r"'day' of .* the day or the month may come first"):
-        StationGP(max_seconds=2).fit(frame, "t", time="day")
-
-
 def test_point_files_series_and_ragged_arrays_are_one(tmp_path, table, model):
     obs = xr.Dataset.from_dataframe(table.rename_axis("obs"))
     obs["temp"].attrs = {"units": "degC", "standard_name": "air_temperature"}
@@ -244,6 +169,39 @@ def test_point_files_series_and_ragged_arrays_are_one(tmp_path, table, model):
     )
     for other in others:
         np.testing.assert_allclose(other, first, rtol=1e-12)
+
+
+@pytest.mark.parametrize("target", ["temp", None])
+def test_what_stands_beside_readings_does_not_repeat_them(table, model, target):
+    """Bounds have two values a time, and other variables may have levels: the readings stay as many."""
+    dims = ("obs", "nv")
+    day = pd.date_range("2024-01-01", periods=60)
+    given = {name: ("obs", table[name].to_numpy()) for name in table}
+    obs = xr.Dataset({"temp": given.pop("temp")}, coords={"day": ("obs", day), **given})
+    plain = StationGP(**GIVEN).fit(obs, "temp")
+    obs["day_bnds"] = (dims, np.stack([day, day + pd.Timedelta("1D")], axis=1))
+    obs["lat_bnds"] = (dims, np.stack([table["lat"], table["lat"] + 0.1], axis=1))
+    for name in ("day", "lat"):
+        obs[name].attrs["bounds"] = f"{name}_bnds"
+    if target:
+        obs["sounding"] = (("obs", "level"), np.zeros((60, 5)))
+    found = StationGP(**GIVEN).fit(obs, target)
+    assert found.n_readings_ == 60 and found.readings_.target == "temp"
+    grid = {"lat": [0.0, 10.0], "lon": [5.0]}
+    xr.testing.assert_identical(found.predict(grid), plain.predict(grid))
+    # a matrix of as many stations as bounds have values
+    series = xr.Dataset(
+        {
+            "temp": (("time", "station"), np.arange(10.0).reshape(5, 2)),
+            "time_bnds": (("time", "nv"), np.zeros((5, 2))),
+        },
+        coords={
+            "time": ("time", np.arange(5.0), {"bounds": "time_bnds"}),
+            "lat": ("station", [1.0, 2.0]),
+            "lon": ("station", [3.0, 4.0]),
+        },
+    )
+    assert StationGP(**GIVEN).fit(series, target).n_readings_ == 10
 
 
 def test_a_plane_has_its_own_units():

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from vastgp.data.grid_fields import names_beside, names_of_fields
+
 POINT_FILES = (".nc", ".nc4", ".zarr")
 
 
 def columns_of_dataset(
-    dataset: Any, where: str
+    dataset: Any, where: str, target: Any = None
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]], str | None]:
     """Return the variables along the dimensions of the readings as columns, their attributes, and a lone variable.
 
@@ -23,6 +25,8 @@ def columns_of_dataset(
     dataset : xarray.Dataset or DataArray
     where : str
         What it is called.
+    target : object, optional
+        The variable of the readings, where it is known by name.
     """
     import xarray as xr
 
@@ -31,23 +35,35 @@ def columns_of_dataset(
         own = str(dataset.name or "value")
         dataset = dataset.to_dataset(name=own)
     dataset = _without_ragged(dataset)
-    sizes = dict(dataset.sizes)
-    if not sizes:
+    if not dataset.sizes:
         raise ValueError(f"{where} has no dimension of readings.")
-    # the readings are along the dimensions of the variable that has most of them
-    widest = max(dataset.variables.values(), key=lambda one: (one.ndim, one.size))
-    dims, shape = widest.dims, widest.shape
+    fields = names_of_fields(dataset)
+    if own is None and len(fields) == 1:
+        own = fields[0]
+    sizes = _sizes_of_readings(dataset, own if target is None else target)
     columns: dict[str, np.ndarray] = {}
     attrs: dict[str, dict[str, Any]] = {}
     for name, variable in dataset.variables.items():
-        if not set(variable.dims) <= set(dims) or not variable.dims:
+        if not set(variable.dims) <= set(sizes) or not variable.dims:
             continue
-        values = variable.set_dims(dict(zip(dims, shape, strict=True))).transpose(*dims).values
+        values = variable.set_dims(sizes).transpose(*sizes).values
         columns[str(name)] = _plain(values.ravel(), str(name), where)
         attrs[str(name)] = {str(key): value for key, value in variable.attrs.items()}
-    if own is None and len(dataset.data_vars) == 1:
-        own = str(next(iter(dataset.data_vars)))
     return columns, attrs, own
+
+
+def _sizes_of_readings(dataset: Any, target: Any) -> dict[Any, int]:
+    """Return the dimensions of the target, or of the variable that has most of them, and their sizes.
+
+    What others name as theirs is none: bounds of times have one dimension more, that of their two ends.
+    """
+    known = isinstance(target, str) and target in dataset.variables
+    if known and dataset[target].dims:
+        return dict(dataset[target].sizes)
+    beside = names_beside(dataset)
+    able = [one for name, one in dataset.variables.items() if name not in beside]
+    widest = max(able, key=lambda one: (one.ndim, one.size))
+    return dict(zip(widest.dims, widest.shape, strict=True))
 
 
 def _without_ragged(dataset: Any) -> Any:
@@ -65,10 +81,12 @@ def _without_ragged(dataset: Any) -> Any:
             continue
         import xarray as xr
 
-        of_stations = [other for other, one in dataset.variables.items() if one.dims == (instance,)]
+        of_stations = {
+            other: one for other, one in dataset.variables.items() if one.dims == (instance,)
+        }
         taken = {
-            other: (dim, dataset[other].values[index], dataset[other].attrs)
-            for other in of_stations
+            other: (dim, one.values[index], one.attrs, one.encoding)
+            for other, one in of_stations.items()
             if other != name
         }
         rest = dataset.drop_vars([*of_stations, *([name] if name not in of_stations else [])])

@@ -106,7 +106,7 @@ def read_readings(
     target, lat, lon, time, covariates, station, noise
         Names of columns; ``target`` and ``noise`` may be arrays, ``lat`` and ``lon`` None where columns are called so.
     """
-    source, attrs, own = _opened(table)
+    source, attrs, own = _opened(table, target)
     target = own if target is None else target
     if target is None:
         raise ValueError(
@@ -167,22 +167,24 @@ def stations_of(place: np.ndarray, labels: np.ndarray | None = None) -> np.ndarr
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
 
 
-def _opened(table: Any) -> tuple[Source, dict[str, dict[str, Any]], Any]:
+def _opened(table: Any, target: Any) -> tuple[Source, dict[str, dict[str, Any]], Any]:
     """Return a table as a source, the attributes of its columns, and the target that it has by itself."""
     path = Path(table).expanduser() if isinstance(table, (str, os.PathLike)) else None
     if path is not None and path.suffix.lower() in POINT_FILES:
         files.check_exists(path, "table")
         with open_dataset(path) as dataset:
-            return _of_dataset(dataset, repr(str(path)))
+            return _of_dataset(dataset, repr(str(path)), target)
     if type(table).__module__.partition(".")[0] == "xarray":
-        return _of_dataset(table, f"the {type(table).__name__}")
+        return _of_dataset(table, f"the {type(table).__name__}", target)
     return open_source(table), {}, None
 
 
-def _of_dataset(dataset: Any, where: str) -> tuple[Source, dict[str, dict[str, Any]], Any]:
+def _of_dataset(
+    dataset: Any, where: str, target: Any
+) -> tuple[Source, dict[str, dict[str, Any]], Any]:
     import pyarrow as pa
 
-    columns, attrs, own = columns_of_dataset(dataset, where)
+    columns, attrs, own = columns_of_dataset(dataset, where, target)
     source = open_source(pa.table(columns))
     source.where = where
     return source, attrs, own

@@ -1,0 +1,92 @@
+"""Times of stations: as people write them, in files, and of the maps that are asked for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import vastgp
+from stations_by_hand import made
+from vastgp import StationGP
+
+pytestmark = pytest.mark.little_work
+
+
+@pytest.fixture(scope="module")
+def table():
+    return made()
+
+
+def test_times_are_dates_and_survive_a_file(tmp_path, table):
+    when = pd.date_range("2020-01-01", periods=60, freq="5D")
+    dated = table.assign(time=when, station=[f"s{i % 20}" for i in range(60)])
+    given = {"kernel": "matern32", "max_seconds": 3.0}
+    fitted = StationGP(**given).fit(
+        dated, "temp", time="time", covariates="height", station="station"
+    )
+    assert fitted.n_stations_ == 20
+    assert [column.kind for column in fitted.encoding_] == ["place", "date"]
+    grid = {"lat": [0.0, 10.0], "lon": [5.0], "time": ["2020-02-01", "2020-03-01"]}
+    grid["height"] = xr.DataArray(0.0)
+    found = fitted.predict(grid)
+    assert found["mean"].dims == ("time", "lat", "lon") and found.sizes["time"] == 2
+    spans = fitted.cross_validate(by="time", folds=3)
+    assert np.all(np.diff(spans.fold) >= 0)
+    path = tmp_path / "m.vastgp"
+    fitted.save(path)
+    again = vastgp.load(path)
+    xr.testing.assert_identical(again.predict(grid), found)
+    assert (
+        again.trend_ == fitted.trend_
+        and again.cross_validate("row", 3).scores == fitted.cross_validate("row", 3).scores
+    )
+    with pytest.raises(ValueError, match="has no coordinate 'time', and the readings have times"):
+        fitted.predict({"lat": [0.0], "lon": [0.0], "height": xr.DataArray(0.0)})
+
+
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [
+        ("%d.%m.%Y", "dates, day first"),
+        ("%m/%d/%Y", "dates, month first"),
+        ("%d/%m/%Y %H:%M", "dates, day first"),
+        ("%Y-%m-%d", "dates"),
+        ("%Y%m%d", "dates, as numbers"),
+    ],
+)
+def test_times_are_read_as_people_write_them(tmp_path, written, form):
+    days = np.tile(pd.date_range("2024-01-01", periods=40).to_numpy(), 3)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "lat": np.repeat([46.0, 47.5, 48.0], 40),
+            "lon": np.repeat([7.0, 9.0, 8.0], 40),
+            "day": days,
+        }
+    )
+    frame["t"] = np.sin(np.arange(120) % 40 / 6.0) + 0.1 * rng.normal(size=120)
+    as_text = frame.assign(day=frame["day"].dt.strftime(written))
+    if form == "dates, as numbers":
+        as_text["day"] = as_text["day"].astype(int)
+    as_text.to_csv(tmp_path / "stations.csv", index=False)
+    found = StationGP(max_seconds=3, random_state=0).fit(tmp_path / "stations.csv", "t", time="day")
+    assert found.readings_.form == form
+    np.testing.assert_array_equal(found.readings_.when, days)
+    found.save(tmp_path / "stations.vastgp")
+    again = vastgp.load(tmp_path / "stations.vastgp")
+    new = as_text.head(7)
+    np.testing.assert_array_equal(again.predict(new)["mean"], found.predict(frame.head(7))["mean"])
+    grid = {"lat": [46.5], "lon": [8.0]}
+    one = again.predict(grid | {"day": ["2024-02-03"]})["mean"]
+    if form != "dates, as numbers":
+        other = again.predict(grid | {"day": [pd.Timestamp("2024-02-03").strftime(written)]})[
+            "mean"
+        ]
+        np.testing.assert_array_equal(one, other)
+
+
+def test_times_that_can_be_read_in_two_ways_are_refused():
+    frame = pd.DataFrame({"lat": [46.0] * 24, "lon": np.linspace(7, 8, 24), "t": np.arange(24.0)})
+    frame["day"] = [f"{1 + k % 12:02d}/{1 + k % 7:02d}/2024" for k in range(24)]
+    with pytest.raises(ValueError, match=r"'day' of .* the day or the month may come first"):
+        StationGP(max_seconds=2).fit(frame, "t", time="day")
