@@ -204,6 +204,18 @@ def test_what_stands_beside_readings_does_not_repeat_them(table, model, target):
     assert StationGP(**GIVEN).fit(series, target).n_readings_ == 10
 
 
+def test_rows_without_a_value_may_have_no_place(table):
+    """Trajectories that are shorter than others are padded, places and values alike (CF 1.11, 9.3.2)."""
+    padded = pd.concat([table.assign(lat=np.nan, lon=np.inf, temp=np.nan).head(3), table])
+    found, plain = (StationGP(**GIVEN).fit(one, "temp") for one in (padded, table))
+    assert found.n_rows_dropped_ == 3
+    grid = {"lat": [0.0, 10.0], "lon": [5.0]}
+    xr.testing.assert_identical(found.predict(grid), plain.predict(grid))
+    padded["lat"] = np.where(np.arange(63) == 7, np.nan, padded["lat"])
+    with pytest.raises(ValueError, match=r"'lat' of .* holds no number in row 7 "):
+        StationGP(**GIVEN).fit(padded, "temp")
+
+
 def test_a_plane_has_its_own_units():
     generator = np.random.default_rng(0)
     x, y = generator.uniform(0, 1e5, (2, 40))

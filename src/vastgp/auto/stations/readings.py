@@ -130,7 +130,8 @@ def read_readings(
     if not keep.any():
         raise ValueError(f"{_called(target)} of {source.where} holds no value in any row.")
     lat_, lon_ = (_numbers(columns, name, source) for name in (space.first, space.second))
-    check_coordinates(lat_, lon_, space, source.where)
+    # a row without a value is left out, wherever it is
+    check_coordinates(np.where(keep, lat_, 0.0), np.where(keep, lon_, 0.0), space, source.where)
     errors = None if noise is None else _array(columns, noise, "noise_std", source)
     place = np.column_stack([lat_, lon_])
     found = [_numbers(columns, name, source) for name in beside]
