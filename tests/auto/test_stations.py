@@ -90,6 +90,34 @@ def test_cross_validation_is_that_of_refits_by_hand(table, by):
         fitted.cross_validate(by="time")
 
 
+@pytest.mark.parametrize("stations", [2, 8])
+def test_few_stations_are_blocks_of_their_own(stations):
+    """Within a lengthscale all are in one block, which cannot be left out."""
+    few = made(2000).query("0 < lat < 30 and 0 < lon < 30").head(stations)
+    again = pd.concat([few, few.assign(temp=few["temp"] + 0.1)])
+    found = StationGP(**GIVEN).fit(again, "temp").cross_validate("block")
+    assert found.parts == stations
+    for number in range(found.folds):
+        out = found.fold == number
+        assert 0 < out.sum() < len(out)
+    assert np.isfinite(found.scores["nlpd"])
+    # the date line is one place, of which there are no two blocks
+    lon = again["lon"].where(again.index != few.index[0], [180.0] * stations + [-180.0] * stations)
+    seam = StationGP(**GIVEN).fit(again.assign(lon=lon), "temp")
+    assert seam.cross_validate("block").parts == stations
+
+
+@pytest.mark.parametrize(
+    ("when", "said"), [(np.datetime64("2020-05-01"), "2020-05-01T00:00:00"), (3.5, "3.5")]
+)
+def test_one_time_cannot_be_left_out(table, when, said):
+    fitted = StationGP(**GIVEN, method="exact").fit(table.assign(when=when), "temp", time="when")
+    with pytest.raises(
+        ValueError, match=f"by='time' needs two times, and all readings are of {said}"
+    ):
+        fitted.cross_validate("time")
+
+
 def test_blocks_have_equal_areas(table):
     readings = StationGP(**GIVEN).fit(made(2000), "temp").readings_  # uniform on the sphere
     counts = np.bincount(blocks(readings, 4000.0))

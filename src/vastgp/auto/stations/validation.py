@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from vastgp._arguments import AtLeast, OneOf, Positive
-from vastgp.auto.stations.readings import Readings
+from vastgp.auto.stations.readings import Readings, once
 from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.fitting.progress import Progress
 from vastgp.metrics import coverage, nlpd, rmse
 
 WAYS = ("station", "block", "time", "row")
-# A block is so many lengthscales wide.
-_LENGTHSCALES = 2.0
+# A block is so many lengthscales wide, or narrower by this factor, at most so many times: millimetres of the Earth.
+_LENGTHSCALES, _SHRINK, _MOST_SHRINKS = 2.0, 1.5, 60
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,11 @@ def _labels(model: Any, by: str, folds: int, block_km: Any) -> tuple[np.ndarray,
             raise ValueError(
                 "by='time' needs times, and the model was fitted without: fit(..., time='...')."
             )
-        return np.unique(readings.when, return_inverse=True)[1].ravel(), None
+        times, of_each = np.unique(readings.when, return_inverse=True)
+        if len(times) < 2:
+            moment = times[0].astype("datetime64[s]") if readings.dated else times[0]
+            raise ValueError(f"by='time' needs two times, and all readings are of {moment}.")
+        return of_each.ravel(), None
     if block_km is not None:
         found = blocks(readings, float(block_km))
         if len(np.unique(found)) < 2:
@@ -171,11 +175,24 @@ def _labels(model: Any, by: str, folds: int, block_km: Any) -> tuple[np.ndarray,
                 f"block_km={block_km!r}: all readings are in one block of that size. Give a smaller one."
             )
         return found, float(block_km)
+    return _blocks_of_folds(model, folds)
+
+
+def _blocks_of_folds(model: Any, folds: int) -> tuple[np.ndarray, float]:
+    """Return blocks of two lengthscales, or smaller ones until there are as many as folds, or as places."""
+    readings: Readings = model.readings_
+    places = len(np.unique(once(readings.place, readings.space), axis=0))
     size = _LENGTHSCALES * float(model.process_._lengthscales()[_first_column(model)])
     found = blocks(readings, size)
-    while len(np.unique(found)) < folds and len(np.unique(readings.place, axis=0)) >= folds:
-        size /= 1.5
+    for _ in range(_MOST_SHRINKS):
+        if len(np.unique(found)) >= min(folds, places):
+            break
+        size /= _SHRINK
         found = blocks(readings, size)
+    if len(np.unique(found)) < 2:
+        raise ValueError(
+            f"by='block' needs places apart, and all {places} are in one block of {size:.1e}. Leave out rows: by='row'."
+        )
     return found, size
 
 
