@@ -31,6 +31,7 @@ _MONTHS, _COMMON_YEARS = ("month", "months"), ("common_year", "common_years")
 _REAL = ("standard", "gregorian", "proleptic_gregorian")
 _REFORM = np.datetime64("1582-10-15")
 _MEETING = (2000, 1, 1)
+_SECOND = np.timedelta64(1, "s")
 
 
 def length_of_count(name: str, attrs: Mapping[Any, Any]) -> float | None:
@@ -118,7 +119,7 @@ def seconds_between(values: np.ndarray, origin: Any, name: str) -> np.ndarray:
                 f"coordinate {name!r} holds {kinds[there]} ({np.asarray(origin).dtype}), received {kinds[here]} "
                 f"({values.dtype})."
             )
-        return (values - origin) / np.timedelta64(1, "s")
+        return _of_numpy(values, origin)
     if theirs == ours:
         return _of_cftime(values, origin)
     if not (_is_real(values, theirs) and _is_real(np.asarray(origin), ours)):
@@ -140,6 +141,17 @@ def _called(calendar: str | None, value: Any) -> str:
     return f"dates of NumPy ({kind})" if kind.kind == "M" else f"spans of time ({kind})"
 
 
+def _of_numpy(values: np.ndarray, origin: Any) -> np.ndarray:
+    """Return the seconds from an origin to times of NumPy of any units.
+
+    Whole seconds apart from the rest: a difference in nanoseconds comes round silently beyond 292 years.
+    """
+    second = f"{values.dtype.kind}8[s]"
+    whole, first = values.astype(second), np.asarray(origin).astype(second)
+    parts = (values - whole) - (origin - first)
+    return np.asarray((whole - first) / _SECOND + parts / _SECOND, np.float64)
+
+
 def _of_cftime(values: np.ndarray, origin: Any) -> np.ndarray:
     return np.array([(value - origin).total_seconds() for value in values.ravel()], np.float64)
 
@@ -158,7 +170,7 @@ def _to_meeting(values: np.ndarray, calendar: str | None) -> np.ndarray:
     """Return the seconds from a day that the calendars have in common."""
     if calendar is None:
         day = np.datetime64("{:04d}-{:02d}-{:02d}".format(*_MEETING))
-        return np.asarray((values - day) / np.timedelta64(1, "s"), np.float64)
+        return _of_numpy(values, day)
     import cftime
 
     found = _of_cftime(values, cftime.datetime(*_MEETING, calendar=calendar))

@@ -161,6 +161,27 @@ def test_dates_of_another_calendar_are_told_from_those_of_the_fit(field):
         plain(np.array([1, 2], "timedelta64[D]"))
 
 
+@pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
+def test_times_are_of_any_century_and_unit(field, unit):
+    """Nanoseconds hold 292 years before and after an origin."""
+    centuries = np.datetime64("1690-01-01", unit) + 60 * np.arange(10) * np.timedelta64(365, "D")
+    dated = field.drop_vars("season").assign_coords(time=centuries)
+    model = GridGP({"time": RBF(9e4), "lat": RBF(2.0)}, hyperparameters=Fixed(0.1)).fit(dated)
+    days = 60.0 * 365.0 * np.arange(10)
+    np.testing.assert_array_equal(model.groups_[0].points[:, 0], days)
+    later = np.array(["1582-11-01", "1690-01-02", "2300-01-01"], "datetime64[s]")
+    ahead = model.groups_[0].coordinates[0].numbers(later)
+    np.testing.assert_array_equal(
+        ahead, (later - np.datetime64("1690-01-01")) / np.timedelta64(1, "D")
+    )
+    real = xr.date_range("1690-01-01", periods=1, use_cftime=True).values
+    assert model.groups_[0].coordinates[0].numbers(real) == 0.0
+    # what is less than a second stays
+    fine = np.datetime64("1690-01-01", "ns") + np.array([1, 1500], "timedelta64[ns]")
+    seconds = 86400.0 * model.groups_[0].coordinates[0].numbers(fine)
+    np.testing.assert_allclose(seconds, [1e-9, 1.5e-6], rtol=1e-12)
+
+
 def test_numbers_that_count_since_a_date_are_times(field, tmp_path):
     def counted(units, numbers, **attrs):
         time = ("time", numbers, {"units": units} | attrs)
