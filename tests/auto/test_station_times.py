@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import vastgp
-from stations_by_hand import made
+from stations_by_hand import GIVEN, made
 from vastgp import StationGP
 
 pytestmark = pytest.mark.little_work
@@ -90,3 +90,62 @@ def test_times_that_can_be_read_in_two_ways_are_refused():
     frame["day"] = [f"{1 + k % 12:02d}/{1 + k % 7:02d}/2024" for k in range(24)]
     with pytest.raises(ValueError, match=r"'day' of .* the day or the month may come first"):
         StationGP(max_seconds=2).fit(frame, "t", time="day")
+
+
+@pytest.fixture(scope="module")
+def dated(table):
+    """Readings of five centuries, more than nanoseconds hold."""
+    when = np.datetime64("1700-01-01") + 3000 * np.arange(60)
+    given = {"kernel": "matern32", "max_seconds": 3.0}
+    return StationGP(**given).fit(
+        table.assign(time=when.astype("datetime64[s]")), "temp", time="time"
+    )
+
+
+FAR = ["1659-01-01", "2024-02-03", "2300-01-01"]
+
+
+def test_maps_have_the_times_that_are_asked_for_of_any_century(dated):
+    grid = {"lat": [10.0], "lon": [5.0]}
+    rows = pd.DataFrame({"lat": 10.0, "lon": 5.0, "time": np.array(FAR, "datetime64[s]")})
+    expected = dated.predict(rows)["mean"]
+    for times in (
+        FAR,
+        np.array(FAR, "datetime64[D]"),
+        xr.DataArray(np.array(FAR, "datetime64[s]"), dims="time"),
+    ):
+        found = dated.predict(grid | {"time": times})
+        np.testing.assert_array_equal(found["time"], np.array(FAR, "datetime64[s]"))
+        np.testing.assert_array_equal(found["mean"].values.ravel(), expected)
+
+
+def test_times_of_a_grid_are_read_as_those_of_a_dictionary(table, dated):
+    grid = xr.Dataset(coords={"lat": [10.0], "lon": [5.0], "time": FAR})
+    by_mapping = dated.predict({"lat": [10.0], "lon": [5.0], "time": FAR})
+    for asked in (
+        grid,
+        {name: grid[name] for name in grid.coords},
+        grid.assign_coords(time=grid.time.astype(object)),
+    ):
+        found = dated.predict(asked)
+        np.testing.assert_array_equal(found["mean"], by_mapping["mean"])
+        assert found["time"].values.tolist() == FAR
+    one = dated.predict(grid.isel(time=1))
+    np.testing.assert_array_equal(one["mean"], by_mapping["mean"][1])
+    noleap = xr.date_range("2000-01-01", periods=3, calendar="noleap", use_cftime=True)
+    counted = StationGP(**GIVEN, method="exact").fit(
+        table.assign(time=np.arange(60.0)), "temp", time="time"
+    )
+    calendar = "holds dates of the calendar 'noleap', and"
+    for model, times, message in (
+        (dated, noleap, f"{calendar} .* standard one.*convert_calendar"),
+        (counted, noleap, f"{calendar} the times of the readings are numbers. Give numbers"),
+        (counted, FAR, "holds text, and the times of the readings are numbers"),
+        (dated, [1.0, 2.0, 3.0], "holds numbers, and the times of the readings are dates"),
+        (dated, ["soon", *FAR[1:]], "holds text such as 'soon', which is no number and no date"),
+        (dated, np.array([*FAR[1:], "NaT"], "M8[s]"), "has a time that is missing"),
+    ):
+        with pytest.raises(ValueError, match=f"'time' of the Dataset grid {message}"):
+            model.predict(grid.assign_coords(time=times))
+    with pytest.raises(ValueError, match=rf"grid\['time'\] {calendar} .*convert_calendar"):
+        dated.predict({"lat": [10.0], "lon": [5.0], "time": noleap})

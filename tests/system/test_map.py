@@ -1,6 +1,7 @@
 """`vastgp map`: readings in, a map out, in one command."""
 
 import json
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,19 @@ def test_a_map_of_a_spacing_with_a_picture(run, stations):
     assert picture.read_bytes()[:4] == b"\x89PNG"
     refused = run("map", stations / "stations.csv", *FAST, "--grid", "1", "--out", out, code=2)
     assert "exists" in refused.err
+
+
+def test_a_map_of_a_century_that_nanoseconds_do_not_hold(run, stations):
+    table = pd.read_csv(stations / "stations.csv")
+    years = pd.Series(range(1600, 1640)).astype(str) + "-07-01"
+    table.assign(day=years).to_csv(stations / "old.csv", index=False)
+    run(
+        "map", stations / "old.csv", *FAST, "--grid", "10", "--time", "day", "--at", "1659-01-01",
+        "--out", stations / "old.nc",
+    )  # fmt: skip
+    days = xr.coders.CFDatetimeCoder(time_unit="s")
+    with xr.open_dataset(stations / "old.nc", engine="h5netcdf", decode_times=days) as found:
+        assert found["day"].values.astype("datetime64[D]").tolist() == [date(1659, 1, 1)]
 
 
 def test_a_map_with_a_covariate_and_a_model(run, stations):

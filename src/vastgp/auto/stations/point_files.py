@@ -94,14 +94,26 @@ def _without_ragged(dataset: Any) -> Any:
     return dataset
 
 
+def calendar_of(values: np.ndarray) -> str | None:
+    """Return the calendar of dates of cftime; None of other values."""
+    first = values.flat[0] if values.dtype.kind == "O" and values.size else None
+    return getattr(first, "calendar", None)
+
+
+def check_calendar(values: np.ndarray, called: str) -> None:
+    """Refuse dates of cftime, whose calendars may have other days than that of NumPy."""
+    calendar = calendar_of(values)
+    if calendar is not None:
+        raise ValueError(
+            f"{called} holds dates of the calendar {calendar!r}, and those of readings are of the standard one. "
+            "Convert them: dataset.convert_calendar('standard')."
+        )
+
+
 def _plain(values: np.ndarray, name: str, where: str) -> np.ndarray:
     """Return values as a column of a table."""
     if values.dtype.kind == "O":
-        if len(values) and hasattr(values[0], "calendar"):
-            raise ValueError(
-                f"{name!r} of {where} holds dates of the calendar {values[0].calendar!r}, which tables have not. "
-                "Convert them: dataset.convert_calendar('standard')."
-            )
+        check_calendar(values, f"{name!r} of {where}")
         return values.astype(str)
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like_longitude
-from vastgp.auto.stations.point_files import POINT_FILES
+from vastgp.auto.stations.point_files import POINT_FILES, calendar_of, check_calendar
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.auto.values import UnfitError, dates_of, text_of
 from vastgp.data import column_names, files, validate
@@ -22,6 +22,8 @@ from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
 _DEGREES = (LATITUDE, LONGITUDE)
+# Kinds of arrays of text, or of Python objects.
+_TEXT = "UOT"
 
 
 @dataclass
@@ -104,15 +106,15 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
             made[name] = values
             continue
         array = np.asarray(values)
-        if array.dtype.kind in "UO":
-            array = _dates(array, name, readings)
+        if array.dtype.kind in _TEXT:
+            array = _dates(array, f"grid[{name!r}]", readings)
         if array.ndim > 1:
             raise ValueError(
                 f"grid[{name!r}] has shape {array.shape}. Expected one dimension; give coordinates in two as "
                 "xarray.DataArray with named dimensions."
             )
         if array.dtype.kind == "M":
-            array = array.astype("datetime64[ns]")
+            array = array.astype("datetime64[us]")  # nanoseconds are of 1678 to 2262 only
         attrs = _attrs_of(str(name), readings)
         made[name] = ((name,), array, attrs) if array.ndim else ((), array, attrs)
     coords = {name: value for name, value in made.items() if name not in readings.covariates}
@@ -120,15 +122,16 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
     return xr.Dataset(beside, coords=coords)
 
 
-def _dates(array: np.ndarray, name: Any, readings: Readings) -> np.ndarray:
+def _dates(array: np.ndarray, called: str, readings: Readings) -> np.ndarray:
     """Return text as dates: in a form that is clear, or as the readings have them."""
+    check_calendar(array, called)
     text = text_of(array.ravel())
     for form in dict.fromkeys(["dates", readings.form] if readings.dated else ["dates"]):
         try:
             return dates_of(text, form).reshape(array.shape)
         except UnfitError as error:
             held = error.held
-    raise ValueError(f"grid[{name!r}] holds {held}, which is no number and no date.")
+    raise ValueError(f"{called} holds {held}, which is no number and no date.")
 
 
 def _attrs_of(name: str, readings: Readings) -> dict[str, Any]:
@@ -153,8 +156,15 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
             f"{validate.listed([str(name) for name in dataset.variables], 30)}: add the covariate's field on the same "
             "grid, for example grid.assign(height=(('lat', 'lon'), values))."
         )
-    coordinates = [xr.DataArray(dataset[name].values, dims=dataset[name].dims) for name in names]
-    together = xr.broadcast(*coordinates)
+    arrays = [np.asarray(dataset[name].values) for name in names]
+    if readings.time is not None:
+        arrays[0] = _as_times(arrays[0], names[0], readings, where)
+    together = xr.broadcast(
+        *[
+            xr.DataArray(array, dims=dataset[name].dims)
+            for array, name in zip(arrays, names, strict=True)
+        ]
+    )
     dims, shape = together[0].dims, together[0].shape
     if 0 in shape:
         raise ValueError(
@@ -162,7 +172,6 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         )
     values = [one.values for one in together]
     when = values.pop(0) if readings.time is not None else None
-    when = None if when is None else _as_times(when, names[0], readings, where)
     beside = []
     for name in readings.covariates:
         variable = dataset[name]
@@ -263,17 +272,27 @@ def _time(dataset: Any, readings: Readings, where: str) -> Any:
 
 
 def _as_times(values: np.ndarray, name: Any, readings: Readings, where: str) -> np.ndarray:
-    dated = values.dtype.kind == "M"
-    if dated != readings.dated:
-        kinds = ("numbers", "dates")
+    called, held = f"coordinate {str(name)!r} of {where}", _held(values)
+    if (held != "numbers") != readings.dated:
+        wanted = ("numbers", "dates")[readings.dated]
         raise ValueError(
-            f"coordinate {str(name)!r} of {where} holds {kinds[dated]}, and the times of the readings are "
-            f"{kinds[readings.dated]}. Give {kinds[readings.dated]}."
+            f"{called} holds {held}, and the times of the readings are {wanted}. Give {wanted}."
         )
-    bad = np.isnat(values) if dated else ~np.isfinite(values)
+    if values.dtype.kind in _TEXT:
+        values = _dates(values, called, readings)
+    bad = np.isnat(values) if readings.dated else ~np.isfinite(values)
     if bad.any():
-        raise ValueError(f"coordinate {str(name)!r} of {where} has a time that is missing.")
-    return values.astype("datetime64[us]") if dated else values.astype(np.float64)
+        raise ValueError(f"{called} has a time that is missing.")
+    return values.astype("datetime64[us]") if readings.dated else values.astype(np.float64)
+
+
+def _held(values: np.ndarray) -> str:
+    """Return what messages call the values of a coordinate."""
+    calendar = calendar_of(values)
+    if calendar is not None:
+        return f"dates of the calendar {calendar!r}"
+    kind = values.dtype.kind
+    return "dates" if kind == "M" else "text" if kind in _TEXT else "numbers"
 
 
 def _of_table(grid: Any, readings: Readings) -> Target:
