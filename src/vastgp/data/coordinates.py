@@ -24,6 +24,8 @@ EARTH_RADIUS = 6371.0088
 _DATE = re.compile(r"\s*-?\d{4}-\d{2}(-\d{2})?([T ].*)?$")
 # Longitudes go all around where no step is longer than this many usual ones.
 _MOST_STEPS = 1.5
+# Longitudes are one meridian where they differ by this many degrees, or by this part of a usual step.
+_ROUNDED, _ROUNDED_STEP = 1e-6 * _CIRCLE, 1e-2
 
 
 def chord_points(lat: Any, lon: Any, numpy: Any = np) -> Any:
@@ -108,12 +110,13 @@ class Coordinate:
         """Return the positions of two longitudes a circle apart, of a field that repeats its first column; or None."""
         if self.extent is None:
             return None
-        around = np.mod(self.values.astype(np.float64), _CIRCLE)
-        again = _first_repeated(around)
-        if again is None:
-            return None
-        first, second = sorted(again)
-        return first, second
+        numbers = self.values.astype(np.float64)
+        order, steps = _in_turn(numbers)
+        for at in np.flatnonzero(steps <= _same_meridian(steps)):
+            first, second = sorted((int(order[at]), int(order[(at + 1) % len(order)])))
+            if abs(numbers[first] - numbers[second]) > _CIRCLE / 2.0:
+                return first, second
+        return None
 
     @property
     def closes(self) -> bool:
@@ -184,7 +187,7 @@ def make_coordinate(
         _check_distinct(name, values, numbers)
     if absolute:
         return replace(found, origin=0.0)
-    if kind == "number" and is_longitude(name, attrs) and np.ptp(numbers) <= _CIRCLE:
+    if kind == "number" and is_longitude(name, attrs) and np.ptp(numbers) <= _CIRCLE + _ROUNDED:
         origin, extent = _eastwards(values)
         return replace(found, origin=origin, extent=extent)
     return replace(found, origin=origin_of(kind, values, on_axis=on_axis))
@@ -228,10 +231,28 @@ def _is_degrees(
     return unit in units or (unit in ("degrees", "degree") and (by_attrs or name.lower() in names))
 
 
+def _in_turn(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of longitudes around the circle, and the step from each to the next."""
+    around = np.mod(numbers, _CIRCLE)
+    order = np.argsort(around, kind="stable")
+    return order, np.diff(around[order], append=around[order[0]] + _CIRCLE)
+
+
+def _same_meridian(steps: np.ndarray) -> float:
+    """Return the longest step between two longitudes that are one: what single precision and the circle round."""
+    return min(_ROUNDED, _ROUNDED_STEP * float(np.median(steps)))
+
+
+def _meridians(values: np.ndarray) -> np.ndarray:
+    """Return the different meridians of some longitudes, from 0 to 360 degrees, in ascending order."""
+    around = np.unique(np.mod(values.astype(np.float64), _CIRCLE))
+    _, steps = _in_turn(around)
+    return around[steps > _same_meridian(steps)]
+
+
 def _steps_around(values: np.ndarray) -> np.ndarray:
     """Return the steps between neighbours around the circle, of values modulo its length."""
-    around = np.unique(np.mod(values.astype(np.float64), _CIRCLE))
-    return np.diff(around, append=around[0] + _CIRCLE)
+    return _in_turn(_meridians(values))[1]
 
 
 def _eastwards(values: np.ndarray) -> tuple[float, float]:
@@ -241,15 +262,14 @@ def _eastwards(values: np.ndarray) -> tuple[float, float]:
     field across Greenwich is one field. Longitudes all around are left as they stand.
     """
     numbers = values.astype(np.float64)
-    around = np.unique(np.mod(numbers, _CIRCLE))
-    steps = _steps_around(values)
+    around, steps = _meridians(values), _steps_around(values)
     least, most = float(numbers.min()), float(numbers.max())
     longest = int(np.argmax(steps))
-    if _all_around(steps) or steps[longest] <= (1.0 + 1e-9) * (_CIRCLE - (most - least)):
+    if _all_around(steps) or steps[longest] <= _CIRCLE - (most - least) + _ROUNDED:
         return least, most - least
     first = around[(longest + 1) % len(around)]
     origin = float(numbers[int(np.argmin(np.abs(np.mod(numbers, _CIRCLE) - first)))])
-    return origin, float(np.max(np.mod(numbers - origin, _CIRCLE)))
+    return origin, float(np.max(np.mod(around - first, _CIRCLE)))
 
 
 def _all_around(steps: np.ndarray) -> bool:

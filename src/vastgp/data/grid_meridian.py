@@ -20,8 +20,8 @@ def columns_twice(groups: Sequence[Group]) -> Iterator[tuple[int, int, int]]:
             yield axis, *twice
 
 
-def joined(values: np.ndarray, groups: Sequence[Group]) -> np.ndarray:
-    """Return values of which a column that comes twice has all in its first place, and gaps in the second.
+def counted_once(values: np.ndarray, groups: Sequence[Group]) -> np.ndarray:
+    """Return values of which a column that comes twice has gaps in its second place where the first has a value.
 
     Parameters
     ----------
@@ -48,7 +48,23 @@ def joined(values: np.ndarray, groups: Sequence[Group]) -> np.ndarray:
                 f"meridian, and the values there differ in {int(np.sum(apart > _AGREE * largest))} cells. Drop one of "
                 f"the two: array.drop_isel({name}={second}); predictions at either longitude are the same."
             )
-        values[first] = np.where(np.isnan(one), other, one)
+        values[second] = np.where(np.isnan(one), other, np.nan)
+        values = np.moveaxis(values, 0, axis)
+    return values
+
+
+def joined(values: np.ndarray, groups: Sequence[Group]) -> np.ndarray:
+    """Return values that are counted once, or their errors, with all of a column that comes twice in its first place.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m_1, ..., m_d)
+        By `counted_once`.
+    groups : sequence of Group
+    """
+    for axis, first, second in columns_twice(groups):
+        values = np.moveaxis(values.copy(), axis, 0)
+        values[first] = np.where(np.isnan(values[first]), values[second], values[first])
         values[second] = np.nan
         values = np.moveaxis(values, 0, axis)
     return values

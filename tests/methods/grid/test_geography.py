@@ -8,7 +8,7 @@ import xarray as xr
 import vastgp
 from vastgp import RBF, Cyclic, GridGP, Matern32, Matern52, OnSphere
 from vastgp._precision import precision
-from vastgp.data.coordinates import EARTH_RADIUS
+from vastgp.data.coordinates import EARTH_RADIUS, make_coordinate
 from vastgp.kernels import Sum
 from vastgp.options import Evidence, Fixed, VarianceSamples
 
@@ -104,6 +104,54 @@ def test_a_column_that_comes_again_at_the_end_counts_once(lon):
         ValueError, match=r"'lon' has .* \(positions 0 and 24\), which are one meridian.*in 1 cells"
     ):
         GridGP(**OPTIONS).fit(again.where((again.day != 0) | (again.lon != lon[0]), 9.0))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("start", "step"), [(0.1, 15.0), (-179.9, 15.0), (0.1, 120.0), (1.0 / 3.0, 0.25)]
+)
+def test_a_meridian_comes_again_whatever_its_degrees_round_to(dtype, start, step):
+    turns = round(360.0 / step)
+    lon = (start + step * np.arange(turns + 1)).astype(dtype)
+    for values, twice in ((lon, (0, turns)), (lon[::-1], (0, turns)), (lon[:-1], None)):
+        found = make_coordinate("lon", values, "days", EAST, on_axis=True)
+        assert found.meridian_twice() == twice
+        assert found.closes == (turns > 3)
+    # columns that are near each other are no circle apart
+    near = np.array([10.0, 10.0001, 20.0, 30.0])
+    assert make_coordinate("lon", near, "days", EAST, on_axis=True).meridian_twice() is None
+
+
+def test_a_column_that_comes_again_inexactly_counts_once():
+    lon = 0.1 + np.arange(0.0, 361.0, 30.0)
+    field = around(np.arange(0.0, 361.0, 30.0)).assign_coords(lon=("lon", lon, EAST))
+    model = GridGP(**OPTIONS).fit(field)
+    assert model.posterior_.axes[1].shape == (12, 1)
+    field[0, -1] += 3.0
+    with pytest.raises(ValueError, match=r"positions 0 and 12\), which are one meridian"):
+        GridGP(**OPTIONS).fit(field)
+
+
+def test_values_of_a_meridian_have_the_errors_of_their_own_cells():
+    """A gap that is filled from the last column has the error that is known there."""
+    field = around(np.append(LON, 360.0))
+    field[1, 0] = field[2, -1] = np.nan
+    errors = xr.full_like(field, 0.2)
+    errors[1, -1], errors[2, 0] = 0.7, 0.4
+    errors[1, 0] = errors[2, -1] = np.nan
+    kernels = {"day": RBF(2.0), "lon": Cyclic(360.0, Matern32(50.0))}
+    found = GridGP(kernels, **HELD).fit(field, noise_std=errors)
+    plain = field[:, :-1].copy()
+    plain[1, 0] = field[1, -1]
+    by_hand = errors[:, :-1].copy()
+    by_hand[1, 0] = 0.7
+    expected = GridGP(kernels, **HELD).fit(plain, noise_std=by_hand)
+    assert found.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-9)
+    at = {"lon": LON}
+    xr.testing.assert_allclose(found.predict(at), expected.predict(at), rtol=1e-9)
+    errors[1, -1] = np.nan
+    with pytest.raises(ValueError, match="the first nan at day=1, lon=24"):
+        GridGP(kernels, **HELD).fit(field, noise_std=errors)
 
 
 def test_either_convention_is_the_same_field():

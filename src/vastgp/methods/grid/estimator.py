@@ -26,7 +26,7 @@ from vastgp.data.grid_errors import (
 )
 from vastgp.data.grid_fields import told_of
 from vastgp.data.grid_mask import make_mask
-from vastgp.data.grid_meridian import joined
+from vastgp.data.grid_meridian import counted_once, joined
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -295,11 +295,12 @@ class GridGP(GridPredictions):
         self.name_, self.attrs_ = array.name, dict(array.attrs)
         values = ordered_values(array if mask is None else array.where(~self.mask_), groups)
         self.gap_share_ = float(np.isnan(values).mean())
+        values, errors = counted_once(values, groups), None
+        if noise_std is not None:
+            # each value with the error of its own cell
+            variances = joined(known_variances(noise_std, array, groups, values), groups)
         values = joined(values, groups)
         self.value_mean_, scale = value_scaling(values, groups)
-        errors = None
-        if noise_std is not None:
-            variances = known_variances(noise_std, array, groups, values)
         if noise_std is not None and np.nanmax(variances) > 0.0:
             plain = self.value_mean_, scale
             self.value_mean_, scale = scaling_with_errors(values, variances, groups, plain)
