@@ -149,3 +149,18 @@ def test_times_of_a_grid_are_read_as_those_of_a_dictionary(table, dated):
             model.predict(grid.assign_coords(time=times))
     with pytest.raises(ValueError, match=rf"grid\['time'\] {calendar} .*convert_calendar"):
         dated.predict({"lat": [10.0], "lon": [5.0], "time": noleap})
+
+
+def test_counts_of_other_units_are_the_same_times(table):
+    obs = xr.Dataset.from_dataframe(table[["lat", "lon", "temp"]].rename_axis("obs"))
+    obs["time"] = ("obs", np.arange(60.0), {"units": "days since 2000-01-01"})
+    fitted = StationGP(**GIVEN, method="exact").fit(obs, "temp", time="time")
+    grid = xr.Dataset(coords={"lat": [10.0], "lon": [5.0], "time": [48.0]})
+    hours = grid.assign_coords(time=grid.time.assign_attrs(units="hours since 2000-01-01"))
+    found = fitted.predict(hours)
+    np.testing.assert_array_equal(
+        found["mean"], fitted.predict(grid.assign_coords(time=[2.0]))["mean"]
+    )
+    assert found["time"].values == 48.0
+    with pytest.raises(ValueError, match="'time' has the units 'm', and that of the fit counts"):
+        fitted.predict(grid.assign_coords(time=grid.time.assign_attrs(units="m")))

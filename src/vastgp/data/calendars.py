@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ _MONTHS, _COMMON_YEARS = ("month", "months"), ("common_year", "common_years")
 _REAL = ("standard", "gregorian", "proleptic_gregorian")
 _REFORM = np.datetime64("1582-10-15")
 _MEETING = (2000, 1, 1)
+_MEETING_DAY = np.datetime64("{:04d}-{:02d}-{:02d}".format(*_MEETING))
+_SYNONYMS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
 _SECOND = np.timedelta64(1, "s")
 
 
@@ -59,6 +62,84 @@ def length_of_count(name: str, attrs: Mapping[Any, Any]) -> float | None:
         "spans of time. Give dates, such as xarray.date_range(start, periods=..., freq='MS', calendar=..., "
         "use_cftime=True), or numbers in days, hours, minutes or seconds since a date."
     )
+
+
+def recounted(
+    values: np.ndarray, attrs: Mapping[Any, Any], fitted: Mapping[Any, Any], name: str
+) -> np.ndarray:
+    """Return a count of time as that of a fit: 48 ``hours since 2000-01-01`` are 2 ``days since 2000-01-01``.
+
+    Parameters
+    ----------
+    values : ndarray
+    attrs, fitted : mapping
+        Attributes that came with the values, and of the coordinate of the fit. Values without units have those of the
+        fit.
+    name : str
+
+    Raises
+    ------
+    ValueError
+        For units that are no count, and for dates of another calendar than the fit's.
+    """
+    theirs, ours = (_Count.of(one) for one in (attrs, fitted))
+    if theirs is None or ours is None or theirs == ours:
+        return values
+    each = [length_of_count(name, one) for one in (attrs, fitted)]
+    if each[1] is None:
+        return values
+    if each[0] is None:
+        raise ValueError(
+            f"coordinate {name!r} has the units {theirs.units!r}, and that of the fit counts {ours.units!r}. Give it "
+            "in units of time since a date."
+        )
+    from_meeting = [one.seconds_to_reference(name) for one in (theirs, ours)]
+    seconds = each[0] * values.astype(np.float64)
+    both_real = theirs.calendar in _REAL and ours.calendar in _REAL
+    real = both_real and np.all(seconds + from_meeting[0] >= (_REFORM - _MEETING_DAY) / _SECOND)
+    if theirs.calendar != ours.calendar and not real:
+        raise ValueError(
+            f"coordinate {name!r} counts {theirs.units!r} in the calendar {theirs.calendar!r}, and that of the fit "
+            f"{ours.units!r} in {ours.calendar!r}, between which there is no span. Give dates of the calendar of the "
+            "fit."
+        )
+    return np.asarray((seconds + (from_meeting[0] - from_meeting[1])) / each[1])
+
+
+@dataclass(frozen=True)
+class _Count:
+    """What a coordinate of numbers counts, as its attributes say."""
+
+    units: str
+    calendar: str
+
+    @classmethod
+    def of(cls, attrs: Mapping[Any, Any]) -> _Count | None:
+        """Return what attributes say; None where they have no units."""
+        if "units" not in attrs:
+            return None
+        calendar = str(attrs.get("calendar", "standard")).lower()
+        return cls(str(attrs["units"]), _SYNONYMS.get(calendar, calendar))
+
+    def seconds_to_reference(self, name: str) -> float:
+        """Return the seconds from a day that the calendars have in common to the date that is counted from."""
+        try:
+            import cftime
+        except ImportError as error:
+            raise ImportError(
+                f"{error} Times in other units than those of the fit need pip install 'vastgp[grid]'."
+            ) from error
+
+        reference = re.split(r"\s+since\s+", self.units.strip(), maxsplit=1)[1]
+        try:
+            date = cftime.num2date(0, f"seconds since {reference}", calendar=self.calendar)
+        except ValueError as error:
+            raise ValueError(
+                f"coordinate {name!r} counts {self.units!r} in the calendar {self.calendar!r}: {error}. Give units "
+                "such as 'days since 1850-01-01'."
+            ) from error
+        meeting = cftime.datetime(*_MEETING, calendar=self.calendar)
+        return float((date - meeting).total_seconds())
 
 
 def calendar_of(values: np.ndarray, name: str) -> str | None:
@@ -169,8 +250,7 @@ def _is_real(values: np.ndarray, calendar: str | None) -> bool:
 def _to_meeting(values: np.ndarray, calendar: str | None) -> np.ndarray:
     """Return the seconds from a day that the calendars have in common."""
     if calendar is None:
-        day = np.datetime64("{:04d}-{:02d}-{:02d}".format(*_MEETING))
-        return _of_numpy(values, day)
+        return _of_numpy(values, _MEETING_DAY)
     import cftime
 
     found = _of_cftime(values, cftime.datetime(*_MEETING, calendar=calendar))

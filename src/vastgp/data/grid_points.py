@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vastgp.data.coordinates import check_latitude
+from vastgp.data.calendars import recounted
+from vastgp.data.coordinates import Coordinate, check_latitude
 from vastgp.data.grid import Group
 
 
@@ -95,9 +96,8 @@ def _points(group: Group, given: Mapping[str, Any], template: Any) -> _Part:
     arrays = []
     for coordinate in group.coordinates:
         if coordinate.name in given:
-            arrays.append(
-                xr.DataArray(given[coordinate.name].values, dims=given[coordinate.name].dims)
-            )
+            asked = given[coordinate.name]
+            arrays.append(xr.DataArray(_as_fitted(asked, coordinate, template), dims=asked.dims))
         elif group.on_axes:
             arrays.append(xr.DataArray(coordinate.values, dims=coordinate.name))
         else:
@@ -114,6 +114,15 @@ def _points(group: Group, given: Mapping[str, Any], template: Any) -> _Part:
             check_latitude(coordinate.name, array.values, attrs)
     dims = tuple(map(str, together[0].dims))
     return dims, together[0].shape, np.stack(numbers, axis=1)
+
+
+def _as_fitted(asked: Any, coordinate: Coordinate, template: Any) -> np.ndarray:
+    """Return new values of a coordinate in the units of the fit, where both are counts of time."""
+    counted = coordinate.kind == "number" and asked.dtype.kind in "fiu"
+    if not counted or coordinate.name not in template.coords:
+        return np.asarray(asked.values)
+    fitted = template.coords[coordinate.name].attrs
+    return recounted(asked.values, asked.attrs, fitted, coordinate.name)
 
 
 def _changed(group: Group, given: Mapping[str, Any]) -> set[str]:

@@ -233,6 +233,48 @@ def test_numbers_that_count_since_a_date_are_times(field, tmp_path):
             GridGP(**OPTIONS).fit(counted(units, np.arange(10.0), **attrs))
 
 
+def test_counts_of_other_units_are_the_same_times(field):
+    """What is asked for in hours is answered of the same moments, and told in hours."""
+    days = {"units": "days since 2000-01-01", "calendar": "standard"}
+    counted = field.drop_vars("season").assign_coords(time=("time", np.arange(10.0), days))
+    kernels = {"time": RBF(2.0), "lat": RBF(2.0)}
+    model = GridGP(kernels, hyperparameters=Fixed(noise_std=0.1)).fit(counted)
+    expected = model.predict({"time": [2.0, 3.25]})
+    for units, numbers, calendar in [
+        ("hours since 2000-01-01", [48.0, 78.0], "gregorian"),
+        ("days since 2000-01-01", [2.0, 3.25], "proleptic_gregorian"),
+        ("minutes since 1999-12-31 12:00", [3600, 5400], "standard"),
+        ("seconds since 2000-01-01 02:00 +02:00", [172800, 280800], None),
+        ("days since 1582-10-04", [152387.0, 152388.25], "standard"),  # the day before the 15th
+        ("days since 1582-10-14", [152387.0, 152388.25], "proleptic_gregorian"),
+    ]:
+        attrs = {"units": units} | ({"calendar": calendar} if calendar else {})
+        asked = xr.DataArray(numbers, dims="time", attrs=attrs)
+        found = model.predict({"time": asked})
+        np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+        np.testing.assert_array_equal(found["time"], numbers)
+        assert found["time"].attrs == attrs
+    hours = counted.assign_coords(
+        time=("time", 24.0 * np.arange(10), {"units": "hours since 2000-01-01"})
+    )
+    np.testing.assert_allclose(
+        model.log_predictive_density(hours), model.log_predictive_density(counted), rtol=1e-7
+    )
+    # numbers of the fit that are other times
+    early = counted.assign_coords(time=counted.time.assign_attrs(units="hours since 2000-01-01"))
+    other = model.log_predictive_density(counted.assign_coords(time=np.arange(10) / 24.0))
+    np.testing.assert_allclose(model.log_predictive_density(early), other, rtol=1e-7)
+    for attrs, message in [
+        ({"units": "m"}, "has the units 'm', and that of the fit counts 'days since 2000-01-01'"),
+        (days | {"calendar": "noleap"}, "counts 'days since 2000-01-01' in the calendar 'noleap', and .* 'standard'"),
+        ({"units": "months since 2000-01-01"}, "counts 'months since .* not all of one length"),
+        ({"units": "days since 1500-01-01", "calendar": "proleptic_gregorian"}, "counts .* no span"),
+        ({"units": "days since ever"}, "counts 'days since ever' in the calendar 'standard': "),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"coordinate 'time' {message}"):
+            model.predict({"time": xr.DataArray([1.0], dims="time", attrs=attrs)})
+
+
 def test_latitudes_end_at_the_poles(field, model):
     for named in ({"lat": [40.0, 41.0, 43.0, 95.0]}, {"lat": ("lat", [-91.0, 41, 43, 95])}):
         with pytest.raises(

@@ -15,6 +15,7 @@ from vastgp.auto.stations.point_files import POINT_FILES, calendar_of, check_cal
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.auto.values import UnfitError, dates_of, text_of
 from vastgp.data import column_names, files, validate
+from vastgp.data.calendars import recounted
 from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
 from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
@@ -158,7 +159,9 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         )
     arrays = [np.asarray(dataset[name].values) for name in names]
     if readings.time is not None:
-        arrays[0] = _as_times(arrays[0], names[0], readings, where)
+        times = _as_times(arrays[0], names[0], readings, where)
+        known = {} if readings.dated else readings.attrs.get(readings.time, {})
+        arrays[0] = recounted(times, dataset[names[0]].attrs, known, str(names[0]))
     together = xr.broadcast(
         *[
             xr.DataArray(array, dims=dataset[name].dims)

@@ -34,6 +34,7 @@ from vastgp.methods.grid.several import SeveralFields, for_each_field
 _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
 )  # fmt: skip
+_UNITS = ("units", "calendar")
 
 
 class GridPredictions(SeveralFields, abc.ABC):
@@ -167,13 +168,8 @@ class GridPredictions(SeveralFields, abc.ABC):
         check_is_fitted(self, "posterior_")
         check_array(data_array)
         data_array, given = self._squeezed(data_array), data_array
-        same = dict(data_array.sizes) == dict(self.template_.sizes) and all(
-            data_array.coords[name].equals(self.template_.coords[name])
-            for name in self.template_.coords
-            if name in data_array.coords
-        )
         VARIANCES("variance", variance)
-        target = self._target(None if same else data_array)
+        target = self._target(None if self._is_of_fit(data_array) else data_array)
         total: Any = None
         for weight, part in zip(self.posterior_.mixture, self.posterior_.parts, strict=True):
             predicted = self._predicted(part, target, True, variance)
@@ -189,6 +185,18 @@ class GridPredictions(SeveralFields, abc.ABC):
         if coords is None:
             return training_target(self.groups_, self.template_)
         return make_target(self._squeezed(coords), self.groups_, self.template_)
+
+    def _is_of_fit(self, array: Any) -> bool:
+        """Whether an array has the coordinates of the fit, in the same units where it says of which they are."""
+        coords = self.template_.coords
+        pairs = [(array.coords[name], coords[name]) for name in coords if name in array.coords]
+        return dict(array.sizes) == dict(self.template_.sizes) and all(
+            theirs.equals(ours)
+            and all(
+                theirs.attrs.get(key, ours.attrs.get(key)) == ours.attrs.get(key) for key in _UNITS
+            )
+            for theirs, ours in pairs
+        )
 
     def _single(self) -> list[str]:
         """Return the dimensions of one point, which no group of the kernel has."""
