@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 import vastgp
-from vastgp import RBF, GridGP, Matern32
-from vastgp.options import Fixed
+from vastgp import RBF, GridGP, Matern32, OnSphere
+from vastgp.options import Evidence, Fixed
 
 OPTIONS = {"kernels": {"time": RBF(3.0), "lat": Matern32(4.0)}, "hyperparameters": Fixed(0.2)}
 pytestmark = pytest.mark.little_work
@@ -55,6 +55,87 @@ def test_masked_cells_are_no_part_of_the_fit_and_missing_in_predictions(field, l
     xr.testing.assert_identical(again.predict(), whole)
     assert int(model.log_predictive_density(field).sel(lat=43.0).count()) == 0
     assert model.fit(field).mask_ is None
+
+
+def on_earth(lon):
+    """Six days of a small field with two cells of land, which longitudes of either convention have."""
+    lat, lon = np.array([60.0, 50.0, 40.0]), np.asarray(lon, dtype=np.float64)
+    coords = {"day": np.arange(6.0), "lat": lat, "lon": lon}
+    values = np.random.default_rng(0).normal(size=(6, 3, len(lon)))
+    field = xr.DataArray(values, dims=("day", "lat", "lon"), coords=coords)
+    land = xr.zeros_like(field[0].drop_vars("day"), dtype=bool)
+    land[0, 0] = land[1, 2] = True
+    return field, land
+
+
+HELD = {"hyperparameters": Fixed(0.2), "criterion": Evidence(num_probes=0)}
+SPHERE = {"day": RBF(2.0), ("lat", "lon"): OnSphere(Matern32(2000.0))}
+PRODUCT = {"day": RBF(2.0), "lat": RBF(10.0), "lon": Matern32(60.0)}
+
+
+@pytest.mark.parametrize("kernels", [PRODUCT, SPHERE], ids=["product", "sphere"])
+@pytest.mark.parametrize("lon", [0.1 + np.arange(0.0, 360.0, 45.0), [350.0, 355.0, 0.1, 5.0]])
+def test_masked_cells_are_missing_however_they_are_asked_for(kernels, lon, tmp_path):
+    field, land = on_earth(lon)
+    fitted = GridGP(kernels, **HELD).fit(field, mask=land)
+    fitted.save(tmp_path / "m.vastgp")
+    west = np.where(field.lon > 180.0, field.lon - 360.0, field.lon)
+    turned = field.assign_coords(lon=west).sortby("lon")
+    by_lon = land.assign_coords(lon=west).sortby("lon")
+    points = xr.Dataset(
+        {"lat": ("p", [50.0, 60.0, 40.0]), "lon": ("p", field.lon.values[[2, 0, 0]])}
+    )
+    for model in (fitted, vastgp.load(tmp_path / "m.vastgp")):
+        for asked, hidden in (
+            (field[:, ::-1], land[::-1]),
+            (field[2:4, :1, ::2], land[:1, ::2]),
+            (turned, by_lon),
+            (field.astype("float32").assign_coords(lon=field.lon.astype("float32")), land),
+            ({"lat": [60.0], "lon": [lon[0]]}, land[:1, :1]),
+            ({"lat": [60.0], "lon": [lon[0] - 360.0]}, land[:1, :1]),
+            ({"day": [9.0]}, land),
+        ):
+            found = model.predict(asked, return_std=False)["mean"].isnull()
+            assert found.any()
+            np.testing.assert_array_equal(found, np.broadcast_to(hidden, found.shape))
+        found = model.predict(points, return_std=False)["mean"].isnull().transpose("p", "day")
+        assert found.all("day").values.tolist() == [True, True, False]
+        assert model.sample_y(field[:, ::-1]).isnull().sum() == 12
+        # where other cells are asked for too, the mask says nothing
+        for other in ({"lat": [60.0, 55.0]}, {"lon": [lon[0] + 0.2]}):
+            assert not model.predict(other, return_std=False)["mean"].isnull().any()
+
+
+def test_masked_stations_are_their_places():
+    rng = np.random.default_rng(0)
+    lat, lon = rng.uniform(40, 50, 6), rng.uniform(350, 359, 6)
+    coords = {"day": np.arange(5.0), "lat": ("station", lat), "lon": ("station", lon)}
+    field = xr.DataArray(rng.normal(size=(5, 6)), dims=("day", "station"), coords=coords)
+    kernels = {"day": RBF(2.0), ("lat", "lon"): Matern32([3.0, 4.0])}
+    closed = xr.DataArray([0, 1, 0, 0, 1, 0], dims="station")
+    model = GridGP(kernels, **HELD).fit(field, mask=closed)
+    for asked, hidden in (
+        (None, closed),
+        (field[:, [4, 0, 1]], closed[[4, 0, 1]]),
+        (field.assign_coords(lon=field.lon - 360.0), closed),
+        (field.assign_coords(lat=field.lat + 1.0), 0 * closed),  # as many, elsewhere
+    ):
+        found = model.predict(asked, return_std=False)["mean"].isnull()
+        np.testing.assert_array_equal(found, np.broadcast_to(hidden, found.shape))
+
+
+def test_masked_times_are_found_in_other_units():
+    """The mask of a day is of its hours, not of hours of that number."""
+    days = ("time", np.arange(6.0), {"units": "days since 2000-01-01"})
+    values = np.random.default_rng(0).normal(size=(6, 3))
+    field = xr.DataArray(values, dims=("time", "x"), coords={"time": days, "x": np.arange(3.0)})
+    closed = field.time.copy(data=np.arange(6) == 2)
+    kernels = {"time": RBF(2.0), "x": RBF(2.0)}
+    model = GridGP(kernels, **HELD).fit(field, mask=closed)
+    for hours, hidden in (([48.0, 0.0], [True, False]), ([2.0, 0.0], [False, False])):
+        asked = xr.DataArray(hours, dims="time", attrs={"units": "hours since 2000-01-01"})
+        found = model.predict({"time": asked}, return_std=False)["mean"].isnull()
+        assert found.all("x").values.tolist() == hidden
 
 
 def test_masks_come_in_all_forms(field, land):

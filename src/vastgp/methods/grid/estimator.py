@@ -247,8 +247,9 @@ class GridGP(GridPredictions):
             common is set by ``hyperparameters=Fixed(noise_std=...)``.
         mask : xarray.DataArray or array-like, optional
             True (or 1) in cells that are not to be filled, such as land in a map of the sea; it may lack dimensions.
-            Their values are not looked at, and predictions on the grid of the fit (or another one that has the mask's
-            coordinates) are NaN there. One for all fields of a Dataset. None: every cell is filled.
+            Their values are not looked at, and predictions at cells of the fit (all or some, in any order) are NaN
+            there; of a grid with other cells too the mask says nothing. One for all fields of a Dataset. None: every
+            cell is filled.
 
         Returns
         -------

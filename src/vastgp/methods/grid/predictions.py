@@ -146,7 +146,7 @@ class GridPredictions(SeveralFields, abc.ABC):
             name=self.name_,
             attrs=of_mean(self.attrs_, None),
         )
-        result = without_masked(result, self.mask_)
+        result = without_masked(result, self.mask_, self.groups_, target)
         return result.expand_dims(self._single()).transpose("sample", *self._order(target))
 
     @for_each_field
@@ -238,7 +238,7 @@ class GridPredictions(SeveralFields, abc.ABC):
             coords=target.coords,
             attrs=of_file(self.attrs_),
         )
-        dataset = without_masked(dataset, self.mask_)
+        dataset = without_masked(dataset, self.mask_, self.groups_, target)
         return dataset.expand_dims(self._single()).transpose(*self._order(target))
 
     # ------------------------------------------------------------ files
