@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import pytest
 import xarray as xr
 
 import vastgp
+from vastgp.auto.space import Space
+from vastgp.cli.map_stations import _spanned
 
 pytestmark = pytest.mark.little_work
 FAST = ("--target", "temp", "--kernel", "matern32", "--max-seconds", "3")
@@ -61,6 +64,42 @@ def test_a_map_of_a_century_that_nanoseconds_do_not_hold(run, stations):
     days = xr.coders.CFDatetimeCoder(time_unit="s")
     with xr.open_dataset(stations / "old.nc", engine="h5netcdf", decode_times=days) as found:
         assert found["day"].values.astype("datetime64[D]").tolist() == [date(1659, 1, 1)]
+
+
+ALL_AROUND = np.arange(-180.0, 180.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("lon", "step", "expected"),
+    [
+        ([177.1, -178.6, 178.5, -177.2], 0.5, np.arange(177.0, 183.1, 0.5)),
+        ([350.2, 9.9, 355.0, 0.0], 1.0, np.arange(-10.0, 11.0)),
+        ([300.2, 310.0, 305.0], 1.0, np.arange(300.0, 311.0)),
+        ([170.0, -90.0, 10.0, -20.0, -150.0], 10.0, np.arange(-190.0, 11.0, 10.0)),
+        ([10.0, -20.0], 10.0, [-20.0, -10.0, 0.0, 10.0]),
+        ([5.0], 1.0, [5.0]),
+        ([350.1, 359.9], 0.7, -10.0 + 0.7 * np.arange(16)),
+        (np.append(ALL_AROUND, 179.5), 1.0, np.arange(-180.0, 180.0)),
+        (np.append(ALL_AROUND, 180.0), 0.7, -180.6 + 0.7 * np.arange(515)),
+        (np.append(ALL_AROUND[1:-1] + 180.0, 359.0), 1.0, np.arange(20.0, 360.0)),
+    ],
+)
+def test_a_map_has_each_meridian_of_its_stations_once(lon, step, expected):
+    place = np.column_stack([np.linspace(-17.0, -16.0, len(lon)), lon])
+    readings = SimpleNamespace(place=place, space=Space("lat", "lon", True))
+    found = _spanned(SimpleNamespace(readings_=readings), step, None)
+    np.testing.assert_allclose(found["lon"], expected, atol=1e-9)
+    assert np.all(found["lon"] - found["lon"][0] < 360.0 - 1e-6)
+
+
+def test_a_map_across_the_date_line_is_of_its_stations(run, stations):
+    lon = np.concatenate([np.linspace(177.1, 179.9, 15), np.linspace(-179.8, -177.2, 15)])
+    lat = -17.0 + np.sin(np.arange(30.0))
+    table = pd.DataFrame({"lat": lat, "lon": lon, "temp": lat + 0.1 * (lon % 360.0)})
+    table.to_csv(stations / "fiji.csv", index=False)
+    run("map", stations / "fiji.csv", *FAST, "--grid", "1", "--out", stations / "fiji.nc")
+    with xr.open_dataset(stations / "fiji.nc", engine="h5netcdf") as found:
+        np.testing.assert_array_equal(found["lon"], np.arange(177.0, 184.0))
 
 
 def test_a_map_with_a_covariate_and_a_model(run, stations):

@@ -13,6 +13,8 @@ from vastgp.cli._options import Debug, Force
 
 _DATA, _MAP, _MODEL = "Readings", "Map", "Model"
 _MOST_POINTS = 200_000_000
+# Degrees without a station where a map may end: stations with narrower gaps are all around the Earth.
+_WIDE_GAP = 60.0
 
 
 def map_stations(
@@ -288,7 +290,8 @@ def _spanned(model: Any, step: float, edges: tuple[float, ...] | None) -> dict[s
     readings = model.readings_
     space = readings.space
     if edges is None:
-        (south, west), (north, east) = readings.place.min(axis=0), readings.place.max(axis=0)
+        south, north = readings.place[:, 0].min(), readings.place[:, 0].max()
+        west, east = _west_and_east(readings.place[:, 1], space.sphere)
         # edges that are whole steps
         west, south, east, north = (
             float(to(value / step) * step)
@@ -298,6 +301,10 @@ def _spanned(model: Any, step: float, edges: tuple[float, ...] | None) -> dict[s
         )
         if space.sphere:
             south, north = max(south, -90.0), min(north, 90.0)
+            # all around, each meridian once; what goes on beyond 360 degrees begins west of 0
+            east = min(east, west + (np.ceil(360.0 / step - 1e-6) - 1.0) * step)
+            turn = 360.0 * (east > 360.0)
+            west, east = west - turn, east - turn
     else:
         west, south, east, north = edges
     down = south + step * np.arange(int((north - south) / step + 1e-6) + 1)
@@ -307,6 +314,20 @@ def _spanned(model: Any, step: float, edges: tuple[float, ...] | None) -> dict[s
             f"--grid {step:g} makes a map of {len(down):,} x {len(across):,} points. Take a wider spacing or --bounds."
         )
     return {space.first: down, space.second: across}
+
+
+def _west_and_east(longitudes: Any, sphere: bool) -> tuple[float, float]:
+    """The ends of a map of stations: on the Earth it begins east of the widest gap between them, if that is wide.
+
+    Of stations across the date line it goes on beyond 180 degrees.
+    """
+    from vastgp.data.coordinates import eastwards
+
+    if sphere:
+        west, extent = eastwards(longitudes)
+        if 360.0 - extent >= _WIDE_GAP:
+            return west, west + extent
+    return float(longitudes.min()), float(longitudes.max())
 
 
 def _with_times(grid: Any, model: Any, at: list[str] | None) -> Any:

@@ -188,7 +188,7 @@ def make_coordinate(
     if absolute:
         return replace(found, origin=0.0)
     if kind == "number" and is_longitude(name, attrs) and np.ptp(numbers) <= _CIRCLE + _ROUNDED:
-        origin, extent = _eastwards(values)
+        origin, extent = eastwards(values)
         return replace(found, origin=origin, extent=extent)
     return replace(found, origin=origin_of(kind, values, on_axis=on_axis))
 
@@ -255,7 +255,7 @@ def _steps_around(values: np.ndarray) -> np.ndarray:
     return _in_turn(_meridians(values))[1]
 
 
-def _eastwards(values: np.ndarray) -> tuple[float, float]:
+def eastwards(values: np.ndarray) -> tuple[float, float]:
     """Return the first of some longitudes and how far east of it the last one is.
 
     The circle is cut where the longest step is, where it is longer than that from the largest value to the least: a
