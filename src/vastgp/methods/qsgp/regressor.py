@@ -58,8 +58,8 @@ class QSGPRegressor(FitsVaryingNoise, LikelihoodRegressor, QSGPFits):
         drawn.
         ``"inducing"``: kernel functions at inducing inputs, whose weights have the prior precision ``K(Z, Z)``. With
         all training rows as inducing inputs the posterior mean is that of the exact Gaussian process; the covariance is
-        diagonal, and intervals among the rows are somewhat too wide. Gaussian likelihood only, and a solver of its own,
-        whose steps are on ``Inducing(...)``, as are the inputs where they are given.
+        diagonal: intervals are too wide among the rows, and too narrow in gaps. Gaussian likelihood only, and a solver
+        of its own, whose steps are on ``Inducing(...)``, as are the inputs where they are given.
         ``"grief"``: the leading eigenfunctions of a product kernel on a grid of ten points for each input, which need
         far fewer functions than waves do where inputs are few or the function is smooth; a name stands for a product
         of one such kernel for each input. Block solver only, hyperparameters as they start. Up to a few thousand of
