@@ -27,7 +27,7 @@ from vastgp.data import Exposure, column_names, files, validate
 from vastgp.data.labels import table_of
 from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, as_labels, open_frame
-from vastgp.estimators.arguments import seed_from
+from vastgp.estimators.arguments import seeds_from
 from vastgp.estimators.saved import several_from_file, several_to_file
 
 
@@ -225,7 +225,7 @@ def for_each_target(
             own = {"exposure": by_target(alike.pop("exposure", None), len(outputs))}
             if "random_state" in signature.parameters:
                 default = signature.parameters["random_state"].default
-                own["random_state"] = _seeds(alike.pop("random_state", default), len(outputs))
+                own["random_state"] = seeds_from(alike.pop("random_state", default), len(outputs))
             if targets:
                 X, own["y"] = targets_again(X, alike.pop("y", None), list(outputs))
             found = []
@@ -237,11 +237,6 @@ def for_each_target(
         return of_either
 
     return decorate
-
-
-def _seeds(random_state: Any, count: int) -> list[int]:
-    """Return seeds whose streams are independent."""
-    return np.random.SeedSequence(seed_from(random_state)).generate_state(count).tolist()
 
 
 def targets_again(X: Any, y: Any, names: list[Any]) -> tuple[Any, list[Any]]:

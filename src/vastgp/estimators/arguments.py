@@ -50,6 +50,12 @@ def seed_from(random_state: Any) -> int:
     return int(random_state)
 
 
+def seeds_from(random_state: Any, count: int) -> list[int]:
+    """Return seeds of draws that are independent of each other, from what scikit-learn calls ``random_state``."""
+    found = np.random.SeedSequence(seed_from(random_state)).generate_state(count)
+    return [int(seed) for seed in found]
+
+
 def check_fixed_model(search: Any, kernel: Any, needs_noise: bool = True) -> None:
     """Raise ``ValueError`` unless kernel and noise are given where hyperparameters are fixed.
 

@@ -77,6 +77,14 @@ def test_each_field_is_to_the_bit_that_of_a_fit_of_it_alone(dataset, model):
         model.log_predictive_density(data_array=dataset["warm"])
 
 
+def test_samples_of_fields_are_independent_of_each_other(model):
+    drawn = model.sample_y(n_samples=400, random_state=5)
+    xr.testing.assert_identical(drawn, model.sample_y(n_samples=400, random_state=5))
+    warm, deep = (drawn[name] - drawn[name].mean("sample") for name in ("warm", "deep"))
+    together = (warm * deep).mean("sample") / (warm.std("sample") * deep.std("sample"))
+    assert float(np.abs(together).max()) < 5.0 / 400**0.5
+
+
 def test_names_attributes_coordinates_and_bounds_come_back(dataset, model):
     filled = model.predict()
     kept = ["time_bnds", "crs"]

@@ -20,6 +20,7 @@ import vastgp
 from vastgp.data.archive import above, below
 from vastgp.data.cf_attributes import of_file
 from vastgp.data.grid_fields import called, fields_of, with_beside
+from vastgp.estimators.arguments import seeds_from
 from vastgp.estimators.fitted import FittedModel
 from vastgp.estimators.serialise import decode_params, encode_params
 from vastgp.fitting.history import History
@@ -63,7 +64,12 @@ def for_each_field(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _each(given: dict[str, Any], outputs: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
-    """Return the arguments for every field: values come in a Dataset, each model gets its own."""
+    """Return the arguments for every field: each model gets its own values of a Dataset, and draws of its own."""
+    if (
+        method == "sample_y"
+    ):  # by one seed fields that are independent would go up and down together
+        seeds = seeds_from(given.get("random_state", 0), len(outputs))
+        return [given | {"random_state": seed} for seed in seeds]
     if method != "log_predictive_density":
         return [given] * len(outputs)
     dataset = given["data_array"]
