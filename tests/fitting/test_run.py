@@ -106,3 +106,37 @@ def test_an_interrupt_that_a_callback_swallowed_is_raised_between_two_chunks():
 
     with pytest.raises(KeyboardInterrupt), Interrupts.watch():
         Run().steps("steps", chunk, {}, max_iter=3, chunk=1)
+
+
+def test_what_the_clock_decided_is_decided_anew_where_there_is_more_time(tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("vastgp.fitting.run.now", lambda: clock[0])
+    monkeypatch.setattr(Checkpoint, "elapsed", lambda file: clock[0])
+
+    def chunk(state, first, count):
+        return {"x": state["x"] + 1.0}, {"objective": 0.0}
+
+    def fit(max_seconds, until):
+        file = Checkpoint(tmp_path / "fit", 0.0, fingerprint={"a": 1})
+        clock[0] = file.seconds
+        run = Run(max_seconds, file)
+        before = run.once("before", lambda: max_seconds)
+        alone = run.afforded("alone", 9, 1.0, lambda left: int(left) // 3, alone=True)
+        found = run.once("search", lambda: max_seconds, is_cut=lambda found: found is not None)
+        size = run.afforded("size", 9, 1.0, lambda left: int(left) // 3)
+        # of which a file has another shape where the size is another
+        state, _ = run.steps("steps", chunk, {"x": np.zeros(size)}, max_iter=2, chunk=1)
+        clock[0] = until
+        file.write()
+        assert (before, len(state["x"]), state["x"][0]) == (10.0, size, 2.0)
+        return found, size, alone
+
+    assert fit(10.0, until=6.0) == (10.0, 3, 3)
+    # no larger budget; a larger one of which less is left; one of which more is
+    assert fit(10.0, until=6.0) == fit(5.0, until=6.0) == (10.0, 3, 3)
+    assert fit(15.0, until=6.0) == (10.0, 3, 3)
+    assert fit(18.0, until=7.0) == (18.0, 4, 3)
+    assert fit(60.0, until=8.0) == (60.0, 9, 3)
+    assert fit(None, until=9.0) == (None, 9, 9)
+    # in which no clock had a say
+    assert fit(90.0, until=9.0) == (None, 9, 3)

@@ -31,7 +31,8 @@ def draw(kernel, noise_variance, n, d, seed):
 def test_it_recovers_what_the_data_were_drawn_from():
     truth = RBF([0.8, 2.5], 1.4)
     X, y = draw(truth, 0.04, 250, 2, seed=0)
-    kernel, noise_variance, evidence = start_from_exact_gp("rbf", X, y)
+    kernel, noise_variance, evidence, cut = start_from_exact_gp("rbf", X, y)
+    assert not cut
     np.testing.assert_allclose(kernel.lengthscales, truth.lengthscales, rtol=0.25)
     assert noise_variance == pytest.approx(0.04, rel=0.25)
     assert evidence == pytest.approx(ExactEvidence(X, y)(kernel, noise_variance), rel=1e-9)
@@ -104,6 +105,7 @@ def test_a_budget_ends_it_after_one_iteration_of_one_kernel():
     began = time.perf_counter()
     start = start_from_exact_gp(None, X, y, max_seconds=0.0)
     assert isinstance(start.kernel, RBF) and np.isfinite(start.log_evidence)
+    assert start.cut
     assert time.perf_counter() - began < 1.0
 
 

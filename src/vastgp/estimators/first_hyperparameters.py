@@ -16,9 +16,9 @@ from vastgp.estimators.arguments import (
     fixed_noise_variance,
 )
 from vastgp.estimators.searches import Fixed
-from vastgp.fitting.dual_start import start_from_dual_evidence
+from vastgp.fitting.dual_start import DualStart, start_from_dual_evidence
 from vastgp.fitting.run import Run
-from vastgp.fitting.start import MakeEvidence, start_from_exact_gp
+from vastgp.fitting.start import MakeEvidence, Start, start_from_exact_gp
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import (
     Exposed,
@@ -84,7 +84,7 @@ def find_first(
 ) -> tuple[Kernel, Likelihood]:
     """Return kernel and likelihood in standardised units: given, or of highest evidence on some rows.
 
-    A resumed fit takes them from its file.
+    A resumed fit takes them from its file, unless the clock ended the search and there is now more time for it.
 
     Parameters
     ----------
@@ -94,47 +94,65 @@ def find_first(
     evidence : callable, optional
         As in `start_from_exact_gp`.
     """
-    search, kernel, rows, scaling, run, share, sums = beginning
+    search, kernel, rows, scaling, run, share, _ = beginning
     if run.too_late(1.0 - share):
         share = 1.0  # they are all that there will be
     if run.known:
         share = min(share, _SHARE_TO_GO_ON)
 
-    def compute() -> tuple[Kernel, Likelihood]:
+    def compute() -> tuple[Kernel, Likelihood, bool, bool]:
         fixed = isinstance(search, Fixed)
         most = _CHECKED_FIXED if fixed else search.rows
         X, y = fixed_rows(rows, scaling, run.seed, _START, most)
         likelihood = likelihood_of(y)
         if fixed:
-            return fixed_kernel(kernel, scaling, search), likelihood
-        known, begin = run.known_for(likelihood), kernel
-        if known is not None:
-            if known.complete and type(known.likelihood) is type(likelihood):
-                return known.kernel, known.likelihood
-            begin = known.kernel if kernel is None else kernel
-        options: dict[str, Any] = {
-            "seed": run.seed,
-            "noise_floor": search.noise_floor,
-            "inputs": search.inputs(rows.d),
-            "max_seconds": run.seconds_left(share),
-        }
-        most = rows_of_start(search, likelihood)
-        if isinstance(likelihood, Gaussian):
-            start = start_from_exact_gp(
-                begin, X, y, max_rows=most, evidence=evidence, sums=sums, **options
-            )
-            return start.kernel, Gaussian(start.noise_variance)
-        return start_from_dual_evidence(begin, likelihood, X, y, max_rows=most, **options)[:2]
+            return fixed_kernel(kernel, scaling, search), likelihood, False, False
+        known = run.known_for(likelihood)
+        if known is None:
+            return _looked_for(beginning, kernel, likelihood, X, y, share, evidence)
+        if known.complete and type(known.likelihood) is type(likelihood):
+            return known.kernel, known.likelihood, False, False
+        begin = known.kernel if kernel is None else kernel
+        return _looked_for(beginning, begin, likelihood, X, y, share, evidence)
 
-    allowed, began = run.seconds_left(share), run.elapsed()
     with _accelerator.left_out():  # of a thousand rows
-        found = run.once("first hyperparameters", compute)
-    # the clock is looked at after each iteration
-    run.cut_short = allowed is not None and run.elapsed() - began >= _CUT * allowed
+        found = run.once("first hyperparameters", compute, is_cut=lambda found: bool(found[-1]))
+    first, run.cut_short = (found[0], found[1]), found[2]
     if not isinstance(search, Fixed):
-        run.first = found
+        run.first = first
         run.check_time()
-    return found
+    return first
+
+
+def _looked_for(
+    beginning: Beginning,
+    kernel: Any,
+    likelihood: Likelihood,
+    X: np.ndarray,
+    y: np.ndarray,
+    share: float,
+    evidence: MakeEvidence | None,
+) -> tuple[Kernel, Likelihood, bool, bool]:
+    """Return kernel and likelihood of highest evidence, whether the clock ended the search, and whether any of it."""
+    search, _, rows, _, run, _, sums = beginning
+    began, allowed = run.elapsed(), run.seconds_left(share)
+    options: dict[str, Any] = {
+        "max_rows": rows_of_start(search, likelihood),
+        "seed": run.seed,
+        "noise_floor": search.noise_floor,
+        "inputs": search.inputs(rows.d),
+        "max_seconds": allowed,
+    }
+    start: Start | DualStart
+    if isinstance(likelihood, Gaussian):
+        start = start_from_exact_gp(kernel, X, y, evidence=evidence, sums=sums, **options)
+        likelihood = Gaussian(start.noise_variance)
+    else:
+        start = start_from_dual_evidence(kernel, likelihood, X, y, **options)
+        likelihood = start.likelihood
+    # the clock is looked at after each iteration
+    ended = allowed is not None and run.elapsed() - began >= _CUT * allowed
+    return start.kernel, likelihood, ended, ended or start.cut
 
 
 def rows_of_start(search: Any, likelihood: Likelihood) -> int:

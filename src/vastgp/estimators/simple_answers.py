@@ -85,7 +85,7 @@ def _rows_of_sites(likelihood: Likelihood, run: Run, size: int) -> int:
         of_row = 2.0 * 4.0 * functions * size**2
         return max(_FEWEST_ROWS, int(seconds * operations_a_second() / (_UPDATES * of_row)))
 
-    return run.afforded("rows of a line", most, _OF_LINE, within)
+    return run.afforded("rows of a line", most, _OF_LINE, within, alone=True)
 
 
 def _in_a_hurry(run: Run) -> bool:
@@ -108,11 +108,13 @@ def subset_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
             # a low noise needs float64
             within = partial(affordable_exact, itemsize=8)
             planned = _MOST_ON_DEVICE if _accelerator.is_present() else _MOST_ROWS
-            most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within))
+            most = max(
+                most, run.afforded("rows of a part", planned, _PART_SHARE, within, alone=True)
+            )
     elif own is None:
         planned = rows_of_functions(_MOST_SITE_ROWS, likelihood)
         within = partial(_rows_solved_in, functions=likelihood.num_latent)
-        most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within))
+        most = max(most, run.afforded("rows of a part", planned, _PART_SHARE, within, alone=True))
     X, y = standardised_rows(rows, model.standardizer_, rows_of_subset(run.seed, rows.n, most))
     posterior: ExactPosterior | SeveralExact
     if isinstance(likelihood, Gaussian):

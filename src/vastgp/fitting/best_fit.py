@@ -13,11 +13,11 @@ import numpy as np
 from vastgp.fitting.candidates import Params, bounds_of, starting_params
 from vastgp.fitting.clock import seconds_until
 from vastgp.fitting.dual_evidence import DualEvidence
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.hyperparameter_prior import HyperparameterPrior
 from vastgp.fitting.lbfgs import LbfgsResult, best_of, maximise
 from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.run import Evaluations
 from vastgp.kernels import Kernel
 from vastgp.kernels.metric import number_of_inputs
 from vastgp.likelihoods import Gaussian, Likelihood
@@ -211,7 +211,9 @@ def fit_from_best(
         whole, best.params, noise_floor=noise_floor, max_iter=max_iter, tol=tol, max_seconds=left(),
         record=record("evidence"),
     )  # fmt: skip
-    return replace(last, num_iter=best.num_iter + last.num_iter)
+    climbs = [*found, *tried, last]
+    cut = left() == 0.0 or any(each.message == OUT_OF_TIME for each in climbs)
+    return replace(last, num_iter=best.num_iter + last.num_iter, cut=cut)
 
 
 def _finalists(found: Sequence[LbfgsResult]) -> list[LbfgsResult]:

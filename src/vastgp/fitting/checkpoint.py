@@ -45,6 +45,8 @@ class Saved:
         JSON-able data of a phase that has no steps.
     began : float
         Seconds of the fit before the phase.
+    limit : float, optional
+        Budget of the fit, where the clock had a say in what a phase without steps found.
     """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Saved:
     ended: dict[str, Any] | None = None
     value: Any = None
     began: float = 0.0
+    limit: float | None = None
 
 
 class Checkpoint:
@@ -129,6 +132,11 @@ class Checkpoint:
             for later in names[names.index(name) + 1 :]:
                 del self.phases[later]
 
+    def forget(self, name: str) -> None:
+        """Forget a phase, and all after it, that were made of it."""
+        self.forget_after(name)
+        del self.phases[name]
+
     def due(self) -> bool:
         """Whether it is time to write again."""
         wait = max(self.every_seconds, self._write_seconds / _MOST_SHARE_OF_TIME)
@@ -154,7 +162,7 @@ class Checkpoint:
             listed.append({
                 "name": name, "structure": saved.structure, "num_iter": saved.num_iter,
                 "seconds": saved.seconds, "history": list(columns), "ended": saved.ended,
-                "value": saved.value, "began": saved.began,
+                "value": saved.value, "began": saved.began, "limit": saved.limit,
             })  # fmt: skip
         header = {
             "kind": _KIND,
@@ -223,6 +231,7 @@ class Checkpoint:
                 entry["ended"],
                 entry["value"],
                 entry["began"],
+                entry["limit"],
             )
         self.seconds = float(header["seconds"])
 

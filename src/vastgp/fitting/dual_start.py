@@ -21,11 +21,15 @@ _TOL = 3e-4
 
 
 class DualStart(NamedTuple):
-    """Starting values in standardised units, and the bound of the log evidence of the rows used, in nats."""
+    """Starting values in standardised units, and the bound of the log evidence of the rows used, in nats.
+
+    ``cut`` is as in `vastgp.fitting.start.Start`.
+    """
 
     kernel: Kernel
     likelihood: Likelihood
     bound: float
+    cut: bool = False
 
 
 def start_from_dual_evidence(
@@ -77,4 +81,4 @@ def start_from_dual_evidence(
     )
     fitted, of_noise = best.params
     of_noise = jax.tree.unflatten(jax.tree.structure(likelihood), jax.tree.leaves(of_noise))
-    return DualStart(fitted, of_noise, best.value)
+    return DualStart(fitted, of_noise, best.value, best.cut)

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import ravel
-from vastgp.fitting.run import Evaluations
 from vastgp.linalg.cholesky import FactorizationError
 
 # Deviation of the prior of a logarithm.

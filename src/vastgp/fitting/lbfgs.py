@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 
 from vastgp.data.processes import from_first
 from vastgp.fitting.clock import now
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.progress import Progress
-from vastgp.fitting.run import Evaluations
 from vastgp.linalg.cholesky import FactorizationError, one_blas_thread
 from vastgp.linalg.leaves import from_vector
 
@@ -47,6 +47,8 @@ class LbfgsResult:
         Why it stopped.
     history : History
         The objective at every iteration.
+    cut : bool
+        Of a search of several climbs, whether the clock ended one of them or left one out.
     """
 
     params: Any
@@ -55,6 +57,7 @@ class LbfgsResult:
     converged: bool
     message: str
     history: History = field(repr=False)
+    cut: bool = False
 
     @classmethod
     def unneeded(cls, params: Any, why: str) -> LbfgsResult:

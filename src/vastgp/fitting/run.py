@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -16,10 +15,10 @@ import numpy as np
 from vastgp.data.processes import from_first
 from vastgp.fitting.checkpoint import Checkpoint, Layout, Saved
 from vastgp.fitting.clock import now
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, StepChunk, run_chunks
 from vastgp.fitting.phase_values import decode, encode, is_array
-from vastgp.fitting.progress import Progress
 from vastgp.likelihoods import Likelihood
 
 
@@ -268,19 +267,27 @@ class Run:
         return self.checkpoint is not None and self._prefix + name in self.checkpoint.phases
 
     def once(
-        self, name: str, compute: Callable[[], Any], is_whole: Callable[[Any], bool] | None = None
+        self,
+        name: str,
+        compute: Callable[[], Any],
+        is_whole: Callable[[Any], bool] | None = None,
+        is_cut: Callable[[Any], bool] | None = None,
     ) -> Any:
         """Return what a phase without steps computes: from the file, where it had ended before.
 
         What it returns is made of kernels, likelihoods, NumPy arrays, numbers, strings, None, and lists, tuples and
         dictionaries (by strings) of these. ``is_whole`` says of it whether it is to be kept; None: it always is.
+        ``is_cut`` says whether the clock had a say in it; None: it never has. A resumed fit with a larger budget, and
+        more of it left than there was, then computes it anew, and with it all that came after.
         """
         name = self._prefix + name
         file = self.checkpoint
         known = None if file is None else file.phases.get(name)
-        if known is not None:
+        if known is not None and not self._has_more_time_than(known):
             return decode(known.value, known.arrays)
-        began = self.elapsed()
+        if file is not None and known is not None:
+            file.forget(name)
+        began, limit = self.elapsed(), self.max_seconds
         # with or without a file, what follows begins with arrays of one kind
         with self.timed(name):
             found = compute()
@@ -289,18 +296,38 @@ class Run:
             return found
         arrays: dict[str, np.ndarray] = {}
         value = encode(found, arrays)
+        if is_cut is None or not is_cut(found):
+            limit = None
         seconds = self.elapsed() - began
-        file.phases[name] = Saved(arrays=arrays, value=value, seconds=seconds, began=began)
+        file.phases[name] = Saved(
+            arrays=arrays, value=value, seconds=seconds, began=began, limit=limit
+        )
         if file.due():
             file.write()
         return decode(value, arrays)
 
+    def _has_more_time_than(self, known: Saved) -> bool:
+        """Return whether a phase in which the clock had a say would find more: what follows it then has no less time.
+
+        A budget that is not larger leaves it as it is, whatever is left: a fit that was killed goes on to the same end.
+        """
+        if known.limit is None or self.max_seconds is None:
+            return known.limit is not None
+        more = self.max_seconds > known.limit
+        return more and self.max_seconds - self.elapsed() > known.limit - known.began
+
     def afforded(
-        self, name: str, planned: int, share: float, affordable: Callable[[float], int]
+        self,
+        name: str,
+        planned: int,
+        share: float,
+        affordable: Callable[[float], int],
+        *,
+        alone: bool = False,
     ) -> int:
         """Return a planned size, or what a share of the budget that is left affords.
 
-        Measured once for a fit, resumed or not.
+        Measured once for a fit, resumed or not, unless it is resumed with more time, see `once`.
 
         Parameters
         ----------
@@ -310,12 +337,18 @@ class Run:
         share : float
         affordable : callable
             ``affordable(seconds)`` gives the largest size that is worked with in so many seconds.
+        alone : bool, default False
+            Whether no other phase is made of it, so that more time is no reason to do these again.
         """
         left = self.seconds_left(share)
-        if left is None:
+        if left is None and (alone or not self.has(name)):
             return planned
-        # what was measured differs by process
-        return int(self.once(name, lambda: int(from_first(min(planned, affordable(left))))))
+
+        def size() -> int:
+            # what was measured differs by process
+            return planned if left is None else int(from_first(min(planned, affordable(left))))
+
+        return int(self.once(name, size, is_cut=lambda found: not alone and found < planned))
 
     def known_for(self, likelihood: Likelihood) -> First | None:
         """Return what another fit began with: one with a likelihood of this kind, or any; None where there was none."""
@@ -332,74 +365,3 @@ class Run:
             As in `steps`.
         """
         return Evaluations(self, self._prefix + name, share, name)
-
-
-class Evaluations:
-    """Values and slopes at the points where an optimiser of SciPy asked for them.
-
-    Such an optimiser keeps its state to itself. It asks for the same points again when it is given the same answers, so
-    that a resumed fit goes on to the bit where it was by replaying what is recorded here.
-    """
-
-    def __init__(self, run: Run, name: str, share: float, label: str) -> None:
-        self.run, self.name, self.share, self.label = run, name, share, label
-        file = run.checkpoint
-        saved = None if file is None else file.phases.get(name)
-        self._began = run.elapsed() if saved is None else saved.began
-        self._rows: list[np.ndarray] = [] if saved is None else list(saved.arrays["rows"])
-        self._asked = 0
-        self.seconds = 0.0
-
-    @property
-    def max_seconds(self) -> float | None:
-        """The share of what was left of the budget when the phase began."""
-        limit = self.run.max_seconds
-        return None if limit is None else self.share * max(limit - self._began, 0.0)
-
-    def __call__(
-        self, point: np.ndarray, compute: Callable[[], tuple[float, np.ndarray]]
-    ) -> tuple[float, np.ndarray]:
-        """Return value and slope at a point, recorded or computed now; ``seconds`` is then when that was."""
-        # half of the file, where points have very many coordinates
-        digest = float(zlib.crc32(point.tobytes()))
-        if self._asked < len(self._rows):
-            row = self._rows[self._asked]
-            if row[2] == digest:
-                self._asked += 1
-                self.seconds = float(row[0])
-                return float(row[1]), row[3:].copy()
-            del self._rows[self._asked :]  # an optimiser of another version: it goes its own way
-        with self.run.timed(self.name):
-            value, slope = compute()
-        self.seconds = self.run.elapsed() - self._began
-        self._asked += 1
-        file = self.run.checkpoint
-        if file is not None:
-            self._rows.append(np.concatenate([[self.seconds, value, digest], slope]))
-            if file.due():
-                self._keep()
-                file.write()
-        return value, slope
-
-    def end(self, history: History) -> None:
-        """Note that the optimiser has ended, and what it recorded."""
-        self.run.histories[self.name] = history
-        if self.run.checkpoint is not None:
-            self._keep()
-
-    def progress(self) -> Progress:
-        """Return the line to show while the optimiser works."""
-        return Progress(self.label, self.run.verbose)
-
-    def _keep(self) -> None:
-        file = self.run.checkpoint
-        assert file is not None
-        before = file.phases.get(self.name)
-        if before is None or before.num_iter != len(self._rows):
-            file.forget_after(self.name)
-        file.phases[self.name] = Saved(
-            arrays={"rows": np.stack(self._rows)} if self._rows else {"rows": np.zeros((0, 3))},
-            num_iter=len(self._rows),
-            seconds=self.seconds,
-            began=self._began,
-        )

@@ -41,11 +41,15 @@ MakeEvidence = Callable[[np.ndarray, np.ndarray, float], ExactEvidence | None]
 
 
 class Start(NamedTuple):
-    """Starting values in standardised units: kernel (one lengthscale per input), noise variance, log evidence."""
+    """Starting values in standardised units: kernel (one lengthscale per input), noise variance, log evidence.
+
+    ``cut`` says whether the clock ended a part of the search, or left one out.
+    """
 
     kernel: Kernel
     noise_variance: float
     log_evidence: float
+    cut: bool = False
 
 
 def start_from_exact_gp(
@@ -98,7 +102,7 @@ def start_from_exact_gp(
     Returns
     -------
     Start
-        ``(kernel, noise_variance, log_evidence)``, the evidence of the rows used in nats.
+        ``(kernel, noise_variance, log_evidence, cut)``, the evidence of the rows used in nats.
 
     Raises
     ------
@@ -123,7 +127,9 @@ def start_from_exact_gp(
             ExactEvidence(X, y), best, noise_floor=noise_floor, tol=LOOSE_TOL, deadline=deadline
         )
     fitted, likelihood = best.params
-    return Start(fitted, float(likelihood.noise_variance), best.value - prior(best.params)[0])
+    left, least = seconds_until(deadline), 0.0 if evidence is None else _OTHER_SECONDS
+    cut = any(fit.cut for fit in fits) or (left is not None and left <= least)
+    return Start(fitted, float(likelihood.noise_variance), best.value - prior(best.params)[0], cut)
 
 
 def some_rows(

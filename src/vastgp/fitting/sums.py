@@ -18,9 +18,9 @@ import numpy as np
 from vastgp.fitting.best_fit import LOOSE_TOL, Evidence, fit_evidence
 from vastgp.fitting.candidates import Params
 from vastgp.fitting.clock import seconds_until
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.lbfgs import LbfgsResult
 from vastgp.fitting.loop import OUT_OF_TIME
-from vastgp.fitting.run import Evaluations
 from vastgp.kernels import RBF, Kernel, Matern32, Matern52
 from vastgp.kernels.metric import number_of_inputs
 from vastgp.linalg.cholesky import FactorizationError

@@ -175,7 +175,7 @@ def begin(
         )  # fmt: skip
         return [[None if leaf is None else np.asarray(leaf) for leaf in logits], bound, sweeps]
 
-    leaves, bound, sweeps = run.once(f"{name}start", compute)
+    leaves, bound, sweeps = run.once(f"{name}start", compute, is_cut=lambda _: run.out_of_time)
     return DiscreteLogits(*leaves), bound, sweeps
 
 

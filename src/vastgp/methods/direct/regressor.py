@@ -184,6 +184,7 @@ class DirectRegressor(TakesSums, DirectBase, BaseGPRegressor):
                 lambda: noise_of_highest_evidence(
                     _quadratic(statistics), noise_variance, search.noise_floor, run.deadline
                 ),
+                is_cut=lambda _: run.out_of_time,
             )
         noise = np.array([noise_variance])
         if resolved_family(self.family).learn_noise:

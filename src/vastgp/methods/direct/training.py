@@ -19,10 +19,11 @@ from vastgp.data.joint_programs import Own
 from vastgp.data.minibatch import generator
 from vastgp.fitting.clock import now
 from vastgp.fitting.early_stopping import no_progress
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.history import History
 from vastgp.fitting.lbfgs import LbfgsResult, maximise_real
 from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
-from vastgp.fitting.run import Evaluations, Run
+from vastgp.fitting.run import Run
 from vastgp.methods.direct.elbo import (
     bound_and_slope,
     mean_field_elbo,

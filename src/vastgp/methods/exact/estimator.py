@@ -220,9 +220,13 @@ class ExactGPRegressor(FitsVaryingNoise):
     def _can_spare(self, left: int, run: Run) -> bool:
         # its answers are exact at the hyperparameters that they have; but where there is no time for all rows, those
         # that are left out may as well say what these are worth
-        if run.max_seconds is None:
+        limit, name = run.max_seconds, "time for all rows"
+        if limit is None and not run.has(name):
             return False
-        return bool(run.once("time for all rows", lambda: self._seconds(left)) > run.max_seconds)
+        spare = run.once(
+            name, lambda: limit is not None and self._seconds(left) > limit, is_cut=bool
+        )
+        return bool(spare)
 
     def _least_rows(self) -> int:
         return 1 if self._is_fixed else 2

@@ -17,9 +17,10 @@ from vastgp.fitting.device_evidence import (
     rows_learnable_on_device,
     seconds_of_device_evaluation,
 )
+from vastgp.fitting.evaluations import Evaluations
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.run import Evaluations, Run
+from vastgp.fitting.run import Run
 from vastgp.fitting.start import start_from_exact_gp
 from vastgp.fitting.sums import or_sum
 from vastgp.kernels import Kernel, Product, Sum
@@ -121,9 +122,9 @@ def learn_by_stages(
             )  # fmt: skip
         return best, n
 
-    def begin() -> tuple[Kernel, float, int]:
+    def begin() -> tuple[Kernel, float, int, bool]:
         if known is not None:
-            return known.kernel, float(known.likelihood.noise_variance), 0  # type: ignore[attr-defined]
+            return known.kernel, float(known.likelihood.noise_variance), 0, False  # type: ignore[attr-defined]
         left, most, share = run.seconds_left(), START_ROWS, _START_SHARE
         if is_on_device(min(n, learn.rows)):
             share = _START_BESIDE_DEVICE
@@ -137,9 +138,11 @@ def learn_by_stages(
             sums=True,
         )  # fmt: skip
         ended = seconds is None or run.elapsed() < began + seconds
-        return found.kernel, found.noise_variance, most if ended else 0
+        return found.kernel, found.noise_variance, most if ended else 0, found.cut or not ended
 
-    kernel, noise_variance, seen = run.once("first hyperparameters", begin)
+    kernel, noise_variance, seen, _ = run.once(
+        "first hyperparameters", begin, is_cut=lambda found: bool(found[-1])
+    )
     first = run.first = kernel, Gaussian(noise_variance)
     order = np.random.default_rng([run.seed, _STAGE_ROWS]).permutation(n)
     learned, steps = min(START_ROWS, learn.rows), 0

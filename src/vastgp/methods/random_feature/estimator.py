@@ -224,17 +224,19 @@ class RandomFeatureGPRegressor(FitsOwnNoise):
         rows: one of 180,000 took longer than 15 seconds had.
         """
         left = run.seconds_left()
-        if left is None:
+        if left is None and not run.has("rows"):
             return n, n, _LEARNING_SHARE
 
         def sizes() -> list[float]:
+            if left is None:
+                return [n, n, _LEARNING_SHARE]
             in_time = left * operations_where_arrays_lie() / (2.0 * float(self.num_basis) ** 2)
             sums = min(n / max(in_time, 1.0), _SUMS_SHARE if steps else _LEARNING_SHARE)
             share = _LEARNING_SHARE - sums
             rows = sums * in_time, share * in_time / (_OF_STEP * steps) if steps else n
             return from_first(np.array([*rows, share])).tolist()
 
-        *rows, share = run.once("rows", sizes)
+        *rows, share = run.once("rows", sizes, is_cut=lambda found: min(found[:2]) < n)
         sums, learning = (min(n, max(_FEWEST_ROWS, round(each))) for each in rows)
         return sums, learning, share
 

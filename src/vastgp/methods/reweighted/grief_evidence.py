@@ -209,7 +209,10 @@ class GriefLearning(NamedTuple):
             Whether the best of few rows are compared on all rows again.
         """
 
+        late = False
+
         def compare() -> list[tuple[Kernel, float]]:
+            nonlocal late
             least = run.seconds_left(1.0 - _COMPARISON)
             equal = default_values(kernel, self.X.shape[1])
             tried = [
@@ -222,13 +225,14 @@ class GriefLearning(NamedTuple):
                 found: list[tuple[float, Kernel, float]] = []
                 for kernel_, noise_ in tried:
                     if found and least is not None and (run.seconds_left() or 0.0) < least:
+                        late = True
                         break
                     found.append(evidence.scaled(kernel_, noise_, self.noise_floor))
                 ranked = [each[1:] for each in sorted(found, key=lambda each: -each[0])]
                 tried = ranked[:_TRIED]
             return ranked
 
-        return run.once("lengthscales", compare)
+        return run.once("lengthscales", compare, is_cut=lambda _: late)
 
     def learn(self, starts: Sequence[tuple[Kernel, float]], how: Any, run: Run) -> LbfgsResult:
         """Return kernel and likelihood of highest evidence: some iterations from each start, the best to its end."""
