@@ -20,8 +20,11 @@ class Evaluations:
     that a resumed fit goes on to the bit where it was by replaying what is recorded here.
     """
 
-    def __init__(self, run: Any, name: str, share: float, label: str) -> None:
+    def __init__(
+        self, run: Any, name: str, share: float, label: str, until: float = np.inf
+    ) -> None:
         self.run, self.name, self.share, self.label = run, name, share, label
+        self.until = until
         file = run.checkpoint
         saved = None if file is None else file.phases.get(name)
         self._began = run.elapsed() if saved is None else saved.began
@@ -33,7 +36,9 @@ class Evaluations:
     def max_seconds(self) -> float | None:
         """The share of what was left of the budget when the phase began."""
         limit = self.run.max_seconds
-        return None if limit is None else self.share * max(limit - self._began, 0.0)
+        if limit is None:
+            return None
+        return self.share * max(min(limit, self.until) - self._began, 0.0)
 
     def __call__(
         self, point: np.ndarray, compute: Callable[[], tuple[float, np.ndarray]]

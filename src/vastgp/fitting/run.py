@@ -356,12 +356,14 @@ class Run:
         same = [first for first in self.known if type(first.likelihood) is kind]
         return next(iter([*same, *self.known]), None)
 
-    def evaluations(self, name: str, *, share: float = 1.0) -> Evaluations:
+    def evaluations(self, name: str, *, share: float = 1.0, until: float = np.inf) -> Evaluations:
         """Return the record of the evaluations of an optimiser: a resumed fit replays them, see `Evaluations`.
 
         Parameters
         ----------
         name, share
             As in `steps`.
+        until : float, default infinity
+            Seconds of the fit at which what is shared ends, where that is before the budget does.
         """
-        return Evaluations(self, self._prefix + name, share, name)
+        return Evaluations(self, self._prefix + name, share, name, until)

@@ -19,10 +19,12 @@ from vastgp import (
     SWSGPRegressor,
     load,
 )
+from vastgp.fitting.evaluations import Evaluations
+from vastgp.methods.swsgp import nearest, ordered_evidence
 from vastgp.methods.swsgp.fit import distinct
 from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.methods.swsgp.training import Chunks
-from vastgp.options import Fixed, Learn, LocalSteps, Natural, Sparse, Subset
+from vastgp.options import Fixed, Learn, LocalSteps, Natural, Nearest, Sparse, Subset
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -156,6 +158,30 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(data, covariance, tmp_path, m
     np.testing.assert_array_equal(resumed.inducing_points_, whole.inducing_points_)
     assert resumed.diagnosis_ == whole.diagnosis_ and whole.diagnosis_["searches"] > 4
     assert resumed.history_.values == whole.history_.values
+
+
+@pytest.mark.parametrize(
+    ("evidence", "ended"),
+    [
+        ("neighbors", (nearest, "_LEAST_SECONDS", np.inf)),  # before it began
+        ("neighbors", (Evaluations, "max_seconds", 0.0)),  # at its first evaluation
+        ("ordered", (ordered_evidence, "_LEAST_SECONDS", np.inf)),
+    ],
+)
+def test_learning_by_the_nearest_rows_that_the_clock_ended_goes_on(
+    evidence, ended, data, tmp_path, monkeypatch
+):
+    X, y = data[0][:150], data[1][:150]
+    path, params = tmp_path / "fit.ckpt", {"kernel": "rbf", "solver": Nearest(evidence=evidence)}
+    with monkeypatch.context() as patched:
+        patched.setattr(*ended)
+        late = SWSGPRegressor(**params, max_seconds=1e6, checkpoint=path).fit(X, y)
+    assert not late.converged_ and "max_seconds ended" in late.stop_reason_ and path.exists()
+    resumed = SWSGPRegressor(**params, checkpoint=path).fit(X, y)
+    whole = SWSGPRegressor(**params).fit(X, y)
+    assert resumed.converged_ and not path.exists()
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    assert resumed.diagnosis_ == whole.diagnosis_
 
 
 def test_more_neighbours_and_the_taper_lower_jumps(data):

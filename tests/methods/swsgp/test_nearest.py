@@ -190,7 +190,8 @@ def test_kernel_and_noise_are_those_of_the_law_that_drew_the_rows():
 @pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (np.inf, 4)])
 def test_rounds_of_learning_end_with_the_time_for_them(until, rounds, monkeypatch):
     # each finds neighbours and compares scales first: sixteen of them took a minute where half of one was left
-    monkeypatch.setattr(nearest, "_search", lambda *args: [4, until])
+    monkeypatch.setattr(nearest, "_search", lambda *args: [4, 0.0, 0.0])
+    monkeypatch.setattr(nearest, "_until", lambda *args: until)
     monkeypatch.setattr(nearest, "_TOL", 0.0)
     monkeypatch.setattr(nearest, "_STEPS", 1)
     begun, fit_evidence = [], nearest.fit_evidence

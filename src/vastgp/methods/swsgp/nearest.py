@@ -26,6 +26,7 @@ from vastgp.estimators.inducing_inputs import inducing_attributes
 from vastgp.fitting.best_fit import fit_evidence
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import RBF, Kernel, Matern32, Matern52
 from vastgp.likelihoods import Gaussian
@@ -35,7 +36,7 @@ from vastgp.methods.swsgp.near_rows import LADDER, NEAR, WORTH, Judges, NearRows
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.options import Nearest
-from vastgp.methods.swsgp.ordered_evidence import learn_in_order
+from vastgp.methods.swsgp.ordered_evidence import LATE, UNSETTLED, learn_in_order
 from vastgp.methods.swsgp.shared_near_rows import SharedNearRows
 
 # Steps of learning with the same neighbours, and how often these are found anew.
@@ -125,15 +126,15 @@ def fit_nearest(
     near, may_vary = near_rows(rows, standardizer, asked, run.seed), asked.varies
     asked = asked._replace(varies=may_vary and near.num_rows >= LEAST_ROWS)
     judges = Judges(near, asked.varies)
-    params, history, steps, learned = first, History(), 0, True
+    params, history, steps, unfinished = first, History(), 0, ""
     if asked.floor is not None and near.num_rows > 1:
-        params, history, steps, learned = _learn(first, near, judges, asked, run)
-    posterior, ends = _settle(params, near, judges, asked, learned, run)
+        params, history, steps, unfinished = _learn(first, near, judges, asked, run)
+    posterior, ends = _settle(params, near, judges, asked, not unfinished, run)
     # a thousand rows, each given 512 others, take 5 s
     scores = judges.scores(posterior, few=posterior.num_neighbors > LADDER[1])
     reason = f"each row is predicted from the {posterior.num_neighbors} rows nearest to it"
-    if not learned:
-        reason = f"kernel and noise were not learned to the end; {reason}"
+    if unfinished:
+        reason = f"{unfinished}; {reason}"
     diagnosis = {
         "objective": float(np.mean(scores)),
         "objective_se": float(np.std(scores) / np.sqrt(len(scores))),
@@ -151,7 +152,7 @@ def fit_nearest(
         lambda: posterior,
         steps,
         reason,
-        learned,
+        not unfinished,
         history,
         advice=f"give more time (max_seconds); without a limit there are {_ROUNDS} rounds of {_STEPS} steps.",
         attributes={"diagnosis_": diagnosis, "solver_": "nearest"}
@@ -209,7 +210,7 @@ def _settle(
             "gain": gain,
         }
 
-    ends = run.once("neighbours", settled)
+    ends = run.once("neighbours", settled, is_cut=lambda _: run.out_of_time)
     factor = float(ends["factor"])
     params = kernel.in_units(1.0, factor**0.5), Gaussian(factor * float(noise.noise_variance))
     posterior = near.posterior(params, int(ends["neighbors"]))
@@ -224,10 +225,16 @@ def _learn(
     judges: Judges,
     asked: Asked,
     run: Run,
-) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
-    """Return kernel and noise that are learned, the values on the way, the steps, and whether that came to an end."""
+) -> tuple[tuple[Kernel, Gaussian], History, int, str]:
+    """Return kernel and noise that are learned, the values on the way, the steps, and why these are not all, if so."""
     if asked.free:
-        first = run.once("form of kernel", lambda: _of_best_form(first, judges, near, run))
+        left = run.seconds_left(_FOR_LEARNING)
+        late = left is not None and left < _SECONDS_OF_ROUNDS
+        first = run.once(
+            "form of kernel",
+            lambda: first if late else _of_best_form(first, judges, near),
+            is_cut=lambda _: late,
+        )
     assert asked.floor is not None
     if asked.solver.evidence == "ordered":
         return learn_in_order(first, near.X, near.y, asked.solver, run, asked.floor, asked.free)
@@ -235,7 +242,7 @@ def _learn(
 
 
 def _of_best_form(
-    first: tuple[Kernel, Gaussian], judges: Judges, near: NearRows, run: Run
+    first: tuple[Kernel, Gaussian], judges: Judges, near: NearRows
 ) -> tuple[Kernel, Gaussian]:
     """Return the kernel in the form by which rows are likeliest given their nearest others, and the noise.
 
@@ -243,8 +250,7 @@ def _of_best_form(
     of 1000 rows, and 0.6 nats a row less than Matern-3/2 between near ones).
     """
     kernel, noise = first
-    left = run.seconds_left(_FOR_LEARNING)
-    if type(kernel) not in _FORMS or (left is not None and left < _SECONDS_OF_ROUNDS):
+    if type(kernel) not in _FORMS:
         return first
     scales, variance = np.asarray(kernel.lengthscales), np.asarray(kernel.variance)  # type: ignore[attr-defined]
     tried = [(kernel, noise)]
@@ -268,7 +274,7 @@ def _by_nearest_others(
     run: Run,
     floor: float,
     varies: bool,
-) -> tuple[tuple[Kernel, Gaussian], History, int, bool]:
+) -> tuple[tuple[Kernel, Gaussian], History, int, str]:
     """Return kernel and noise by which some rows are likeliest given their nearest others, and how that ended.
 
     Where rows have scales of their own those among equal targets, which some kernel makes ever likelier, may have all
@@ -276,8 +282,12 @@ def _by_nearest_others(
     from there on is learned with one scale.
     """
     steps, ended, history, start = 0, False, History(), first
-    rounds, until = run.once("search of neighbours", lambda: _search(first[0], near, run))
-    took = 0.0
+    rounds, since, searched = run.once(
+        "search of neighbours",
+        lambda: _search(first[0], near, run),
+        is_cut=lambda found: found[0] < _ROUNDS,
+    )
+    until, took, late = _until(since, searched, run), 0.0, rounds < _ROUNDS
 
     def has_time() -> bool:
         return run.elapsed() + _ROUND_PAYS * took < until
@@ -291,7 +301,9 @@ def _by_nearest_others(
 
     at_start = square(start, "start") if varies and rounds else np.inf
     for number in range(rounds):
-        if number and not run.once(f"time for nearest others, {number + 1}", has_time):
+        time_for = f"time for nearest others, {number + 1}"
+        if number and not run.once(time_for, has_time, is_cut=lambda more: not more):
+            late = True
             break
         _search_again(first[0], near, run, f"time to search again, {number + 1}", for_search)
         began = now()
@@ -299,23 +311,20 @@ def _by_nearest_others(
             evidence = _likeliest_of(near, first, varies)
             # the first time programs are compiled
             took = now() - began if number else 0.0
-            left, share = run.seconds_left(), 1.0
-            if left is not None:
-                part = 1.0 if number == rounds - 1 else _OF_A_ROUND
-                share = min(part * max(until - run.elapsed(), 0.0) / max(left, 1e-9), 1.0)
+            share = 1.0 if number == rounds - 1 else _OF_A_ROUND
             found = fit_evidence(
                 evidence, first, noise_floor=floor, max_iter=_STEPS, tol=_TOL,
-                record=run.evaluations(f"nearest others, {number + 1}", share=share),
+                record=run.evaluations(f"nearest others, {number + 1}", share=share, until=until),
             )  # fmt: skip
         except FactorizationError:
-            return first, history, steps, False  # those of the rows' evidence stand
+            return first, history, steps, UNSETTLED  # those of the rows' evidence stand
         first, steps, history = found.params, steps + found.num_iter, found.history
-        ended = found.converged
+        ended, late = found.converged, rounds < _ROUNDS or found.message == OUT_OF_TIME
         if varies and square(first, f"{number + 1}") > _ASTRAY * at_start:
             first, varies, ended = start, False, False
         elif ended and found.num_iter < _STEPS // 3:
             break
-    return first, history, steps, ended
+    return first, history, steps, "" if ended else LATE if late else UNSETTLED
 
 
 def _likeliest_of(
@@ -337,28 +346,32 @@ def _search_again(
         seconds = left()
         return seconds is None or near.seconds < seconds
 
-    if near.may_be_others(kernel) and run.once(name, may):
+    if near.may_be_others(kernel) and run.once(name, may, is_cut=lambda more: not more):
         near.search(kernel)
 
 
-def _search(kernel: Kernel, near: NearRows, run: Run) -> list[Any]:
-    """Look through all rows; return how many rounds there are, and until when.
+def _search(kernel: Kernel, near: NearRows, run: Run) -> list[float]:
+    """Look through all rows; return how many rounds there are, when they begin, and the seconds of the search.
 
-    There is one round where its program takes most of the time, and none where it takes more. What comes after takes as
-    long as this search: the posterior has an index of its own, in the metric that was learned.
+    There is one round where its program takes most of the time, and none where it takes more.
     """
-
-    def for_learning() -> float | None:
-        left = run.seconds_left()
-        return None if left is None else min(_FOR_LEARNING * left, left - near.seconds)
-
-    learning = for_learning()
-    if learning is not None and learning < _LEAST_SECONDS:
-        return [0, 0.0]
+    began = run.elapsed()
+    if _until(began, near.seconds, run) - began < _LEAST_SECONDS:
+        return [0, began, near.seconds]
     near.search(kernel)
-    learning = for_learning()
-    if learning is not None and learning < _LEAST_SECONDS:
-        return [0, 0.0]
-    short = learning is not None and learning < _SECONDS_OF_ROUNDS
-    until = np.inf if learning is None else run.elapsed() + learning
-    return [1 if short else _ROUNDS, until]
+    began = run.elapsed()
+    learning = _until(began, near.seconds, run) - began
+    short = 0 if learning < _LEAST_SECONDS else 1
+    return [_ROUNDS if learning >= _SECONDS_OF_ROUNDS else short, began, near.seconds]
+
+
+def _until(began: float, seconds: float, run: Run) -> float:
+    """Return until when there are rounds that begin after a search of so many seconds, infinity without a budget.
+
+    What comes after takes as long as this search: the posterior has an index of its own, in the metric that was
+    learned.
+    """
+    if run.max_seconds is None:
+        return np.inf
+    left = run.max_seconds - began
+    return began + min(_FOR_LEARNING * left, left - seconds)

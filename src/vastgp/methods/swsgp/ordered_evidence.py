@@ -20,6 +20,7 @@ from vastgp.data.neighbours import NeighbourIndex, nearest_predecessors
 from vastgp.fitting.best_fit import fit_evidence, fit_from_best
 from vastgp.fitting.clock import now
 from vastgp.fitting.history import History
+from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel, Matern12
 from vastgp.kernels.metric import metric_lengthscales
@@ -44,6 +45,10 @@ _SHARE, _LEAST_SECONDS = 0.7, 4.0
 # The use of the seed for the order, see `fixed_indices`.
 _ORDER = 122
 
+# Why kernel and noise are not those of the end.
+LATE = "max_seconds ended the learning of kernel and noise"
+UNSETTLED = "kernel and noise were not learned to the end"
+
 Params = tuple[Kernel, Gaussian]
 
 
@@ -55,8 +60,8 @@ def learn_in_order(
     run: Run,
     floor: float,
     free: bool,
-) -> tuple[Params, History, int, bool]:
-    """Return kernel and noise of highest ordered evidence, its values, the steps, and whether that came to an end.
+) -> tuple[Params, History, int, str]:
+    """Return kernel and noise of highest ordered evidence, its values, the steps, and why these are not all, if so.
 
     Parameters
     ----------
@@ -71,10 +76,20 @@ def learn_in_order(
     free : bool
         Whether kernels of other forms are tried.
     """
+    if len(X) < 3:
+        return first, History(), 0, UNSETTLED
     left = run.seconds_left(_SHARE)
-    if len(X) < 3 or (left is not None and left < _LEAST_SECONDS):
-        return first, History(), 0, False
     deadline = None if left is None else now() + left
+
+    def has(seconds: float, name: str) -> bool:
+        def is_left() -> bool:
+            return deadline is None or deadline - now() >= seconds
+
+        # what comes after is found anew where a resumed fit has more
+        return bool(run.once(name, is_left, is_cut=lambda found: not found))
+
+    if not has(_LEAST_SECONDS, "time to learn in order"):
+        return first, History(), 0, LATE
     order = fixed_indices(run.seed, _ORDER, len(X), len(X))
 
     def evidence(kernel: Kernel, most: int) -> NeighbourEvidence:
@@ -91,8 +106,9 @@ def learn_in_order(
         )  # fmt: skip
         steps, before = best.num_iter, first[0]
         for number in range(1, _SEARCHES):
-            late = deadline is not None and now() > deadline
-            if late or not _moved(before, best.params[0], X.shape[1]):
+            if not _moved(before, best.params[0], X.shape[1]):
+                break
+            if not has(0.0, f"time to learn in order, search {number + 1}"):
                 break
             before = best.params[0]
             best = fit_evidence(
@@ -102,8 +118,9 @@ def learn_in_order(
             )  # fmt: skip
             steps += best.num_iter
     except FactorizationError:
-        return first, History(), 0, False  # those of the rows' evidence stand
-    return best.params, best.history, steps, best.converged
+        return first, History(), 0, UNSETTLED  # those of the rows' evidence stand
+    unfinished = LATE if best.message == OUT_OF_TIME else UNSETTLED
+    return best.params, best.history, steps, "" if best.converged else unfinished
 
 
 def given_predecessors(
