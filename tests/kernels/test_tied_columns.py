@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vastgp import ExactGPRegressor, QSGPRegressor, TSVGPRegressor, load
+from vastgp import ExactGPRegressor, QSGPRegressor, SWSGPRegressor, TSVGPRegressor, load
 from vastgp.bases import RandomFourierBasis
 from vastgp.data import Rows, Standardizer
 from vastgp.fitting.candidates import candidate_kernels
 from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.kernels import RBF, Linear, Matern32, Matern52, RationalQuadratic, from_spec, to_spec
 from vastgp.kernels.matrices import covariance
-from vastgp.kernels.metric import metric_lengthscales
+from vastgp.kernels.metric import metric_lengthscales, tied_columns
 from vastgp.options import Fixed, Learn, Subset
 
 INPUTS = (0, 1, 1, 2, 1)
@@ -155,6 +155,72 @@ def test_fixed_hyperparameters_take_groups_too():
         untied.fit(X, y).predict(X),
         atol=1e-9,
     )
+
+
+def _unlike(n=60, seed=0):
+    """Rows whose columns have deviations of 0.3, 27 and 2."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, 3)) * np.array([0.3, 27.0, 2.0])
+    y = np.sin(X[:, 0] / 0.3) + 0.05 * X[:, 1] + 0.3 * X[:, 2] + 0.1 * generator.normal(size=n)
+    return X, y
+
+
+def _by_hand(kernel, noise_std, X, y, new):
+    A = covariance(kernel, X, X) + noise_std**2 * np.eye(len(X))
+    return y.mean() + covariance(kernel, new, X) @ np.linalg.solve(A, y - y.mean())
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF(3.0, 1.0, inputs=(0, 0, 1)),
+        Matern32([4.0, 1.0], 1.0, inputs=(0, 0, 1)) + RBF([5.0, 20.0], 0.5, inputs=(0, 1, 1)),
+        RBF([3.0, 2.0], 1.0, inputs=(0, 0, 1)) * Matern52([1.0, 30.0, 4.0], 2.0),
+    ],
+)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ExactGPRegressor,
+        lambda **given: SWSGPRegressor(num_neighbors=60, solver="nearest", **given),
+        lambda **given: TSVGPRegressor(inducing_inputs=_unlike()[0], **given),
+    ],
+)
+def test_a_given_kernel_that_ties_columns_is_that_kernel_whatever_their_units(estimator, kernel):
+    X, y = _unlike()
+    given = {"kernel": kernel, "hyperparameters": Fixed(noise_std=0.3)}
+    model, new = estimator(**given).fit(X, y), _unlike(9, seed=1)[0]
+    np.testing.assert_allclose(model.predict(new), _by_hand(kernel, 0.3, X, y, new), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"kernel": RBF(inputs=(0, 0, 1))},
+        {"kernel": RBF(inputs=(0, 0, 1)) + Matern32()},
+        {"kernel": "rbf", "hyperparameters": Learn(tied=[(0, 1)])},
+    ],
+)
+def test_the_kernel_that_a_fit_reports_is_the_one_that_it_has(params):
+    X, y = _unlike(520)
+    new = _unlike(9, seed=1)[0]
+    model = ExactGPRegressor(**params).fit(X, y)
+    noise_std = float(model.likelihood_.noise_std)
+    expected = _by_hand(model.kernel_, noise_std, X, y, new)
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-4)
+    again = ExactGPRegressor(model.kernel_, hyperparameters=Fixed(noise_std=noise_std)).fit(X, y)
+    np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-6)
+    assert again.log_evidence_ == pytest.approx(model.log_evidence_, abs=1e-4)
+
+
+def test_columns_are_one_input_where_any_part_ties_them():
+    chain = RBF(inputs=(0, 0, 1, 2)) + RBF(inputs=(0, 1, 2, 2)) * Matern32()
+    assert tied_columns(chain, 4) == (0, 0, 1, 1)
+    assert tied_columns(chain + RBF(inputs=(0, 1, 1, 2)), 4) == (0, 0, 0, 0)
+    assert tied_columns(RBF(inputs=(1, 0, 1)), 3) == (0, 1, 0)
+    assert tied_columns(RBF(inputs=(1, 0)) + Linear(), 2) is None
+    with pytest.raises(ValueError, match="for 2 columns but the data have 3 features"):
+        ExactGPRegressor(RBF(inputs=(0, 0))).fit(*_unlike())
 
 
 @pytest.mark.parametrize(

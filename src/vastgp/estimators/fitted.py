@@ -25,6 +25,8 @@ from vastgp.fitting.compilation import compile_seconds, let_go_of_many
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import OUT_OF_TIME
 from vastgp.fitting.run import Answer, First, Run
+from vastgp.kernels import Kernel
+from vastgp.kernels.metric import tied_columns
 
 # Arguments that say how long to work and what to show, not what is computed.
 _NOT_OF_THE_RESULT = ("max_seconds", "max_iter", "max_rows", "verbose", "checkpoint")
@@ -68,9 +70,15 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
         return bool(getattr(search, "isotropic", False))
 
     def _tied(self, num_features: int) -> tuple[int, ...] | None:
-        """Return the number of the input that each column belongs to, see `Subset.inputs`."""
-        search = getattr(self, "hyperparameters", None)
-        return search.inputs(num_features) if isinstance(search, (Subset, Fixed)) else None
+        """Return the number of the input that each column belongs to, see `Subset.inputs`.
+
+        Where nothing is said of that it is as the kernel's parts tie columns, whose lengthscales are in one unit.
+        """
+        search, kernel = getattr(self, "hyperparameters", None), getattr(self, "kernel", None)
+        told = search.inputs(num_features) if isinstance(search, (Subset, Fixed)) else None
+        if told is None and isinstance(kernel, Kernel):
+            return tied_columns(kernel, num_features)
+        return told
 
     @property
     def _is_fixed(self) -> bool:

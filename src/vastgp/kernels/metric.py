@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import numpy as np
 
-from vastgp.kernels.base import Kernel, Product, Sum
+from vastgp.kernels.base import Kernel, Product, Sum, check_same_columns
 from vastgp.kernels.linear import Constant, Linear
 from vastgp.kernels.stationary import RBF, Stationary
 
@@ -76,6 +76,29 @@ def number_of_inputs(kernel: Kernel, num_features: int) -> int:
         return min(number_of_inputs(part, num_features) for part in kernel.parts)
     inputs = getattr(kernel, "inputs", None)
     return num_features if inputs is None else max(inputs) + 1
+
+
+def tied_columns(kernel: Kernel, num_features: int) -> tuple[int, ...] | None:
+    """Return for every column the number of the input that it belongs to; None where each is one of its own.
+
+    Columns are one input where any part of the kernel ties them, directly or by others: they share a unit.
+    """
+    leaders = np.arange(num_features)
+    for inputs in _groups(kernel):
+        check_same_columns(inputs, num_features)
+        for number in set(inputs):
+            one = np.isin(leaders, leaders[np.asarray(inputs) == number])
+            leaders[one] = leaders[one].min()
+    found, numbers = np.unique(leaders, return_inverse=True)
+    return None if len(found) == num_features else tuple(int(number) for number in numbers)
+
+
+def _groups(kernel: Kernel) -> list[tuple[int, ...]]:
+    """Return the numbers of lengthscales of every part that ties columns."""
+    if isinstance(kernel, (Sum, Product)):
+        return [inputs for part in kernel.parts for inputs in _groups(part)]
+    inputs = getattr(kernel, "inputs", None)
+    return [] if inputs is None else [inputs]
 
 
 def _stays(kernel: Kernel) -> bool:

@@ -43,7 +43,8 @@ class Stationary(Kernel):
         Prior variance of the function.
     inputs : sequence of int, optional
         For every column of the inputs, the number of its lengthscale: columns that together say one thing, as the
-        indicators of the levels of a category do, then have one. None: each column has its own, or all have one.
+        indicators of the levels of a category do, then have one, and one unit: estimators scale them together. None:
+        each column has its own, or all have one.
     """
 
     lengthscales: Any
