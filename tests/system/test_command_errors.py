@@ -165,6 +165,10 @@ BAD_INPUT = {
         ("evaluate", "{model}", "{broken}/no_target.parquet"),
         r"no_target\.parquet' has no column 'temperature', the target \(--target names another one\)",
     ),
+    "an input as the target": (
+        ("evaluate", "{model}", "{files}/test.csv", "--target", "depth"),
+        r"y='depth' is an input of the ExactGPRegressor, not its target: .* one of 'temperature'",
+    ),
     "test arrays without target": (
         ("evaluate", "{model}", "{broken}/no_target.npz"),
         r"no_target\.npz' holds no target; write numpy\.savez\(path, X=X, y=y\)",

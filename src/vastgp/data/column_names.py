@@ -40,6 +40,17 @@ def missing_target_error(name: str, names: Sequence[str], where: str) -> ValueEr
     )
 
 
+def input_as_target_error(
+    name: str, available: Sequence[str], inputs: Sequence[str], estimator: str
+) -> ValueError:
+    """The target is a column that the model was fitted to as an input: what it may be instead."""
+    others = [other for other in available if other not in inputs]
+    what = f", one of {listed(others, at_most=30)}" if others else ""
+    return ValueError(
+        f"y={name!r} is an input of the {estimator}, not its target: name the column that holds the target{what}."
+    )
+
+
 def _is_number(name: str) -> bool:
     try:
         return bool(np.isfinite(float(name)))

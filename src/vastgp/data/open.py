@@ -303,6 +303,8 @@ def _select_features(
         if missing:
             extra = [name for name in available if name not in columns]
             raise column_names.missing_features_error(missing, extra, table.where, estimator)
+        if target in columns:
+            raise column_names.input_as_target_error(target, available, columns, estimator)
     else:
         columns = available
         nameless = next((j for j, name in enumerate(table.names) if not name.strip()), None)
