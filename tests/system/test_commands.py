@@ -7,6 +7,7 @@ import os
 
 import matplotlib.image
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -18,6 +19,7 @@ import vastgp
 from vastgp.cli import _summary
 from vastgp.cli._errors import BadInput
 from vastgp.cli._estimators import make_estimator
+from vastgp.cli._selection import pair_of
 from vastgp.estimators.registry import ESTIMATORS, METHODS
 from vastgp.kernels import RBF, Constant, Linear, Matern52, Periodic
 from vastgp.kernels.grid import GridKernel
@@ -209,6 +211,28 @@ def test_fit_takes_and_leaves_out_columns(run, files, tmp_path):
         "pressure",
         "depth",
     ]
+
+
+def test_columns_with_commas_in_their_names_stand_in_quotes(run, files, tmp_path):
+    table = pd.read_csv(files / "train.csv")
+    named = {"depth": "depth, m", "pressure": 'the "p", bar', "salinity": '5" x'}
+    data, given = tmp_path / "odd.csv", ("--target", "temperature")
+    table.rename(columns=named).to_csv(data, index=False)
+    chosen, left_out = '"depth, m", 5" x', '"the ""p"", bar"'
+    for number, arguments in enumerate((("--features", chosen), ("--exclude", left_out))):
+        out = tmp_path / f"{number}.vastgp"
+        fit_exact(run, data, out, *given, *arguments)
+        assert sorted(vastgp.load(out).feature_names_in_) == ['5" x', "depth, m"]
+    refused = ("fit", data, *given, "--method", "exact", "--out", tmp_path / "x.vastgp")
+    said = run(*refused, "--features", "depth, m", code=2).err
+    assert 'where a name with a comma stands in double quotes: "depth, m".' in said
+    said = run(*refused, "--exclude", '"depth, m', code=2).err
+    assert "--exclude '\"depth, m': a double quote that begins a name has none that ends it" in said
+    # what is advised is what an option takes
+    text = table.assign(temperature=1.0, note="text").rename(columns={"note": 'a "note", long'})
+    text.to_csv(data, index=False)
+    assert '--exclude "a ""note"", long".' in run(*refused, code=2).err
+    assert pair_of("--space", '"lat, deg",lon') == ("lat, deg", "lon")
 
 
 def test_fit_holds_out_a_seeded_share_of_the_rows(run, files, tmp_path):

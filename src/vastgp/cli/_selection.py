@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from vastgp.cli._errors import BadInput
 from vastgp.cli._model import require_columns, table_columns
+
+QUOTED = "a name with a comma stands in double quotes:"
 
 
 def chosen_inputs(
@@ -44,9 +47,10 @@ def chosen_inputs(
                 f"--exposure {exposure!r} is a target as well; name the column that its counts were taken over."
             )
         own[exposure] = "exposure"
-    chosen, left_out = names_in(features), names_in(exclude)
-    require_columns(chosen, data, "named by --features")
-    require_columns(left_out, data, "named by --exclude")
+    chosen, left_out = names_in("--features", features), names_in("--exclude", exclude)
+    quoted = next((f", where {QUOTED} {in_option([name])}" for name in columns if "," in name), "")
+    require_columns(chosen, data, f"named by --features{quoted}")
+    require_columns(left_out, data, f"named by --exclude{quoted}")
     for name in chosen:
         if name in own:
             raise BadInput(
@@ -62,16 +66,33 @@ def chosen_inputs(
     return names
 
 
-def names_in(text: str | None) -> list[str]:
-    """Return the names that an option gives with commas between."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+def names_in(option: str, text: str | None) -> list[str]:
+    """Return the names that an option gives with commas between, as a line of a CSV file has them."""
+    try:
+        fields = list(csv.reader([text or ""], skipinitialspace=True, strict=True))
+    except csv.Error:
+        raise BadInput(
+            f"{option} {text!r}: a double quote that begins a name has none that ends it before the next comma; "
+            f"{QUOTED} {in_option(['a,b'])}, and a double quote inside of these is written twice."
+        ) from None
+    return [name.strip() for line in fields for name in line if name.strip()]
+
+
+def in_option(names: list[str]) -> str:
+    """Return names as an option takes them, see `names_in`."""
+    quoted = [name.replace('"', '""') for name in names]
+    return ",".join(
+        f'"{quoted[j]}"' if "," in name or name.startswith('"') else name
+        for j, name in enumerate(names)
+    )
 
 
 def pair_of(option: str, text: str) -> tuple[str, str]:
     """Return the two columns that an option names with a comma between."""
-    names = names_in(text)
+    names = names_in(option, text)
     if len(names) != 2:
         raise BadInput(
-            f"{option} {text!r}: expected two columns with a comma between, such as lat,lon."
+            f"{option} {text!r}: expected two columns with a comma between, such as lat,lon; {QUOTED} "
+            f"{in_option(['a,b'])}."
         )
     return names[0], names[1]

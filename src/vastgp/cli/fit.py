@@ -15,7 +15,7 @@ from vastgp.cli._errors import BadInput, close_match, explained
 from vastgp.cli._estimators import make_estimator
 from vastgp.cli._options import Debug, Force
 from vastgp.cli._processes import check_processes, joined, run_in_processes
-from vastgp.cli._selection import chosen_inputs, pair_of
+from vastgp.cli._selection import chosen_inputs, in_option, pair_of
 from vastgp.estimators.registry import METHODS
 
 _MODEL = "Model"
@@ -64,7 +64,8 @@ def fit(
         typer.Option(
             "--features",
             metavar="COLUMNS",
-            help="Columns to predict from, with commas between; all but the target by default.",
+            help="Columns to predict from, with commas between (names with a comma in double quotes); all but the "
+            "target by default.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -73,7 +74,7 @@ def fit(
         typer.Option(
             "--exclude",
             metavar="COLUMNS",
-            help="Columns to leave out, with commas between.",
+            help="Columns to leave out, likewise.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -379,7 +380,7 @@ def _require_numbers(names: list[str], data: Path) -> None:
         shown = ", ".join(f"{name!r} ({held[name]})" for name in found[:10])
         raise BadInput(
             f"{str(data)!r} has columns that are not numbers: {shown}. The default method takes them as they are: "
-            f"leave --method out. Or leave them out with --exclude {','.join(found)}."
+            f"leave --method out. Or leave them out with --exclude {in_option(found)}."
         )
 
 

@@ -66,7 +66,8 @@ def map_stations(
         typer.Option(
             "--covariates",
             metavar="COLUMNS",
-            help="Columns with a linear trend, such as height, with commas between; --grid FILE must have them.",
+            help="Columns with a linear trend, such as height, with commas between (names with a comma in double "
+            "quotes); --grid FILE must have them.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -167,7 +168,7 @@ def map_stations(
             if path is not None:
                 writable(path, option, force=force)
         step = _step(grid)
-        names = names_in(covariates)
+        names = names_in("--covariates", covariates)
         if step is not None and names:
             raise BadInput(
                 f"--grid {grid}: a spacing has no {', '.join(names)}, which --covariates names. Give --grid a NetCDF "
