@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -115,10 +116,10 @@ class RegressorConformance(EstimatorConformance):
         quantiles = model.predict_quantiles(X, [0.025, 0.9]).T
         wanted = norm.ppf([[0.025], [0.9]], mean, std)
         np.testing.assert_allclose(quantiles, wanted, rtol=1e-5, atol=1e-5)
-        with pytest.raises(
-            ValueError, match=r"probabilities must be numbers above 0 .* received 95"
-        ):
-            model.predict_quantiles(X, 95)
+        for wrong in (95, "abc", [[0.1], [0.2, 0.3]], {"low": 0.1}):
+            said = f"probabilities must be numbers above 0 .* received {re.escape(repr(wrong))}"
+            with pytest.raises(ValueError, match=said):
+                model.predict_quantiles(X, wrong)
 
     def test_samples_are_joint_draws_of_the_function(self, model, new_X):
         drawn = model.sample_y(new_X, n_samples=2000, random_state=1)

@@ -48,3 +48,12 @@ def test_what_has_no_sums_or_no_partitions_is_named(frame):
         vastgp.statistics(vastgp.ExactGPRegressor(), frame, "y")
     with pytest.raises(ValueError, match=r"frame is a DataFrame\. Expected a dask DataFrame"):
         vastgp.statistics(vastgp.GriefRegressor(), frame, "y")
+
+
+@pytest.mark.parametrize("wrong", [3, None, np.zeros((2, 2))])
+def test_what_are_no_sums_is_refused_by_name(wrong, frame):
+    model = MODELS["direct"]().fit(frame[:50], "y")
+    said = r"statistics must be sums over rows, .* received (3|None|array.*)\. partial_fit"
+    with pytest.raises(ValueError, match=said):
+        model.update(wrong)
+    assert model.statistics_.num_rows == 50

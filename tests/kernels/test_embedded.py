@@ -73,6 +73,13 @@ def test_arguments_and_files():
     for wrong in (RBF([1.0, 2.0]), Periodic(3.0), "rbf"):
         with pytest.raises(ValueError, match="kernel of OnSphere must be a stationary kernel with"):
             OnSphere(wrong)
+    for wrong in ([6.0, 7.0], np.array([6.0]), "a day"):
+        with pytest.raises(
+            ValueError, match=r"period must be one positive number, received .*(6|day)"
+        ):
+            Cyclic(wrong)
+    with pytest.raises(ValueError, match=r"period must be positive and finite, received -1\.0"):
+        Cyclic(-1.0)
     with pytest.raises(ValueError, match="Cyclic kernel is of one input, and received 2"):
         Cyclic().with_ard(2)
     with pytest.raises(ValueError, match="of latitude and longitude, and received 1 inputs"):

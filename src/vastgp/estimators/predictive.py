@@ -18,7 +18,10 @@ from vastgp.likelihoods.rowwise import by_rows
 
 def checked_probabilities(probabilities: Any) -> np.ndarray:
     """Return probabilities of quantiles as a vector; ValueError for what is none."""
-    wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    try:
+        wanted = np.atleast_1d(np.asarray(probabilities, dtype=np.float64))
+    except (TypeError, ValueError):
+        wanted = np.array([np.nan])  # no numbers, or no vector of them
     if wanted.ndim != 1 or not np.all((wanted > 0.0) & (wanted < 1.0)):
         raise ValueError(
             f"probabilities must be numbers above 0 and below 1, received {probabilities!r}; 95 % is 0.95."

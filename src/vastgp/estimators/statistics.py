@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from dataclasses import replace
 from typing import Any
 
@@ -128,7 +129,7 @@ class TakesSums:
         own._check_takes_rows()
         return own._sums_over(self._open(X, y, require_y=True))
 
-    def update(self: Any, statistics: SufficientStatistics) -> Any:
+    def update(self: Any, statistics: Any) -> Any:
         """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
 
         Kernel, basis and scaling stay those of the first fit. They may suit rows that come later from elsewhere less
@@ -142,8 +143,18 @@ class TakesSums:
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            For anything else.
         """
         check_is_fitted(self, "posterior_")
+        if not isinstance(statistics, SufficientStatistics):
+            raise ValueError(
+                f"statistics must be sums over rows, as statistics(X, y) of this model returns them; received "
+                f"{reprlib.repr(statistics)}. partial_fit(X, y) takes rows themselves."
+            )
         self._own("update")._check_takes_rows()
 
         def total(work: Any) -> SufficientStatistics:

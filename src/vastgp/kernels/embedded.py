@@ -61,6 +61,15 @@ def _with_one_lengthscale(kernel: Any, default: Any, what: str) -> Stationary:
     return found
 
 
+def _one_period(period: Any) -> float:
+    if np.ndim(period) or isinstance(period, str):
+        raise ValueError(
+            f"period must be one positive number, received {period!r}. A Cyclic kernel is of one input: give each "
+            "input a kernel of its own."
+        )
+    return float(np.asarray(positive("period", period)))
+
+
 class Cyclic(Embedded):
     """A kernel around a circle: an input that closes after a period, such as longitude or the hour of the day.
 
@@ -81,7 +90,7 @@ class Cyclic(Embedded):
     period: float = eqx.field(static=True)
 
     def __init__(self, period: Any = 360.0, kernel: Any = None) -> None:
-        self.period = float(np.asarray(positive("period", period)))
+        self.period = _one_period(period)
         self.kernel = _with_one_lengthscale(kernel, Matern52(0.1 * self.period, 1.0), "Cyclic")
 
     def embed(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
