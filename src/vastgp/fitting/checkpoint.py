@@ -231,7 +231,7 @@ class Checkpoint:
                 entry["ended"],
                 entry["value"],
                 entry["began"],
-                entry["limit"],
+                entry.get("limit"),  # which earlier files have not
             )
         self.seconds = float(header["seconds"])
 
