@@ -1,7 +1,8 @@
 """Dates and times of day: what a column of them spans, and the trend, season, weekday and time of day that become
 inputs.
 
-All of it is the wall clock of the column's time zone: people's weekdays and hours are.
+All of it is the wall clock of the column's time zone: people's weekdays and hours are. New moments that say where they
+are read, as another zone or as text with an offset, are what that clock shows then.
 """
 
 from __future__ import annotations

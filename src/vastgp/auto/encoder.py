@@ -47,8 +47,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       input: any two are equally far apart. A gap is a level of its own. More levels have a direction in 16 dimensions
       each, and the mean of the target by level beside it where ``fit`` was given one;
     - dates (also text that is all dates, see `vastgp.auto.written`) are years since the first; season of the year,
-      weekday and time of day are further inputs where the rows span enough of them. Times of day are a place on a
-      circle;
+      weekday and time of day are further inputs where the rows span enough of them, by the clocks of the column's time
+      zone. Times of day are a place on a circle;
     - constant and empty columns, identifiers and free text are left out, with a word.
 
     Rows are read by blocks, twice where means of the target are wanted, and never held together, but for the result
@@ -244,8 +244,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table, path or array-like
-            As in `fit`. Columns of a table are matched by name, in any order, and others are ignored; those of an
-            array by position.
+            As in `fit`. Columns of a table are matched by name, in any order, and others are ignored; names may be
+            numbers, or rows of a header. Those of an array are matched by position.
 
         Returns
         -------
