@@ -161,3 +161,11 @@ def test_numbers_for_people():
     assert number(None) == number(float("nan")) == "–" and number(float("inf")) == "∞"
     assert seconds(0.04) == "0.04 s" and seconds(59.6) == "60 s" and seconds(600) == "10.0 min"
     assert text("a<b\x00") == "a&lt;b�"
+
+
+@pytest.mark.parametrize(("value", "digits", "shown"), [
+    (99.7, 2, "100"), (999.7, 3, "1000"), (9999.7, 4, "10,000"), (-99.7, 2, "−100"),
+    (0.00123, 2, "0.0012"), (1984.0, 4, "1984"), (123.4, 2, "123"),
+])  # fmt: skip
+def test_numbers_round_to_numbers(value, digits, shown):
+    assert number(value, digits) == shown

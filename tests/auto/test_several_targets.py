@@ -1,6 +1,7 @@
 """Several target columns: each as a model of its own would have it."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 import vastgp
 from vastgp import GPRegressor
+from vastgp.auto.several import files_of_targets
 
 # compared bit by bit: no budget, and too few rows for a race
 WHOLE = {"method": "exact", "max_seconds": None, "calibrate": None}
@@ -182,3 +184,11 @@ def test_targets_to_score_are_found_by_name(both, table):
 def test_a_wrong_number_of_targets_is_told(both):
     with pytest.raises(ValueError, match=r"1 column, but .* 2 targets"):
         both.score(shops(5), shops(5).rent.to_numpy())
+
+
+def test_each_target_has_a_file_of_its_own():
+    names = ["CO/2", "CO 2", "co_2", "x" * 300, "x" * 301, 7]
+    found = files_of_targets(Path("page.html"), names)
+    assert list(found) == names and len({str(one).casefold() for one in found.values()}) == 6
+    assert found["CO/2"] == Path("page-CO_2.html") and found[7] == Path("page-7.html")
+    assert all(len(one.name) < 100 and one.suffix == ".html" for one in found.values())

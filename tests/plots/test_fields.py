@@ -64,3 +64,22 @@ def test_what_cannot_be_drawn_is_said(predicted):
         series_plot(predicted, along="time")
     with pytest.raises(ValueError, match="axes: expected 2, one for each map, got 1"):
         field_map(predicted, axes=[plt.gca()])
+
+
+def test_observations_are_those_of_the_place_that_is_drawn(predicted):
+    whole = predicted["mean"]
+    far = predicted.isel(y=[3], x=[5])
+    turned = whole.isel(y=slice(None, None, -1))
+    for observed in (whole, turned):
+        ax = series_plot(far, observed, along="t")
+        (points,) = [each for each in ax.lines if each.get_label() == "observations"]
+        np.testing.assert_array_equal(points.get_ydata(), whole[:, 3, 5])
+    drawn = field_map(predicted, turned, at={"t": 2})[0].collections[0].get_array()
+    np.testing.assert_array_equal(drawn.reshape(4, 6), whole[2])
+    with pytest.raises(ValueError, match="no values at y = 3"):
+        series_plot(far, whole.isel(y=slice(0, 2)), along="t")
+    for wrong in (whole.values, predicted):
+        with pytest.raises(ValueError, match="observed: expected a DataArray with the dimensions"):
+            series_plot(far, wrong, along="t")
+    with pytest.raises(ValueError, match="observed: expected the dimensions of predicted"):
+        field_map(predicted, whole.rename(x="lon"))

@@ -7,6 +7,7 @@ import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.patches import StepPatch
@@ -293,3 +294,42 @@ def test_bad_input_names_the_argument(case):
     draw, args, kwargs, message = BAD_INPUT[case]
     with pytest.raises(ValueError, match=message):
         draw(*args, **kwargs)
+
+
+def test_names_with_dollar_signs_are_names(predictions):
+    y, mean, std = (part[:30] for part in predictions)
+    odd = "cost_$ per 100_$ ^{"
+    axes = [
+        plots.observed_plot(y, mean, std, target_name=odd),
+        plots.residual_plot(y, mean, std, target_name=odd),
+        plots.function_plot([1.0, 2.0], [1.0, 2.0], [1.0, 1.0], target_name=odd, feature_name=odd),
+        plots.group_coverage_plot([0.9, 0.8], [10, 20], xlabel=odd),
+        plots.training_trace({"seconds": [1, 2], "residual": [0.3, 0.1]}, title=odd).axes[0],
+    ]
+    for ax in axes:
+        ax.figure.canvas.draw()
+    assert r"\$" in axes[0].get_xlabel() and r"\\$" not in axes[0].get_xlabel()
+    plt.close("all")
+
+
+def test_a_trace_reads_data_frames_and_refuses_what_is_no_history():
+    columns = {"seconds": [1.0, 2.0], "residual": [0.3, 0.1]}
+    figure = plots.training_trace(pd.DataFrame(columns, index=[7, 9]))
+    np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), columns["residual"])
+    with pytest.raises(ValueError, match=r"history: expected the history_ of a fit.*got int"):
+        plots.training_trace(3)
+    plt.close("all")
+
+
+@pytest.mark.parametrize(("draw", "message"), [
+    (lambda: plots.importance_plot(["a", "b"], [2.0, 1.0], [1.0]), "errors: expected"),
+    (lambda: plots.importance_plot(["a"], [2.0, 1.0], [1.0, 1.0]), "names: expected"),
+    (lambda: plots.importance_plot(["a"], [2.0], [1.0], most=-1), "most: expected at least one"),
+    (lambda: plots.effect_plot([1, 2], [1.0], [1.0], [1.0]), "values: expected"),
+    (lambda: plots.effect_plot([1], [1.0], [1.0], [1.0], level=95), "level: expected"),
+    (lambda: plots.forecast_plot([1], [1.0], [1.0], [0.0], [2.0], level=95), "level: expected"),
+    (lambda: plots.group_coverage_plot([0.9, 0.8], [10, 0]), "rows: expected positive"),
+])  # fmt: skip
+def test_what_cannot_be_drawn_is_named(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()

@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,9 @@ from vastgp.data.own_noise import OwnNoise
 from vastgp.data.tables import Table, as_labels, open_frame
 from vastgp.estimators.arguments import seeds_from
 from vastgp.estimators.saved import several_from_file, several_to_file
+
+# Letters of a target's name in that of its file.
+_LETTERS_OF_A_FILE = 60
 
 
 class Targets(NamedTuple):
@@ -260,10 +263,20 @@ def targets_again(X: Any, y: Any, names: list[Any]) -> tuple[Any, list[Any]]:
     return X, list(found.columns.values())
 
 
-def of_target(path: Path, name: Any) -> Path:
-    """Return the file of one target: ``page-rent.html`` of ``page.html``."""
-    letters = (sign if sign.isalnum() or sign in "-_." else "_" for sign in str(name))
-    return path.with_name(f"{path.stem}-{''.join(letters)}{path.suffix}")
+def files_of_targets(path: Path, names: Iterable[Any]) -> dict[Any, Path]:
+    """Return a file for each target, ``page-rent.html`` of ``page.html``: no two have the same."""
+    found: dict[Any, Path] = {}
+    taken: set[str] = set()
+    for name in names:
+        letters = (sign if sign.isalnum() or sign in "-_." else "_" for sign in str(name))
+        plain = one = "".join(letters)[:_LETTERS_OF_A_FILE]
+        number = 1
+        while one.casefold() in taken:
+            number += 1
+            one = f"{plain}-{number}"
+        taken.add(one.casefold())
+        found[name] = path.with_name(f"{path.stem}-{one}{path.suffix}")
+    return found
 
 
 # ---------------------------------------------------------------- the estimator
@@ -362,9 +375,9 @@ class SeveralTargets(FrontDoor):
         given: list[Any] = [None] * len(outputs)
         if X is not None:
             X, given = targets_again(open_frame(X), y, list(outputs))
-        page = Path(path)
+        pages = files_of_targets(Path(path), outputs)
         each = zip(outputs.items(), given, by_target(exposure, len(outputs)), strict=True)
-        return [one.report(of_target(page, name), X, y, own) for (name, one), y, own in each]
+        return [one.report(pages[name], X, y, own) for (name, one), y, own in each]
 
     outside.__doc__ = FrontDoor.outside.__doc__
     drift.__doc__ = FrontDoor.drift.__doc__

@@ -69,7 +69,7 @@ def evaluate(
 
         fitted = load_model_of_rows(model)
         models, names = of_targets(fitted), targets_named(fitted, target)
-        plots = {key: None if plot is None else file_of(plot, key) for key in models}
+        plots = dict.fromkeys(models) if plot is None else files_of(plot, models)
         for path in filter(None, plots.values()):
             writable(path, "--plot", force=force, suffixes=PICTURES)
         reports = {}
@@ -86,11 +86,12 @@ def evaluate(
             say(json.dumps(whole, indent=2))
 
 
-def file_of(path: Path, target: Any) -> Path:
-    """The file of one target of several: its name is added."""
-    from vastgp.auto.several import of_target
+def files_of(path: Path, targets: Iterable[Any]) -> dict[Any, Path]:
+    """The files of all targets: of several each has its name added."""
+    from vastgp.auto.several import files_of_targets
 
-    return path if target is None else of_target(path, target)
+    targets = list(targets)
+    return {None: path} if targets == [None] else files_of_targets(path, targets)
 
 
 def score(

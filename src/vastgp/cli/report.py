@@ -64,13 +64,14 @@ def report(
             targets_named,
         )
         from vastgp.cli._tables import is_front_door
-        from vastgp.cli.evaluate import file_of
+        from vastgp.cli.evaluate import files_of
 
         out = out or Path(f"{model.stem}.html")
         fitted = load_model_of_rows(model)
         models = of_targets(fitted)
-        for name in models:
-            writable(file_of(out, name), "--out", force=force, suffixes=_PAGES)
+        pages = files_of(out, models)
+        for page in pages.values():
+            writable(page, "--out", force=force, suffixes=_PAGES)
         if not is_front_door(fitted):
             raise BadInput(
                 f"{str(model)!r} holds a {type(fitted).__name__}; reports are of models of the default method. Fit one "
@@ -86,7 +87,7 @@ def report(
                     )
         names = targets_named(fitted, target)
         for name, one in models.items():
-            page = file_of(out, name)
+            page = pages[name]
             if test is None:
                 one.report(page)
             else:

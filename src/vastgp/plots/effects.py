@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vastgp.metrics._vectors import half_width, same_length, vector
+from vastgp.metrics._vectors import half_width, positive, same_length, vector
 from vastgp.plots._style import ACCENT, MODEL, REFERENCE, given_or_new, percent, plain, plain_text
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def effect_plot(
     -------
     matplotlib.axes.Axes
     """
+    half_width(level)
     centre, below, above = vector("mean", mean), vector("low", low), vector("high", high)
-    for part, value in (("low", below), ("high", above)):
-        same_length(part, value, centre)
     numbers = np.asarray(values)
+    for part, value in (("low", below), ("high", above), ("values", numbers)):
+        same_length(part, value, centre)
     certain = bool(np.all(below == centre) and np.all(above == centre))
     curve = numbers.dtype.kind in "fiu" and len(numbers) > 10
     ax = given_or_new(ax)
@@ -107,7 +108,12 @@ def importance_plot(
     -------
     matplotlib.axes.Axes
     """
-    drop, error = vector("drops", drops)[:most], vector("errors", errors)[:most]
+    if most < 1:
+        raise ValueError(f"most: expected at least one input to draw, got {most}")
+    drop, error = vector("drops", drops), vector("errors", errors)
+    for part, each in (("errors", error), ("names", np.asarray(names, dtype=object))):
+        same_length(part, each, drop)
+    drop, error = drop[:most], error[:most]
     ax = given_or_new(ax)
     at = np.arange(len(drop))[::-1]
     ax.barh(at, drop, color=MODEL, alpha=0.75, height=0.6)
@@ -151,7 +157,7 @@ def group_coverage_plot(
     matplotlib.axes.Axes
     """
     half_width(level)
-    held, count = vector("coverage", coverage), vector("rows", rows)
+    held, count = vector("coverage", coverage), positive("rows", vector("rows", rows))
     same_length("rows", count, held)
     band = 3.0 * np.sqrt(level * (1.0 - level) / count)
     at = np.arange(1, len(held) + 1)
@@ -176,6 +182,8 @@ def group_coverage_plot(
     ax.set_ylim(lowest - 0.35 * (1.0 - lowest), 1.02)  # the legend has room below
     ax.set_xticks(at)
     ax.yaxis.set_major_formatter(lambda value, _: percent(value))
-    plain(ax, title="Coverage by group", xlabel=xlabel, ylabel="observations inside")
+    plain(
+        ax, title="Coverage by group", xlabel=plain_text(xlabel, 60), ylabel="observations inside"
+    )
     ax.legend(frameon=False, loc="lower left", fontsize=9)
     return ax

@@ -16,10 +16,11 @@ from vastgp.plots._style import (
     new_axes,
     percent,
     plain,
+    plain_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from matplotlib.axes import Axes
 
@@ -53,7 +54,7 @@ def field_map(
     at = _positions(mean, dict(at or {}), 2)
     fields = [("mean", mean.isel(at)), ("standard deviation", _variable(predicted, "std").isel(at))]
     if observed is not None:
-        fields.insert(0, ("observed", _like(mean, observed).isel(at)))
+        fields.insert(0, ("observed", _like(mean, observed, mean.dims).isel(at)))
     axes = new_axes(len(fields), width=4.6, height=3.8) if axes is None else list(axes)
     if len(axes) != len(fields):
         raise ValueError(f"axes: expected {len(fields)}, one for each map, got {len(axes)}")
@@ -93,7 +94,8 @@ def series_plot(
     predicted : xarray.Dataset
         ``mean`` and ``std``, as ``GridGP.predict`` returns them.
     observed : xarray.DataArray, optional
-        Observed values with the same dimensions; their range along the series may be another one (a forecast's past).
+        Observed values with the same dimensions, those at the place that is drawn; their range along the series may be
+        another one (a forecast's past).
     along : str, optional
         The dimension to draw along; the first without it.
     at : mapping of str to int, optional
@@ -122,7 +124,8 @@ def series_plot(
     )  # fmt: skip
     ax.plot(x, centre.values, color=MODEL, lw=1.6, label="mean")
     if observed is not None:
-        seen = observed.isel({dim: i for dim, i in at.items() if dim in observed.dims})
+        seen = _like(mean.isel({dim: [i] for dim, i in at.items()}), observed, list(at))
+        seen = seen.isel(dict.fromkeys(at, 0))
         style: dict[str, Any] = {"color": DATA, "ms": 2.5, "alpha": 0.8, "mew": 0}
         ax.plot(seen[along].values, seen.values, "o", label="observations", **style)
         gaps = np.isnan(seen.values)
@@ -147,12 +150,37 @@ def _variable(predicted: Any, name: str) -> Any:
     return predicted[name]
 
 
-def _like(mean: Any, observed: Any) -> Any:
-    if set(observed.dims) != set(mean.dims) or dict(observed.sizes) != dict(mean.sizes):
+def _like(mean: Any, observed: Any, dims: Iterable[Any]) -> Any:
+    """Return observed values at the coordinates that predictions have along some dimensions, in their order."""
+    if hasattr(observed, "data_vars") or not hasattr(observed, "isel"):
         raise ValueError(
-            f"observed: expected the grid of predicted, {dict(mean.sizes)}, got {dict(observed.sizes)}"
+            f"observed: expected a DataArray with the dimensions of predicted, {tuple(map(str, mean.dims))}, got "
+            f"{type(observed).__name__}"
         )
-    return observed.transpose(*mean.dims)
+    if set(observed.dims) != set(mean.dims):
+        raise ValueError(
+            f"observed: expected the dimensions of predicted, {tuple(map(str, mean.dims))}, got "
+            f"{tuple(map(str, observed.dims))}"
+        )
+    return observed.isel({dim: _places(mean, observed, dim) for dim in dims}).transpose(*mean.dims)
+
+
+def _places(mean: Any, observed: Any, dim: Any) -> np.ndarray:
+    """Return where along a dimension observed values are at the coordinates of predictions."""
+    if dim in mean.indexes and dim in observed.indexes:
+        wanted = mean.indexes[dim]
+        found = np.asarray(observed.indexes[dim].get_indexer(wanted))
+        if np.any(found < 0):
+            first = wanted[int(np.argmax(found < 0))]
+            raise ValueError(
+                f"observed: expected the grid of predicted, and it has no values at {dim} = {first}"
+            )
+        return found
+    if mean.sizes[dim] > observed.sizes[dim]:
+        raise ValueError(
+            f"observed: expected the grid of predicted, {mean.sizes[dim]} values along {dim}, got {observed.sizes[dim]}"
+        )
+    return np.arange(mean.sizes[dim])
 
 
 def _positions(mean: Any, at: dict[str, int], shown: int) -> dict[str, int]:
@@ -178,4 +206,4 @@ def _numbers(coordinate: Any) -> Any:
 def _label(array: Any, name: str | None = None) -> str:
     units = array.attrs.get("units")
     name = str(array.name) if name is None else name
-    return f"{name} ({units})" if units and name else str(units or name)
+    return plain_text(f"{name} ({units})" if units and name else units or name, 60)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vastgp.metrics._vectors import FloatArray, same_length, vector
+from vastgp.metrics._vectors import FloatArray, half_width, same_length, vector
 from vastgp.plots._style import (
     ACCENT,
     DATA,
@@ -68,6 +68,7 @@ def forecast_plot(
     -------
     matplotlib.axes.Axes
     """
+    half_width(level)
     at = _times("times", times)
     observed = vector("y", y)
     same_length("y", observed, at)

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics._vectors import FloatArray, half_width, positive, same_length, vector
-from vastgp.plots._style import ACCENT, DATA, MODEL, given_or_new, legend_above, percent, plain
+from vastgp.plots._style import (
+    ACCENT,
+    DATA,
+    MODEL,
+    given_or_new,
+    legend_above,
+    percent,
+    plain,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +96,7 @@ def function_plot(
         size = 5 if observations[0].size <= 200 else 2.5
         ax.plot(*observations, "o", color=DATA, ms=size, alpha=0.8, mew=0, label="observations")
     ax.margins(x=0.01)
-    plain(ax, title="", xlabel=feature_name, ylabel=target_name)
+    plain(ax, title="", xlabel=plain_text(feature_name), ylabel=plain_text(target_name))
     legend_above(ax, columns=3)  # the band may fill any corner inside
     return ax
 

@@ -24,6 +24,7 @@ from vastgp.plots._style import (
     padded,
     percent,
     plain,
+    plain_text,
     subset,
 )
 
@@ -108,8 +109,8 @@ def observed_plot(
     plain(
         ax,
         title=f"Observed and predicted, RMSE {rmse(observed, centre):.4g}",
-        xlabel=f"predicted {target_name}",
-        ylabel=f"observed {target_name}",
+        xlabel=f"predicted {plain_text(target_name, 20)}",
+        ylabel=f"observed {plain_text(target_name, 20)}",
     )
     legend_above(ax, columns=2)
     return ax
@@ -172,7 +173,7 @@ def residual_plot(
     plain(
         ax,
         title="Standardised residuals" + (f" ({beyond} beyond the axis)" if beyond else ""),
-        xlabel=f"predicted {target_name}",
+        xlabel=f"predicted {plain_text(target_name, 20)}",
         ylabel="(observed - predicted) / std",
     )
     legend_above(ax, columns=2)

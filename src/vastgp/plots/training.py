@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vastgp.metrics._vectors import FloatArray
-from vastgp.plots._style import ACCENT, MODEL, new_axes, plain
+from vastgp.plots._style import ACCENT, MODEL, new_axes, plain, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def training_trace(
         draw(ax, columns, against)
         ax.margins(x=0.02)
     if title:
-        drawn[0].set_title(f"{title}: {panels[0]}", fontsize=11, loc="left")
+        drawn[0].set_title(f"{plain_text(title)}: {panels[0]}", fontsize=11, loc="left")
     return drawn[0].get_figure(root=True)  # type: ignore[return-value]
 
 
@@ -110,7 +110,16 @@ def _axis_label(against: str) -> str:
 
 def _columns(history: Any) -> dict[str, FloatArray]:
     """The numeric columns of a history, missing entries as NaN."""
-    table = history if isinstance(history, Mapping) else getattr(history, "to_dict", dict)()
+    if isinstance(history, Mapping):
+        table = history
+    elif hasattr(history, "columns"):  # a data frame, whose to_dict has the rows' labels
+        table = {str(name): np.asarray(history[name]) for name in history.columns}
+    elif hasattr(history, "to_dict"):
+        table = history.to_dict()
+    else:
+        raise ValueError(
+            f"history: expected the history_ of a fit, a mapping or a data frame, got {type(history).__name__}"
+        )
     columns = {}
     for name, values in table.items():
         if (

@@ -11,7 +11,6 @@ from vastgp import plots
 from vastgp.auto.calibration import normal_scores
 from vastgp.auto.report.data import ReportData
 from vastgp.auto.report.html import figure, number, percent
-from vastgp.plots._style import plain_text
 
 _WIDE = 6.3  # inches: its letters can be read on a phone, too
 _FURTHEST = 8.2  # normal score of the last PIT value before one; beyond it plots show nothing
@@ -65,7 +64,7 @@ def _prediction_figures(data: ReportData) -> list[str]:
                 "observed",
                 f"Observed targets of {data.about} rows against their predictions",
                 f"{data.about.capitalize()} rows around the diagonal. "
-                "Bars are the 95 % intervals of some of them; those in orange miss.",
+                "Bars are two stated deviations of some of them; those in orange miss.",
             )
         )
     if data.labels is not None:
@@ -93,7 +92,7 @@ def _observed(data: ReportData, ax: Any) -> None:
         data.std,
         max_points=800,
         max_intervals=60,
-        target_name=plain_text(data.target, 20),
+        target_name=data.target,
         ax=ax,
     )
     ax.get_legend().remove()  # the words below the figure say it, and leave room to the points
@@ -111,7 +110,7 @@ def forecast_figure(data: ReportData) -> str:
     return _drawn(
         partial(
             plots.forecast_plot, shown.times, shown.y, shown.mean, shown.low, shown.high,
-            span=shown.span, ahead=shown.ahead, target_name=plain_text(data.target, 20),
+            span=shown.span, ahead=shown.ahead, target_name=data.target,
         ),
         "forecast",
         f"{data.target} over {shown.name}: {data.about} rows and their forecasts. {held}",

@@ -32,6 +32,8 @@ def number(value: Any, digits: int = 4) -> str:
         return NOTHING
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
+    if abs(value) < 10**digits:  # 99.7 of two digits is 100
+        value = float(f"{value:.{digits}g}")
     if value == 0.0:
         return "0"
     if value == int(value) and abs(value) < 1e9:
