@@ -1,4 +1,4 @@
-"""Orthogonal frequencies: each rotation drawn once says what one drawn for every index says, and nothing waits."""
+"""Frequencies: rotations drawn once say what those of every index say, and nothing waits; factors are independent."""
 
 import subprocess
 import sys
@@ -57,6 +57,26 @@ def test_runs_of_as_many_pairs_as_inputs_are_orthogonal():
     for run in drawn.reshape(4, 5, 5):
         lengths = np.linalg.norm(run, axis=1)
         np.testing.assert_allclose(run @ run.T, np.diag(lengths**2), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "same"),
+    [
+        (RBF(1.0, 2.0) * RBF(1.0, 0.5), RBF(0.5**0.5)),
+        (RBF(2.0) * RBF(2.0) * Matern32([1.0, 1.5]), RBF(2.0**0.5) * Matern32([1.0, 1.5])),
+    ],
+    ids=str,
+)
+def test_factors_of_a_product_have_frequencies_of_their_own(kernel, same):
+    """Of either form of one kernel the error falls with the pairs; that of dependent factors was 0.57 at any number."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with precision("float64"):
+        Z = jnp.asarray(X)
+        K = np.asarray(same(Z, Z))
+        for form in (kernel, same):
+            basis = RandomFourierBasis(form, KEY, 2 * 8192, "qmc")
+            phi = np.asarray(basis.features(Z, jnp.arange(8192))).reshape(len(X), -1)
+            assert np.max(np.abs(phi @ phi.T - K)) < 0.02
 
 
 # Two batches of factorisations in one program waited for each other's threads for ever on two cores.

@@ -60,6 +60,7 @@ def standard_normals(
     dtype: Any,
     *,
     span: int | None = None,
+    first_dimension: int = 0,
 ) -> tuple[Float[Array, "b d"], Float[Array, "b a"]]:
     """Return the Gaussian direction and the auxiliary normals of each index.
 
@@ -79,9 +80,12 @@ def standard_normals(
     span : int, optional
         How far the last of ascending indices is from the first at most, where that is known: each rotation is drawn
         once then. Without it one is drawn for every index, ``O(d^3)`` each.
+    first_dimension : int, default 0
+        Of the Halton sequence. What is to be independent of other normals of the same indices has dimensions that they
+        do not have: other shifts of the same digits are not independent, however many indices there are.
     """
     if kind == "qmc":
-        points = _halton(key, indices, num_directions + num_auxiliary, dtype)
+        points = _halton(key, indices, first_dimension, num_directions + num_auxiliary, dtype)
         normals = jax.scipy.special.ndtri(points)
         return normals[:, :num_directions], normals[:, num_directions:]
     keys = index_keys(jax.random.fold_in(key, _NORMALS), indices)
@@ -123,13 +127,13 @@ def _orthogonal(
 
 
 def _halton(
-    key: Array, indices: Int[Array, " b"], num_dimensions: int, dtype: Any
+    key: Array, indices: Int[Array, " b"], first: int, num_dimensions: int, dtype: Any
 ) -> Float[Array, "b D"]:
-    """Return points of a Halton sequence with random digit shifts, strictly inside (0, 1)."""
+    """Return some dimensions of a Halton sequence with random digit shifts, strictly inside (0, 1)."""
     scramble = jax.random.fold_in(key, _SCRAMBLE)
     tiny = jnp.asarray(jnp.finfo(dtype).eps, dtype)
     columns = []
-    for dimension, base in enumerate(_primes(num_dimensions)):
+    for dimension, base in enumerate(_primes(first + num_dimensions)[first:]):
         digits = int(np.ceil(24 * np.log(2) / np.log(base)))
         shifts = jax.random.randint(
             jax.random.fold_in(scramble, dimension), (digits,), 0, base, dtype=jnp.int32

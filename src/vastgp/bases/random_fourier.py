@@ -184,12 +184,14 @@ class RandomFourierBasis(_Waves):
         within = pairs // num_terms
         term_key = jax.random.fold_in(key, which)
         total, variance = jnp.zeros((pairs.shape[0], d), dtype=dtype), jnp.ones((), dtype=dtype)
+        drawn = 0
         for number, factor in enumerate(factors):
             factor_key = jax.random.fold_in(term_key, number)
             directions, auxiliary = standard_normals(
                 self.frequencies, factor_key, within, d, factor.num_auxiliary, dtype,
-                span=span,
+                span=span, first_dimension=drawn,
             )  # fmt: skip
+            drawn += d + factor.num_auxiliary
             mixture = index_keys(jax.random.fold_in(factor_key, _MIXTURE), within)
             scale = factor.spectral_scale(auxiliary, mixture)
             lengthscales = jnp.asarray(factor.scales, dtype=dtype)
