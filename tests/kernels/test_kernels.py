@@ -10,7 +10,20 @@ from scipy.special import gamma, kv
 from vastgp import kernels
 from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, StoredFourierBasis, seed_key
-from vastgp.kernels import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+from vastgp.kernels import (
+    RBF,
+    Constant,
+    Coregionalisation,
+    Cyclic,
+    GridKernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    OnSphere,
+    Periodic,
+    RationalQuadratic,
+)
 from vastgp.kernels.matrices import kernel_matrix
 
 EVERY = [
@@ -208,6 +221,107 @@ def test_bad_hyperparameters_are_named():
         kernels.from_name("gaussian")
     with pytest.raises(ValueError, match="does not know"):
         kernels.from_spec({"kind": "wavelet"}, {})
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], np.ones((1, 1)), jnp.ones(3)], ids=str)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda value: RBF(1.0, value), "variance"),
+        (lambda value: RationalQuadratic(1.0, 1.0, value), "alpha"),
+        (Periodic, "period"),
+        (Cyclic, "period"),
+        (lambda value: Periodic(1.0, 1.0, value), "variance"),
+        (Constant, "variance"),
+        (lambda value: GridKernel((RBF(),), (("a",),), value), "variance"),
+    ],
+)
+def test_hyperparameters_that_are_one_number(make, name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must be one number, received"):
+        make(bad)
+
+
+@pytest.mark.parametrize("bad", ["a", None, [1.0, "b"], 1j, jnp.asarray(-1.0), jnp.asarray([0.0])])
+def test_hyperparameters_that_are_no_positive_numbers(bad):
+    """Arrays of JAX are looked at, too, but for traced ones, which have no numbers yet."""
+    with pytest.raises(ValueError, match=r"^lengthscales must be positive and finite"):
+        RBF(bad)
+    kept = jnp.asarray(2.0)
+    assert RBF(kept).lengthscales is kept
+    assert jax.jit(lambda value: RBF(value).lengthscales)(-1.0) == -1.0
+
+
+ONE_COLUMN, TWO_COLUMNS = np.array([[0], [1], [3]]), np.array([[0, 1], [1, 5], [3, 2]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("kernel", "X"),
+    [
+        (RBF(1.5), ONE_COLUMN),
+        (RBF(0.5, 2.5), ONE_COLUMN),
+        (Periodic(7, 1.5, 0.5), ONE_COLUMN),
+        (Cyclic(24), ONE_COLUMN),
+        (Linear([0.5, 1.5]), TWO_COLUMNS),
+        (Constant(0.5) + RationalQuadratic(0.3) * Matern12(), TWO_COLUMNS),
+        (OnSphere(), TWO_COLUMNS),
+        (GridKernel((RBF(0.3), Periodic(7)), (("a",), ("b",)), 0.5), TWO_COLUMNS),
+        (Coregionalisation(matrix=np.diag([0.5, 0.4, 0.3, 0.2])), ONE_COLUMN),
+    ],
+    ids=str,
+)
+def test_whole_numbers_as_inputs_are_read_as_floating_point_ones(kernel, X, dtype):
+    """They cut hyperparameters to whole numbers: lengthscales of 0.5 were 0."""
+    with precision(dtype):
+        for function in (lambda X: kernel(X, X), kernel.diag):
+            found, wanted = function(X), function(X.astype(dtype))
+            assert found.dtype == wanted.dtype == dtype
+            np.testing.assert_array_equal(found, wanted)
+        if isinstance(kernel, GridKernel):
+            axes = [jnp.asarray(X[:, :1]), jnp.asarray(X[:, 1:])]
+            wanted = kernel.factors([axis.astype(dtype) for axis in axes])
+            for factor, same in zip(kernel.factors(axes), wanted, strict=True):
+                np.testing.assert_array_equal(factor, same)
+
+
+@pytest.mark.parametrize("kernel", [*EVERY[1:3], Linear(), Constant(), Periodic(3.0)], ids=str)
+def test_both_arguments_have_the_same_inputs(kernel):
+    with pytest.raises(ValueError, match=r"X and Z must have the same inputs as col.*1 and 2"):
+        kernel(np.ones((3, 1)), np.ones((4, 2)))
+    for bad in (np.ones(3), np.ones((3, 1, 1)), 1.0):
+        with pytest.raises(ValueError, match="Z must have a row for each point and a column"):
+            kernel(np.ones((3, 1)), bad)
+    assert jax.eval_shape(kernel, np.ones((3, 2)), np.ones((4, 2))).shape == (3, 4)
+
+
+def test_a_kernel_is_called_with_the_inputs_that_it_has():
+    one, two, five = np.ones((3, 1)), np.ones((3, 2)), np.ones((2, 5))
+    for kernel, X, message in (
+        (RBF([1.0, 0.1]), one, "kernel has 2 lengthscales but the data have 1 features"),
+        (Periodic(3.0, [1.0, 0.1]), one, "kernel has 2 lengthscales but the data have 1"),
+        (Linear([1.0, 0.1]), one, "kernel has 2 slope variances but the data have 1"),
+        (RBF(1.0, inputs=(0, 0)), one, r"inputs=\(0, 0\) for 2 columns but the data have 1"),
+        (Cyclic(), two, "a Cyclic kernel is of one input, and received 2"),
+        (OnSphere(), one, "of latitude and longitude, and received 1 inputs"),
+        (
+            GridKernel([RBF(), RBF()], [("a",), ("b",)]),
+            five,
+            r"inputs \['a', 'b'\], received 5 col",
+        ),
+        (Coregionalisation(2), two, "X must be one column of whole numbers from 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kernel(X, X)
+
+
+@pytest.mark.parametrize("bad", [2.0, -1.0, 0.5, np.nan])
+def test_rows_of_outputs_that_there_are_not(bad):
+    kernel, good = Coregionalisation(2), np.array([[0.0], [1.0]])
+    with pytest.raises(ValueError, match=f"Z must be one column of .* the first {bad}"):
+        kernel(good, np.array([[0.0], [bad]]))
+    with pytest.raises(ValueError, match="X must be one column of whole numbers from 0 to 1"):
+        kernel.diag(np.array([[bad]]))
+    np.testing.assert_array_equal(jax.jit(lambda X: kernel(X, X))(good), np.eye(2))
 
 
 def test_bad_bases_are_named():

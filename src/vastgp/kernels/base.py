@@ -26,8 +26,14 @@ class Kernel(Parameters, eqx.Module):
     """A covariance function; a pytree whose leaves are all positive hyperparameters."""
 
     @abc.abstractmethod
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Return the matrix of covariances between the rows of ``X`` and of ``Z``."""
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        """Return the matrix of covariances between the rows of ``X`` and of ``Z``.
+
+        Parameters
+        ----------
+        X, Z : array of shape (n, d) and (m, d)
+            Floating point numbers decide the precision; whole ones are read as such numbers.
+        """
 
     @abc.abstractmethod
     def total_variance(self) -> Any:
@@ -54,8 +60,9 @@ class Kernel(Parameters, eqx.Module):
         """Whether the prior variance is the same at every row."""
         return True
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diag(self, X: Any) -> Float[Array, " n"]:
         """Return the prior variance at each row of ``X``."""
+        X = rows("X", X)
         return jnp.full(X.shape[0], self.total_variance(), dtype=X.dtype)
 
     def __add__(self, other: Kernel) -> Kernel:
@@ -95,10 +102,10 @@ class _Composite(Kernel):
 class Sum(_Composite):
     """Sum of kernels: the function is a sum of independent functions, one for each part."""
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
         return reduce(operator.add, (part(X, Z) for part in self.parts))
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diag(self, X: Any) -> Float[Array, " n"]:
         return reduce(operator.add, (part.diag(X) for part in self.parts))
 
     def total_variance(self) -> Any:
@@ -117,10 +124,10 @@ class Sum(_Composite):
 class Product(_Composite):
     """Product of kernels; its spectral density is the convolution of those of the parts."""
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
         return reduce(operator.mul, (part(X, Z) for part in self.parts))
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diag(self, X: Any) -> Float[Array, " n"]:
         return reduce(operator.mul, (part.diag(X) for part in self.parts))
 
     def total_variance(self) -> Any:
@@ -141,14 +148,57 @@ class Product(_Composite):
         )
 
 
-def positive(name: str, value: Any) -> Any:
-    """Return ``value`` as float64 NumPy (arrays of JAX pass, perhaps traced), refusing what is not positive."""
-    if isinstance(value, jax.Array):
+def positive(name: str, value: Any, *, one: bool = False) -> Any:
+    """Return hyperparameters as float64 NumPy, refusing what is not positive; arrays of JAX stay what they are.
+
+    Parameters
+    ----------
+    name : str
+    value : array-like
+        What is traced has no numbers yet, and passes.
+    one : bool, default False
+        Whether it must be a single number.
+    """
+    if isinstance(value, jax.core.Tracer):
         return value
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+    try:
+        array = np.asarray(value, dtype=np.float64)
+        good = bool(np.all(np.isfinite(array) & (array > 0)))
+    except (TypeError, ValueError):
+        array, good = np.asarray(np.nan), False
+    if one and array.ndim:
+        raise ValueError(f"{name} must be one number, received {value!r}.")
+    if not good:
         raise ValueError(f"{name} must be positive and finite, received {value!r}.")
-    return array
+    return value if isinstance(value, jax.Array) else array
+
+
+def rows(name: str, X: Any) -> Array:
+    """Return rows as a floating point matrix: hyperparameters take its type, and whole numbers would cut them.
+
+    Raises
+    ------
+    ValueError
+        When they are no matrix.
+    """
+    X = jnp.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"{name} must have a row for each point and a column for each input, received shape {X.shape}."
+        )
+    if jnp.issubdtype(X.dtype, jnp.floating):
+        return X
+    return X.astype(jnp.result_type(float, X))
+
+
+def rows_of_both(X: Any, Z: Any) -> tuple[Array, Array]:
+    """Return the arguments of a kernel as `rows` of the same inputs; ``ValueError`` where they are not."""
+    X, Z = rows("X", X), rows("Z", Z)
+    if X.shape[1] != Z.shape[1]:
+        raise ValueError(
+            f"X and Z must have the same inputs as columns, received {X.shape[1]} and {Z.shape[1]}."
+        )
+    return X, Z
 
 
 def check_for_each_feature(values: Any, num_features: int, noun: str = "lengthscale") -> None:

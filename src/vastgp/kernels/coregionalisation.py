@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vastgp._arguments import is_number
-from vastgp.kernels.base import Kernel, positive
+from vastgp.kernels.base import Kernel, positive, rows, rows_of_both
 
 
 class Coregionalisation(Kernel):
@@ -49,6 +50,11 @@ class Coregionalisation(Kernel):
         self.diagonal = positive("diagonal", diagonal)
         self.below = positive("below", below)
 
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs ``k``."""
+        return int(np.shape(self.diagonal)[0])
+
     def root(self) -> Float[Array, "k k"]:
         """Return ``L``."""
         size = np.shape(self.diagonal)[0]
@@ -68,16 +74,31 @@ class Coregionalisation(Kernel):
         lower[np.tril_indices(len(lower), -1)] = np.log(np.asarray(self.below, dtype=np.float64))
         return lower @ lower.T
 
-    def __call__(self, X: Float[Array, "n 1"], Z: Float[Array, "m 1"]) -> Float[Array, "n m"]:
-        i, j = X[:, 0].astype(jnp.int32), Z[:, 0].astype(jnp.int32)
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
+        i, j = self._outputs("X", X), self._outputs("Z", Z)
         return self.matrix()[i][:, j].astype(X.dtype)
 
     @property
     def constant_variance(self) -> bool:
         return False
 
-    def diag(self, X: Float[Array, "n 1"]) -> Float[Array, " n"]:
-        return jnp.diagonal(self.matrix())[X[:, 0].astype(jnp.int32)].astype(X.dtype)
+    def diag(self, X: Any) -> Float[Array, " n"]:
+        X = rows("X", X)
+        return jnp.diagonal(self.matrix())[self._outputs("X", X)].astype(X.dtype)
+
+    def _outputs(self, name: str, X: Array) -> Int[Array, " n"]:
+        """Return the output of each row; ``ValueError`` for others than there are, where numbers are known."""
+        wanted = f"{name} must be one column of whole numbers from 0 to {self.num_outputs - 1}"
+        if X.shape[1] != 1:
+            raise ValueError(f"{wanted}, the output of each row; received {X.shape[1]} columns.")
+        if not isinstance(X, jax.core.Tracer):
+            # what is not among them would be read as the nearest, or from the end
+            numbers = np.asarray(X)[:, 0]
+            wrong = numbers[~np.isin(numbers, np.arange(self.num_outputs))]
+            if wrong.size:
+                raise ValueError(f"{wanted}, received {wrong.size} others, the first {wrong[0]}.")
+        return X[:, 0].astype(jnp.int32)
 
     def total_variance(self) -> Any:
         """Return the mean variance of the outputs."""

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vastgp.data.coordinates import chord_points
-from vastgp.kernels.base import Kernel, positive
+from vastgp.kernels.base import Kernel, positive, rows_of_both
 from vastgp.kernels.stationary import Matern52, Stationary
 
 
@@ -34,7 +34,9 @@ class Embedded(Kernel):
     def check_columns(self, num_features: int) -> None:
         """Refuse another number of inputs than the kernel has."""
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
+        self.check_columns(X.shape[1])
         return self.kernel(self.embed(X), self.embed(Z))
 
     def total_variance(self) -> Any:
@@ -61,15 +63,6 @@ def _with_one_lengthscale(kernel: Any, default: Any, what: str) -> Stationary:
     return found
 
 
-def _one_period(period: Any) -> float:
-    if np.ndim(period) or isinstance(period, str):
-        raise ValueError(
-            f"period must be one positive number, received {period!r}. A Cyclic kernel is of one input: give each "
-            "input a kernel of its own."
-        )
-    return float(np.asarray(positive("period", period)))
-
-
 class Cyclic(Embedded):
     """A kernel around a circle: an input that closes after a period, such as longitude or the hour of the day.
 
@@ -90,7 +83,7 @@ class Cyclic(Embedded):
     period: float = eqx.field(static=True)
 
     def __init__(self, period: Any = 360.0, kernel: Any = None) -> None:
-        self.period = _one_period(period)
+        self.period = float(np.asarray(positive("period", period, one=True)))
         self.kernel = _with_one_lengthscale(kernel, Matern52(0.1 * self.period, 1.0), "Cyclic")
 
     def embed(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:

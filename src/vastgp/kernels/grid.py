@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.base import Kernel, positive, short
+from vastgp.kernels.base import Kernel, positive, rows, short
 from vastgp.kernels.coregionalisation import Coregionalisation
 
 
@@ -43,7 +43,7 @@ class GridKernel(Kernel):
     ) -> None:
         self.parts = tuple(parts)
         self.groups = tuple(tuple(str(name) for name in group) for group in groups)
-        self.variance = positive("variance", variance)
+        self.variance = positive("variance", variance, one=True)
         if len(self.parts) != len(self.groups):
             raise ValueError(
                 f"parts and groups must be of one length, received {len(self.parts)} and {len(self.groups)}."
@@ -64,27 +64,30 @@ class GridKernel(Kernel):
             The second argument of the kernels; the axes themselves without it.
         """
         seconds = axes if others is None else others
-        return tuple(
-            part(X, Z) / jnp.asarray(part.total_variance(), dtype=X.dtype)
-            for part, X, Z in zip(self.parts, axes, seconds, strict=True)
-        )
+        found = (part(X, Z) for part, X, Z in zip(self.parts, axes, seconds, strict=True))
+        return self._of_unit_variance(found)
 
     def factor_diagonals(self, axes: Sequence[Array]) -> tuple[Array, ...]:
         """Return ``k_l(x, x) / v_l`` at the points of every axis."""
+        return self._of_unit_variance(
+            part.diag(X) for part, X in zip(self.parts, axes, strict=True)
+        )
+
+    def _of_unit_variance(self, found: Iterable[Array]) -> tuple[Array, ...]:
         return tuple(
-            part.diag(X) / jnp.asarray(part.total_variance(), dtype=X.dtype)
-            for part, X in zip(self.parts, axes, strict=True)
+            values / jnp.asarray(part.total_variance(), dtype=values.dtype)
+            for part, values in zip(self.parts, found, strict=True)
         )
 
     # ------------------------------------------------------------ as a kernel of rows
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        product = reduce(operator.mul, self.factors(self._split(X), self._split(Z)))
-        return jnp.asarray(self.variance, dtype=X.dtype) * product
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        product = reduce(operator.mul, self.factors(self._split("X", X), self._split("Z", Z)))
+        return jnp.asarray(self.variance, dtype=product.dtype) * product
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        product = reduce(operator.mul, self.factor_diagonals(self._split(X)))
-        return jnp.asarray(self.variance, dtype=X.dtype) * product
+    def diag(self, X: Any) -> Float[Array, " n"]:
+        product = reduce(operator.mul, self.factor_diagonals(self._split("X", X)))
+        return jnp.asarray(self.variance, dtype=product.dtype) * product
 
     def total_variance(self) -> Any:
         return self.variance
@@ -133,7 +136,12 @@ class GridKernel(Kernel):
         """Where the inputs of one group end and those of the next begin."""
         return list(itertools.accumulate(len(group) for group in self.groups))[:-1]
 
-    def _split(self, X: Array) -> list[Array]:
+    def _split(self, name: str, X: Any) -> list[Array]:
+        X, names = rows(name, X), list(itertools.chain.from_iterable(self.groups))
+        if X.shape[1] != len(names):
+            raise ValueError(
+                f"{name} must have a column for each of the inputs {names}, received {X.shape[1]} columns."
+            )
         return jnp.split(X, self._ends, axis=1)
 
     def __repr__(self) -> str:

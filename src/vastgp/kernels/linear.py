@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.base import Kernel, for_each_feature, positive
+from vastgp.kernels.base import (
+    Kernel,
+    check_for_each_feature,
+    for_each_feature,
+    positive,
+    rows,
+    rows_of_both,
+)
 
 
 class _Parametric(Kernel):
@@ -42,17 +49,20 @@ class Linear(_Parametric):
     def __init__(self, slope_variances: Any = 1.0) -> None:
         self.slope_variances = positive("slope_variances", slope_variances)
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
         return jnp.matmul(X * self._variances(X), Z.T, precision="highest")
 
     @property
     def constant_variance(self) -> bool:
         return False
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diag(self, X: Any) -> Float[Array, " n"]:
+        X = rows("X", X)
         return jnp.sum(self._variances(X) * X**2, axis=1)
 
     def _variances(self, X: Array) -> Array:
+        check_for_each_feature(self.slope_variances, X.shape[1], "slope variance")
         return jnp.asarray(self.slope_variances, dtype=X.dtype)
 
     def total_variance(self) -> Any:
@@ -90,9 +100,10 @@ class Constant(_Parametric):
     variance: Any
 
     def __init__(self, variance: Any = 1.0) -> None:
-        self.variance = positive("variance", variance)
+        self.variance = positive("variance", variance, one=True)
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
         return jnp.full((X.shape[0], Z.shape[0]), self.variance, dtype=X.dtype)
 
     def total_variance(self) -> Any:

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vastgp.kernels.base import Kernel, for_each_feature, positive
+from vastgp.kernels.base import (
+    Kernel,
+    check_for_each_feature,
+    for_each_feature,
+    positive,
+    rows_of_both,
+)
 
 
 class Periodic(Kernel):
@@ -34,10 +40,12 @@ class Periodic(Kernel):
 
     def __init__(self, period: Any, lengthscales: Any = 1.0, variance: Any = 1.0) -> None:
         self.lengthscales = positive("lengthscales", lengthscales)
-        self.variance = positive("variance", variance)
-        self.period = float(np.asarray(positive("period", period)))
+        self.variance = positive("variance", variance, one=True)
+        self.period = float(np.asarray(positive("period", period, one=True)))
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
+        check_for_each_feature(self.lengthscales, X.shape[1])
         scales = jnp.broadcast_to(jnp.asarray(self.lengthscales, dtype=X.dtype), (X.shape[1],))
         exponent = jnp.zeros((X.shape[0], Z.shape[0]), dtype=X.dtype)
         for j in range(X.shape[1]):

@@ -24,6 +24,7 @@ from vastgp.kernels.base import (
     for_each_feature,
     numbers_of_inputs,
     positive,
+    rows_of_both,
 )
 from vastgp.kernels.distance import squared_distance
 
@@ -53,7 +54,7 @@ class Stationary(Kernel):
 
     def __init__(self, lengthscales: Any = 1.0, variance: Any = 1.0, inputs: Any = None) -> None:
         self.lengthscales = positive("lengthscales", lengthscales)
-        self.variance = positive("variance", variance)
+        self.variance = positive("variance", variance, one=True)
         self.inputs = None if inputs is None else numbers_of_inputs(inputs)
         if self.inputs is not None and np.ndim(self.lengthscales):
             check_for_each_feature(self.lengthscales, max(self.inputs) + 1)
@@ -97,7 +98,9 @@ class Stationary(Kernel):
         """Number of standard normals that `spectral_scale` consumes per frequency."""
         return 0
 
-    def __call__(self, X: Float[Array, "n d"], Z: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
+        X, Z = rows_of_both(X, Z)
+        self._check_columns(X.shape[1])
         # Hyperparameters follow the inputs' precision, so float64 defaults never promote.
         scales = jnp.asarray(self.scales, dtype=X.dtype)
         r2 = squared_distance(X / scales, Z / scales)
@@ -108,6 +111,12 @@ class Stationary(Kernel):
 
     def spectral_terms(self) -> tuple[tuple[Stationary, ...], ...]:
         return ((self,),)
+
+    def _check_columns(self, num_features: int) -> None:
+        if self.inputs is None:
+            check_for_each_feature(self.lengthscales, num_features)
+        else:
+            check_same_columns(self.inputs, num_features)
 
     def _replace(self, lengthscales: Any, variance: Any) -> Stationary:
         return eqx.tree_at(lambda k: (k.lengthscales, k.variance), self, (lengthscales, variance))
@@ -262,7 +271,7 @@ class RationalQuadratic(Stationary):
         self, lengthscales: Any = 1.0, variance: Any = 1.0, alpha: Any = 1.0, inputs: Any = None
     ) -> None:
         super().__init__(lengthscales, variance, inputs)
-        self.alpha = positive("alpha", alpha)
+        self.alpha = positive("alpha", alpha, one=True)
 
     def correlation(self, r2: Any) -> Any:
         xp = _numbers(r2)

@@ -16,14 +16,14 @@ from vastgp.likelihoods.quadrature import expectation
 
 
 def positive(name: str, value: Any) -> Any:
-    """Return a hyperparameter as one positive float64 number; JAX arrays (perhaps traced) pass as they are.
+    """Return a hyperparameter as one positive float64 number; arrays of JAX stay what they are, traced ones unseen.
 
     Raises
     ------
     ValueError
         When it is anything else.
     """
-    if isinstance(value, jax.Array):
+    if isinstance(value, jax.core.Tracer):
         return value
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -32,7 +32,7 @@ def positive(name: str, value: Any) -> Any:
         array, good = value, False
     if not good:
         raise ValueError(f"{name} must be one positive finite number, received {array}.")
-    return array
+    return value if isinstance(value, jax.Array) else array
 
 
 def number_of_points(points: Any) -> int:
