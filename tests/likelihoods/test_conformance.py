@@ -350,7 +350,9 @@ def test_scipys_densities(likelihood, law):
     np.testing.assert_allclose(likelihood.log_prob(y, 0.4), law(y), rtol=1e-10)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [1.0, 2.0], "wide", None])
+@pytest.mark.parametrize(
+    "bad", [0.0, -1.0, np.nan, np.inf, [1.0, 2.0], "wide", None, jnp.array(-1.0), jnp.ones(2)]
+)
 @pytest.mark.parametrize(
     ("make", "name"),
     [

@@ -35,6 +35,18 @@ def test_the_expectation_is_that_of_the_log_density():
     )
 
 
+def test_moments_that_are_whole_numbers_are_read_as_floating_point_ones():
+    """Quadrature nodes had the type of the means."""
+    y, mean, variance = np.array([3.0]), np.array([[1], [0]]), np.array([[1], [2]])
+    found = LIKELIHOOD.log_density(y, mean, variance)
+    wanted = LIKELIHOOD.log_density(y, mean.astype(float), variance.astype(float))
+    np.testing.assert_array_equal(found, wanted)
+    f2 = 2.0**0.5 * NODES
+    parts = norm.pdf(3.0, 1.0, (1.0 + 0.5 * np.exp(f2)) ** 0.5)
+    right = np.log(WEIGHTS @ parts / WEIGHTS.sum())
+    assert float(found[0]) == pytest.approx(right, abs=1e-6)
+
+
 def test_log_prob_is_the_normal_one():
     f = np.array([[0.2], [0.9]])
     right = norm.logpdf(Y[0], 0.2, (0.5 * np.exp(0.9)) ** 0.5)

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from vastgp.likelihoods.base import number_of_points, positive
 from vastgp.likelihoods.function_and_noise import FunctionAndNoise
-from vastgp.likelihoods.quadrature import floored_std
+from vastgp.likelihoods.quadrature import floored_std, together
 from vastgp.likelihoods.quantiles import normal_nodes
 
 # Beyond this a variance overflows in single precision.
@@ -74,7 +74,7 @@ class HeteroskedasticGaussian(FunctionAndNoise):
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``log E[p(y | f)]``: over ``f_1`` in closed form, over ``f_2`` by the trapezoid rule."""
-        mean, variance = jnp.asarray(mean), jnp.asarray(latent_variance)
+        mean, variance = together(mean, latent_variance)
         z = jnp.linspace(-_DEVIATIONS, _DEVIATIONS, self.points, dtype=mean.dtype)
         weights = -0.5 * z**2 - logsumexp(-0.5 * z**2)
         log_variance = mean[1][..., None] + floored_std(variance[1])[..., None] * z

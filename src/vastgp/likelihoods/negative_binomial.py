@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln
 from scipy import special
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
+from vastgp.likelihoods.gammas import log_gamma_constant
 from vastgp.likelihoods.poisson import Poisson, distribution_of_counts, moments_below
 from vastgp.likelihoods.quadrature import floored_std, log_average, mode_between, together
 
 # The logarithm of the law bends as that of a logistic one does.
 _WIDTH = 1.5
 _ROUGH_POINTS = 20
-# From this size on ratios of gamma functions are series: differences of their logarithms would be rounding.
-_LARGE = 20.0
+# What is added up in a logarithm is its largest part beyond this, and overflows in single precision a little later.
+_MOST = 80.0
 # Halvings of the interval that holds a median.
 _HALVINGS = 64
 
@@ -54,11 +53,17 @@ class NegativeBinomial(Likelihood):
         self.points = number_of_points(points)
 
     def log_prob(self, y: Any, f: Any) -> Any:
-        y, f, rate, size = together(y, f, self.rate, self.size)
-        log_rate = f + jnp.log(rate)
-        # with u = log(m / a):  y u - (y + a) log(1 + e^u), where y log a goes with the gamma functions
-        bend = (y + size) * jax.nn.softplus(log_rate - jnp.log(size))
-        return y * log_rate - bend + _log_rising(y, size) - gammaln(y + 1.0)
+        # in the precision of all, but what is of counts alone not once more for each of many f
+        y, rate, size, _ = together(y, self.rate, self.size, jnp.zeros((), jnp.result_type(f)))
+        total, some, none = y + size, jnp.where(y > 0.0, y, 1.0), jnp.where(y > 0.0, 0.0, 1.0)
+        # log p(y | m = y) - n [log(1 + w (e^t - 1)) - w t]  with n = y + a, t = log(m / y) and w = y / n, and so with
+        # a and -t in place of y and t: by the smaller of both, as large numbers leave nothing of a sum of size one
+        few = y <= size
+        part, lead = jnp.where(few, y, size), jnp.where(few, some, size)
+        t = jnp.where(few, 1.0, -1.0) * (f + (jnp.log(rate) - jnp.log(some)))
+        within = jnp.minimum(t, _MOST)
+        bend = jnp.log1p((lead * jnp.expm1(within) + none) / total) + (t - within)
+        return _at_the_count(y, size) - (total * bend - part * t)
 
     def feature(self, y: Any) -> tuple[Any, Any]:
         """Return where the mean is the size, and the width of the bend there."""
@@ -86,8 +91,7 @@ class NegativeBinomial(Likelihood):
         counts = np.maximum(shape, np.finfo(np.float64).tiny)
 
         def reached(f: Any) -> Any:
-            # P(count <= y | f) = I_{a / (a + m)}(a, y + 1)
-            return special.betainc(size, counts, special.expit(np.log(size / rate) - f))
+            return _reached(counts, size, np.log(size / rate) - f)
 
         fall = 2.0 * np.sqrt(1.0 / (shape + 0.5) + 1.0 / size)
         return distribution_of_counts(reached, shape, fall, rate, mean, latent_variance)
@@ -109,20 +113,16 @@ class NegativeBinomial(Likelihood):
 
     def median(self, mean: Any) -> Any:
         """Return the median count at the latent median: the least ``k`` with ``P(y <= k) >= 1/2``."""
-        mean, rate, size = together(mean, self.rate, self.size)
-        count = rate * jnp.exp(mean)
-        chance = size / (size + count)
-
-        def halve(_: Any, ends: tuple[Any, Any]) -> tuple[Any, Any]:
-            low, high = ends
-            middle = jnp.floor(0.5 * (low + high))
-            enough = betainc(size, jnp.maximum(middle, 0.0) + 1.0, chance) >= 0.5
-            enough &= middle >= 0.0
-            return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
-
+        rate, size = float(self.rate), float(self.size)
+        mean = np.asarray(mean, np.float64)
+        count, odds = rate * np.exp(mean), np.log(size / rate) - mean
         # the median of a law that leans to the right is below its mean, up to a step
-        ends = -jnp.ones_like(count), jnp.ceil(count) + 1.0
-        return jax.lax.fori_loop(0, _HALVINGS, halve, ends)[1]
+        low, high = -np.ones_like(count), np.ceil(count) + 1.0
+        for _ in range(_HALVINGS):
+            middle = np.floor(0.5 * (low + high))
+            enough = (middle >= 0.0) & (_reached(np.maximum(middle, 0.0) + 1.0, size, odds) >= 0.5)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
 
     def rough(self) -> NegativeBinomial:
         """Return the likelihood with fewer nodes."""
@@ -132,11 +132,24 @@ class NegativeBinomial(Likelihood):
         return Poisson(self.rate)._possible(y)
 
 
-def _log_rising(y: Any, size: Any) -> Any:
-    """Return ``log Gamma(a + y) - log Gamma(a) - y log a``; of large ``a`` by Stirling's series."""
-    small, large = jnp.minimum(size, _LARGE), jnp.maximum(size, _LARGE)
-    direct = gammaln(small + y) - gammaln(small) - y * jnp.log(small)
-    end = large + y
-    series = (end - 0.5) * jnp.log1p(y / large) - y
-    series += (1.0 / end - 1.0 / large) / 12.0 - (1.0 / end**3 - 1.0 / large**3) / 360.0
-    return jnp.where(size < _LARGE, direct, series)
+def _reached(shape: Any, size: float, odds: Any) -> Any:
+    """Return ``P(count < shape)``, given ``odds = log(a / m)``, from the smaller of both chances: one has all digits.
+
+    ``I_p(a, shape) = 1 - I_{1 - p}(shape, a)`` with ``p = a / (a + m)``.
+    """
+    shape, odds = np.broadcast_arrays(shape, odds)
+    found, small = np.empty(shape.shape), odds <= 0.0
+    special.betainc(size, shape, special.expit(odds), out=found, where=small)
+    special.betaincc(shape, size, special.expit(-odds), out=found, where=~small)
+    return found
+
+
+def _at_the_count(y: Any, size: Any) -> Any:
+    """Return ``log p(y)`` where the mean is ``y``.
+
+    With ``g(a) = a log a - a - log Gamma(a)``, which is of the size of ``log a``, it is
+    ``g(a) + g(y) - g(y + a) - log y``, and 0 of no count.
+    """
+    some = jnp.where(y > 0.0, y, 1.0)
+    found = log_gamma_constant(size) - log_gamma_constant(size + some)
+    return jnp.where(y > 0.0, found + log_gamma_constant(some) - jnp.log(some), 0.0)

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.poisson import Poisson
+from vastgp.likelihoods.poisson import Poisson, log_integral
 from vastgp.likelihoods.quadrature import nodes_over, together
 
 # Nodes for minibatches.
@@ -126,9 +125,8 @@ def _averages(likelihood: PoissonLogNormal, y: Any, mean: Any, variance: Any) ->
 
     def add(totals: _Averages, node: tuple[Any, Any]) -> tuple[_Averages, None]:
         f, weight = node
-        logs, inner = poisson.log_parts(y, f, likelihood.variance)
-        value = logsumexp(logs, axis=-1)
-        share = jnp.exp(logs - value[..., None])
+        logs, spacing, inner = poisson.log_parts(y, f, likelihood.variance)
+        value, share = log_integral(logs, spacing)
         count = poisson.rate * jnp.exp(inner)
         surplus = y[..., None] - count
         slope = jnp.sum(share * surplus, axis=-1)
