@@ -15,6 +15,7 @@ from vastgp.kernels import (
     from_spec,
     to_spec,
 )
+from vastgp.methods.grid.start import bounds
 
 B = np.array([[1.0, 0.5, -0.2], [0.5, 2.0, 0.1], [-0.2, 0.1, 1.0]])
 
@@ -68,11 +69,44 @@ def test_any_covariance_matrix_can_be_learned_by_logarithms():
         ({"num_outputs": 0}, "num_outputs must be a positive integer, received 0"),
         ({}, "or give matrix"),
         ({"matrix": np.ones((2, 3))}, r"matrix must be square.*received \(2, 3\)"),
+        ({"matrix": np.ones((0, 0))}, r"matrix must be square.*received \(0, 0\)"),
+        ({"matrix": np.diag([1.0, np.inf])}, "must be symmetric and positive definite"),
+        ({"matrix": np.diag([1.0, np.nan])}, "must be symmetric and positive definite"),
         ({"matrix": -np.eye(2)}, "must be symmetric and positive definite"),
         ({"matrix": [[1.0, 0.3], [0.0, 1.0]]}, "must be symmetric and positive definite"),
     ):
         with pytest.raises(ValueError, match=message):
             Coregionalisation(**bad)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e3, 1e6, 1e60])
+def test_a_matrix_between_outputs_may_have_any_unit(scale):
+    """Exponentials of entries of its root overflow from 710 on, and with them the square root of a variance of 1e6."""
+    for shape in (B, [[1.0, 0.9], [0.9, 1.0]], [[1.0, -0.9999999], [-0.9999999, 1.0]]):
+        shape = np.array(shape)
+        kernel = Coregionalisation(matrix=scale**2 * shape)
+        again = from_spec(*to_spec(kernel))
+        for made in (kernel, again, Coregionalisation(matrix=shape).in_units(1.0, scale)):
+            np.testing.assert_allclose(made.to_numpy(), scale**2 * shape, rtol=1e-12)
+            assert float(made.total_variance()) == pytest.approx(
+                scale**2 * np.mean(shape.diagonal())
+            )
+            rows = np.arange(len(shape), dtype=float)[:, None]
+            np.testing.assert_allclose(matrix(made, rows), scale**2 * shape, rtol=1e-12)
+        # learning sees the same numbers, whatever the unit
+        assert np.max(np.abs(np.log(kernel.below))) < 2.0
+    # files of before there were units
+    spec, arrays = to_spec(Coregionalisation(matrix=B))
+    spec["hyperparameters"].remove("unit")
+    np.testing.assert_allclose(from_spec(spec, arrays).to_numpy(), B, rtol=1e-12)
+
+
+def test_learning_between_outputs_has_bounds_in_the_same_unit():
+    kernel = GridKernel((Coregionalisation(matrix=1e6 * B),), (("output",),))
+    low, high = bounds(kernel, [np.arange(3.0)[:, None]])
+    assert jax.tree.structure(low) == jax.tree.structure(kernel) == jax.tree.structure(high)
+    for least, leaf, most in zip(*map(jax.tree.leaves, (low, kernel, high)), strict=True):
+        assert np.all(least <= leaf) and np.all(leaf <= most)
 
 
 def test_files_and_texts_hold_every_part():

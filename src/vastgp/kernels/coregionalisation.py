@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +17,9 @@ from vastgp.kernels.base import Kernel, positive, rows, rows_of_both
 class Coregionalisation(Kernel):
     """Covariance ``B[i, j]`` between outputs ``i`` and ``j``, any positive semi-definite matrix, learned.
 
-    ``B = L L^T`` with lower-triangular ``L``. Every leaf of a kernel is positive, so what is stored is ``exp`` of
-    each entry below the diagonal of ``L``, and the diagonal as it is: the logarithms that the optimiser sees are then
-    free numbers.
+    ``B = unit^2 L L^T`` with lower-triangular ``L``. Every leaf of a kernel is positive, so what is stored is ``exp``
+    of each entry below the diagonal of ``L``, and the diagonal as it is: the logarithms that the optimiser sees are
+    then free numbers.
 
     Parameters
     ----------
@@ -32,10 +33,13 @@ class Coregionalisation(Kernel):
     diagonal : array of shape (num_outputs,)
     below : array of shape (num_outputs (num_outputs - 1) / 2,)
         ``exp`` of the entries below the diagonal, row by row.
+    unit : float
+        Near the root of the mean variance of the matrix, so that these exponentials are numbers whatever it is.
     """
 
     diagonal: Any
     below: Any
+    unit: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -44,11 +48,13 @@ class Coregionalisation(Kernel):
         *,
         diagonal: Any = None,
         below: Any = None,
+        unit: Any = 1.0,
     ) -> None:
         if diagonal is None:
-            diagonal, below = _root_of(num_outputs, matrix)
+            diagonal, below, unit = _root_of(num_outputs, matrix)
         self.diagonal = positive("diagonal", diagonal)
         self.below = positive("below", below)
+        self.unit = float(np.asarray(positive("unit", unit, one=True)))
 
     @property
     def num_outputs(self) -> int:
@@ -56,22 +62,22 @@ class Coregionalisation(Kernel):
         return int(np.shape(self.diagonal)[0])
 
     def root(self) -> Float[Array, "k k"]:
-        """Return ``L``."""
-        size = np.shape(self.diagonal)[0]
-        rows, columns = np.tril_indices(size, -1)
+        """Return ``unit L``."""
         diagonal, below = jnp.asarray(self.diagonal), jnp.asarray(self.below)
-        lower = jnp.zeros((size, size), dtype=diagonal.dtype)
-        return lower.at[rows, columns].set(jnp.log(below)) + jnp.diag(diagonal)
+        lower = jnp.zeros((self.num_outputs, self.num_outputs), dtype=diagonal.dtype)
+        lower = lower.at[np.tril_indices(self.num_outputs, -1)].set(jnp.log(below))
+        return self.unit * (lower + jnp.diag(diagonal))
 
     def matrix(self) -> Float[Array, "k k"]:
         """Return ``B``."""
-        L = self.root()
-        return jnp.matmul(L, L.T, precision="highest")
+        lower = self.root()
+        return jnp.matmul(lower, lower.T, precision="highest")
 
     def to_numpy(self) -> np.ndarray:
         """Return ``B`` of known hyperparameters, float64 whatever JAX's precision is."""
         lower = np.diag(np.asarray(self.diagonal, dtype=np.float64))
         lower[np.tril_indices(len(lower), -1)] = np.log(np.asarray(self.below, dtype=np.float64))
+        lower *= self.unit
         return lower @ lower.T
 
     def __call__(self, X: Any, Z: Any) -> Float[Array, "n m"]:
@@ -104,7 +110,7 @@ class Coregionalisation(Kernel):
         """Return the mean variance of the outputs."""
         xp = np if isinstance(self.diagonal, np.ndarray) else jnp
         squares = xp.sum(self.diagonal**2) + xp.sum(xp.log(self.below) ** 2)
-        return squares / np.shape(self.diagonal)[0]
+        return self.unit**2 * squares / self.num_outputs
 
     def spectral_terms(self) -> tuple[tuple[Any, ...], ...]:
         raise ValueError("Coregionalisation is no function of distance. Use it with GridGP.")
@@ -113,13 +119,11 @@ class Coregionalisation(Kernel):
         return self
 
     def in_units(self, x_scale: Any, y_scale: float) -> Coregionalisation:
-        # L times the scale: entries below the diagonal are stored as their exponentials
-        return Coregionalisation(
-            diagonal=np.asarray(self.diagonal) * y_scale, below=np.asarray(self.below) ** y_scale
-        )
+        unit = np.asarray(self.unit, dtype=np.float64) * y_scale
+        return Coregionalisation(diagonal=self.diagonal, below=self.below, unit=unit)
 
 
-def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray, float]:
     if matrix is None:
         if not is_number(num_outputs, whole=True) or num_outputs < 1:
             raise ValueError(
@@ -128,12 +132,22 @@ def _root_of(num_outputs: Any, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         matrix = np.eye(int(num_outputs))
     B = np.asarray(matrix, dtype=np.float64)
-    if B.ndim != 2 or B.shape[0] != B.shape[1] or num_outputs not in (None, len(B)):
+    if B.ndim != 2 or not B.size or B.shape[0] != B.shape[1] or num_outputs not in (None, len(B)):
         raise ValueError(f"matrix must be square, num_outputs by num_outputs; received {B.shape}.")
-    try:
-        L = np.linalg.cholesky(B)
-    except np.linalg.LinAlgError:
-        raise ValueError("matrix must be symmetric and positive definite.") from None
-    if not np.allclose(B, B.T):
+    variance, lower = np.trace(B) / len(B), None
+    if 0.0 < variance < np.inf:
+        # by a power of two, so that matrices of about unit variance, which learning has, are stored as they are
+        unit = 2.0 ** np.rint(0.5 * np.log2(variance))
+        lower = _positive_definite_root(B / unit**2)
+    if lower is None:
         raise ValueError("matrix must be symmetric and positive definite.")
-    return np.diagonal(L).copy(), np.exp(L[np.tril_indices(len(B), -1)])
+    return np.diagonal(lower).copy(), np.exp(lower[np.tril_indices(len(B), -1)]), unit
+
+
+def _positive_definite_root(B: np.ndarray) -> np.ndarray | None:
+    if not np.isfinite(B).all() or not np.allclose(B, B.T):
+        return None
+    try:
+        return np.linalg.cholesky(B)
+    except np.linalg.LinAlgError:
+        return None

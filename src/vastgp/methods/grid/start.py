@@ -209,7 +209,9 @@ def _bounded(part: Kernel, reach: np.ndarray, upper: bool) -> Kernel:
     if isinstance(part, Coregionalisation):
         size, pairs = len(np.asarray(part.diagonal)), len(np.asarray(part.below))
         values = (1e2, np.exp(30.0)) if upper else (1e-3, np.exp(-30.0))
-        return Coregionalisation(diagonal=np.full(size, values[0]), below=np.full(pairs, values[1]))
+        return Coregionalisation(
+            diagonal=np.full(size, values[0]), below=np.full(pairs, values[1]), unit=part.unit
+        )
     variance = np.asarray(1e4 if upper else 1e-4)
     if isinstance(part, Periodic):
         reach = np.full(len(reach), 1e2 if upper else 5e-2)
