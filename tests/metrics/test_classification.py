@@ -361,6 +361,22 @@ BAD_INPUT = {
     "no bins": (([0, 1], [0.1, 0.9]), {"bins": 0}, r"bins: expected a whole number.*got 0"),
     "half a bin": (([0, 1], [0.1, 0.9]), {"bins": 2.5}, r"bins: expected a whole number.*got 2\.5"),
     "strategy": (([0, 1], [0.1, 0.9]), {"strategy": "mass"}, r"strategy: .*'quantile'.*got 'mass'"),
+    "strategies": (([0, 1], [0.1, 0.9]), {"strategy": np.array(["uniform"] * 2)}, r"strategy: exp"),
+    "missing date": (
+        (np.array(["2020-01-01", "NaT"], "M8[D]"), [0.9, 0.2]),
+        {},
+        r"labels: 1 .* NaT",
+    ),
+    "masked labels": (
+        (np.ma.array([0, 1], mask=[0, 1]), [0.1, 0.9]),
+        {},
+        r"labels: 1 of 2 .*masked",
+    ),
+    "masked": (
+        ([0, 1], np.ma.array([0.1, 0.9], mask=[1, 0])),
+        {},
+        r"probabilities: 1 of 2 .*masked",
+    ),
     "level": (([0, 1], [0.1, 0.9]), {"level": 95}, r"level: .*got 95; 95 % is 0\.95"),
 }
 

@@ -34,6 +34,28 @@ def test_point_scores_equal_scikit_learn(predictions):
     assert metrics.r2(y, mean) == pytest.approx(sk.r2_score(y, mean), rel=1e-13)
 
 
+@pytest.mark.parametrize("unit", [1e-305, 1e-200, 1e-170, 1.0, 1e170, 1e300])
+def test_point_scores_in_any_unit(unit, predictions):
+    """Squares of errors of 1e-170 are zero, and those of 1e170 infinite."""
+    y, mean = predictions[0] / 100.0, predictions[1] / 100.0
+    found = metrics.rmse(y * unit, mean * unit) / unit
+    assert found == pytest.approx(metrics.rmse(y, mean))
+    assert metrics.r2(y * unit, mean * unit) == pytest.approx(metrics.r2(y, mean))
+    report = metrics.regression_report(
+        y * unit, mean * unit, unit, y_train_mean=0.0, y_train_scale=unit
+    )
+    assert report["r2"] == pytest.approx(metrics.r2(y, mean))
+    assert report["standardised"]["rmse"] == pytest.approx(metrics.rmse(y, mean))
+
+
+def test_point_scores_of_errors_in_another_unit_than_the_targets():
+    y = np.array([0.0, 1e-170, 2e-170])
+    assert metrics.rmse([0.0, 1e-170], [0.0, 0.0]) / 1e-170 == pytest.approx(0.5**0.5)
+    assert metrics.r2(y, y) == 1.0 and metrics.rmse(y, y) == 0.0
+    assert metrics.r2(y, [1e170, 0.0, 0.0]) == -np.inf
+    assert metrics.r2([0.0, 1e170], [1.0, 1e170]) == 1.0
+
+
 def test_nlpd_equals_the_normal_density_of_scipy(predictions):
     y, mean, std = predictions
     reference = -stats.norm.logpdf(y, loc=mean, scale=std)
@@ -235,6 +257,73 @@ BAD_INPUT = {
         (ONES, ONES),
         {"log_density": [np.nan] * 3, "normal_scores": ONES, "interval": (ONES, ONES)},
         r"log_density: 3 of 3 values are NaN",
+    ),
+    "number of densities": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": [0.0], "normal_scores": ONES, "interval": (ONES, ONES)},
+        r"log_density: expected as many values as y, 3, got 1",
+    ),
+    "number of scores": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": np.ones(4), "interval": (ONES, ONES)},
+        r"normal_scores: expected as many values as y, 3, got 4",
+    ),
+    "infinite scores": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": [0.0, -np.inf, 0.0], "interval": (ONES, ONES)},
+        r"normal_scores: 1 of 3 values are NaN or infinite \(the first at index 1\)",
+    ),
+    "one interval for all": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": ONES, "interval": (ONES, [1.0])},
+        r"interval\[1\]: expected as many values as y, 3, got 1",
+    ),
+    "ends that are exchanged": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": ONES, "interval": (ONES + 1.0, ONES)},
+        r"interval: .*got 2 above 1 at index 0 and in 3 of 3 rows",
+    ),
+    "one end": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": ONES, "interval": (ONES,)},
+        r"interval: expected the lower and the upper ends",
+    ),
+    "level in per cent": (
+        metrics.distribution_report,
+        (ONES, ONES),
+        {"log_density": ONES, "normal_scores": ONES, "interval": (ONES, ONES), "level": 95},
+        r"level: .*got 95; 95 % is 0\.95",
+    ),
+    "no level": (metrics.coverage, (ONES, ONES, ONES, None), {}, r"level: .*got None"),
+    "level as text": (
+        metrics.regression_report,
+        (ONES, ONES, ONES),
+        {"y_train_mean": 0.0, "y_train_scale": 1.0, "level": "0.95"},
+        r"level: .*got '0\.95'",
+    ),
+    "masked": (
+        metrics.rmse,
+        (np.ma.masked_array([1.0, 2.0, 3.0], [0, 0, 1]), [1.0, 2.0, 99.0]),
+        {},
+        r"y: 1 of 3 values are masked; drop these rows",
+    ),
+    "masked std": (
+        metrics.nlpd,
+        (ONES, ONES, np.ma.masked_array(ONES, [1, 0, 1])),
+        {},
+        r"std: 2 of 3 values are masked",
+    ),
+    "no training mean": (
+        metrics.msll,
+        (ONES, ONES, ONES),
+        {"y_train_mean": None, "y_train_scale": 1.0},
+        r"y_train_mean: expected a finite number, got None",
     ),
     "percent": (metrics.coverage, (ONES, ONES, ONES, 95), {}, r"level: .*got 95; 95 % is 0\.95"),
     "levels": (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vastgp.metrics._vectors import FloatArray
+from vastgp.metrics._vectors import FloatArray, unmasked
 
 
 class CheckedProbabilities(NamedTuple):
@@ -23,7 +23,7 @@ def check_probabilities(
     labels: ArrayLike, probabilities: ArrayLike, classes: Any
 ) -> CheckedProbabilities:
     """Arguments of a score as columns and probabilities, or an error that says what is wrong."""
-    p = np.asarray(probabilities)
+    p = unmasked("probabilities", probabilities)
     if p.dtype.kind not in "fiub":
         raise ValueError(f"probabilities: expected real numbers, got an array of dtype {p.dtype}")
     if p.size == 0 or p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] < 2):
@@ -73,10 +73,11 @@ def _columns(labels: ArrayLike, classes: Any, k: int) -> tuple[NDArray[np.int64]
             "labels: expected values of one type that can be sorted, got "
             f"{sorted({type(v).__name__ for v in values.tolist()})}; drop rows without a label"
         ) from error
-    if values.dtype.kind in "fc" and np.isnan(found).any():
-        raise ValueError(
-            f"labels: {np.isnan(values).sum()} of {values.size} values are NaN; drop these rows"
-        )
+    for kinds, missing, what in (("fc", np.isnan, "NaN"), ("mM", np.isnat, "NaT")):
+        if values.dtype.kind in kinds and missing(found).any():
+            raise ValueError(
+                f"labels: {missing(values).sum()} of {values.size} values are {what}; drop these rows"
+            )
     names = found.tolist() if classes is None else _plain_vector("classes", classes).tolist()
     if len(names) != k:
         got = f"{len(names)} ({_some(names)})"
@@ -99,7 +100,7 @@ def _columns(labels: ArrayLike, classes: Any, k: int) -> tuple[NDArray[np.int64]
 
 
 def _plain_vector(name: str, value: Any) -> NDArray[Any]:
-    array = np.asarray(value)
+    array = unmasked(name, value)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
             f"{name}: expected one value an entry, shape (n,) with n >= 1, got shape {array.shape}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
@@ -9,16 +11,31 @@ from scipy.special import ndtri
 FloatArray = NDArray[np.float64]
 
 
-def half_width(level: float) -> float:
+def half_width(level: Any) -> float:
     """Half width of the central interval of a standard normal variable."""
-    if not (np.ndim(level) == 0 and 0.0 < level < 1.0):
+    if not (is_one_number(level) and 0.0 < level < 1.0):
         raise ValueError(f"level: expected a probability in (0, 1), got {level!r}; 95 % is 0.95")
     return float(ndtri(0.5 * (1.0 + level)))
 
 
+def is_one_number(value: Any) -> bool:
+    """Whether a value is a real number, or an array of shape () that holds one; truths and texts are none."""
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu"
+
+
+def unmasked(name: str, value: ArrayLike) -> NDArray[Any]:
+    """`value` as an array, none of whose entries is masked: what lies under a mask is no number to score."""
+    if np.ma.is_masked(value):
+        raise ValueError(
+            f"{name}: {np.ma.count_masked(value)} of {np.size(value)} values are masked; drop these rows, such as by "
+            f"the mask of {name}, ~np.ma.getmaskarray({name})"
+        )
+    return np.asarray(value)
+
+
 def vector(name: str, value: ArrayLike) -> FloatArray:
     """`value` as a finite float64 vector of at least one number."""
-    array = np.asarray(value)
+    array = unmasked(name, value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name}: expected real numbers, got an array of dtype {array.dtype}")
     if array.ndim != 1:
@@ -73,10 +90,10 @@ def positive(name: str, value: FloatArray) -> FloatArray:
     return value
 
 
-def checked_units(mean: float, scale: float) -> tuple[float, float]:
+def checked_units(mean: Any, scale: Any) -> tuple[float, float]:
     """The statistics of the training targets that define standardised units."""
     for name, value in (("y_train_mean", mean), ("y_train_scale", scale)):
-        if np.ndim(value) != 0 or not np.isfinite(value):
+        if not is_one_number(value) or not np.isfinite(value):
             raise ValueError(f"{name}: expected a finite number, got {value!r}")
     if scale <= 0.0:
         raise ValueError(

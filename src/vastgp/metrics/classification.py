@@ -102,7 +102,7 @@ def reliability_curve(
     *,
     bins: Any = 10,
     strategy: Any = "uniform",
-    level: float = 0.95,
+    level: Any = 0.95,
 ) -> ReliabilityCurve:
     """Observed frequencies of predictions that were made with about the same probability.
 
@@ -227,7 +227,7 @@ def bin_numbers(p: FloatArray, bins: Any, strategy: Any) -> NDArray[np.int64]:
     """The bin of each probability, shape (n,), from 0; closed at the upper end."""
     if not isinstance(bins, (int, np.integer)) or isinstance(bins, bool) or bins < 1:
         raise ValueError(f"bins: expected a whole number of at least 1, got {bins!r}")
-    if strategy not in ("uniform", "quantile"):
+    if not isinstance(strategy, str) or strategy not in ("uniform", "quantile"):
         raise ValueError(
             "strategy: expected 'uniform' (bins of equal width) or 'quantile' (of equal counts), "
             f"got {strategy!r}"

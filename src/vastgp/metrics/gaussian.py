@@ -12,7 +12,7 @@ the *training* targets, which is how the literature of large regression problems
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +55,8 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
         If an argument is not a finite vector of numbers, or the lengths differ.
     """
     y, mean = target_vectors(y, mean)
-    return float(np.sqrt(np.mean((y - mean) ** 2)))
+    error, unit = _in_own_unit(y - mean)
+    return float(np.sqrt(np.mean(error**2)) * unit)
 
 
 def mae(y: ArrayLike, mean: ArrayLike) -> float:
@@ -99,7 +100,9 @@ def r2(y: ArrayLike, mean: ArrayLike) -> float:
             f"y: all {y.size} values are equal, so R2 is undefined; score at least two distinct "
             "targets, or use rmse"
         )
-    return 1.0 - float(np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2))
+    (error, unit), (spread, scale) = (_in_own_unit(y - centre) for centre in (mean, y.mean()))
+    ratio = unit / scale
+    return 1.0 - float(np.sum(error**2) / np.sum(spread**2)) * ratio * ratio
 
 
 @overload
@@ -178,7 +181,7 @@ def crps_gaussian(
 
 
 def msll(
-    y: ArrayLike, mean: ArrayLike, std: ArrayLike, *, y_train_mean: float, y_train_scale: float
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike, *, y_train_mean: Any, y_train_scale: Any
 ) -> float:
     """Mean standardised log loss: `nlpd` minus that of a Gaussian fitted to the training targets.
 
@@ -204,7 +207,7 @@ def msll(
     return nlpd(y, mean, std) - trivial
 
 
-def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95) -> float:
+def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: Any = 0.95) -> float:
     """Fraction of the observations inside their central predictive interval.
 
     Parameters
@@ -225,7 +228,7 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95)
     return float(np.mean(np.abs(y - mean) <= half * std))
 
 
-def interval_width(std: ArrayLike, level: float = 0.95) -> float:
+def interval_width(std: ArrayLike, level: Any = 0.95) -> float:
     """Mean width of the central predictive intervals: how sharp the predictions are.
 
     Parameters
@@ -312,6 +315,12 @@ def calibration_error(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     # With P(t) = t |t| / 2, an antiderivative of |t|, that is P(u - left) - P(u - right).
     area = 0.5 * ((u - left) * np.abs(u - left) - (u - right) * np.abs(u - right))
     return float(np.sum(area))
+
+
+def _in_own_unit(values: FloatArray) -> tuple[FloatArray, float]:
+    """Values over a power of two that is about their largest, so that their squares are numbers, and that power."""
+    unit = float(np.ldexp(1.0, np.frexp(np.max(np.abs(values)))[1] - 1))
+    return values / unit, unit
 
 
 def _averaged(values: FloatArray, average: bool) -> float | FloatArray:

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics._vectors import (
+    FloatArray,
     checked_units,
     half_width,
     prediction_vectors,
+    same_length,
     target_vectors,
     vector,
 )
@@ -22,9 +24,9 @@ def regression_report(
     mean: ArrayLike,
     std: ArrayLike,
     *,
-    y_train_mean: float,
-    y_train_scale: float,
-    level: float = 0.95,
+    y_train_mean: Any,
+    y_train_scale: Any,
+    level: Any = 0.95,
 ) -> dict[str, Any]:
     """All scores of one test set, in standardised units and in the target's own.
 
@@ -73,9 +75,9 @@ def distribution_report(
     *,
     log_density: ArrayLike,
     normal_scores: ArrayLike,
-    interval: tuple[ArrayLike, ArrayLike],
-    training_units: tuple[float, float] | None = None,
-    level: float = 0.95,
+    interval: Any,
+    training_units: Any = None,
+    level: Any = 0.95,
 ) -> dict[str, Any]:
     """Scores of predictions that need not be Gaussian: of counts, of noise with heavy tails.
 
@@ -99,12 +101,17 @@ def distribution_report(
     dict
         As that of `regression_report`, without ``crps``; ``standardised`` and ``msll`` are None without units.
     """
+    half_width(level)  # refuses a level outside (0, 1)
     y, mean = target_vectors(y, mean)
-    low, high = (vector(name, end) for name, end in zip(("lower", "upper"), interval, strict=True))
+    log_density, scores = (
+        _beside(y, name, value)
+        for name, value in (("log_density", log_density), ("normal_scores", normal_scores))
+    )
+    low, high = _ends(y, interval)
     own = {
         "rmse": rmse(y, mean),
         "mae": mae(y, mean),
-        "nlpd": -float(np.mean(vector("log_density", log_density))),
+        "nlpd": -float(np.mean(log_density)),
         "interval_width": float(np.mean(high - low)),
     }
     standardised = trivial = None
@@ -120,7 +127,28 @@ def distribution_report(
         "target": own,
         "coverage": float(np.mean((low <= y) & (y <= high))),
         "coverage_se": float(np.sqrt(level * (1.0 - level) / y.size)),
-        "calibration_error": calibration_error(normal_scores, np.zeros_like(y), 1.0),
+        "calibration_error": calibration_error(scores, np.zeros_like(y), 1.0),
         "msll": None if trivial is None else own["nlpd"] - trivial,
         "r2": r2(y, mean) if np.ptp(y) > 0.0 else None,
     }
+
+
+def _beside(y: FloatArray, name: str, value: ArrayLike) -> FloatArray:
+    """`value` as a vector of as many values as the targets."""
+    found = vector(name, value)
+    same_length(name, found, y)
+    return found
+
+
+def _ends(y: FloatArray, interval: Any) -> tuple[FloatArray, FloatArray]:
+    """The lower and the upper ends of intervals, one for each target."""
+    if not isinstance(interval, (tuple, list, np.ndarray)) or len(interval) != 2:
+        raise ValueError("interval: expected the lower and the upper ends, (low, high)")
+    low, high = (_beside(y, f"interval[{i}]", end) for i, end in enumerate(interval))
+    wrong = np.flatnonzero(low > high)
+    if wrong.size:
+        raise ValueError(
+            f"interval: expected lower ends that are not above the upper ones, got {low[wrong[0]]:.4g} above "
+            f"{high[wrong[0]]:.4g} at index {wrong[0]} and in {wrong.size} of {low.size} rows; give (low, high)"
+        )
+    return low, high
