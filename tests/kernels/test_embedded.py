@@ -75,7 +75,7 @@ def test_arguments_and_files():
             OnSphere(wrong)
     for wrong in ([6.0, 7.0], np.array([6.0]), "a day"):
         with pytest.raises(
-            ValueError, match=r"period must be one positive number, received .*(6|day)"
+            ValueError, match=r"period must be (one number|positive and finite), received .*(6|day)"
         ):
             Cyclic(wrong)
     with pytest.raises(ValueError, match=r"period must be positive and finite, received -1\.0"):
