@@ -20,8 +20,8 @@ _FALL = 25.0
 _MODE_STEPS, _END_STEPS = 6, 5
 
 
-def ends_of_log_precisions(d2: Any, v: Any, s2: Any, a: Any) -> tuple[Any, Any]:
-    """Return between which ``log l`` all lies that counts.
+def range_of_log_precisions(d2: Any, v: Any, s2: Any, a: Any) -> tuple[Any, Any, Any]:
+    """Return between which ``log l`` all lies that counts, and about how high ``h`` is at most.
 
     Parameters
     ----------
@@ -32,8 +32,9 @@ def ends_of_log_precisions(d2: Any, v: Any, s2: Any, a: Any) -> tuple[Any, Any]:
     """
     lower, upper = _modes(d2, v, s2, a)
     heights = (a * (x - jnp.expm1(x)) + _of_data(_width(x, v, s2), d2) for x in (lower, upper))
-    floor = jnp.maximum(*heights) - _FALL
-    return _low(floor, lower, d2, v, s2, a), _high(floor, upper, d2, v, s2, a)
+    top = jnp.maximum(*heights)
+    floor = top - _FALL
+    return _low(floor, lower, d2, v, s2, a), _high(floor, upper, d2, v, s2, a), top
 
 
 def _width(x: Any, v: Any, s2: Any) -> Any:

@@ -19,6 +19,8 @@ _WIDTH = 1.5
 _ROUGH_POINTS = 20
 # What is added up in a logarithm is its largest part beyond this, and overflows in single precision a little later.
 _MOST = 80.0
+# Odds from which on a chance of single precision has none of the digits of the other one, and of double half of them.
+_NEAR_ONE = 16.0
 # Halvings of the interval that holds a median.
 _HALVINGS = 64
 
@@ -133,15 +135,16 @@ class NegativeBinomial(Likelihood):
 
 
 def _reached(shape: Any, size: float, odds: Any) -> Any:
-    """Return ``P(count < shape)``, given ``odds = log(a / m)``, from the smaller of both chances: one has all digits.
+    """Return ``P(count < shape)``, given ``odds = log(a / m)``.
 
-    ``I_p(a, shape) = 1 - I_{1 - p}(shape, a)`` with ``p = a / (a + m)``.
+    ``I_p(a, shape) = 1 - I_{1 - p}(shape, a)`` with ``p = a / (a + m)``, of which the second keeps the digits of a
+    chance that is near one. That difference has none below 1e-16, which normal scores do not see.
     """
     shape, odds = np.broadcast_arrays(shape, odds)
-    found, small = np.empty(shape.shape), odds <= 0.0
-    special.betainc(size, shape, special.expit(odds), out=found, where=small)
-    special.betaincc(shape, size, special.expit(-odds), out=found, where=~small)
-    return found
+    found, near_one = np.empty(shape.shape), odds > _NEAR_ONE
+    special.betainc(size, shape, special.expit(odds), out=found, where=~near_one)
+    special.betainc(shape, size, special.expit(-odds), out=found, where=near_one)
+    return np.where(near_one, 1.0 - found, found)
 
 
 def _at_the_count(y: Any, size: Any) -> Any:

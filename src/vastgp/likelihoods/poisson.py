@@ -78,27 +78,36 @@ class Poisson(Likelihood):
         return y - beta, beta
 
     def log_density(self, y: Any, mean: Any, latent_variance: Any) -> Any:
-        logs, spacing, _ = self.log_parts(y, mean, latent_variance)
-        return log_integral(logs, spacing)[0]
+        highest, parts, _ = self.log_parts(y, mean, latent_variance)
+        return highest + jnp.log(jnp.sum(parts, axis=-1))
 
     def log_parts(self, y: Any, mean: Any, latent_variance: Any) -> tuple[Any, Any, Any]:
-        """Return logarithms of what `log_density` integrates along a last axis, their spacing, and ``f`` there."""
+        """Return the logarithm of what `log_density` integrates at its mode, parts over that at nodes, and ``f`` there.
+
+        ``int p(y | m + s u) N(u | 0, 1) du``, with ``d`` the distance of ``u`` from the mode ``u_0``, ``x = s d`` and
+        the count ``c`` at the mode: the logarithm falls from there by
+        ``c (e^x - 1 - x) + [(c - y) s + u_0] d + d^2 / 2``, where what is in brackets is rounding.
+        """
         y, mean, variance, rate = together(y, mean, latent_variance, self.rate)
         std = floored_std(variance)
-        u, spacing = jax.lax.stop_gradient(self._nodes(y, mean, std, rate))
-        # int p(y | m + s u) N(u | 0, 1) du; log y! is dear, and the same at all nodes
+        mode, d, spacing = jax.lax.stop_gradient(self._nodes(y, mean, std, rate))
         near, there = _at_the_count(y)
-        f = mean[..., None] + std[..., None] * u
-        t = f + (jnp.log(rate) - jnp.log(near))[..., None]
-        below = near[..., None] * jnp.expm1(t) - y[..., None] * t + 0.5 * u**2
-        return (there - 0.5 * _LOG_2PI)[..., None] - below, spacing, f
+        # rounded once for both places where it stands: they are a million times as large as their difference
+        t = jax.lax.optimization_barrier(mean + std * mode + (jnp.log(rate) - jnp.log(near)))
+        rise = near * jnp.expm1(t)
+        highest = there - (rise - y * t) - 0.5 * mode**2 - 0.5 * _LOG_2PI
+        surplus = rise + (near - y)
+        count, slope = (part[..., None] for part in (surplus + y, surplus * std + mode))
+        x = std[..., None] * d
+        fall = count * (jnp.expm1(x) - x) + (slope + 0.5 * d) * d
+        f = mean[..., None] + std[..., None] * (mode[..., None] + d)
+        return highest, spacing * jnp.exp(-fall), f
 
-    def _nodes(self, y: Any, mean: Any, std: Any, rate: Any) -> tuple[Any, Any]:
-        """Return nodes over all that counts of a standard normal ``u`` given a count, and their spacing.
+    def _nodes(self, y: Any, mean: Any, std: Any, rate: Any) -> tuple[Any, Any, Any]:
+        """Return the mode of a standard normal ``u`` given a count, distances of nodes from it, and their spacing.
 
-        With the count ``c`` at the mode the logarithm of the integrand falls from there by
-        ``c (e^(s t) - 1 - s t) + t^2 / 2``. Nodes are closest at the mode, where its width is
-        ``1 / sqrt(1 + s^2 c)``: downwards it may have the prior's width, which is far larger.
+        Nodes are closest at the mode, where the width is ``1 / sqrt(1 + s^2 c)`` with the count ``c`` there: downwards
+        it may be the prior's, which is far larger.
         """
         mode = mode_of_counts(y, mean, std, rate, _NEWTON_STEPS)
         count = rate * jnp.exp(mean + std * mode)
@@ -112,8 +121,7 @@ class Poisson(Likelihood):
         # cosh and sinh from one exponential
         up = 0.5 * jnp.exp(t)
         down = 0.25 / up
-        nodes = mode[..., None] + width[..., None] * (up - down)
-        return nodes, (width * step)[..., None] * (up + down)
+        return mode, width[..., None] * (up - down), (width * step)[..., None] * (up + down)
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(count <= y)`` for ``f ~ N(mean, latent_variance)``, continuous in ``y``."""
@@ -220,14 +228,6 @@ def moments_below(
     square = second + most**2 * beyond
     # E[l + l^2 / a] + Var[l]
     return count, count + square / size + np.maximum(square - count**2, 0.0)
-
-
-def log_integral(logs: Any, spacing: Any) -> tuple[Any, Any]:
-    """Return the logarithm of an integral, from those of its integrand along the last axis, and the shares of nodes."""
-    top = jax.lax.stop_gradient(jnp.max(logs, axis=-1, keepdims=True))
-    parts = spacing * jnp.exp(logs - top)
-    total = jnp.sum(parts, axis=-1, keepdims=True)
-    return (top + jnp.log(total))[..., 0], parts / total
 
 
 def mode_of_counts(y: Any, mean: Any, std: Any, rate: Any, num_steps: int) -> Any:

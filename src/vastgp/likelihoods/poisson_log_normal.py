@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
-from vastgp.likelihoods.poisson import Poisson, log_integral
+from vastgp.likelihoods.poisson import Poisson
 from vastgp.likelihoods.quadrature import nodes_over, together
 
 # Nodes for minibatches.
@@ -125,15 +125,16 @@ def _averages(likelihood: PoissonLogNormal, y: Any, mean: Any, variance: Any) ->
 
     def add(totals: _Averages, node: tuple[Any, Any]) -> tuple[_Averages, None]:
         f, weight = node
-        logs, spacing, inner = poisson.log_parts(y, f, likelihood.variance)
-        value, share = log_integral(logs, spacing)
+        highest, parts, inner = poisson.log_parts(y, f, likelihood.variance)
+        total = jnp.sum(parts, axis=-1)
+        value, share = highest + jnp.log(total), parts / total[..., None]
         count = poisson.rate * jnp.exp(inner)
         surplus = y[..., None] - count
         slope = jnp.sum(share * surplus, axis=-1)
         spread = jnp.sum(share * (surplus - slope[..., None]) ** 2, axis=-1)
         bend = spread - jnp.sum(share * count, axis=-1)
-        parts = _Averages(value, slope, bend, 0.5 * (bend + slope**2))
-        return jax.tree.map(lambda total, part: total + weight * part, totals, parts), None
+        here = _Averages(value, slope, bend, 0.5 * (bend + slope**2))
+        return jax.tree.map(lambda total, part: total + weight * part, totals, here), None
 
     nothing = _Averages(*(jnp.zeros_like(mean) for _ in range(4)))
     return jax.lax.scan(add, nothing, (jnp.moveaxis(nodes, -1, 0), jnp.moveaxis(weights, -1, 0)))[0]

@@ -8,16 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from scipy.special import ndtr
 
 from vastgp.likelihoods.base import Likelihood, number_of_points, positive
 from vastgp.likelihoods.gammas import log_gamma_constant, log_gamma_ratio
-from vastgp.likelihoods.log_precisions import ends_of_log_precisions
+from vastgp.likelihoods.log_precisions import range_of_log_precisions
 from vastgp.likelihoods.quadrature import Values, evenly, together
 
-# Nodes of distribution functions are no farther apart than this, down to the lowest: those of few degrees of freedom
-# have tails that are long in log l.
+# Nodes of distribution functions are no farther apart than this, as far down as that takes no more than 400 of them.
 _APART, _LOWEST = 0.5, -160.0
 
 
@@ -91,47 +89,41 @@ class StudentT(Likelihood):
         y, mean, variance, scale, nu = together(
             y, mean, latent_variance, self.scale, self.degrees_of_freedom
         )
-        x, step = self._log_precisions(y - mean, variance, scale, nu)
-        shape, width = (
-            0.5 * nu[..., None],
-            variance[..., None] + scale[..., None] ** 2 * jnp.exp(-x),
+        a = 0.5 * nu
+        low, high, top = range_of_log_precisions(
+            *jax.lax.stop_gradient(((y - mean) ** 2, variance, scale**2, a))
         )
+        x, step = evenly(low, high, 2 * self.points)
         # log Gamma(l | a, a) dl = a log a - log Gamma(a) + a x - a e^x,  x = log l
-        prior = shape * (x - jnp.expm1(x)) + log_gamma_constant(shape)
-        data = -0.5 * ((y - mean)[..., None] ** 2 / width + jnp.log(2.0 * jnp.pi * width))
-        return logsumexp(prior + data, axis=-1) + jnp.log(step)
+        width = variance[..., None] + scale[..., None] ** 2 * jnp.exp(-x)
+        data = -0.5 * ((y - mean)[..., None] ** 2 / width + jnp.log(width))
+        parts = jnp.exp(a[..., None] * (x - jnp.expm1(x)) + data - top[..., None])
+        constant = log_gamma_constant(a) + top - 0.5 * np.log(2.0 * np.pi)
+        return constant + jnp.log(step * jnp.sum(parts, axis=-1))
 
     def distribution(self, y: Any, mean: Any, latent_variance: Any) -> Any:
         """Return ``P(observation <= y)`` for ``f ~ N(mean, latent_variance)``, as an average over precisions too."""
         scale, nu = float(self.scale), float(self.degrees_of_freedom)
         off, variance = np.asarray(y - mean, np.float64), np.asarray(latent_variance, np.float64)
-        # what is farther away than this is so at every node
-        square = np.minimum((off / scale) ** 2 + variance / scale**2, 1e300)
-        # 1/2 + int Gamma(l | a, a) [Phi((y - m) / sqrt(v + s^2 / l)) - 1/2] dl: towards l = 0, where the law of few
-        # degrees of freedom has half of its mass, what is in brackets falls as sqrt(l)
-        least = -9.0 * np.sqrt(2.0 / nu) - 50.0 / nu
-        low = (
-            np.log((nu + 1.0) / (nu + square)) - 9.0 * np.sqrt(2.0 / (nu + 1.0)) - 50.0 / (nu + 1.0)
-        )
-        low = np.maximum(low, least)
+        # 1/2 + int Gamma(l | a, a) [Phi((y - m) / sqrt(v + s^2 / l)) - 1/2] dl,  x = log l evenly spaced
+        low = -9.0 * np.sqrt(2.0 / nu) - 50.0 / nu
         high = np.log1p(9.0 * np.sqrt(2.0 / nu) + 40.0 / nu)
-        count = max(2 * self.points, int((high - max(least, _LOWEST)) / _APART))
+        count = max(2 * self.points, int((high - max(low, _LOWEST)) / _APART))
+        if low < _LOWEST:
+            # the law of few degrees of freedom has half of its mass farther down, where what is in brackets falls
+            # as sqrt(l); what is farther away than 1e150 is so at every node
+            square = np.minimum((off / scale) ** 2 + variance / scale**2, 1e300)
+            below = 9.0 * np.sqrt(2.0 / (nu + 1.0)) + 50.0 / (nu + 1.0)
+            low = np.maximum(low, np.log((nu + 1.0) / (nu + square)) - below)
         step = (high - low) / (count - 1)
         constant = float(log_gamma_constant(np.float64(0.5 * nu)))
-        above = np.zeros_like(low)
-        for k in range(count):
-            x = low + k * step
-            weight = step * np.exp(0.5 * nu * (x - np.expm1(x)) + constant)
-            above += weight * (ndtr(off / np.sqrt(variance + scale**2 * np.exp(-x))) - 0.5)
-        return 0.5 + above
-
-    def _log_precisions(
-        self, d: Values, variance: Values, scale: Values, nu: Values
-    ) -> tuple[Any, Values]:
-        """Return evenly spaced ``log l`` over all that counts of the average given a residual ``d``."""
-        d, v, scale, nu = jax.lax.stop_gradient((d, variance, scale, nu))
-        low, high = ends_of_log_precisions(d**2, v, scale**2, 0.5 * nu)
-        return evenly(low, high, 2 * self.points)
+        parts = (
+            step
+            * np.exp(0.5 * nu * (x - np.expm1(x)) + constant)
+            * (ndtr(off / np.sqrt(variance + scale**2 * np.exp(-x))) - 0.5)
+            for x in (low + k * step for k in range(count))
+        )
+        return 0.5 + sum(parts)
 
     def predictive_mean(self, mean: Any, latent_variance: Any) -> Any:
         """Return ``mean``: for ``nu <= 1``, where no mean exists, the centre of symmetry."""
