@@ -50,3 +50,17 @@ def test_columns_called_by_numbers_or_levels_are_matched_by_them(columns, tmp_pa
     model.save(tmp_path / "m.vastgp")
     again = vastgp.load(tmp_path / "m.vastgp")
     np.testing.assert_array_equal(again.predict(table.iloc[:, [2, 1, 0]]), expected)
+
+
+def test_an_input_is_no_target_to_score_by(tmp_path):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"a": rng.normal(size=30), "b": rng.normal(size=30)})
+    frame["y"] = frame["a"] + 0.1 * rng.normal(size=30)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model = _quick().fit(frame, "y")
+    for rows in (frame, tmp_path / "rows.csv", str(tmp_path / "rows.csv")):
+        with pytest.raises(
+            ValueError, match="y='a' is an input of the GPRegressor, not its target"
+        ):
+            model.score(rows, "a")
+    assert model.score(frame, "y") == model.score(frame)

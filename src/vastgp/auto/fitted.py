@@ -14,7 +14,7 @@ from vastgp.auto.inputs import EncodedRows, encode_new
 from vastgp.auto.saved import SavedFrontDoor
 from vastgp.auto.stacking import leading
 from vastgp.auto.trees import OnTrees
-from vastgp.data import Rows
+from vastgp.data import Rows, column_names
 from vastgp.data.tables import Table, open_frame
 from vastgp.kernels.metric import metric_lengthscales
 
@@ -100,6 +100,10 @@ class FittedFrontDoor(SavedFrontDoor):
         X = open_frame(X)
         if y is None and isinstance(X, (Table, str, os.PathLike)):
             y = self.target_name_
+        inputs = list(getattr(self, "feature_names_in_", ()))
+        if isinstance(y, str) and y in inputs:
+            names = X.names if isinstance(X, Table) else inputs
+            raise column_names.input_as_target_error(y, names, inputs, type(self).__name__)
         found = self._numbers_of(X, y)
         missing = np.flatnonzero(np.isnan(found))
         if len(missing) and not some:

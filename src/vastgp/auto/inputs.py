@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 
 from vastgp.auto.encoder import TableEncoder
 from vastgp.auto.series import Times
-from vastgp.auto.source import Source, open_source
+from vastgp.auto.source import Source, names_of_array, open_source
 from vastgp.auto.values import Values
 from vastgp.data import Repetitions, Rows, column_names, validate
 
@@ -303,7 +303,7 @@ def names_of_inputs(encoder: Any, columns: int) -> list[str]:
     try:
         return [str(name) for name in encoder.get_feature_names_out()]
     except (AttributeError, ValueError):
-        return [f"x{j}" for j in range(columns)]
+        return names_of_array(columns)
 
 
 def _checked(matrix: Any, encoder: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from vastgp._warn import warn
 from vastgp.auto.categories import CodeEncoding, categories_of, with_means
 from vastgp.auto.columns import Column, Facts, new_facts
 from vastgp.auto.messages import refusal
-from vastgp.auto.source import Source
+from vastgp.auto.source import Source, names_of_array
 from vastgp.auto.values import UnfitError, level_text
 from vastgp.data import column_names, validate
 from vastgp.data.tables import LateTextError
@@ -169,8 +169,9 @@ def names_in(source: Source, columns: Sequence[Column], named: bool) -> list[str
             extra = [name for name in source.names if name not in known]
             raise column_names.missing_features_error(missing, extra, source.where, "TableEncoder")
         return names
-    if not named and not source.named and {one.name for one in columns} <= set(source.names):
-        # numbers, or rows of a header, tell the columns of a data frame apart as well
+    # numbers, or rows of a header, tell the columns of a data frame apart as well; those of an array are called by us
+    called = not named and not source.named and source.names != names_of_array(len(source.names))
+    if called and {one.name for one in columns} <= set(source.names):
         return [column.name for column in columns if column.kept]
     validate.check_num_features(len(source.names), len(columns), "TableEncoder")
     if named:

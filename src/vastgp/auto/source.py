@@ -34,6 +34,11 @@ from vastgp.data.tables import (
 _WHOLE = 1 << 62
 
 
+def names_of_array(columns: int) -> list[str]:
+    """Return what the columns of an array are called."""
+    return [f"x{j}" for j in range(columns)]
+
+
 @dataclass
 class Source:
     """Rows with columns of any types.
@@ -163,7 +168,7 @@ def _matrix(X: Any) -> np.ndarray:
 def _from_array(X: np.ndarray, names: Sequence[str] | None) -> Source:
     if X.shape[1] == 0:
         validate.as_matrix(X.astype(np.float64))
-    columns = list(names) if names is not None else [f"x{j}" for j in range(X.shape[1])]
+    columns = list(names) if names is not None else names_of_array(X.shape[1])
     place = {name: j for j, name in enumerate(columns)}
     forms, refused = {}, {}
     if X.dtype.kind == "O":
