@@ -51,7 +51,7 @@ def gather(
     state, arrays = run.once(
         _OF_ALL,
         lambda: _summed(rows, scaling, basis, dtype, run, share, saved=False).to_state(),
-        lambda found: found[0]["num_rows"] == rows.n,
+        is_whole=lambda found: found[0]["num_rows"] == rows.n,
     )
     return SufficientStatistics.from_state(state, arrays)
 

@@ -94,7 +94,7 @@ def _without_ragged(dataset: Any) -> Any:
     return dataset
 
 
-def calendar_of(values: np.ndarray) -> str | None:
+def calendar_if_any(values: np.ndarray) -> str | None:
     """Return the calendar of dates of cftime; None of other values."""
     first = values.flat[0] if values.dtype.kind == "O" and values.size else None
     return getattr(first, "calendar", None)
@@ -102,7 +102,7 @@ def calendar_of(values: np.ndarray) -> str | None:
 
 def check_calendar(values: np.ndarray, called: str) -> None:
     """Refuse dates of cftime, whose calendars may have other days than that of NumPy."""
-    calendar = calendar_of(values)
+    calendar = calendar_if_any(values)
     if calendar is not None:
         raise ValueError(
             f"{called} holds dates of the calendar {calendar!r}, and those of readings are of the standard one. "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.auto.space import check_coordinates, looks_like_latitude, looks_like_longitude
-from vastgp.auto.stations.point_files import POINT_FILES, calendar_of, check_calendar
+from vastgp.auto.stations.point_files import POINT_FILES, calendar_if_any, check_calendar
 from vastgp.auto.stations.readings import Readings, _columns, _numbers, _times
 from vastgp.auto.values import UnfitError, dates_of, text_of
 from vastgp.data import column_names, files, validate
@@ -291,7 +291,7 @@ def _as_times(values: np.ndarray, name: Any, readings: Readings, where: str) -> 
 
 def _held(values: np.ndarray) -> str:
     """Return what messages call the values of a coordinate."""
-    calendar = calendar_of(values)
+    calendar = calendar_if_any(values)
     if calendar is not None:
         return f"dates of the calendar {calendar!r}"
     kind = values.dtype.kind

@@ -65,9 +65,8 @@ def for_each_field(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _each(given: dict[str, Any], outputs: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
     """Return the arguments for every field: each model gets its own values of a Dataset, and draws of its own."""
-    if (
-        method == "sample_y"
-    ):  # by one seed fields that are independent would go up and down together
+    if method == "sample_y":
+        # by one seed fields that are independent would go up and down together
         seeds = seeds_from(given.get("random_state", 0), len(outputs))
         return [given | {"random_state": seed} for seed in seeds]
     if method != "log_predictive_density":
