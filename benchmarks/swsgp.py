@@ -86,13 +86,15 @@ def svgp_of_few(
     model: Any, count: int, X: np.ndarray, y: np.ndarray, scale: float
 ) -> dict[str, float]:
     """Return scores of an SVGP whose predictions see the nearest ``count`` of its inducing points."""
-    from vastgp.methods.swsgp.posterior import SwsgpPosterior
+    from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
     found, scaling = model.posterior_, model.standardizer_
     Z = scaling.transform_X(model.inducing_points_)
     S = found.covariance(Z)
     factor = np.linalg.cholesky(S + 1e-10 * np.mean(np.diagonal(S)) * np.eye(len(Z)))
-    few = SwsgpPosterior(found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], count, 1e-8)
+    few = NeighbourPosterior(
+        found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], count, 1e-8
+    )
     mean, variance = few.mean_and_latent_variance(scaling.transform_X(X))
     mean = scaling.inverse_mean(mean)
     std = scaling.inverse_std(

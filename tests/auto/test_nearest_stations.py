@@ -11,8 +11,8 @@ from vastgp import StationGP
 from vastgp.auto.stations import nearest_kriging, process
 from vastgp.auto.stations.nearest_kriging import NearestKriging, whitened
 from vastgp.data.coordinates import chord_points
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.options import Nearest
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 pytestmark = pytest.mark.little_work
 
@@ -71,7 +71,7 @@ def posterior_of(table, columns):
     noise = np.random.default_rng(5).uniform(0.05, 0.5, len(table))
     kernel = vastgp.Matern32(KM, VARIANCE)
     targets = table[columns].to_numpy(float)
-    return SwsgpPosterior(kernel, X, targets, np.zeros_like(targets), 20, 1e-12, noise=noise)
+    return NeighbourPosterior(kernel, X, targets, np.zeros_like(targets), 20, 1e-12, noise=noise)
 
 
 def test_whitened_by_all_before_them_is_the_inverse_covariance():

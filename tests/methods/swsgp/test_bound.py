@@ -15,9 +15,10 @@ from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.matrices import kernel_matrix
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.likelihoods.rowwise import by_rows
-from vastgp.methods.swsgp.bound import Neighbours, row_moments
+from vastgp.methods.swsgp.bound import row_moments
 from vastgp.methods.swsgp.state import Variables
 from vastgp.methods.swsgp.step import Batch, Constants, StepPlan, bound
+from vastgp.solvers.neighbourhoods import Neighbours
 
 pytestmark = pytest.mark.little_work
 KERNEL = Matern52(np.array([0.7, 1.3]), 1.7)

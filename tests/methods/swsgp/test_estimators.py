@@ -22,9 +22,9 @@ from vastgp import (
 from vastgp.fitting.evaluations import Evaluations
 from vastgp.methods.swsgp import nearest, ordered_evidence
 from vastgp.methods.swsgp.fit import distinct
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.methods.swsgp.training import Chunks
 from vastgp.options import Fixed, Learn, LocalSteps, Natural, Nearest, Sparse, Subset
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -60,7 +60,9 @@ def test_with_all_neighbours_predictions_are_those_of_svgp(data):
     found, scaling = model.posterior_, model.standardizer_
     Z = scaling.transform_X(model.inducing_points_)
     factor = np.linalg.cholesky(found.covariance(Z) + 1e-12 * np.eye(25))
-    mine = SwsgpPosterior(found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], 25, 1e-12)
+    mine = NeighbourPosterior(
+        found.kernel, Z, found.mean(Z)[:, None], factor[:, None, :], 25, 1e-12
+    )
     new = np.random.default_rng(1).normal(size=(50, 2))
     for one, two in zip(
         mine.mean_and_latent_variance(new), found.mean_and_latent_variance(new), strict=True

@@ -16,8 +16,8 @@ from vastgp.likelihoods import Gaussian, LocallyScaled, from_spec, to_spec
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered, local_scale_of
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence, nearest_others
-from vastgp.methods.swsgp.neighbour_systems import solve_each
 from vastgp.options import Subset
+from vastgp.solvers.neighbour_systems import solve_each
 
 KERNEL = Matern32([1.0, 2.5], 1.5)
 NOISE = 0.09

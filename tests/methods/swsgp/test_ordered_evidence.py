@@ -9,8 +9,8 @@ from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.ordered_evidence import given_predecessors
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.options import Nearest, Subset
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 
 def log_density(kernel, X, y, noise):
@@ -63,11 +63,11 @@ def test_rows_are_given_the_nearest_before_them(most):
 def test_absent_neighbours_play_no_part():
     generator = np.random.default_rng(3)
     Z, y, x = generator.normal(size=(9, 2)), generator.normal(size=(9, 1)), np.zeros((2, 2))
-    whole = SwsgpPosterior(
+    whole = NeighbourPosterior(
         Matern32([1.0, 1.0], 1.0), Z, y, 0.0 * y, 4, 1e-10, noise=np.full(9, 0.1)
     )
     mean, variance = whole.given_neighbours(x, np.array([[3, 7, -1, -1], [-1, -1, -1, -1]]))
-    two = SwsgpPosterior(whole.kernel, Z, y, 0.0 * y, 2, 1e-10, noise=whole.noise)
+    two = NeighbourPosterior(whole.kernel, Z, y, 0.0 * y, 2, 1e-10, noise=whole.noise)
     expected = two.given_neighbours(x[:1], np.array([[3, 7]]))
     np.testing.assert_allclose([mean[0], variance[0]], np.concatenate(expected), rtol=1e-10)
     assert (mean[1], variance[1]) == (0.0, 1.0)

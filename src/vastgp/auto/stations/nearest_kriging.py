@@ -33,7 +33,7 @@ from vastgp.auto.stations.kriging import Kriging, inverse_information, scaled_co
 from vastgp.data.minibatch import fixed_indices
 from vastgp.data.neighbours import nearest_predecessors
 from vastgp.kernels.metric import metric_lengthscales
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 # Nearest predecessors of a reading, for the trend: with more of them a slope of 20,000 stations is as sure to 1 %.
 _NEAR = 32
@@ -77,7 +77,7 @@ class NearestKriging(Kriging):
         return mean, variance + np.einsum("ij,jk,ik->i", left, self.covariance, left)
 
     @cached_property
-    def _jointly(self) -> SwsgpPosterior:
+    def _jointly(self) -> NeighbourPosterior:
         return _with_covariates(self.model.posterior_, self.scaled)
 
 
@@ -125,12 +125,12 @@ def nearest_kriging(
     )
 
 
-def whitened(posterior: SwsgpPosterior, order: np.ndarray, near: int = _NEAR) -> np.ndarray:
+def whitened(posterior: NeighbourPosterior, order: np.ndarray, near: int = _NEAR) -> np.ndarray:
     """Return targets of some rows, less what their nearest predecessors say of them, over the deviation that is left.
 
     Parameters
     ----------
-    posterior : SwsgpPosterior
+    posterior : NeighbourPosterior
         From rows and their targets, several of each.
     order : ndarray of int, shape (m,)
         Numbers of the rows, each before those that may depend on it.
@@ -152,20 +152,20 @@ def whitened(posterior: SwsgpPosterior, order: np.ndarray, near: int = _NEAR) ->
     return (posterior.mean_u[order].T - mean) / np.sqrt(variance + posterior.noise[order])
 
 
-def _with_covariates(posterior: SwsgpPosterior, scaled: np.ndarray) -> SwsgpPosterior:
+def _with_covariates(posterior: NeighbourPosterior, scaled: np.ndarray) -> NeighbourPosterior:
     """Return a posterior whose further functions have the covariates for targets: one search and one system for all."""
     targets = np.column_stack([posterior.mean_u, scaled])
     return _replaced(posterior, mean_u=targets, spread=np.zeros_like(targets))
 
 
-def _replaced(posterior: SwsgpPosterior, **fields: Any) -> SwsgpPosterior:
+def _replaced(posterior: NeighbourPosterior, **fields: Any) -> NeighbourPosterior:
     found = replace(posterior, **fields)
     if "index" in posterior.__dict__:  # of the same rows and lengthscales
         found.__dict__["index"] = posterior.__dict__["index"]
     return found
 
 
-def _affordable(posterior: SwsgpPosterior, order: np.ndarray, deadline: float) -> int:
+def _affordable(posterior: NeighbourPosterior, order: np.ndarray, deadline: float) -> int:
     """Return how many readings of an order can be whitened in time, as some of them take."""
     if len(order) <= _LEAST:
         return len(order)

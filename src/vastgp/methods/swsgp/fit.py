@@ -17,10 +17,10 @@ from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.swsgp.options import SwsgpOptions
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
 from vastgp.methods.swsgp.sparse import SparseFit, fit_sparse, given_means
 from vastgp.methods.swsgp.sparse_system import build_sparse
 from vastgp.methods.swsgp.training import SwsgpFit, fit_swsgp
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 # Up to so many inducing inputs k-means places them, with so many rows.
 _MOST_CLUSTERED, _CLUSTERED_ROWS = 1000, 20_000
@@ -264,14 +264,16 @@ def _posterior(
     spread: np.ndarray,
     options: SwsgpOptions,
     dtype: str,
-) -> SwsgpPosterior:
+) -> NeighbourPosterior:
     neighbors = min(options.predict_neighbors or options.num_neighbors, len(Z))
     jitter = options.least_jitter(dtype)
-    return SwsgpPosterior(kernel, Z, mean, spread, neighbors, jitter, options.taper, options.search)
+    return NeighbourPosterior(
+        kernel, Z, mean, spread, neighbors, jitter, options.taper, options.search
+    )
 
 
 def _noise_left(
-    posterior: SwsgpPosterior,
+    posterior: NeighbourPosterior,
     rows: Rows,
     standardizer: Standardizer,
     options: SwsgpOptions,

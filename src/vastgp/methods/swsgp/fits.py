@@ -30,7 +30,7 @@ from vastgp.methods.swsgp.options import (
     check_options,
     plain_options,
 )
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
 
 # Memory of the sparse solver for each row and neighbour, and how much of it `solver="auto"` uses.
 _SPARSE_BYTES, _MOST_SPARSE_BYTES = 48, 6_000_000_000
@@ -97,7 +97,7 @@ class SwsgpFits(BaseGP):
 
     @property
     def _posterior_class(self) -> Any:
-        return NearestPosterior if self.solver_ == "nearest" else SwsgpPosterior
+        return NearestPosterior if self.solver_ == "nearest" else NeighbourPosterior
 
     def _resolved(self) -> tuple[Any, Any]:
         """Return what ``hyperparameters`` and ``solver`` stand for; "auto" where rows decide."""

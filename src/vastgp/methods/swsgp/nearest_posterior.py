@@ -18,14 +18,14 @@ from vastgp.likelihoods import Gaussian, LocallyScaled
 from vastgp.linalg.cholesky import blas_threads
 from vastgp.methods.swsgp.local_scale import LocalScale, Scattered
 from vastgp.methods.swsgp.options import Nearest
-from vastgp.methods.swsgp.posterior import SwsgpPosterior
-from vastgp.methods.swsgp.row_weights import row_halves
+from vastgp.solvers.neighbour_posterior import NeighbourPosterior
+from vastgp.solvers.neighbour_weights import row_halves
 
 _USE_OF_SEED = 122
 
 
 @dataclass(frozen=True)
-class NearestPosterior(SwsgpPosterior):
+class NearestPosterior(NeighbourPosterior):
     """What the targets of the nearest rows say of the function, see `vastgp.methods.swsgp.nearest`.
 
     With a scale, means and variances have two functions as the first axis, as `vastgp.likelihoods.LocallyScaled` has.
@@ -186,7 +186,7 @@ class NearestPosterior(SwsgpPosterior):
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> NearestPosterior:
         """Return the posterior that `to_state` wrote."""
-        plain = SwsgpPosterior.from_state(state, arrays)
+        plain = NeighbourPosterior.from_state(state, arrays)
         scale = None if state["scale"] is None else LocalScale(**state["scale"])
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return cls(**fields, scale=scale, noise_variance=state["noise_variance"])

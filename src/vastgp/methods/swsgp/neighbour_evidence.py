@@ -20,8 +20,8 @@ from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import FactorizationError, blas_threads
 from vastgp.linalg.leaves import from_vector
-from vastgp.methods.swsgp.bound import Neighbours, conditional_variance, local_systems
-from vastgp.methods.swsgp.neighbour_systems import solve_each
+from vastgp.solvers.neighbour_systems import solve_each
+from vastgp.solvers.neighbourhoods import Neighbours, conditional_variance, local_systems
 
 # Numbers of differences that are in memory at a time.
 _TILE_ENTRIES = 2**22

@@ -20,7 +20,7 @@ from vastgp.likelihoods import Likelihood
 from vastgp.likelihoods.rowwise import by_rows
 from vastgp.linalg.cholesky import blas_threads
 from vastgp.methods.swsgp.options import SwsgpOptions
-from vastgp.methods.swsgp.row_weights import row_weights
+from vastgp.solvers.neighbour_weights import row_weights
 
 # Entries of the local matrices of a tile of rows, or of its neighbours' inputs, and rows read at a time.
 _TILE_ENTRIES, _READ_ROWS = 2**22, 16_384

@@ -15,9 +15,9 @@ from vastgp.kernels.matrices import kernel_matrix, prior_variances
 from vastgp.likelihoods import Likelihood
 from vastgp.linalg.alone import run_alone
 from vastgp.linalg.cholesky import factorize
-from vastgp.methods.swsgp.bound import Neighbours, local_systems
-from vastgp.methods.swsgp.neighbour_systems import solve_each
 from vastgp.methods.swsgp.options import SwsgpOptions
+from vastgp.solvers.neighbour_systems import solve_each
+from vastgp.solvers.neighbourhoods import Neighbours, local_systems
 
 # Neighbours that say how far an inducing variable is determined by the others, for the first variances.
 _START_NEIGHBOURS, _START_ROWS = 16, 1024

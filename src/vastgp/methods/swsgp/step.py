@@ -11,12 +11,12 @@ from jaxtyping import Array, Float
 from vastgp.data.joint_programs import added_within
 from vastgp.methods.swsgp.bound import (
     Inducing,
-    Neighbours,
     expected_log_likelihoods,
     moments_and_divergences,
     moments_and_ordered_divergences,
 )
 from vastgp.methods.swsgp.state import SwsgpState, Variables, factor_rows
+from vastgp.solvers.neighbourhoods import Neighbours
 
 _B1, _B2, _EPS = 0.9, 0.999, 1e-8
 

@@ -6,8 +6,8 @@ import pytest
 
 from vastgp import RBF, Matern32
 from vastgp._precision import precision
-from vastgp.methods.swsgp import row_weights as module
-from vastgp.methods.swsgp.row_weights import row_halves, row_weights
+from vastgp.solvers import neighbour_weights as module
+from vastgp.solvers.neighbour_weights import row_halves, row_weights
 
 KERNEL = RBF([0.7, 1.5], 1.3) + Matern32([2.0, 0.9], 0.4)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vastgp._precision import precision
-from vastgp.methods.swsgp.neighbour_systems import (
+from vastgp.solvers.neighbour_systems import (
     batches_apart,
     batches_together,
     solve_and_divergence,

@@ -1,4 +1,4 @@
-"""The posterior of a sparse-within-sparse Gaussian process: each row is predicted from its nearest inducing inputs."""
+"""A posterior that predicts each row from the inducing inputs nearest to it, or from the nearest observations."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from vastgp.kernels.matrices import kernel_matrix
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.kernels.products import OF_VALUE
 from vastgp.linalg.cholesky import blas_threads, factorize
-from vastgp.methods.swsgp.bound import (
-    Neighbours,
-    weighted_moments,
-)
-from vastgp.methods.swsgp.row_weights import row_weights
+from vastgp.solvers.neighbour_weights import row_weights
+from vastgp.solvers.neighbourhoods import Neighbours, weighted_moments
 from vastgp.solvers.prior_draws import PriorDraws
 
 # Entries of the local matrices of a tile of rows.
@@ -36,7 +33,7 @@ _SAMPLE_JITTER = 1e-10
 
 
 @dataclass(frozen=True)
-class SwsgpPosterior:
+class NeighbourPosterior:
     """Eq. (13) of Tran et al. (2021) at any row, in float64.
 
     Attributes
@@ -276,7 +273,7 @@ class SwsgpPosterior:
         return state, arrays
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> SwsgpPosterior:
+    def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> NeighbourPosterior:
         """Return the posterior that `to_state` wrote."""
         kernel = from_spec(state["kernel"], below("kernel/", arrays))
         return cls(
