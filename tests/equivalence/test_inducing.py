@@ -14,7 +14,12 @@ from vastgp.bases import InducingBasis
 from vastgp.data import Standardizer, as_rows
 from vastgp.kernels import RBF, Matern32
 from vastgp.kernels.matrices import covariance
+from vastgp.methods.qsgp.inducing.diagonal_variances import (
+    DiagonalVariances,
+    inducing_diagonal,
+)
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
+from vastgp.methods.qsgp.inducing.nearest_variances import NearestVariances
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
 from vastgp.solvers.exact_posterior import ExactPosterior
@@ -43,16 +48,20 @@ def fitted(data, inputs=None, kernel=KERNEL, tol=1e-6, dtype="float64", **option
     return fit_inducing(*data, kernel, inputs, NOISE, options, tol=tol, dtype=dtype)
 
 
-def posterior_of(fit, n, augment=True, **extra):
-    return InducingPosterior(
-        fit.basis, fit.mean, fit.diagonal,
-        noise_variance=NOISE, augment=augment, num_rows=n, **extra,
-    )  # fmt: skip
+def posterior_of(fit, data, augment=True, rows=None):
+    """By independent weights; ``rows``: what stands for the training rows where these are not the inducing inputs."""
+    with precision("float64"):
+        diagonal = inducing_diagonal(fit.basis, *data, NOISE, 0)
+    variances = DiagonalVariances(
+        fit.basis, diagonal, noise_variance=NOISE, augment=augment, num_rows=data[0].n, rows=rows
+    )
+    return InducingPosterior(fit.basis, fit.mean, variances)
 
 
 def mean_of(fit, X):
     with precision("float64" if fit.mean.dtype == jnp.float64 else "float32"):
-        return posterior_of(fit, 300).mean(X)
+        by_few = NearestVariances(fit.basis, np.full(len(fit.mean), NOISE), 8)
+        return InducingPosterior(fit.basis, fit.mean, by_few).mean(X)
 
 
 @pytest.fixture(scope="module")
@@ -133,23 +142,24 @@ def test_stochastic_gradients_of_the_weights_find_the_same(
     assert np.mean(gap**2) ** 0.5 < (0.06 if basis_batch is None else 0.3)
 
 
-def test_diagonal_is_that_of_proposition_1(direct, by_rows, standardised):
+def test_diagonal_is_that_of_proposition_1(data, direct, by_rows, standardised):
     for fit in (direct, by_rows):
         with precision("float64"):
             phi = kernel_matrix(standardised[0], fit.basis.inputs)
         expected = np.sqrt(NOISE / (np.sum(phi**2, axis=0) + NOISE * 1.4))
-        np.testing.assert_allclose(fit.diagonal, expected, rtol=1e-6)
+        found = posterior_of(fit, data).variances.diagonal
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_augmentation_is_the_best_variance_of_a_function_added_at_the_test_input(
-    by_rows, standardised
+    data, by_rows, standardised
 ):
     """Proposition 4 by brute force: minimise ``L_Sigma`` over the entry of the added column."""
     X = standardised[0]
     new = np.array([[0.3, -0.2], [1.9, 1.8], [6.0, -6.0]])
     with precision("float64"):
-        _, plain = posterior_of(by_rows, len(X), augment=False).mean_and_latent_variance(new)
-        _, augmented = posterior_of(by_rows, len(X)).mean_and_latent_variance(new)
+        _, plain = posterior_of(by_rows, data, augment=False).mean_and_latent_variance(new)
+        _, augmented = posterior_of(by_rows, data).mean_and_latent_variance(new)
         k = kernel_matrix(X, new)
     for t in range(len(new)):
         curvature = k[:, t] @ k[:, t] / NOISE + 1.4
@@ -163,15 +173,15 @@ def test_augmentation_is_the_best_variance_of_a_function_added_at_the_test_input
     assert np.all(augmented >= plain)
 
 
-def test_rows_kept_for_the_augmentation_stand_for_all(direct, standardised):
+def test_rows_kept_for_the_augmentation_stand_for_all(data, direct, standardised):
     """With all rows kept it is Proposition 4; with half of them close to it among the rows."""
     X = standardised[0]
     with precision("float64"):
-        whole = posterior_of(direct, 300, rows=jnp.asarray(X))
-        half = posterior_of(direct, 300, rows=jnp.asarray(X[::2]))
+        whole = posterior_of(direct, data, rows=jnp.asarray(X))
+        half = posterior_of(direct, data, rows=jnp.asarray(X[::2]))
         squares = np.sum(kernel_matrix(X[:20], X) ** 2, axis=1)
         _, variance = whole.mean_and_latent_variance(X[:20])
-        _, plain = posterior_of(direct, 300, augment=False).mean_and_latent_variance(X[:20])
+        _, plain = posterior_of(direct, data, augment=False).mean_and_latent_variance(X[:20])
         _, estimated = half.mean_and_latent_variance(X[:20])
     np.testing.assert_allclose(
         variance - plain, NOISE * 1.4**2 / (squares + NOISE * 1.4), rtol=1e-6
@@ -179,8 +189,8 @@ def test_rows_kept_for_the_augmentation_stand_for_all(direct, standardised):
     np.testing.assert_allclose(estimated - plain, variance - plain, rtol=0.6)
 
 
-def test_samples_have_the_predicted_moments_and_are_continuous(by_rows):
-    posterior = posterior_of(by_rows, 300)
+def test_samples_have_the_predicted_moments_and_are_continuous(data, by_rows):
+    posterior = posterior_of(by_rows, data)
     new = np.array([[0.3, -0.2], [5.0, -5.0], [5.001, -5.0]])
     with precision("float64"):
         mean, variance = posterior.mean_and_latent_variance(new)
@@ -199,9 +209,7 @@ def test_repeated_rows_and_two_rows_are_no_trouble():
         X_, y_ = rows.take(np.arange(count))
         X_, y_ = standardizer.transform_X(X_), standardizer.transform_y(y_)
         exact, _ = ExactPosterior.condition(RBF([0.7], 1.0), NOISE, X_, y_)
-        np.testing.assert_allclose(
-            np.asarray(posterior_of(fit, count).mean(X_)), exact.mean(X_), atol=0.01
-        )
+        np.testing.assert_allclose(np.asarray(mean_of(fit, X_)), exact.mean(X_), atol=0.01)
 
 
 def test_basis_blocks_are_the_kernel():

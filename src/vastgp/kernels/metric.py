@@ -43,6 +43,17 @@ def metric_lengthscales(kernel: Kernel, num_features: int) -> np.ndarray:
     return np.asarray(unit * (weights.sum() / total) ** 0.5)
 
 
+def metric_or_units(kernel: Kernel, num_features: int) -> np.ndarray:
+    """Return `metric_lengthscales`, or one for each input where a part of the kernel does not fall with distance alone.
+
+    What is told by nearest inputs is right by any distance; by the kernel's own it is most.
+    """
+    try:
+        return metric_lengthscales(kernel, num_features)
+    except ValueError:  # a part without a spectrum: periodic, on a sphere, a user's own
+        return np.ones(num_features)
+
+
 def falling_part(kernel: Kernel) -> Kernel:
     """Return the part of a kernel that falls with distance: without linear and constant parts of sums and products.
 

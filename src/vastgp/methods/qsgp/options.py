@@ -49,7 +49,7 @@ MOVED = moved_to("Subset") | {
     "learning_steps": "hyperparameters=Learn(steps=...)",
     "frequencies": "basis=Fourier(frequencies=...)",
     "inducing_inputs": "basis=Inducing(inputs=...)",
-    "augment": "basis=Inducing(augment=...)",
+    "augment": "basis=Inducing(variance=...)",
     "num_samples": "solver=Block(num_samples=...)",
     "rank": "solver=Block(rank=...)",
     "max_iter": "solver=Block(max_products=...) or Stochastic(max_steps=...)",

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vastgp._precision import as_dtype
+from vastgp._precision import precision
 from vastgp.data import Rows, Standardizer
 from vastgp.data.minibatch import fixed_indices
 from vastgp.estimators.inducing_inputs import check_inputs
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.qsgp.inducing.diagonal_variances import DiagonalVariances
 from vastgp.methods.qsgp.inducing.fit import fit_inducing
+from vastgp.methods.qsgp.inducing.nearest_variances import NearestVariances
 from vastgp.methods.qsgp.inducing.options import Inducing
-from vastgp.methods.qsgp.inducing.posterior import InducingPosterior
-from vastgp.methods.qsgp.inducing.setup import AUGMENTING, INPUTS
+from vastgp.methods.qsgp.inducing.posterior import InducingPosterior, Variances
+from vastgp.methods.qsgp.inducing.setup import INPUTS
 
 # All training rows become inducing inputs while they take no more memory than this.
 _MOST_INPUT_BYTES = 1_000_000_000
-# Rows kept for the augmentation where the inducing inputs are not among the training rows.
-_AUGMENTING_ROWS = 4096
 
 
 def fit_inducing_answers(
@@ -48,19 +48,23 @@ def fit_inducing_answers(
     fit = fit_inducing(
         rows, standardizer, kernel, inputs, noise, options, run, tol=tol, dtype=dtype
     )
-    few = None
-    if not among_rows:
-        chosen = np.sort(fixed_indices(run.seed, AUGMENTING, rows.n, _AUGMENTING_ROWS))
-        few = as_dtype(standardizer.transform_X(rows.take(chosen)[0]), dtype)
+    given = fit.basis, rows, standardizer, noise
+    variances: Variances
+    if options.variance == "nearest":
+        are_rows = fit.basis.num_basis == rows.n and among_rows
+        variances = NearestVariances.of_rows(*given, options.neighbors, run.seed, are_rows=are_rows)
+    else:
+        augment = options.variance == "augmented"
+        with precision(dtype):
+            variances = DiagonalVariances.of_rows(
+                *given, run.seed, augment=augment, among_rows=among_rows
+            )
     history = fit.loop.history
     diagnosis = {name: history.last(name) for name in ("objective", "objective_se", "residual")}
     yield Answer(
         kernel,
         likelihood,
-        lambda: InducingPosterior(
-            fit.basis, fit.mean, fit.diagonal,
-            noise_variance=noise, augment=options.augment, num_rows=rows.n, rows=few,
-        ),
+        lambda: InducingPosterior(fit.basis, fit.mean, variances),
         fit.loop.num_iter,
         fit.loop.reason,
         fit.loop.converged,

@@ -2,7 +2,7 @@
 
 The mean maximises the sampled bound: by block steps where the inducing inputs are the training rows
 (`rows`), by preconditioned stochastic gradients otherwise
-(`weights`). The covariance is diagonal, in closed form (Proposition 1). Kernel and noise are
+(`weights`). Kernel and noise are
 fixed: ``log |K(Z, Z)|`` has no estimate of constant cost.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -21,9 +20,8 @@ from vastgp._memory import return_freed_memory
 from vastgp._precision import as_dtype, precision
 from vastgp.bases import InducingBasis
 from vastgp.data import Rows, Standardizer
-from vastgp.data.devices import rows_over_devices
 from vastgp.data.minibatch import chunk_of_minibatches, fixed_indices
-from vastgp.data.tiles import over_tiles, row_tiles
+from vastgp.data.tiles import over_tiles
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
 from vastgp.fitting.loop import LoopResult, ShouldStop, Stop
@@ -31,13 +29,11 @@ from vastgp.fitting.minibatch_runner import MinibatchRunner, mean_and_error
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.methods.qsgp.inducing.direct import solve_directly
-from vastgp.methods.qsgp.inducing.objective import BlockedInputs, function_values, squared_norms
+from vastgp.methods.qsgp.inducing.objective import BlockedInputs, function_values
 from vastgp.methods.qsgp.inducing.options import Inducing
 from vastgp.methods.qsgp.inducing.rows import step_rows
 from vastgp.methods.qsgp.inducing.setup import (
     JUDGES,
-    OF_DIAGONAL,
-    OF_VALUE,
     make_plan,
     rows_problem,
     weights_problem,
@@ -47,14 +43,11 @@ from vastgp.methods.qsgp.inducing.state import (
     InducingState,
 )
 from vastgp.methods.qsgp.inducing.weights import step_weights
-from vastgp.methods.qsgp.stochastic.sampled_elbo import optimal_diagonal
 
 _CHUNK = 20
 _TILE = 2048
 _PATIENCE = 60  # records before they may say that the residual no longer falls
 _JUDGE_ROWS = 1024
-# Kernel values behind the diagonal: all rows where there are fewer, else so many rows drawn at random.
-_DIAGONAL_VALUES, _DIAGONAL_ROWS = 5e8, 4096
 
 
 @dataclass(frozen=True)
@@ -67,8 +60,6 @@ class InducingFit:
         In the order of ``mean``.
     mean : Array of shape (m,)
         Posterior mean of the weights.
-    diagonal : Array of shape (m,)
-        Diagonal of the covariance's Cholesky factor.
     averaged : bool
         Whether the mean is the average of iterates.
     loop : LoopResult
@@ -76,7 +67,6 @@ class InducingFit:
 
     basis: InducingBasis
     mean: Float[Array, " m"]
-    diagonal: Float[Array, " m"]
     averaged: bool
     loop: LoopResult
 
@@ -93,7 +83,7 @@ def fit_inducing(
     tol: float = 0.1,
     dtype: str = "float32",
 ) -> InducingFit:
-    """Find mean and diagonal covariance of the weights of an inducing basis.
+    """Find the mean of the weights of an inducing basis.
 
     Parameters
     ----------
@@ -108,7 +98,7 @@ def fit_inducing(
     noise_variance : float
         In standardised units.
     options : Inducing, optional
-        Its ``inputs`` and ``augment`` are not read here.
+        Its ``inputs`` and what variances are by are not read here.
     run : Run, optional
         Budget, file and seed.
     tol : float, default 0.1
@@ -133,8 +123,7 @@ def fit_inducing(
         mean, loop = solve_directly(rows, standardizer, kernel, inputs, noise_variance, run)
         with precision(dtype):
             basis = InducingBasis(as_dtype(kernel, dtype), as_dtype(inputs, dtype))
-            diagonal = inducing_diagonal(basis, rows, standardizer, noise_variance, run.seed)
-            return InducingFit(basis, as_dtype(mean, dtype), diagonal, False, loop)
+            return InducingFit(basis, as_dtype(mean, dtype), False, loop)
     plan = make_plan(options, rows.n, inputs)
     given = (rows, standardizer, kernel, noise_variance, run.seed, dtype)
     step: Any = step_weights
@@ -181,7 +170,6 @@ def fit_inducing(
         return InducingFit(
             problem.basis,
             state.average if averaged else state.mean,
-            inducing_diagonal(problem.basis, rows, standardizer, noise_variance, run.seed),
             averaged,
             loop,
         )
@@ -241,25 +229,3 @@ def _average_is_better(
         return float(misfit) / noise_variance + prior / rows.n
 
     return loss(state.average) <= loss(state.mean)
-
-
-def inducing_diagonal(
-    basis: InducingBasis, rows: Rows, standardizer: Standardizer, noise_variance: float, seed: int
-) -> Float[Array, " m"]:
-    """Return ``c_rr`` of Proposition 1, ``phi_r^T phi_r`` summed over all rows.
-
-    Beyond half a billion kernel values, over random rows instead, at least `_DIAGONAL_ROWS` of them, times the
-    inverse of their share.
-    """
-    blocks, dtype = BlockedInputs.cut(basis), basis.inputs.dtype
-    size = max(int(_DIAGONAL_VALUES / basis.num_basis), _DIAGONAL_ROWS)
-    few = np.sort(fixed_indices(seed, OF_DIAGONAL, rows.n, size)) if size < rows.n else None
-    total = np.zeros(basis.num_basis)
-    for tile in row_tiles(rows, standardizer, _TILE, dtype, few):
-        part = rows_over_devices((tile.X, tile.weight), float(OF_VALUE * basis.num_basis))
-        total += np.asarray(squared_norms(blocks, *part))[: basis.num_basis]
-    gram = total * (rows.n / min(size, rows.n))
-    return as_dtype(_diagonal(gram, float(basis.kernel.total_variance()), noise_variance), dtype)
-
-
-_diagonal = jax.jit(optimal_diagonal)

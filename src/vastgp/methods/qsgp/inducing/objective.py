@@ -74,27 +74,23 @@ def function_values(
 
 
 @jax.jit
-def moments(
-    blocks: BlockedInputs,
-    X: Float[Array, "n d"],
-    mean: Float[Array, " m"],
-    variances: Float[Array, " m"],
-) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " n"]]:
-    """Return ``Phi mu``, ``sum_r phi_r^2 c_rr^2`` and ``sum_r phi_r^2`` in one pass."""
-    mean, variances = blocks.pad(mean), blocks.pad(variances)
+def squares_of_features(
+    blocks: BlockedInputs, X: Float[Array, "n d"], variances: Float[Array, " m"]
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Return ``sum_r phi_r^2 c_rr^2`` and ``sum_r phi_r^2`` in one pass."""
+    variances = blocks.pad(variances)
     ones = blocks.pad(jnp.ones(blocks.size, X.dtype))
 
-    def body(which: Any, totals: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        values, spread, squares = totals
+    def body(which: Any, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+        spread, squares = totals
         phi = blocks.features(X, which)
         return (
-            values + phi @ blocks.slice(mean, which),
             spread + phi**2 @ blocks.slice(variances, which),
             squares + phi**2 @ blocks.slice(ones, which),
         )
 
     zero = jnp.zeros(X.shape[0], X.dtype)
-    return jax.lax.fori_loop(0, blocks.num_blocks, body, (zero, zero, zero))
+    return jax.lax.fori_loop(0, blocks.num_blocks, body, (zero, zero))
 
 
 @jax.jit

@@ -32,8 +32,9 @@ _ROWS_BATCH, _WEIGHTS_BATCH = 100_000, 3000
 # share of the time of the steps.
 _RENEW_AFTER, _RENEW_SHARE = 1000, 0.05
 # Uses of rows drawn once, see `fixed_indices`: the support and what is measured beside it, rows that judge the average,
-# rows behind the diagonal, basis functions behind the preconditioner, inducing inputs, rows of the augmentation.
-SUPPORT, JUDGES, OF_DIAGONAL, SEEN, INPUTS, AUGMENTING = range(6)
+# rows behind the diagonal, basis functions behind the preconditioner, inducing inputs, rows of the augmentation, rows
+# that say what inducing inputs stand for.
+SUPPORT, JUDGES, OF_DIAGONAL, SEEN, INPUTS, AUGMENTING, OF_NEAREST = range(7)
 
 
 def make_plan(options: Inducing, n: int, inputs: np.ndarray | None) -> InducingPlan:
