@@ -39,9 +39,9 @@ for model in models.values():
 
 # %%
 # The mean is the same in all four. With the default, ``"nearest"``, twenty rows are all among the nearest, and the
-# variance is the exact one. Among the data a diagonal covariance of the weights is a little wider than that. Beyond them
-# the augmented variance returns to the prior's, somewhat later than the exact one does; without augmentation it shrinks
-# to zero.
+# variance is the exact one. Among the data a diagonal covariance of the weights is a little wider than that. Beyond
+# them the augmented variance returns to the prior's, somewhat later than the exact one does; without augmentation it
+# shrinks to zero.
 
 figure, axes = plt.subplots(
     4, 1, figsize=(8, 11), sharex=True, sharey=True, constrained_layout=True
