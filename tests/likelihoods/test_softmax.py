@@ -177,3 +177,22 @@ def test_weights_count_in_a_fit_alone():
 def test_targets_are_checked():
     with pytest.raises(ValueError, match=r"^y must hold class numbers 0 to 2 .*the first 3"):
         Softmax(3).check_targets(np.array([0, 1, 2, 3]))
+
+
+@pytest.mark.parametrize("weights", [None, (1.0, 0.5, 2.0)])
+def test_sites_at_known_latent_values_are_the_derivatives_of_the_log_likelihood(weights):
+    rng = np.random.default_rng(0)
+    f, y = 3.0 * rng.normal(size=(3, 20)), rng.integers(0, 3, 20)
+    likelihood = Softmax(3, class_weights=weights)
+    of_label = np.ones(20) if weights is None else np.asarray(weights)[y]
+    value, alpha, beta = likelihood.plug_in_sites(y, f)
+    with precision("float64"):
+        np.testing.assert_allclose(value, of_label * likelihood.log_prob(y, f), rtol=1e-12)
+        for n in range(20):
+
+            def log_prob(one, n=n):
+                return of_label[n] * likelihood.log_prob(y[n : n + 1], one[:, None])[0]
+
+            np.testing.assert_allclose(alpha[:, n], jax.grad(log_prob)(f[:, n]), atol=1e-12)
+            curvature = np.diag(jax.hessian(log_prob)(f[:, n]))
+            np.testing.assert_allclose(beta[:, n], -curvature, atol=1e-12)

@@ -126,17 +126,21 @@ def test_rows_of_many_weights_are_those_that_there_is_time_for(rate, rows, monke
     run = Run(1e6)
     monkeypatch.setattr(run, "seconds_left", lambda share=1.0: 15.0 * share)
     # 30 updates of 8 C k^2 operations a row
-    assert simple_answers._rows_of_sites(Bernoulli(), run, 785) == pytest.approx(
+    assert simple_answers._rows_of_sites(Bernoulli(), run, 20_000, 785) == pytest.approx(
         max(min(16_384, 0.15 * 15.0 * rate / (30 * 8 * 785**2)), 500), abs=1.0
     )
-    assert simple_answers._rows_of_sites(Bernoulli(), run, 785) == pytest.approx(rows, rel=0.5)
+    assert simple_answers._rows_of_sites(Bernoulli(), run, 20_000, 785) == pytest.approx(
+        rows, rel=0.5
+    )
 
 
 def test_without_a_budget_or_with_few_weights_nobody_looks_at_the_time(monkeypatch):
     monkeypatch.setattr(simple_answers, "operations_a_second", lambda: 1.0)
-    assert simple_answers._rows_of_sites(Bernoulli(), Run(None), 785) == 16_384
-    assert simple_answers._rows_of_sites(Softmax(3), Run(10.0), 201) == 1000
-    assert simple_answers._rows_of_sites(Softmax(3), Run(60.0), 201) == 8000
+    assert simple_answers._rows_of_sites(Bernoulli(), Run(None), 20_000, 785) == 16_384
+    # averages of several functions take long, unless rows are many for each weight
+    assert simple_answers._rows_of_sites(Softmax(3), Run(10.0), 2000, 201) == 1000
+    assert simple_answers._rows_of_sites(Softmax(3), Run(60.0), 2000, 201) == 8000
+    assert simple_answers._rows_of_sites(Softmax(3), Run(10.0), 20_000, 201) == 16_384
 
 
 def test_several_processes_use_as_many_as_the_first_finds(monkeypatch, spectra, rng):

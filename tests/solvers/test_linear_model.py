@@ -11,7 +11,7 @@ from vastgp.fitting.exact_evidence import ExactEvidence
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Linear
 from vastgp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, Softmax
-from vastgp.solvers import linear_model
+from vastgp.solvers import linear_sites
 from vastgp.solvers.exact_posterior import ExactPosterior
 from vastgp.solvers.linear_model import fit_linear
 from vastgp.solvers.several_exact import SeveralExact
@@ -197,7 +197,7 @@ def test_lines_of_several_classes_are_those_of_all_rows_though_found_on_some(mon
     y = np.argmax(scores, axis=1).astype(float)
     staged = fit_linear(Softmax(3), X, y)[0]
     some = fit_linear(Softmax(3), X[::6], y[::6])[0]
-    monkeypatch.setattr(linear_model, "_FIRST_ROWS", 10_000)
+    monkeypatch.setattr(linear_sites, "_FIRST_ROWS", 10_000)
     whole = fit_linear(Softmax(3), X, y)[0]
     deviation = np.sqrt(np.einsum("cij,cij->ci", whole.root, whole.root))
     off = np.abs(staged.weights - whole.weights) / deviation
@@ -205,6 +205,41 @@ def test_lines_of_several_classes_are_those_of_all_rows_though_found_on_some(mon
     np.testing.assert_allclose(
         staged.root, whole.root, rtol=0.05, atol=0.05 * np.max(np.abs(whole.root))
     )
+
+
+@pytest.mark.parametrize("classes", [4, 14])
+def test_many_rows_have_their_lines_at_the_mean_of_the_weights(classes, monkeypatch):
+    """Averages over the posterior say the same to a quarter of a deviation, and take a hundred times as long."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(1500, 3))
+    scores = 0.8 * X @ rng.normal(size=(3, classes)) + rng.gumbel(size=(1500, classes))
+    y = np.argmax(scores, axis=1).astype(float)
+    assert linear_sites.by_plug_in(Softmax(classes), 1500, 4)
+    quick = fit_linear(Softmax(classes), X, y)[0]
+    monkeypatch.setattr(linear_sites, "by_plug_in", lambda *_: False)
+    monkeypatch.setattr(linear_sites, "_LAST_UPDATES", 20)
+    slow = fit_linear(Softmax(classes), X, y)[0]
+    deviation = np.sqrt(np.einsum("cij,cij->ci", slow.root, slow.root))
+    assert np.max(np.abs(quick.weights - slow.weights) / deviation) < 0.25
+    np.testing.assert_allclose(
+        np.einsum("cij,cij->ci", quick.root, quick.root), deviation**2, rtol=0.15
+    )
+    # a lower bound wherever it is asked for, highest at the posterior that averages
+    assert slow.evidence - 2.0 < quick.evidence < slow.evidence + 0.5
+
+
+def test_many_classes_take_no_more_averages_than_few(monkeypatch):
+    """Lines of 50 classes took 25 s: averages over all functions of a thousand rows, forty times."""
+    rows, sites = [], linear_sites.local_sites
+    monkeypatch.setattr(
+        linear_sites, "local_sites", lambda *given: rows.append(given[2].size) or sites(*given)
+    )
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 4)), rng.integers(0, 50, 3000).astype(float)
+    posterior, _ = fit_linear(Softmax(50), X, y)
+    assert sum(rows) <= 50_000
+    assert posterior.evidence is None
+    assert np.all(np.isfinite(posterior.weights))
 
 
 @pytest.mark.parametrize(("d", "size"), [(12, 0.2), (12, 1.5), (100, 0.3)])
@@ -246,7 +281,7 @@ def test_a_small_difference_of_inputs_that_go_together_is_found(seed, monkeypatc
     posterior, _ = fit_linear(Bernoulli(), X[seen], y[seen])
     assert np.all(posterior.mean(X[new]) * y[new] > 0.0)
     assert posterior.variance > 10.0
-    monkeypatch.setattr(linear_model, "_QUICK", 0)
+    monkeypatch.setattr(linear_sites, "_QUICK", 0)
     other, _ = fit_linear(Bernoulli(), X[seen], y[seen])
     assert posterior.evidence >= other.evidence - 1e-3
 

@@ -20,6 +20,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.solvers.averaged_posterior import AveragedPosterior
 from vastgp.solvers.exact_posterior import DENSE_ROWS, ExactPosterior
 from vastgp.solvers.linear_model import LinearPosterior, fit_linear, line_of_few, of_average
+from vastgp.solvers.linear_sites import by_plug_in
 from vastgp.solvers.plan import affordable_exact, operations_a_second, rows_of_functions
 from vastgp.solvers.several_exact import SeveralExact
 
@@ -72,12 +73,13 @@ def linear_answer(model: Any, rows: Rows, run: Run, own: Answer | None) -> Answe
     return answer if len(chosen) < rows.n else replace(answer, evidence=posterior.evidence)
 
 
-def _rows_of_sites(likelihood: Likelihood, run: Run, size: int) -> int:
+def _rows_of_sites(likelihood: Likelihood, run: Run, num_rows: int, size: int) -> int:
     """Return of how many rows a line is that is found by sites, of so many weights a function."""
     functions = likelihood.num_latent
     several = _SEVERAL_ROWS if _in_a_hurry(run) else _MORE_SEVERAL_ROWS
-    most = _SITE_ROWS if functions == 1 else several
-    if size <= _WEIGHTS_OF_NO_TIME:
+    quick = functions == 1 or by_plug_in(likelihood, min(num_rows, _SITE_ROWS), size)
+    most = _SITE_ROWS if quick else several
+    if size <= _WEIGHTS_OF_NO_TIME and functions * size**2 <= 10 * _WEIGHTS_OF_NO_TIME**2:
         return most
 
     def within(seconds: float) -> int:

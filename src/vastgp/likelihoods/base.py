@@ -137,6 +137,9 @@ class Likelihood(Parameters, eqx.Module):
         """Return `expected_log_prob` and both `sites`, which may share their averages."""
         return self.expected_log_prob(y, mean, variance), *self.sites(y, mean, variance)
 
+    plug_in_sites: ClassVar[Any] = None
+    """`value_and_sites` at a known latent value, ``plug_in_sites(y, f)`` in NumPy; None without a closed form."""
+
     def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
         """Return ``-E[d^2/dt^2 log p(y | f + t change)]`` at ``t = 0``, one number for each target."""
         return self.sites(y, mean, variance)[1] * change**2

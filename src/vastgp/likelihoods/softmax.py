@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import erfc
+from scipy.special import erfc, logsumexp, softmax
 
 from vastgp.likelihoods.base import number_of_points
 from vastgp.likelihoods.class_weights import checked_weights, weights_of
@@ -122,6 +122,15 @@ class Softmax(SeveralClasses):
         value = (of_label(mean, y) - average) * weight
         observed = self.is_label(y, mean.ndim)
         return value, (observed.astype(mean.dtype) - probability) * weight, bend * weight
+
+    def plug_in_sites(self, y: Any, f: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ``log p_y``, ``1[y = c] - p_c`` and ``p_c (1 - p_c)`` at latent values, times the class's weight."""
+        f = np.asarray(f, np.float64)
+        probability, weight = softmax(f, axis=0), weights_of(self.class_weights, y, f.dtype)
+        value = of_label(f, y) - logsumexp(f, axis=0)
+        observed = self.is_label(y, f.ndim).astype(np.float64)
+        bend = probability * (1.0 - probability)
+        return value * weight, (observed - probability) * weight, bend * weight
 
     def curvature_along(self, y: Any, mean: Any, variance: Any, change: Any) -> Any:
         """Return ``E[sum_c p_c d_c^2 - (sum_c p_c d_c)^2]``, times the weight of the class.

@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vastgp._precision import precision
 from vastgp.data import observations
-from vastgp.data.padding import padded_size, repeat_last
-from vastgp.fitting.damped_updates import DampedUpdates, Found
-from vastgp.fitting.dual_evidence import local_sites, most_rate
 from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
@@ -22,26 +18,10 @@ from vastgp.linalg.row_space import row_space
 from vastgp.solvers.averaged_lines import AveragedLines, LinePart, average_lines
 from vastgp.solvers.leading_directions import leading_directions
 from vastgp.solvers.left_out import LeftOut
+from vastgp.solvers.linear_sites import fit_sites
 
 # Least noise variance, relative to that of the target, and where its search starts.
 _NOISE_FLOOR, _FIRST_NOISE = 1e-6, 0.1
-# Updates of a posterior, and those between two prior variances, of which so many are tried until the next is as near.
-_MOST_UPDATES, _FEW_UPDATES, _ROUNDS, _NEAR = 20, 5, 5, 0.1
-# Prior variance of a function to begin with, and the longest step of its logarithm, as many times as long as MacKay's
-# at most. From weights of variance one 101 of each of ten digits were at 0.93 after 50 updates (test NLPD 0.71), from
-# here at their optimum, 0.06, after 21 (0.56).
-_FIRST_OF_FUNCTION, _LONGEST, _TIMES = 5.0, 2.3, 3.0
-# Where inputs nearly go together, what parts classes may be a small difference of them, of weights that are unlikely
-# under a small variance: of 80 rows of five inputs, labels a sum of the others, the variance went to zero from one
-# (bound -52, test 0.69 nats), and from this to 2000 (-19, 0.02). Tried of so many products, some tenths of a second.
-_STEEP, _QUICK = 10.0, 1e6
-# Of the logarithm of the prior variance, above one.
-_DEVIATION = 3.0
-# Rows on which several functions are found first, and updates on all of them that follow.
-_FIRST_ROWS, _LAST_UPDATES = 1000, 2
-# A whole step that gains less, for each row, ends the updates.
-_SETTLED = 1e-5
-_LEAST_VARIANCE, _MOST_VARIANCE = 1e-4, 1e4
 # Of that, what a slope has at least in the kernel that is shown of a few directions.
 _LEAST_SHARE = 1e-4
 
@@ -168,7 +148,7 @@ def fit_linear(
     likelihood: Likelihood,
     X: np.ndarray,
     y: np.ndarray,
-    most_rows: Callable[[int], int] | None = None,
+    most_rows: Callable[[int, int], int] | None = None,
 ) -> tuple[LinearPosterior, Likelihood]:
     """Return the posterior of linear functions whose weights have one prior variance, that of highest evidence.
 
@@ -181,7 +161,8 @@ def fit_linear(
     X, y : ndarray
         Standardised rows, see `vastgp.data.observations`.
     most_rows : callable, optional
-        Given the number of weights of a function, of how many rows a likelihood that is not Gaussian has time for.
+        Given the numbers of rows and of weights of a function, of how many rows a likelihood that is not Gaussian has
+        time for.
     """
     if isinstance(likelihood, Gaussian):
         features, basis = row_space(_features(X))
@@ -191,13 +172,17 @@ def fit_linear(
         return replace(posterior, basis=basis), likelihood
     few, all_rows = leading_directions(X, _codes(likelihood, y)), len(y)
     if most_rows is not None:
-        step = -(-len(y) // most_rows(1 + X.shape[1] if few is None else few.shape[1]))
+        size = 1 + X.shape[1] if few is None else few.shape[1]
+        step = -(-len(y) // most_rows(len(y), size))
         X, y = X[::step], y[::step]
     features = _features(X)
     features, basis = row_space(features) if few is None else (features @ few, few)
     # with half the nodes held-out losses of ten classes were the same to 0.0002
     with threads_of_products(features):
-        posterior = _fit_sites(likelihood.rough(), features, y)
+        found = fit_sites(likelihood.rough(), features, y)
+    posterior = LinearPosterior(
+        found.weights, np.linalg.cholesky(found.covariance), found.variance, evidence=found.evidence
+    )
     if len(y) < all_rows:
         posterior = replace(posterior, evidence=None)  # there is none of all
     return replace(posterior, basis=basis, others=few is None), likelihood
@@ -260,141 +245,3 @@ def _fit_own_noise(features: np.ndarray, y: np.ndarray) -> tuple[LinearPosterior
     weights = vectors @ (projected * deviation**2)
     posterior = LinearPosterior(weights[None], (vectors * deviation)[None], variance)
     return posterior, Gaussian(noise_variance)
-
-
-class _Weights:
-    """The lower bound of the evidence of normal weights, as a function of their natural parameters.
-
-    ``q(w_c) = N(S_c eta_c, S_c)``, ``S_c = (P_c + I / s)^-1``; ``eta_c`` and ``P_c`` are what sites of the rows add
-    (t-SVGP, eqs. (12), (13), with weights in the place of inducing variables).
-    """
-
-    def __init__(
-        self, likelihood: Likelihood, features: np.ndarray, y: np.ndarray, variance: float = 1.0
-    ) -> None:
-        self.likelihood, self.features, self.num_rows = likelihood, features, len(y)
-        self.padded = repeat_last(features, padded_size(len(y)))
-        self.y = repeat_last(y, padded_size(len(y)))
-        self.variance = variance
-
-    def moments(self, natural: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and covariances of the weights."""
-        linear, added = natural
-        covariance = np.linalg.inv(added + np.eye(added.shape[-1]) / self.variance)
-        return np.einsum("cij,cj->ci", covariance, linear), covariance
-
-    def evaluate(self, natural: tuple[np.ndarray, np.ndarray]) -> Found:
-        """Return the bound at natural parameters, and those that its derivatives ask for."""
-        try:
-            weights, covariance = self.moments(natural)
-        except np.linalg.LinAlgError:
-            # of a step that is far too long: a bound of NaN makes it shorter
-            return Found(natural, np.nan, natural)
-        if self.likelihood.shift_invariant:
-            # as of `Sites.centred`: the optimum has no part that the likelihood does not see
-            weights = weights - weights.mean(axis=0)
-            natural = np.linalg.solve(covariance, weights[..., None])[..., 0], natural[1]
-        mean = weights @ self.padded.T
-        # as products of matrices: as sums over three letters they were half of the time of ten classes
-        variance = np.sum((self.padded @ covariance) * self.padded, axis=-1)
-        shape = mean.shape if len(mean) > 1 else mean.shape[1:]
-        with precision("float64"):
-            bound, sites = local_sites(
-                self.likelihood, self.y, mean.reshape(shape), variance.reshape(shape)
-            )
-        n, features = self.num_rows, self.features
-        linear, curvature = (np.asarray(part).reshape(mean.shape)[:, :n] for part in sites)
-        better = (
-            linear @ features,
-            (features.T * curvature[:, None, :]) @ features,
-        )
-        total = float(np.sum(np.asarray(bound)[:n])) - self._divergence(weights, covariance)
-        return Found(natural, total, better)
-
-    def _divergence(self, weights: np.ndarray, covariance: np.ndarray) -> float:
-        """Return ``KL(q(w) || N(0, s I))``."""
-        size = weights.size
-        square = np.sum(weights**2) + np.trace(covariance, axis1=1, axis2=2).sum()
-        logs = np.linalg.slogdet(covariance)[1].sum()
-        return float(0.5 * (square / self.variance - size + size * np.log(self.variance) - logs))
-
-
-def _fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> LinearPosterior:
-    """Variational inference of the weights, their prior variance by the bound: ``s = |w|^2 / gamma`` (MacKay 1992).
-
-    ``gamma = C p - tr(S) / s`` is the number of weights that the rows have determined. Several functions of many rows
-    are found on some of them, and take the last updates on all: natural parameters are sums over rows.
-    """
-    functions, size = likelihood.num_latent, features.shape[1]
-    step = max(len(y) // _FIRST_ROWS, 1) if functions > 1 else 1
-    first = min(1.0, _FIRST_OF_FUNCTION / size)
-    model, natural = _at_best_variance(likelihood, features[::step], y[::step], first)
-    # laws of counts overflow where weights are large
-    bounded = np.isfinite(likelihood.most_curvature())
-    if functions == 1 and bounded and len(y) * size**2 <= _QUICK and model.variance < _STEEP:
-        steep = _at_best_variance(likelihood, features, y, _STEEP)
-        model, natural = max((model, natural), steep, key=lambda found: _evidence(*found))
-    if step > 1:
-        more = len(y) / model.num_rows
-        model = _Weights(likelihood, features, y, model.variance)
-        natural = _climb(model, (more * natural[0], more * natural[1]), _LAST_UPDATES)
-    weights, covariance = model.moments(natural)
-    root, evidence = np.linalg.cholesky(covariance), _evidence(model, natural)
-    return LinearPosterior(weights, root, model.variance, evidence=evidence)
-
-
-def _at_best_variance(
-    likelihood: Likelihood, features: np.ndarray, y: np.ndarray, first: float
-) -> tuple[_Weights, tuple[np.ndarray, np.ndarray]]:
-    """Return the weights with the prior variance that is reached from a first one, and their natural parameters."""
-    functions, size = likelihood.num_latent, features.shape[1]
-    natural = np.zeros((functions, size)), np.zeros((functions, size, size))
-    model, before = _Weights(likelihood, features, y, first), None
-    for _ in range(_ROUNDS):
-        natural = _climb(model, natural, _FEW_UPDATES)
-        here = np.log(model.variance), _to_fixed_point(*model.moments(natural), model.variance)
-        if abs(here[1]) < _NEAR:
-            break
-        log_variance = here[0] + np.clip(_secant(before, here), -_LONGEST, _LONGEST)
-        model.variance = float(np.clip(np.exp(log_variance), _LEAST_VARIANCE, _MOST_VARIANCE))
-        before = here
-    return model, _climb(model, natural, _MOST_UPDATES)
-
-
-def _evidence(model: _Weights, natural: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the bound with the logarithm of the prior of ``log s``, see `_to_fixed_point`."""
-    above = max(np.log(model.variance), 0.0)
-    return float(model.evaluate(natural).bound - 0.5 * (above / _DEVIATION) ** 2)
-
-
-def _to_fixed_point(weights: np.ndarray, covariance: np.ndarray, variance: float) -> float:
-    """Return how far the logarithm of the prior variance is from ``log |w|^2 / gamma``.
-
-    Where a line parts the classes without an error the bound rises for ever. ``log s`` has a normal prior above zero,
-    whose slope adds ``2 log s / _DEVIATION^2`` to gamma.
-    """
-    spread = float(np.trace(covariance, axis1=1, axis2=2).sum())
-    determined = max(weights.size - spread / variance, np.finfo(float).eps * weights.size)
-    determined += 2.0 * max(np.log(variance), 0.0) / _DEVIATION**2
-    square = max(float(np.sum(weights**2)), np.finfo(float).tiny)
-    return float(np.log(square / determined) - np.log(variance))
-
-
-def _secant(before: tuple[float, float] | None, here: tuple[float, float]) -> float:
-    """Return the step to where two distances from the fixed point point: steps there alone take ever so many."""
-    distance = here[1]
-    if before is None or not 0.0 < distance / before[1] < 1.0:
-        return distance
-    return distance * min((here[0] - before[0]) / (before[1] - distance), _TIMES)
-
-
-def _climb(
-    model: _Weights, natural: tuple[np.ndarray, np.ndarray], most: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return natural parameters after so many updates at most."""
-    rate, least = most_rate(model.likelihood), _SETTLED * model.num_rows
-    updates = DampedUpdates(model.evaluate, most=rate, least_gain=least)
-    # rates of counts that a step is too long for are infinite, and that is no gain
-    with np.errstate(over="ignore", invalid="ignore"):
-        found: tuple[np.ndarray, np.ndarray] = updates.run(updates.start(natural), most).found.sites
-    return found
