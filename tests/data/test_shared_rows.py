@@ -1,6 +1,7 @@
 """What a process has of a table; `tests/system/test_processes.py` has several of them."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -97,6 +98,41 @@ def test_labels_of_several_types_or_of_one_class_are_refused_by_all(monkeypatch)
         monkeypatch, 2, lambda number: as_shared_labelled(X, np.full(4, 3 + number))
     ):
         assert classes.tolist() == [3, 4] and rows.n == 8
+
+
+def test_a_target_that_pandas_calls_by_a_number_is_no_input(monkeypatch):
+    frame = pd.DataFrame(np.arange(24.0).reshape(8, 3))
+    frame[3] = np.arange(8) % 2
+    for rows, classes in in_threads(
+        monkeypatch, 2, lambda number: as_shared_labelled(frame[4 * number : 4 * number + 4], 3)
+    ):
+        own = frame[rows.first : rows.first + 4]
+        np.testing.assert_array_equal(rows.local.X, own[[0, 1, 2]])
+        np.testing.assert_array_equal(classes[rows.local.y.astype(int)], own[3])
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("row", [3, processes.BLOCK_ROWS + 2])
+def test_a_gap_in_the_file_of_an_array_is_told_by_its_row_to_all(
+    monkeypatch, tmp_path, row, labels
+):
+    X = np.zeros((processes.BLOCK_ROWS + 5, 2))
+    X[row, 1] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    opened = as_shared_labelled if labels else as_shared_rows
+
+    def of_file(number):
+        return opened(tmp_path / "X.npy", np.arange(len(X)) % 2, min_rows=2)
+
+    for error in in_threads(monkeypatch, 2, of_file):
+        assert f"Input X contains NaN: at row {row}, column 1" in str(error)
+
+    def of_parts(number):
+        mapped, some = np.load(tmp_path / "X.npy", mmap_mode="r"), processes.part_of(len(X))
+        return opened(mapped[some], np.arange(len(X))[some] % 2, min_rows=2)
+
+    for error in in_threads(monkeypatch, 2, of_parts):
+        assert f"Input X contains NaN: at row {row % processes.BLOCK_ROWS}, column 1" in str(error)
 
 
 @pytest.mark.parametrize("counts", [(600,), (300, 300), (150, 150, 150, 150), (0, 599, 1)])

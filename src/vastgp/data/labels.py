@@ -48,20 +48,13 @@ def open_labelled(
     ValueError
         For fewer than two classes, for targets that are not classes (fractions), and as `as_rows`.
     """
-    X = open_frame(X)
-    labels, name, others = labels_of(X, y, estimator)
-    others = others if feature_names is None else feature_names
+    X, names, labels, name = labels_beside(X, y, feature_names, estimator)
     if not len(labels):  # as for any data without rows
-        as_rows(
-            X, np.zeros(0), feature_names=others, min_rows=max(1, min_rows), estimator=estimator
-        )
+        as_rows(X, np.zeros(0), feature_names=names, min_rows=max(1, min_rows), estimator=estimator)
     classes, numbers = encode(labels)
     check_several_classes(classes, len(labels), estimator)
-    if isinstance(X, Table) and not X.named and feature_names is None and others is not None:
-        # by position, of which the target is none
-        X, others = dataclasses.replace(X, names=others), None
     rows = as_rows(
-        X, numbers.astype(np.float64), feature_names=others, min_rows=min_rows, estimator=estimator
+        X, numbers.astype(np.float64), feature_names=names, min_rows=min_rows, estimator=estimator
     )
     rows.target_name = name or rows.target_name
     return rows, classes
@@ -188,6 +181,26 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 
 def _one_column(y: Any) -> np.ndarray:
     return validate.as_vector(np.asarray(as_labels(y)))
+
+
+def labels_beside(
+    X: Any, y: Any, feature_names: list[str] | None, estimator: str
+) -> tuple[Any, list[str] | None, np.ndarray, str | None]:
+    """Return inputs for `as_rows`, the names of those that are used, labels, and the name of their column.
+
+    Parameters
+    ----------
+    X, y, feature_names, estimator
+        As in `open_labelled`.
+    """
+    X = open_frame(X)
+    labels, name, others = labels_of(X, y, estimator)
+    if feature_names is not None:
+        others = feature_names
+    elif isinstance(X, Table) and not X.named and others is not None:
+        # by position, of which the target is none
+        X, others = dataclasses.replace(X, names=others), None
+    return X, others, labels, name
 
 
 def table_of(X: Any) -> Table | None:

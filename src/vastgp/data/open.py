@@ -93,8 +93,8 @@ def as_rows(
     validate.check_num_rows(rows.X.shape, min_rows)
     if rows.y is not None:
         validate.check_same_length(rows.n, rows.y.shape[0])
-    if rows.in_memory and not rows.checked:
-        _check_all(rows)
+    if rows.in_memory:
+        check_values(rows)
     return rows
 
 
@@ -129,15 +129,22 @@ def target_from_path(path: Path, why_not_a_name: str) -> np.ndarray:
     return files.open_npy(path, "y")
 
 
-def _check_all(rows: Rows) -> None:
-    """Look at every value now, while the caller can say which argument it was."""
+def check_values(rows: Rows, first_row: int = 0) -> None:
+    """Look at every value that was not looked at yet now, while the caller can say which argument it was.
+
+    Parameters
+    ----------
+    rows
+        All rows, or a part of them.
+    first_row
+        Number of their first row in the whole.
+    """
     step = max(1, _SCAN_BYTES // (8 * rows.d))
-    for start in range(0, rows.n, step):
-        validate.check_finite(
-            rows.X[start : start + step], "X", first_row=start, names=rows.feature_names
-        )
+    for start in range(0, 0 if rows.checked else rows.n, step):
+        some, number = slice(start, start + step), first_row + start
+        validate.check_finite(rows.X[some], "X", first_row=number, names=rows.feature_names)
         if rows.y is not None:
-            validate.check_finite(rows.y[start : start + step], "y", first_row=start)
+            validate.check_finite(rows.y[some], "y", first_row=number)
     rows.checked = True
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vastgp.data import files, processes
-from vastgp.data.labels import check_several_classes, encode, labels_of, open_labelled
-from vastgp.data.open import as_rows
+from vastgp.data.labels import check_several_classes, encode, labels_beside, open_labelled
+from vastgp.data.open import as_rows, check_values
 from vastgp.data.rows import Rows
 from vastgp.data.tables import Table
 from vastgp.data.validate import check_num_rows
@@ -149,16 +149,15 @@ def _labelled_part(X: Any, y: Any, options: dict[str, Any]) -> _Labelled:
         if table is None:
             # each reads all, and keeps its share
             rows, classes = open_labelled(X, y, **options)
-            assert rows.y is not None
-            some = processes.part_of(rows.n)
-            labels = classes[np.asarray(rows.y[some], np.int64)]
-            part = dataclasses.replace(rows, X=rows.X[some], y=None)
+            part = _share_of(rows)
+            assert part.y is not None
+            labels = classes[np.asarray(part.y, np.int64)]
+            part = dataclasses.replace(part, y=None)
             return _Labelled(part, None, labels, np.unique(labels), rows.target_name)
         X = table
-    labels, name, others = labels_of(X, y, options["estimator"])
-    given = options["feature_names"]
+    X, names, labels, name = labels_beside(X, y, options["feature_names"], options["estimator"])
     classes = encode(labels)[0] if len(labels) else labels[:0]
-    return _Labelled(X, others if given is None else given, labels, classes, name)
+    return _Labelled(X, names, labels, classes, name)
 
 
 def _part_of_table(X: Any, y: Any) -> Table | None:
@@ -175,15 +174,23 @@ def _part_of_table(X: Any, y: Any) -> Table | None:
 
 
 def _own_part(X: Any, y: Any, options: dict[str, Any]) -> Rows:
-    """Open the rows that are this process's."""
-    if not isinstance(X, str | os.PathLike):
-        return as_rows(X, y, min_rows=0, **options)
-    table = _part_of_table(X, y)
-    if table is not None:
-        return as_rows(table, y, min_rows=0, **options)
-    rows = as_rows(X, y, **options)
+    """Open the rows that are this process's, and look at every value: what one meets later, the others wait for."""
+    if isinstance(X, str | os.PathLike):
+        table = _part_of_table(X, y)
+        if table is None:
+            return _share_of(as_rows(X, y, **options))
+        X = table
+    rows = as_rows(X, y, min_rows=0, **options)
+    check_values(rows)
+    return rows
+
+
+def _share_of(rows: Rows) -> Rows:
+    """Return this process's share of rows that all have opened, with every value looked at."""
     some = processes.part_of(rows.n)
-    return dataclasses.replace(rows, X=rows.X[some], y=None if rows.y is None else rows.y[some])
+    part = dataclasses.replace(rows, X=rows.X[some], y=None if rows.y is None else rows.y[some])
+    check_values(part, first_row=some.start)
+    return part
 
 
 def _in_common_type(part: Any) -> Any:
