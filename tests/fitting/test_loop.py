@@ -12,9 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vastgp.data import processes
+from vastgp.fitting import loop
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.early_stopping import first_of, no_progress
 from vastgp.fitting.history import History
+from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.loop import STEPS_DONE, Stop, run_chunks
 
 
@@ -173,6 +176,37 @@ def test_a_second_control_c_stops_at_once(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_control_c_at_any_time_is_obeyed(tmp_path, monkeypatch):
+    told = []
+
+    def late(array):
+        found = processes.gathered(array)
+        if len(told) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        told.append(found)
+        return found
+
+    monkeypatch.setattr(loop, "gathered", late)
+    saved = checkpoint(tmp_path / "f")
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(Chunks(), start(), max_iter=20, chunk=5, checkpoint=saved)
+    assert checkpoint(tmp_path / "f").saved.num_iter == 10
+
+
+def test_control_c_is_no_longer_held_back_where_a_chunk_failed(tmp_path):
+    def fail(first):
+        raise ValueError("no answer")
+
+    with Interrupts.watch() as interrupts:
+        with pytest.raises(ValueError, match="no answer"):
+            run_chunks(
+                Chunks(fail), start(), max_iter=9, chunk=3, checkpoint=checkpoint(tmp_path / "f")
+            )
+        assert not interrupts.holding
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_a_donated_state_is_not_saved(tmp_path):
     path = tmp_path / "fit.checkpoint"
     slow = Checkpoint(path, every_seconds=1e6, fingerprint={}).phase("fit")
@@ -277,6 +311,12 @@ def test_no_progress_compares_means_and_not_the_luckiest_record():
     assert records_at_the_end(rule, "residual", rising)[0] is None
     held_out = no_progress("rmse", patience=40, min_change=1e-3, held_out=True)
     assert records_at_the_end(held_out, "rmse", rising)[0] == 40
+
+
+def test_what_is_beyond_all_numbers_has_not_converged():
+    rule = no_progress("residual", patience=4, min_change=1e-3)
+    for values in ([1.0, 1e30] + [np.inf] * 20, [np.inf] * 20):
+        assert records_at_the_end(rule, "residual", values)[0] is None
 
 
 def test_larger_may_be_better_and_the_first_rule_decides():

@@ -9,6 +9,7 @@ from vastgp.data import Standardizer, as_rows, processes
 from vastgp.data.shared_rows import as_shared_rows
 from vastgp.estimators.serialise import fit_fingerprint
 from vastgp.estimators.statistics import gather
+from vastgp.fitting import loop
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.interrupts import Interrupts
 from vastgp.fitting.lbfgs import maximise
@@ -28,23 +29,34 @@ def test_a_loop_ends_for_all_where_process_0_ends_it(monkeypatch):
 
         return run_chunks(step_chunk, np.int64(0), max_iter=50, chunk=1, should_stop=should_stop)
 
-    for state, loop in in_threads(monkeypatch, 3, work):
-        assert state == 7 and loop.num_iter == 7
-        assert loop.history["residual"][-1] == pytest.approx(0.4)
+    for state, result in in_threads(monkeypatch, 3, work):
+        assert state == 7 and result.num_iter == 7
+        assert result.history["residual"][-1] == pytest.approx(0.4)
 
 
-def test_an_interruption_of_one_ends_all_and_is_saved(monkeypatch, tmp_path):
+@pytest.mark.parametrize("late", [False, True])  # while it awaits what the others tell of a chunk
+def test_an_interruption_of_one_ends_all_and_is_saved(monkeypatch, tmp_path, late):
     interrupts = [Interrupts(), Interrupts()]
     # each process has its own: looked up when asked, since a patch is seen by both threads
     monkeypatch.setattr(
         Interrupts, "watch", classmethod(lambda cls: interrupts[processes.number()])
     )
 
+    told = processes.gathered
+
+    def late_told(array):
+        found = told(array)
+        if late and processes.number() == 1 and found[0][0] == 3.0:
+            interrupts[1].seen = True
+        return found
+
+    monkeypatch.setattr(loop, "gathered", late_told)
+
     def work(number):
         def step_chunk(state, first, steps):
-            if number == 1 and first == 4:
+            if not late and number == 1 and first == 4:
                 interrupts[number].seen = True  # as its handler notes
-            return state + 1, {"objective": 1.0}
+            return state + 1, {"objective": float(first)}
 
         file = Checkpoint(tmp_path / "fit", 0.0, fingerprint={"seed": 1})
         return run_chunks(

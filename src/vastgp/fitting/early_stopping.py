@@ -31,7 +31,8 @@ def no_progress(
     Parameters
     ----------
     name : str
-        The diagnostic, for instance the mean square of a residual. Records without it, or with NaN, are skipped.
+        The diagnostic, for instance the mean square of a residual. Records without it, or in which it is not finite,
+        are skipped.
     patience : int
         Records before the rule may decide: either mean is over half as many at least.
     min_change : float
@@ -45,7 +46,7 @@ def no_progress(
 
     def rule(diagnostics: Mapping[str, float], history: History) -> Stop | None:
         values = np.asarray(history.values.get(name, []), np.float64)
-        values, window = sign * values[~np.isnan(values)], max(patience // 2, 2)
+        values, window = sign * values[np.isfinite(values)], max(patience // 2, 2)
         gain = error = np.inf
         while error > _HIDDEN * min_change:
             if 2 * window > len(values):

@@ -71,6 +71,15 @@ class Interrupts:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             Interrupts._active = None
 
+    @contextlib.contextmanager
+    def held(self, holding: bool) -> Iterator[None]:
+        """Hold the first Ctrl-C back inside the block, or do not, however the block ends."""
+        before, self.holding = self.holding, holding
+        try:
+            yield
+        finally:
+            self.holding = before
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         again, self.seen = self.seen, True
         if again or not self.holding:

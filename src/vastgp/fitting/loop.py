@@ -173,8 +173,11 @@ def run_chunks(
             return Stop(OUT_OF_TIME, converged=False)
         return None
 
-    with Progress(label, verbose) as progress, Interrupts.watch() as interrupts:
-        interrupts.holding = checkpoint is not None
+    with (
+        Progress(label, verbose) as progress,
+        Interrupts.watch() as interrupts,
+        interrupts.held(checkpoint is not None),
+    ):
         last = {name: column[-1] for name, column in history.values.items()}
         decision = Stop(**ended) if ended and ended["reason"] != OUT_OF_TIME else stop_now(last)
         while decision is None:
@@ -190,19 +193,21 @@ def run_chunks(
             # theirs, and end together where one was interrupted
             told = gathered(np.array([*map(float, raw.values()), interrupts.seen]))
             diagnostics = dict(zip(raw, told[0].tolist(), strict=False))
-            interrupts.seen = any(part[-1] for part in told)
             done, spent = done + int(diagnostics.pop(STEPS_DONE, steps)), now() - began
             history.append(done, spent, diagnostics)
             progress.update(_fraction(done, max_iter, spent, max_seconds), _text(diagnostics))
             decision = stop_now(diagnostics)
-            if checkpoint is not None and (interrupts.seen or (not decision and checkpoint.due())):
+            # of several processes one that was interrupted since they told tells it with the next chunk
+            alone = len(told) == 1
+            interrupted = interrupts.seen if alone else any(part[-1] for part in told)
+            if checkpoint is not None and (interrupted or (not decision and checkpoint.due())):
                 checkpoint.save(state, done, spent, history)
-            interrupts.raise_if_seen()
+            if interrupted or (alone and interrupts.seen):
+                raise KeyboardInterrupt
         if checkpoint is not None:
             checkpoint.note(state, done, spent, history, dataclasses.asdict(decision))
             if decision.reason == OUT_OF_TIME or checkpoint.due():
                 checkpoint.file.write()
-        interrupts.holding = False
     state = jax.block_until_ready(state)
     return state, LoopResult(done, spent, decision.converged, decision.reason, history, resumed_at)
 
