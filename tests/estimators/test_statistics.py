@@ -41,6 +41,25 @@ def test_partitions_of_a_dask_frame_update_as_their_rows_do(name, frame):
     assert by_parts.score(frame[["a", "b"]], frame["y"]) > 0.9
 
 
+def test_partitions_that_a_filter_left_empty_add_nothing(frame):
+    dd = pytest.importorskip("dask.dataframe")
+    model = MODELS["direct"]().fit(frame[:400], "y")
+    rest = frame[400:].sort_values("a")
+    parts = dd.from_pandas(rest.reset_index(drop=True), npartitions=5)
+    sums = vastgp.statistics(model, parts[parts["a"] > 0.5], "y")
+    expected = model.statistics(rest[rest["a"] > 0.5], "y")
+    assert sums.num_rows == expected.num_rows
+    np.testing.assert_allclose(sums.moments, expected.moments, rtol=1e-12, atol=1e-12)
+    # Spark makes data frames without columns of them
+    for none in (frame[:0], pd.DataFrame([])):
+        total = expected + model.statistics(none, "y")
+        assert total.num_rows == expected.num_rows
+        np.testing.assert_array_equal(total.moments, expected.moments)
+    assert model.statistics(np.zeros((0, 2)), []).num_rows == 0
+    with pytest.raises(ValueError, match=r"Found array with 0 sample"):
+        model.partial_fit(frame[:0], "y")
+
+
 def test_what_has_no_sums_or_no_partitions_is_named(frame):
     with pytest.raises(
         ValueError, match="model is a ExactGPRegressor, which sums over rows do not make"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vastgp.data import Rows, Standardizer, processes
+from vastgp.data.tables import Table, open_frame
 from vastgp.estimators.judging import OWN
 from vastgp.fitting.loop import Stop
 from vastgp.fitting.run import Run
@@ -117,7 +119,7 @@ class TakesSums:
         Parameters
         ----------
         X, y
-            As in ``fit``.
+            As in ``fit``; of a table or an array without rows, as an engine's partitions may be, the sums are zero.
 
         Returns
         -------
@@ -125,9 +127,11 @@ class TakesSums:
             They add up by ``+``, whatever the parts were; see `vastgp.statistics` for those of a dask data frame.
         """
         check_is_fitted(self, "posterior_")
-        own = self._own("statistics")
-        own._check_takes_rows()
-        return own._sums_over(self._open(X, y, require_y=True))
+        X = open_frame(X)
+        if not _has_rows(X):
+            none = np.zeros((0, self.n_features_in_))
+            return self._own_sums(lambda: Rows(none, none[:, 0], checked=True))
+        return self._own_sums(lambda: self._open(X, y, require_y=True))
 
     def update(self: Any, statistics: Any) -> Any:
         """Add sums over new rows to those of the fit, and infer again: at a cost that does not depend on the rows.
@@ -193,7 +197,13 @@ class TakesSums:
                 "model.statistics(X, y), add them up, and give all processes model.update(sums)."
             )
         self._own("partial_fit")
-        return self.update(self.statistics(X, y))
+        return self.update(self._own_sums(lambda: self._open(X, y, require_y=True)))
+
+    def _own_sums(self: Any, opened: Callable[[], Rows]) -> SufficientStatistics:
+        """Return the sums over rows of the features of the method's own answer."""
+        own = self._own("statistics")
+        own._check_takes_rows()
+        return own._sums_over(opened())
 
     def _sums_over(self: Any, rows: Rows) -> SufficientStatistics:
         return gather_statistics(
@@ -223,6 +233,13 @@ class TakesSums:
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return state | {"_own_fit": None}
+
+
+def _has_rows(X: Any) -> bool:
+    """Return whether there are rows in what holds them in memory; of files their reader says it."""
+    if isinstance(X, Table):
+        return X.num_rows != 0
+    return not isinstance(X, list | tuple | np.ndarray) or len(X) > 0
 
 
 def statistics(model: Any, frame: Any, y: str) -> SufficientStatistics:
