@@ -7,6 +7,7 @@ from sklearn.base import clone
 from several_processes import in_threads
 from vastgp import (
     RBF,
+    DirectRegressor,
     IterativeGPRegressor,
     QSGPClassifier,
     QSGPRegressor,
@@ -68,6 +69,26 @@ def test_a_fit_of_several_is_that_of_one(monkeypatch, name):
     for found, answer in in_threads(monkeypatch, 2, work):
         assert answer == "own"
         np.testing.assert_allclose(found, one, atol=1e-6)
+
+
+@pytest.mark.parametrize("seeds", [(None, None), (3, 4)])
+def test_all_draw_by_the_seed_of_process_0(monkeypatch, seeds):
+    X, f, _ = data()
+    new = data(30, seed=1)[0]
+    model = DirectRegressor(KERNEL, 20, hyperparameters=Fixed(noise_std=0.1), dtype="float64")
+
+    def work(number):
+        mine = slice(0, 50) if number == 0 else slice(50, None)
+        fitted = clone(model).set_params(random_state=seeds[number]).fit(X[mine], f[mine])
+        return fitted.predict(new)
+
+    first, second = in_threads(monkeypatch, 2, work)
+    np.testing.assert_array_equal(first, second)
+    if seeds[0] is not None:
+        one, other = (clone(model).set_params(random_state=seed).fit(X, f) for seed in seeds)
+        # its search ends within a tolerance
+        np.testing.assert_allclose(first, one.predict(new), atol=1e-3)
+        assert np.max(np.abs(first - other.predict(new))) > 0.05
 
 
 @pytest.mark.filterwarnings("ignore:IterativeGPRegressor did not converge")

@@ -7,12 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+import vastgp
 from vastgp._precision import precision
 from vastgp.data import write_archive
+from vastgp.estimators import fitted
 from vastgp.fitting.checkpoint import Checkpoint
 from vastgp.fitting.history import History
 from vastgp.kernels import RBF
+from vastgp.options import Fixed
 
 
 class State(NamedTuple):
@@ -55,6 +59,34 @@ def test_no_file_is_no_state(tmp_path):
     checkpoint = Checkpoint(tmp_path / "c", fingerprint={})
     assert checkpoint.phase("fit").load(state()) is None
     checkpoint.remove()  # nothing to remove is no error
+
+
+@pytest.mark.parametrize("random_state", [None, 5])
+def test_a_fit_whose_seed_nobody_gave_goes_on_with_the_one_that_it_drew(
+    tmp_path, monkeypatch, random_state
+):
+    X = np.linspace(-1.0, 1.0, 60)[:, None]
+    path = tmp_path / "fit"
+    model = vastgp.DirectRegressor(
+        RBF(0.3),
+        8,
+        hyperparameters=Fixed(noise_std=0.1),
+        checkpoint=path,
+        random_state=random_state,
+    )
+
+    def killed(file, answer):
+        file.write()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fitted, "_finish", killed)
+        first = clone(model)
+        with pytest.raises(KeyboardInterrupt):
+            first.fit(X, np.sin(3.0 * X[:, 0]))
+    again = clone(model).fit(X, np.sin(3.0 * X[:, 0]))
+    np.testing.assert_array_equal(again.predict(X), first.predict(X))
+    assert not path.exists()
 
 
 def test_another_fit_is_refused_with_what_differs(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vastgp._arguments import KnownArguments, Options, check_arguments
@@ -141,9 +142,11 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
             work._check_params()
             let_go_of_many()
             data = open_data(work)
-            # drawn once: whatever the fit draws follows from it
-            seed = seed_from(work.random_state)
+            # drawn once, by process 0 of several: whatever the fit draws follows from it
+            seed = int(processes.from_first(np.int64(seed_from(work.random_state))))
             file = None if keep else work._file_of(data, seed, held)
+            if file is not None:
+                seed = file.fingerprint["seed"]
             run = Run(
                 work.max_seconds, file,
                 verbose=bool(work.verbose), seconds=now() - began, seed=seed,
@@ -217,7 +220,9 @@ class FittedModel(KnownArguments, SavedModel, abc.ABC):
             if name not in _NOT_OF_THE_RESULT
         }
         fingerprint = fit_fingerprint(type(self).__name__, params, data, seed)
-        file = Checkpoint(place.path, place.every_seconds, fingerprint=fingerprint)
+        # a fit whose seed nobody gave goes on with the one that it drew when it began
+        drawn = ("seed",) if self.random_state is None else ()
+        file = Checkpoint(place.path, place.every_seconds, fingerprint=fingerprint, drawn=drawn)
         held.enter_context(file.blamed())
         return file
 

@@ -132,7 +132,7 @@ def fit_fingerprint(
         Training data: of rows their shape counts, and a checksum of all values (one pass, a tile in memory at a time),
         wherever and in whatever form they are stored: a file may be copied or touched.
     seed : int, optional
-        The seed drawn, when ``random_state`` did not fix one.
+        What the fit draws follows from.
     """
     plain, arrays = encode_params(params)
     major, minor, *_ = vastgp.__version__.split(".")

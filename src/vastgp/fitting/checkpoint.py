@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,16 +76,19 @@ class Checkpoint:
     fingerprint : dict
         What makes the fit the one it is, as plain JSON-able data (nested dicts allowed): library version, estimator,
         its parameters, the data, the seed. A file with another fingerprint is refused.
+    drawn : sequence of str
+        Entries of the fingerprint that were drawn for this fit: of a fit that goes on they are those of the file.
 
     Attributes
     ----------
+    fingerprint : dict
+        With what was drawn when the fit began.
     phases : dict of str to Saved
         In the order in which they began.
     seconds : float
         Of the fit up to the last write, those before earlier resumes included.
     resumed : bool
         Whether the file was there.
-
     writes : bool
         Whether this process writes: process 0 does, of several.
 
@@ -102,10 +105,11 @@ class Checkpoint:
         every_seconds: float = 30.0,
         *,
         fingerprint: Mapping[str, Any],
+        drawn: Sequence[str] = (),
     ) -> None:
         self.path = Path(path).expanduser()
         self.every_seconds = float(every_seconds)
-        self.fingerprint = dict(fingerprint)
+        self.fingerprint, self._drawn = dict(fingerprint), tuple(drawn)
         # what is saved is the same in all of several processes
         self.writes = processes.number() == 0
         processes.together(self._check_folder)
@@ -219,7 +223,9 @@ class Checkpoint:
             self._restore(header, arrays)
 
     def _restore(self, header: Mapping[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self._refuse_other_fit(header["fingerprint"])
+        theirs = header["fingerprint"]
+        self.fingerprint |= {name: theirs[name] for name in self._drawn if name in theirs}
+        self._refuse_other_fit(theirs)
         for number, entry in enumerate(header["phases"]):
             of_history = below(f"{number}/history/", arrays)
             self.phases[entry["name"]] = Saved(
