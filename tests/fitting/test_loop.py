@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import jax
@@ -205,6 +206,23 @@ def test_control_c_is_no_longer_held_back_where_a_chunk_failed(tmp_path):
         assert not interrupts.holding
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_fit_in_a_thread_outlives_the_one_that_hears_control_c():
+    ended, handlers = threading.Event(), []
+
+    def in_thread():
+        waits = Chunks(lambda first: ended.wait(60.0) if first else None)
+        handlers.append(run_chunks(waits, start(), max_iter=2, chunk=1)[1].num_iter)
+
+    other = threading.Thread(target=in_thread)
+    with Interrupts.watch():
+        other.start()
+        run_chunks(Chunks(lambda first: time.sleep(0.1)), start(), max_iter=2, chunk=1)
+    handlers.append(signal.getsignal(signal.SIGINT))
+    ended.set()
+    other.join()
+    assert handlers == [signal.default_int_handler, 2]
 
 
 def test_a_donated_state_is_not_saved(tmp_path):

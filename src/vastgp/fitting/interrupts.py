@@ -48,8 +48,9 @@ class Interrupts:
 
     @classmethod
     def watch(cls) -> Interrupts:
-        """Return the one that is at work, or a new one."""
-        return cls._active or cls()
+        """Return the one that is at work in the main thread, or a new one; other threads have their own, which rest."""
+        in_main = threading.current_thread() is threading.main_thread()
+        return (cls._active if in_main else None) or cls()
 
     def __enter__(self) -> Interrupts:
         may = (
