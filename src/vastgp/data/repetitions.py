@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,13 +155,15 @@ class Cells(NamedTuple):
         shared = hasattr(matrix, "local")
         own = matrix.local if shared else matrix
         varies = np.any(own != np.round(own), axis=0)
-        low = np.min(own, axis=0, initial=np.inf)
+        low = np.min(own, axis=0, initial=np.inf).astype(np.float64)
         if shared:
             varies = np.any(processes.gathered(varies), axis=0)
             low = np.min(processes.gathered(low), axis=0)
         if not varies.any():
             return None
-        n, scale = len(matrix), _deviation(matrix) if shared else np.std(matrix, axis=0)
+        # sums over many rows of float32 are off by several deviations where these are far from zero
+        deviation = _deviation if shared else partial(np.std, axis=0, dtype=np.float64)
+        n, scale = len(matrix), deviation(matrix)
         d = int(np.count_nonzero(scale))
         near = min(_REPEATED, _OF_SPACING * n ** (-1.0 / max(d, 1)))
         return cls(low, np.where(scale > 0.0, near * scale, 1.0))
@@ -179,7 +182,7 @@ def _deviation(matrix: Any) -> np.ndarray:
     own, n = matrix.local, len(matrix)
     low = np.min(processes.gathered(np.min(own, axis=0, initial=np.inf)), axis=0)
     high = np.max(processes.gathered(np.max(own, axis=0, initial=-np.inf)), axis=0)
-    mean = processes.added(own.sum(axis=0)) / n
+    mean = processes.added(own.sum(axis=0, dtype=np.float64)) / n
     square = processes.added(((own - mean) ** 2).sum(axis=0)) / n
     return np.where(high > low, np.sqrt(square), 0.0)
 
