@@ -166,6 +166,25 @@ def test_columns_in_the_names_of_folders(tmp_path: Path) -> None:
     assert as_rows(tmp_path / "year=2019" / "p.parquet", "y").feature_names == ["a"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["_temporary/0/1.parquet", "_delta_log/0.checkpoint.parquet", "._1.parquet", ".staging/1.pq"],
+)
+def test_hidden_files_of_a_folder_are_no_part_of_its_table(tmp_path: Path, name: str) -> None:
+    """What a job that had failed left in the folder was read as rows, beside those of its second try."""
+    columns = pa.table({"a": [1.0, 2.0], "y": [3.0, 4.0]})
+    hidden = tmp_path / ".rides" / name
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(columns, hidden)
+    with pytest.raises(ValueError, match=r"no \.parquet files but '.*', which are hidden\."):
+        as_rows(tmp_path / ".rides", "y")
+    (tmp_path / ".rides" / "_key=5").mkdir()
+    pq.write_table(columns, tmp_path / ".rides" / "_key=5" / "1.parquet")
+    rows = as_rows(tmp_path / ".rides", "y")
+    assert rows.feature_names == ["a", "_key"]
+    np.testing.assert_array_equal(rows.X, [[1.0, 5.0], [2.0, 5.0]])
+
+
 def test_an_empty_folder_and_other_files(tmp_path: Path) -> None:
     (tmp_path / "d.json").write_text("{}")
     with pytest.raises(ValueError, match=r"has no \.parquet files\. Expected \.npy, \.npz, \.csv"):

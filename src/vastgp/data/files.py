@@ -196,13 +196,7 @@ def _open_parquet(path: Path) -> Table:
     where = f"the folder {str(path)!r}" if path.is_dir() else f"{str(path)!r}"
     files = [path]
     if path.is_dir():
-        files = sorted(
-            file for file in path.rglob("*") if file.suffix.lower() in _PARQUET and file.is_file()
-        )
-        if not files:
-            raise ValueError(
-                f"The folder {str(path)!r} has no .parquet files. Expected {_FORMATS}."
-            )
+        files = _parquet_files(path)
     with arrow_errors(where):
         dataset = ds.dataset(
             [os.fspath(file) for file in files],
@@ -241,6 +235,27 @@ def _open_parquet(path: Path) -> Table:
     table = part(slice(0, num_rows))
     table.part = part
     return table
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """Return the files of a table in a folder, in the order of their names.
+
+    What begins with a dot or an underscore is no part of it, as Spark and Arrow have it: what a job that failed has
+    left, logs of a table's versions, what a file manager keeps. A folder named _key=value is one.
+    """
+
+    def is_part(name: str) -> bool:
+        return not name.startswith((".", "_")) or ("=" in name and not name.startswith("."))
+
+    files = [file for file in folder.rglob("*") if file.suffix.lower() in _PARQUET]
+    parts = [file for file in files if all(map(is_part, file.relative_to(folder).parts))]
+    found = sorted(file for file in parts if file.is_file())
+    if not found:
+        hidden = f" but {listed(sorted(map(str, files)), 3)}, which are hidden" if files else ""
+        raise ValueError(
+            f"The folder {str(folder)!r} has no .parquet files{hidden}. Expected {_FORMATS}."
+        )
+    return found
 
 
 def _read_parquet(

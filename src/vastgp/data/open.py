@@ -38,7 +38,7 @@ def as_rows(
         Inputs, one row per observation: a NumPy array or memory map, nested lists, a pandas or polars DataFrame, a
         `pyarrow.Table`, or the path of a file: ``.npy`` (used where it lies, as a memory map), ``.npz`` with arrays
         ``X`` and ``y``, ``.csv`` with a line of names, ``.parquet``, or a folder of Parquet files (read in the order
-        of their names).
+        of their names; not those that begin with a dot or an underscore).
     y
         Targets: an array, list or Series; a path of a ``.npy`` file; or, when ``X`` is a table, the name of the column
         that is the target, which then is no input.
