@@ -15,7 +15,7 @@ import pytest
 
 from vastgp.auto.reading_targets import classes_of
 from vastgp.data import as_rows
-from vastgp.data.labels import open_labelled
+from vastgp.data.labels import column_of, open_labelled
 
 _X = np.arange(8.0).reshape(4, 2)
 _WORDS = ["no", "yes", "no", "yes"]
@@ -71,6 +71,17 @@ def test_a_missing_label_is_named_by_its_row(y: object) -> None:
     if isinstance(y, pd.Series):
         with pytest.raises(ValueError, match=r"missing label in row 1 \(|contains NaN: at row 1"):
             open_labelled(pd.DataFrame({"a": _X[:, 0], "y": y}), "y")
+
+
+def test_an_empty_label_of_a_csv_file_is_missing_and_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('a,y\n1,yes\n2,\n3,no\n4,""\n5,NA\n')
+    assert column_of(path, "y")[0].tolist() == ["yes", None, "no", None, "NA"]
+    with pytest.raises(ValueError, match="y has a missing label in row 1"):
+        open_labelled(path, "y")
+    codes, classes, _ = classes_of(path, "y")
+    assert classes.tolist() == ["NA", "no", "yes"]
+    np.testing.assert_array_equal(codes, [2.0, np.nan, 1.0, np.nan, 0.0])
 
 
 @pytest.mark.parametrize(

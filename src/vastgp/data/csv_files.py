@@ -62,6 +62,7 @@ def open_csv(path: Path, empty_as_text: bool) -> Table:
             csv.open_csv(os.fspath(path), parse_options=parse, convert_options=convert) as reader,
         ):
             while (batch := _next(reader, where, names, types)) is not None:
+                batch = _with_gaps(batch)
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
@@ -90,6 +91,23 @@ def _next(reader: Any, where: str, names: Sequence[str], types: dict[str, Any]) 
             f"Column {name!r} of {where} holds numbers at first, and {late['value']!r} further down. Correct it, or "
             "leave it empty, which is read as missing; or write the column as text throughout, with quotes."
         ) from error
+
+
+def _with_gaps(batch: Any) -> Any:
+    """Return a batch whose empty texts are missing, as they are in every other column and kind of table.
+
+    Arrow could read them so, but with them texts such as NA, which may well be a code.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [
+        pc.if_else(pc.equal(column, ""), None, column)
+        if pa.types.is_string(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _schema_and_decimal(path: Path, where: str, parse: Any) -> tuple[Any, str]:
