@@ -8,10 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from several_processes import in_threads
-from vastgp.data import Standardizer, as_rows, minibatch, minibatch_indices, processes
+from vastgp.data import (
+    Rows,
+    Standardizer,
+    as_rows,
+    minibatch,
+    minibatch_indices,
+    processes,
+    without,
+)
 from vastgp.data.files import open_table_file
 from vastgp.data.minibatch import SharedMinibatches
-from vastgp.data.shared_rows import as_shared_labelled, as_shared_rows
+from vastgp.data.shared_rows import SharedArray, as_shared_labelled, as_shared_rows
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +117,28 @@ def test_a_target_that_pandas_calls_by_a_number_is_no_input(monkeypatch):
         own = frame[rows.first : rows.first + 4]
         np.testing.assert_array_equal(rows.local.X, own[[0, 1, 2]])
         np.testing.assert_array_equal(classes[rows.local.y.astype(int)], own[3])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [np.arange(9) % 2 == 0, np.array([-1, 0, -9, 4]), np.array([], int), slice(None, None, -2)],
+)
+def test_rows_of_processes_and_rows_left_are_asked_for_as_those_of_an_array(monkeypatch, index):
+    """A mask was read as the numbers 0 and 1, and a negative number as one of the rows of process 0."""
+    X = np.arange(18.0).reshape(9, 2)
+    ends = [0, 2, 9]
+
+    def of_processes(number):
+        own = SharedArray(X[ends[number] : ends[number + 1]], [2, 7])
+        return own[index]
+
+    for found in in_threads(monkeypatch, 2, of_processes):
+        np.testing.assert_array_equal(found, X[index])
+    left = without(Rows(np.repeat(X, 2, axis=0)), np.arange(9) * 2)
+    np.testing.assert_array_equal(left.X[index], X[index])
+    for wrong in (np.ones(8, bool), np.array([9]), np.array([-10])):
+        with pytest.raises(IndexError, match=r"of shape \(8,\) for 9 rows|, of 9\."):
+            left.X[wrong]
 
 
 @pytest.mark.parametrize("labels", [False, True])

@@ -166,6 +166,26 @@ class Rows:
                 mapped.madvise(getattr(mmap, advice))
 
 
+def numbers_of_rows(index: Any, n: int) -> np.ndarray:
+    """Return the numbers of the rows, of n, that an array asks for as NumPy has it: by number or by a mask.
+
+    Raises
+    ------
+    IndexError
+        For a row that is not there, and a mask of another length.
+    """
+    index = np.asarray(index)
+    if index.dtype == bool:
+        if index.shape != (n,):
+            raise IndexError(f"a mask of shape {index.shape} for {n} rows. Expected shape ({n},).")
+        return np.flatnonzero(index)
+    index = index.astype(np.int64)
+    if index.size and (index.min() < -n or index.max() >= n):
+        raise IndexError(f"rows {index.min()} to {index.max()}, of {n}.")
+    # from the end, where negative
+    return np.where(index < 0, index + n, index)
+
+
 def _float64(block: np.ndarray) -> np.ndarray:
     """Float64 values of a slice of rows, read-only where they are the stored values themselves."""
     values = np.ascontiguousarray(block, dtype=np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 from vastgp.data import files, processes
 from vastgp.data.labels import check_several_classes, encode, labels_beside, open_labelled
 from vastgp.data.open import as_rows, check_values
-from vastgp.data.rows import Rows
+from vastgp.data.rows import Rows, numbers_of_rows
 from vastgp.data.tables import Table
 from vastgp.data.validate import check_num_rows
 
@@ -54,7 +54,7 @@ class SharedArray:
                 begin, end = np.clip([start - self.first, stop - self.first], 0, len(self.local))
                 return np.concatenate(processes.gathered(self.local[begin:end]))
             index = np.arange(start, stop, step)
-        index = np.asarray(index)
+        index = numbers_of_rows(index, len(self))
         owner = np.searchsorted(self._ends, index, side="right")
         mine = owner == processes.number()
         found = np.empty((len(index), *self.shape[1:]), self.dtype)

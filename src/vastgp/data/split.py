@@ -8,7 +8,7 @@ import numpy as np
 
 from vastgp.data.minibatch import _HELD_OUT, generator
 from vastgp.data.repetitions import rows_of_groups
-from vastgp.data.rows import Rows
+from vastgp.data.rows import Rows, numbers_of_rows
 
 # A held-out score has a standard error of about 1/sqrt(2 * rows) of itself: 0.7 % at this many, enough to stop by.
 MAX_HELD_OUT = 10_000
@@ -135,10 +135,7 @@ class _Without:
             block = self.base[first : last + 1]
             inside = self._held_out[(self._held_out > first) & (self._held_out < last)]
             return np.delete(block, inside - first, axis=0) if inside.size else np.asarray(block)
-        index = np.asarray(index, dtype=np.int64)
-        if index.size and (index.min() < -len(self) or index.max() >= len(self)):
-            raise IndexError(f"row {index.max()} of {len(self)}")
-        return np.asarray(self.base[self._in_base(np.where(index < 0, index + len(self), index))])
+        return np.asarray(self.base[self._in_base(numbers_of_rows(index, len(self)))])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = self[:]
