@@ -34,7 +34,7 @@ def posterior_of(case, observed, kind, rank=0):
     objective = GridObjective(case.axes, case.values, solver)
     found = objective.solve(case.kernel, NOISE)
     assert found.solution.converged
-    return GridPosterior(case.kernel, NOISE, case.axes, found.coefficients(), solver)
+    return GridPosterior(case.kernel, NOISE, case.axes, found.filled(), solver)
 
 
 @pytest.mark.parametrize("kind", ["fill-gaps", "ignore-gaps"])
@@ -285,7 +285,7 @@ def test_predictions_in_single_precision_bear_a_condition_that_its_weights_do_no
         solver = GridSolver(observed, "fill-gaps", dtype=dtype, tol=tol, max_products=2000, rank=0)
         found = GridObjective(axes, values, solver).solve(kernel, 1e-4)
         assert found.solution.converged
-        posterior = GridPosterior(kernel, 1e-4, axes, found.coefficients(), solver)
+        posterior = GridPosterior(kernel, 1e-4, axes, found.filled(), solver)
         answers[dtype] = (
             posterior.mean(axes),
             posterior.mean([axes[0][::3] + 0.4, axes[1]]),

@@ -17,8 +17,8 @@ def setting():
     observed = case.observed(0.4)
     solver = case.solver(observed, tol=1e-10)
     found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-    coefficients = found.coefficients()
-    return case, observed, GridPosterior(case.kernel, NOISE, case.axes, coefficients, solver)
+    filled = found.filled()
+    return case, observed, GridPosterior(case.kernel, NOISE, case.axes, filled, solver)
 
 
 def check(case, observed, rows, samples):

@@ -111,6 +111,10 @@ class KroneckerEigen(NamedTuple):
         """Return ``Q diag(function_of_spectrum) Q^T v`` for every row."""
         return self.rotate_back(function_of_spectrum * self.rotate(vectors))
 
+    def solved_coefficients(self, vectors: Float[Array, "C M"], shift: Any) -> Array:
+        """Return ``Q^T (K + shift I)^-1 v`` for every row, each entry to its own precision."""
+        return self.rotate(vectors) / (self.spectrum() + shift)
+
     def factors(self) -> tuple[np.ndarray, ...]:
         """Return the matrices ``K_l`` on the host, the scale in the first."""
         pairs = [(np.asarray(Q), np.asarray(t)) for Q, t in zip(*self[:2], strict=True)]

@@ -66,8 +66,8 @@ def test_mean_and_variance_are_those_of_the_dense_process(case, kind, rank, monk
         solver = solver_of(case, observed, kind, rank=rank)
         found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
         assert found.solution.converged and (solver.factorisations > 0) == (rank is None)
-        coefficients = found.coefficients()
-        posterior = GridPosterior(case.kernel, NOISE, case.axes, coefficients, solver)
+        filled = found.filled()
+        posterior = GridPosterior(case.kernel, NOISE, case.axes, filled, solver)
         np.testing.assert_allclose(posterior.weights[observed], alpha, atol=1e-7)
         np.testing.assert_allclose(posterior.mean(case.axes), cross @ alpha, atol=1e-8)
         variance = posterior.variance(case.axes, "exact")
@@ -91,7 +91,7 @@ def test_single_precision_finds_the_same_mean(case):
     for kind in KINDS:
         solver = solver_of(case, observed, kind, dtype="float32", tol=1e-4)
         found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-        posterior = GridPosterior(case.kernel, NOISE, case.axes, found.coefficients(), solver)
+        posterior = GridPosterior(case.kernel, NOISE, case.axes, found.filled(), solver)
         np.testing.assert_allclose(posterior.mean(case.axes), mean, atol=2e-3)
 
 
@@ -184,7 +184,7 @@ def test_variances_by_samples_are_unbiased():
         observed = case.observed(gaps)
         solver = solver_of(case, observed, tol=1e-9)
         found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-        posterior = GridPosterior(case.kernel, NOISE, case.axes, found.coefficients(), solver)
+        posterior = GridPosterior(case.kernel, NOISE, case.axes, found.filled(), solver)
         exact = posterior.variance(case.axes, "exact")
         number = 2000
         sampled = posterior.variance(case.axes, VarianceSamples(number))
@@ -196,7 +196,7 @@ def test_joint_samples_have_the_covariance_of_the_dense_process():
     observed = case.observed(0.3)
     solver = solver_of(case, observed, tol=1e-9)
     found = GridObjective(case.axes, case.values, solver).solve(case.kernel, NOISE)
-    posterior = GridPosterior(case.kernel, NOISE, case.axes, found.coefficients(), solver)
+    posterior = GridPosterior(case.kernel, NOISE, case.axes, found.filled(), solver)
     A, alpha, _ = dense(case, observed)
     cross = case.covariance(case.rows, case.rows[observed])
     covariance = case.covariance(case.rows, case.rows) - cross @ np.linalg.solve(A, cross.T)

@@ -74,9 +74,7 @@ def averaged_answer(
         kernel = kernel.normalised(1.0 / units) if len(units) > 1 else kernel.normalised()
         noise = common_noise(np.ravel(noise))[0]
         solver = found.system.solver
-        parts.append(
-            GridPosterior(kernel, noise, objective.axes, found.coefficients(), solver, seed)
-        )
+        parts.append(GridPosterior(kernel, noise, objective.axes, found.filled(), solver, seed))
         converged = converged and found.solution.converged
         residual = max(residual, found.solution.residual)
     objective.solver.deadline = None

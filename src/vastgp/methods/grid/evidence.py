@@ -56,10 +56,10 @@ class GridFit(NamedTuple):
     misfit: float
     log_units: float = 0.0
 
-    def coefficients(self) -> np.ndarray:
-        """Return ``Q^T alpha``, of shape (M,)."""
+    def filled(self) -> np.ndarray:
+        """Return ``(K + noise I) alpha``, of shape (M,): the values, filled in where they are missing."""
         with precision(self.system.solver.dtype):
-            return np.asarray(self.system.coefficients(self.targets, self.solution))[0]
+            return np.asarray(self.system.filled(self.targets, self.solution))[0]
 
 
 class GridObjective:

@@ -264,7 +264,7 @@ def _answer(
     return Answer(
         kernel,
         Gaussian(noise),
-        lambda: GridPosterior(kernel, noise, data.axes, found.coefficients(), solver, seed),
+        lambda: GridPosterior(kernel, noise, data.axes, found.filled(), solver, seed),
         learned.num_iter,
         reason,
         learned.converged and found.solution.converged,

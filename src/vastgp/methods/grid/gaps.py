@@ -161,7 +161,7 @@ class FilledGaps(GapSystem):
 
     def coefficients(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
         """Return ``Q^T alpha``, each entry to its own precision."""
-        return self.eigen.rotate(targets + unknown) / (self.eigen.spectrum() + self.noise)
+        return self.eigen.solved_coefficients(targets + unknown, self.noise)
 
     def misfit_terms(self, unknown: Array, targets: Array) -> Float[Array, "C M"]:
         """Return what sums to ``z^T B z + u^T R^-1 u`` of the filled grid, least at the true values of the unknowns."""

@@ -56,7 +56,7 @@ class GridPosterior(GridWeights):
 
     def forget(self) -> None:
         """Let go of what is computed again when it is needed: eigenvectors, the system, draws."""
-        self._eigen, self._system, self._differences = None, None, {}
+        self._eigen, self._system, self._coefficients, self._differences = None, None, None, {}
 
     def variance(
         self, points: Sequence[np.ndarray], how: Any = "auto", scattered: bool = False
@@ -133,7 +133,7 @@ class GridPosterior(GridWeights):
         if num_samples in self._differences:
             yield from self._differences[num_samples]
             return
-        keep, size = num_samples * self.coefficients.size <= _MOST_KEPT, self._batch_size()
+        keep, size = num_samples * self.filled.size <= _MOST_KEPT, self._batch_size()
         drawn = []
         for start in range(0, num_samples, size):
             seeds = range(start, min(start + size, num_samples))

@@ -66,7 +66,7 @@ def _samples_of(
     together (Wilson et al. 2020, equation 12). ``e`` has the known errors too.
     """
     draw_prior = (_prior_at_points if scattered else _prior_on_grids)(posterior, points)
-    observed, shape = posterior.solver.observed, posterior.coefficients.shape
+    observed, shape = posterior.solver.observed, posterior.filled.shape
     excess = posterior.solver.known.excess
     noise_std = (posterior.least_noise + (0.0 if excess is None else excess)) ** 0.5
     result = []
@@ -140,7 +140,7 @@ def _prior_at_points(posterior: GridPosterior, rows: Sequence[np.ndarray]) -> _D
         cast = posterior.eigen_cast()
 
     def draw(draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        normals = draws.standard_normal((1, posterior.coefficients.size))
+        normals = draws.standard_normal((1, posterior.filled.size))
         on_grid = np.asarray(_prior_draw(cast, posterior.on_device(normals)))[0]
         here = variance**0.5 * posterior.product(halves, normals, scattered=True)[0]
         return on_grid, here + root @ draws.standard_normal(count)

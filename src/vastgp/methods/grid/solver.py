@@ -186,6 +186,13 @@ class GridSystem:
             return _filled_coefficients(system, found.unknown, targets)
         return _rotated(self.eigen.astype(self.solver.dtype), found.weights)
 
+    def filled(self, targets: jax.Array, found: GapSolution) -> jax.Array:
+        """Return ``(K + noise I) alpha`` on the whole grid, of which `coefficients` are a product and a division."""
+        if isinstance(self.gaps(self.solver.solver), FilledGaps):
+            return targets + found.unknown
+        eigen = self.eigen.astype(self.solver.dtype)
+        return _shifted_products(eigen, found.weights, jax.device_put(self._number(self.noise)))
+
     def misfit_terms(self, targets: jax.Array, found: GapSolution) -> jax.Array:
         """Return what sums to ``y^T alpha``, to second order in the error where the system gives that."""
         return _misfit_terms(self.gaps(self.solver.solver), found.unknown, targets)
@@ -288,6 +295,11 @@ def _filled_coefficients(system: FilledGaps, unknown: jax.Array, targets: jax.Ar
 @program
 def _rotated(eigen: KroneckerEigen, vectors: jax.Array) -> jax.Array:
     return eigen.rotate(vectors)
+
+
+@program
+def _shifted_products(eigen: KroneckerEigen, vectors: jax.Array, shift: jax.Array) -> jax.Array:
+    return eigen.apply(eigen.spectrum() + shift, vectors)
 
 
 @program(filtered=True)

@@ -23,6 +23,7 @@ from vastgp.linalg.kronecker import (
     outer_product,
 )
 from vastgp.methods.grid.known_errors import KnownErrors
+from vastgp.methods.grid.selected_spectrum import spectrum_of
 from vastgp.methods.grid.solver import GridSolver, GridSystem
 
 # Right-hand sides of one solve, and numbers in them together.
@@ -44,8 +45,9 @@ class GridWeights:
         What all points have in common, known errors apart.
     axes : tuple of ndarray of shape (m_l, d_l)
         Points of every group of the grid.
-    coefficients : ndarray of shape (M,)
-        ``Q^T alpha``, the weights by the eigenvectors of the grid's kernel matrix.
+    filled : ndarray of shape (M,)
+        ``(K + s I) alpha`` with the least noise variance ``s``: the values, filled in where they are missing. What is
+        kept and stored, as eigenvectors are no two machines' the same (`coefficients`).
     solver : GridSolver
         How systems are solved; it knows which points were observed.
     seed : int
@@ -55,11 +57,12 @@ class GridWeights:
     kernel: GridKernel
     noise_variance: float
     axes: tuple[np.ndarray, ...]
-    coefficients: np.ndarray
+    filled: np.ndarray
     solver: GridSolver
     seed: int = 0
     _eigen: KroneckerEigen | None = field(default=None, repr=False)
     _system: GridSystem | None = field(default=None, repr=False)
+    _coefficients: np.ndarray | None = field(default=None, repr=False)
 
     # ------------------------------------------------------------ mean
 
@@ -125,7 +128,7 @@ class GridWeights:
         }
         axes = {f"axis.{i}": axis for i, axis in enumerate(self.axes)}
         packed = np.packbits(solver.observed)
-        arrays |= axes | {"coefficients": self.coefficients, "observed": packed}
+        arrays |= axes | {"filled": self.filled, "observed": packed}
         if solver.known.least:
             state["least_error"] = solver.known.least
         if solver.known.excess is not None:
@@ -135,19 +138,23 @@ class GridWeights:
     @classmethod
     def from_state(cls, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         """Return the posterior that `to_state` wrote."""
-        coefficients = arrays["coefficients"]
+        # files of earlier versions have coefficients of eigenvectors, and hold where these are found the same again
+        filled = arrays["filled" if "filled" in arrays else "coefficients"]
         kernel = from_spec(state["kernel"], arrays)
         assert isinstance(kernel, GridKernel)
-        observed = np.unpackbits(arrays["observed"], count=coefficients.size).astype(bool)
+        observed = np.unpackbits(arrays["observed"], count=filled.size).astype(bool)
         known = KnownErrors(state.get("least_error", 0.0), arrays.get("excess"))
-        return cls(
+        found = cls(
             kernel,
             state["noise_variance"],
             tuple(arrays[f"axis.{i}"] for i in range(state["groups"])),
-            coefficients,
+            filled,
             GridSolver(observed, **state["solver"], known=known),
             state["seed"],
         )
+        if "filled" not in arrays:
+            found.filled = found._filled_by(arrays["coefficients"])
+        return found
 
     # ------------------------------------------------------------ pieces
 
@@ -163,6 +170,25 @@ class GridWeights:
                 factors = [np.asarray(factor) for factor in grid_factors(self.kernel, self.axes)]
             self._eigen = kron_eigen(factors, float(self.kernel.variance))
         return self._eigen
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """``Q^T alpha``, by the eigenvectors that this object has.
+
+        The signs of eigenvectors, and any turn of those with one eigenvalue (all but a few around a circle are pairs),
+        are what rounding makes of them, and so are other ones on another machine.
+        """
+        if self._coefficients is None:
+            with precision(self.dtype):
+                parts = self.on_device((self.filled[None], np.float64(self.least_noise)))
+                self._coefficients = np.asarray(_solved_coefficients(self.eigen_cast(), *parts))[0]
+        return self._coefficients
+
+    def _filled_by(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return ``(K + s I) alpha`` from ``Q^T alpha``."""
+        with precision(self.dtype):
+            shifted = (spectrum_of(self.eigen()) + self.least_noise) * coefficients
+            return np.asarray(self.eigen_cast().rotate_back(self.on_device(shifted[None]))[0])
 
     @property
     def least_noise(self) -> float:
@@ -205,13 +231,18 @@ class GridWeights:
     def _tiles(self, points: Sequence[np.ndarray], scattered: bool) -> Iterator[list[np.ndarray]]:
         """Yield parts of scattered points; a grid as a whole."""
         # the first product leaves points times everything but the first group
-        size = max(1, _TILE_ENTRIES // max(self.coefficients.size // len(self.axes[0]), 1))
+        size = max(1, _TILE_ENTRIES // max(self.filled.size // len(self.axes[0]), 1))
         stop = len(points[0]) if scattered else 1
         for start in range(0, stop, size):
             yield [row[start : start + size] for row in points] if scattered else list(points)
 
     def _batch_size(self) -> int:
-        return max(1, min(_BATCH, _BATCH_ENTRIES // self.coefficients.size))
+        return max(1, min(_BATCH, _BATCH_ENTRIES // self.filled.size))
+
+
+@program
+def _solved_coefficients(eigen: KroneckerEigen, vectors: Array, shift: Array) -> Array:
+    return eigen.solved_coefficients(vectors, shift)
 
 
 @program
