@@ -305,7 +305,9 @@ def _first_repeated(numbers: np.ndarray) -> tuple[int, int] | None:
 
 def _check_labels(name: str, labels: list[Any], attrs: Mapping[Any, Any]) -> None:
     """Refuse degrees and dates that are given as text: between labels there is no distance."""
-    text = [label.decode() if isinstance(label, bytes) else label for label in labels]
+    text = [
+        label.decode(errors="replace") if isinstance(label, bytes) else label for label in labels
+    ]
     if is_latitude(name, attrs) or is_longitude(name, attrs):
         raise ValueError(
             f"coordinate {name!r} is text, such as {text[0]!r}. Expected degrees as numbers: "

@@ -23,6 +23,7 @@ def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     arrays: dict[str, np.ndarray] = {}
     for name, coordinate in template.coords.items():
         values = coordinate.values
+        levels = getattr(template.indexes.get(name), "names", [])
         entry: dict[str, Any] = {
             "dims": list(coordinate.dims),
             "attrs": plain_attrs(coordinate.attrs),
@@ -32,9 +33,12 @@ def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         elif values.dtype.kind in "mM":
             entry["time"] = str(values.dtype)
             arrays[f"coord.{name}"] = values.astype("int64")
-        elif all(isinstance(value, str) for value in values.ravel().tolist()):
-            entry["labels"] = values.ravel().tolist()
-            entry["shape"] = list(values.shape)
+        elif len(levels) > 1:  # of stacked dimensions, whose values are coordinates of their own
+            entry["levels"] = list(map(str, levels))
+        elif (labels := _labels(values)) is not None:
+            entry["labels"], entry["shape"] = labels, list(values.shape)
+            if values.dtype.kind == "S":
+                entry["bytes"] = str(values.dtype)
         elif values.size and hasattr(values.flat[0], "calendar"):
             entry["calendar"] = str(values.flat[0].calendar)
             arrays[f"coord.{name}"] = _cftime_numbers(values, entry["calendar"])
@@ -49,12 +53,16 @@ def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 def decode_coords(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
     """Return the dataset of coordinates that `encode_coords` described."""
+    import pandas as pd
     import xarray as xr
 
-    coords = {}
+    coords, stacked = {}, {}
     for name, entry in described.items():
+        if "levels" in entry:
+            stacked[name] = entry["levels"]
+            continue
         if "labels" in entry:
-            values = np.array(entry["labels"]).reshape(entry["shape"])
+            values = _of_labels(entry).reshape(entry["shape"])
         elif "time" in entry:
             values = arrays[f"coord.{name}"].astype(entry["time"])
         elif "calendar" in entry:
@@ -62,7 +70,40 @@ def decode_coords(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
         else:
             values = arrays[f"coord.{name}"]
         coords[name] = (entry["dims"], values, entry["attrs"])
-    return xr.Dataset(coords=coords)
+    found = xr.Dataset(coords=coords)
+    for name, levels in stacked.items():
+        index = pd.MultiIndex.from_arrays([found[level].values for level in levels], names=levels)
+        of_levels = xr.Coordinates.from_pandas_multiindex(index, name)
+        attrs = {level: found[level].attrs for level in levels}
+        found = found.drop_vars(levels).assign_coords(of_levels)
+        for part in (name, *levels):
+            found[part].attrs = attrs.get(part, described[name]["attrs"])
+    return found
+
+
+def _labels(values: np.ndarray) -> list[str | None] | None:
+    """Return text as JSON has it, with None where it is missing; None where some of it is no text.
+
+    Bytes, as files with text of one length have them, are a letter each.
+    """
+    texts: list[str | None] = []
+    for value in values.ravel().tolist():
+        missing = value is None or (isinstance(value, float) and np.isnan(value))
+        if not missing and not isinstance(value, (str, bytes)):
+            return None
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        texts.append(None if missing else text)
+    return texts
+
+
+def _of_labels(entry: Mapping[str, Any]) -> np.ndarray:
+    """Return the labels that `_labels` wrote: text of one length, missing ones NaN among objects."""
+    labels = entry["labels"]
+    if "bytes" in entry:
+        return np.array([label.encode("latin-1") for label in labels], entry["bytes"])
+    if None in labels:
+        return np.array([np.nan if label is None else label for label in labels], dtype=object)
+    return np.array(labels)
 
 
 def decode_mask(dims: list[str] | None, values: np.ndarray | None, template: Any) -> Any:
