@@ -55,6 +55,21 @@ pytestmark = pytest.mark.little_work
             "'tas' of '{}': coordinate 'lat' has 0.0 and 360.0 (positions 0 and 3), which are one meridian",
         ),
         (
+            lambda ds: ds.isel(time=slice(0, 0)),
+            ("--var", "tas"),
+            "'tas' of '{}': dimension 'time' is empty (time: 0, lat: 4)",
+        ),
+        (
+            lambda ds: ds.assign_coords(std=("lat", np.arange(4.0))),
+            ("--var", "tas"),
+            "'tas' of '{}': data_array has a coordinate 'std'",
+        ),
+        (
+            lambda ds: ds,
+            ("--var", "tas", "--kernel", "time=rbf", "--kernel", "time = matern32"),
+            "--kernel is given more than once for time.",
+        ),
+        (
             lambda ds: ds,
             ("--var", "tas", "--var", "areacella"),
             "--var areacella: 'areacella' of '{}' is no field; others name it as",

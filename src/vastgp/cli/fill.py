@@ -163,7 +163,10 @@ def _kernels(given: list[str]) -> dict[Any, str] | None:
             raise BadInput(
                 f"--kernel {text!r}: expected DIMS=KERNEL, such as time=matern32 or lat,lon=rbf."
             )
-        kernels[dims[0] if len(dims) == 1 else dims] = kernel.strip()
+        key = dims[0] if len(dims) == 1 else dims
+        if key in kernels:
+            raise BadInput(f"--kernel is given more than once for {names.strip()}.")
+        kernels[key] = kernel.strip()
     return kernels or None
 
 
@@ -242,6 +245,8 @@ def _refuse_whole(given: _Given, source: Path) -> None:
 
     fields = [given.fields] if len(given.names) == 1 else [given.fields[n] for n in given.names]
     for field in fields:
+        if not field.size:
+            return  # the fit says which dimension is empty
         with told_of(field), reading(field):  # chunk by chunk
             gaps = field.isnull() if given.mask is None else field.isnull() & (given.mask == 0)
             if bool(gaps.any()):

@@ -83,6 +83,29 @@ def make_target(coords: Any, groups: Sequence[Group], template: Any) -> Target:
     return Target(points, shared, tuple(dims), tuple(sizes), {**kept, **given})
 
 
+def refuse_taken(
+    dims: Iterable[Any], coords: Iterable[Any], taken: Sequence[str], what: str
+) -> None:
+    """Refuse dimensions and coordinates that are called as what a model gives is.
+
+    Parameters
+    ----------
+    dims, coords : iterable
+        Names.
+    taken : sequence of str
+    what : str
+        What has them, for messages.
+    """
+    dims = list(dims)
+    for name in (*dims, *coords):
+        if name in taken:
+            kind = "dimension" if name in dims else "coordinate"
+            raise ValueError(
+                f"{what} has a {kind} {name!r}, and what a model gives there has "
+                f"{' and '.join(map(repr, taken))} of its own. Rename it: .rename({name}='{name}_of_input')."
+            )
+
+
 # A part of a target: dimensions, sizes, and the inputs of one group at their points.
 _Part = tuple[tuple[str, ...], tuple[int, ...], np.ndarray]
 

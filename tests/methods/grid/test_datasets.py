@@ -139,6 +139,8 @@ def test_one_field_of_a_dataset_and_names_that_are_taken(dataset):
     )
     with pytest.raises(ValueError, match=r"has variables 'x_std' and 'x_standard_error'.*Rename"):
         GridGP(**FIXED).fit(one.assign(x_standard_error=dataset["alone"]))
+    beside = dataset[["deep"]].assign_coords(deep_std=("lat", np.arange(4.0)))
+    assert {"deep_standard_error"} < set(GridGP(**FIXED).fit(beside).predict().data_vars)
     as_coordinates = dataset.set_coords(["time_bnds", "crs"])
     assert {"time_bnds", "crs"} <= set(GridGP(**FIXED).fit(as_coordinates).predict().coords)
 

@@ -1,4 +1,4 @@
-"""Coordinates in files of models: text of every kind, and those of stacked dimensions."""
+"""Coordinates of every kind in files of models, and names that predictions have."""
 
 import numpy as np
 import pytest
@@ -69,3 +69,31 @@ def test_what_no_file_can_store_is_refused_by_name():
         encode_coords(template)
     plain = xr.Dataset(coords={"x": [0.0, 1.0], "season": ("x", ["cold", "warm"])})
     xr.testing.assert_identical(decode_coords(*encode_coords(plain)), plain)
+
+
+@pytest.mark.parametrize("name", ["mean", "std"])
+def test_coordinates_called_as_predictions_are_refused_before_the_work(name):
+    kernels = {"day": RBF(2.0), "x": RBF(1.0)}
+    for array in (
+        field().rename(x=name),
+        field().rename(x=name).drop_vars(name),
+        field().assign_coords({name: ("x", [1, 2, 3])}),
+    ):
+        with pytest.raises(ValueError, match=rf"data_array has a \w+ '{name}'.*\.rename\({name}="):
+            GridGP(**OPTIONS).fit(array)
+        with pytest.raises(ValueError, match=rf"data_array has a \w+ '{name}'"):
+            GridGP(**OPTIONS).fit(array.to_dataset(name="u"))
+    model = GridGP(kernels, **OPTIONS).fit(field())
+    for asked in (
+        field().assign_coords({name: ("x", [1, 2, 3])}),
+        {one: xr.DataArray([1.0, 2.0], dims=name) for one in ("day", "x")},
+    ):
+        with pytest.raises(ValueError, match=rf"asked for has a \w+ '{name}'.*\.rename\({name}="):
+            model.predict(asked)
+
+
+def test_draws_have_a_dimension_of_their_own():
+    model = GridGP({"sample": RBF(2.0), "x": RBF(1.0)}, **OPTIONS).fit(field().rename(day="sample"))
+    assert model.predict()["mean"].dims == ("sample", "x")
+    with pytest.raises(ValueError, match=r"has a dimension 'sample'.*\.rename\(sample="):
+        model.sample_y(n_samples=5)

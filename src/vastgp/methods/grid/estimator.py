@@ -27,6 +27,7 @@ from vastgp.data.grid_errors import (
 from vastgp.data.grid_fields import told_of
 from vastgp.data.grid_mask import make_mask
 from vastgp.data.grid_meridian import counted_once, joined
+from vastgp.data.grid_points import refuse_taken
 from vastgp.estimators.arguments import (
     CheckpointLike,
     Dtype,
@@ -50,7 +51,7 @@ from vastgp.methods.grid.arguments import (
 )
 from vastgp.methods.grid.fit import GridData, GridOptions, fit_grid
 from vastgp.methods.grid.options import CRITERIA, SOLVERS, Criterion, Solver
-from vastgp.methods.grid.predictions import GridPredictions
+from vastgp.methods.grid.predictions import PREDICTED, GridPredictions
 
 
 class GridGP(GridPredictions):
@@ -278,6 +279,7 @@ class GridGP(GridPredictions):
 
     def _read_grid(self, array: Any, noise_std: Any, mask: Any) -> GridData:
         check_array(array)
+        refuse_taken(array.dims, array.coords, PREDICTED, "data_array")
         if noise_std is not None:
             check_known_errors(self._options().criterion)
         whole, array = array, without_single(array, self.kernels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from vastgp.data.archive import above, below
 from vastgp.data.cf_attributes import of_file, of_mean, of_std
 from vastgp.data.grid import Group, check_array
 from vastgp.data.grid_mask import without_masked
-from vastgp.data.grid_points import Target, make_target, training_target
+from vastgp.data.grid_points import Target, make_target, refuse_taken, training_target
 from vastgp.estimators.arguments import seed_from
 from vastgp.methods.grid.averaged import AveragedGridPosterior, posterior_from_state
 from vastgp.methods.grid.files import (
@@ -35,6 +36,8 @@ _NUMBERS = (
     "gap_share_", "log_evidence_", "log_evidence_unbiased_", "log_evidence_se_", "residual_",
 )  # fmt: skip
 _UNITS = ("units", "calendar")
+# What predictions of one field are called.
+PREDICTED = ("mean", "std")
 
 
 class GridPredictions(SeveralFields, abc.ABC):
@@ -132,7 +135,7 @@ class GridPredictions(SeveralFields, abc.ABC):
         """
         check_is_fitted(self, "posterior_")
         Positive(integer=True)("n_samples", n_samples)
-        target, seed = self._target(coords), seed_from(random_state)
+        target, seed = self._target(coords, taken=("sample",)), seed_from(random_state)
         posterior = self.posterior_
         shift, scale = self._units(target)
         draws = joint_samples(posterior, target.points, int(n_samples), seed, target.scattered)
@@ -181,10 +184,14 @@ class GridPredictions(SeveralFields, abc.ABC):
 
     # ------------------------------------------------------------ pieces
 
-    def _target(self, coords: Any) -> Target:
+    def _target(self, coords: Any, taken: Sequence[str] = PREDICTED) -> Target:
         if coords is None:
-            return training_target(self.groups_, self.template_)
-        return make_target(self._squeezed(coords), self.groups_, self.template_)
+            target = training_target(self.groups_, self.template_)
+        else:
+            target = make_target(self._squeezed(coords), self.groups_, self.template_)
+        named = target.coords if taken is PREDICTED else ()
+        refuse_taken(target.dims, named, taken, "what is asked for")
+        return target
 
     def _is_of_fit(self, array: Any) -> bool:
         """Whether an array has the coordinates of the fit, in the same units where it says of which they are."""

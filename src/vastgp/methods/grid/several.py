@@ -100,7 +100,7 @@ class SeveralFields(FittedModel, abc.ABC):
     ) -> SeveralData:
         """Open every field by ``open_one(model, array, noise_std, mask)``, on a model of its own."""
         found = fields_of(dataset)
-        _std_names(list(found.arrays), found.beside, called(dataset))
+        _std_names(list(found.arrays), {*found.beside.variables, *dataset.coords}, called(dataset))
         errors = _errors_of(noise_std, found.arrays)
         self.outputs_ = {name: self._copy(False) for name in found.arrays}
         self.beside_, self.attrs_ = found.beside, found.attrs
@@ -147,7 +147,9 @@ class SeveralFields(FittedModel, abc.ABC):
         """Return one Dataset of what the models of the fields gave: mean and deviation, or one array."""
         import xarray as xr
 
-        stds = _std_names(list(found), self.beside_, "the Dataset")
+        first = next(iter(self.outputs_.values()))
+        others = {*self.beside_.variables, *first.template_.coords}
+        stds = _std_names(list(found), others, "the Dataset")
         parts = {}
         for name, part in found.items():
             if isinstance(part, xr.DataArray):
@@ -207,9 +209,9 @@ class SeveralFields(FittedModel, abc.ABC):
         return model
 
 
-def _std_names(names: list[str], beside: Any, where: str) -> dict[str, str]:
+def _std_names(names: list[str], others: set[Any], where: str) -> dict[str, str]:
     """Return what the deviations of every field are called, refused where all such names are taken."""
-    taken = {*names, *beside.variables}
+    taken = {*names, *others}
     found = {}
     for name in names:
         free = [f"{name}{end}" for end in _SUFFIXES if f"{name}{end}" not in taken]
