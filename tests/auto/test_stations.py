@@ -293,6 +293,8 @@ def test_what_cannot_be_mapped_is_refused_by_name(tmp_path, table, model):
         model.predict(grid.assign(height=np.nan, coast=0.0))
     with pytest.raises(ValueError, match="the Dataset grid has no point along 'lat'"):
         model.predict(grid.isel(lat=[]).assign(height=0.0, coast=0.0))
+    with pytest.raises(ValueError, match="the Dataset grid has a coordinate 'std'"):
+        model.predict(grid.assign(height=0.0, coast=0.0).assign_coords(std=("lat", [1.0])))
     grid.assign(height=0.0).to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match=r"grid[.]nc' has no 'coast', a covariate of the fit"):
         model.predict(tmp_path / "grid.nc")

@@ -19,6 +19,7 @@ from vastgp.data.calendars import recounted
 from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
 from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
+from vastgp.data.grid_points import refuse_taken
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
@@ -201,6 +202,7 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
     coords = {name: one for name, one in dataset.coords.items() if set(one.dims) <= set(dims)} | {
         name: dataset[name] for name in names
     }
+    refuse_taken(dims, coords, ("mean", "std"), where)
     beside_cells, mapping = beside_of(dataset), grid_mapping_of(dataset, dims)
 
     def made(fields: dict[str, np.ndarray]) -> Any:
