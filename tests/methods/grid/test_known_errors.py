@@ -200,7 +200,7 @@ def test_joint_samples_have_the_covariance_of_the_dense_process():
     A, alpha, _ = dense(case, observed)
     cross = case.covariance(case.rows, case.rows[observed])
     covariance = case.covariance(case.rows, case.rows) - cross @ np.linalg.solve(A, cross.T)
-    samples = joint_samples(posterior, case.axes, draws, 1, False)
+    samples = joint_samples(posterior, case.axes, draws, 2, False)
     variance = np.diagonal(covariance)
     of_mean = (samples.mean(axis=0) - cross @ alpha) / np.sqrt(variance / draws)
     error = np.sqrt((np.outer(variance, variance) + covariance**2) / draws)

@@ -148,6 +148,8 @@ class GridPosterior(GridWeights):
         size, roots = self.solver.observed.size, self._inverse() ** -0.5
         generators = [np.random.default_rng([self.seed, seed]) for seed in seeds]
         normals = np.stack([draws.standard_normal(size) for draws in generators])
+        # of draws on the grid: what is found hangs on no choice of eigenvectors
+        normals = np.asarray(_turned(self.eigen_cast(), self.on_device(normals)), np.float64)
         targets = _whole_grid(
             self.eigen_cast(), self.solver.observed, self.on_device(roots * normals)
         )
@@ -230,6 +232,12 @@ def _row_products(rows: tuple[Array, ...], mask: Any) -> Array:
     for row in rows[1:]:
         result = (result[:, :, None] * row[:, None, :]).reshape(result.shape[0], -1)
     return jnp.where(mask, result, 0.0)
+
+
+@program
+def _turned(eigen: KroneckerEigen, vectors: Array) -> Array:
+    """Return ``Q^T w``."""
+    return eigen.rotate(vectors)
 
 
 @program

@@ -107,7 +107,7 @@ def _prior_on_grids(posterior: GridPosterior, new_axes: Sequence[np.ndarray]) ->
 
     def draw(draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         normals = posterior.on_device(draws.standard_normal((1, size)))
-        prior = np.asarray(_prior_draw(cast, normals)).reshape(shape)
+        prior = np.asarray(_prior_draw(cast, normals)[0]).reshape(shape)
         return prior[train].ravel(), prior[new].ravel()
 
     return draw
@@ -135,15 +135,15 @@ def _prior_at_points(posterior: GridPosterior, rows: Sequence[np.ndarray]) -> _D
     known = variance * reduce(np.multiply, [half @ half.T for half in halves])
     left = covariance - known
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     with precision(posterior.dtype):
         cast = posterior.eigen_cast()
 
     def draw(draws: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         normals = draws.standard_normal((1, posterior.filled.size))
-        on_grid = np.asarray(_prior_draw(cast, posterior.on_device(normals)))[0]
-        here = variance**0.5 * posterior.product(halves, normals, scattered=True)[0]
-        return on_grid, here + root @ draws.standard_normal(count)
+        on_grid, turned = map(np.asarray, _prior_draw(cast, posterior.on_device(normals)))
+        here = variance**0.5 * posterior.product(halves, turned, scattered=True)[0]
+        return on_grid[0], here + root @ draws.standard_normal(count)
 
     return draw
 
@@ -168,5 +168,7 @@ def _rows_covariance(kernel: GridKernel, rows: Any) -> Array:
 
 
 @program
-def _prior_draw(eigen: KroneckerEigen, normals: Array) -> Array:
-    return eigen.rotate_back(jnp.sqrt(eigen.spectrum()) * normals)
+def _prior_draw(eigen: KroneckerEigen, normals: Array) -> tuple[Array, Array]:
+    """Return ``K^(1/2) z``, which no choice of eigenvectors changes, and ``Q^T z``."""
+    turned = eigen.rotate(normals)
+    return eigen.rotate_back(jnp.sqrt(eigen.spectrum()) * turned), turned
