@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vastgp._memory import available_bytes
-from vastgp.data.grid import Group, sizes_of
+from vastgp.data.grid import Group, reading, sizes_of
 from vastgp.kernels import Coregionalisation, Kernel, OnSphere, Product, Sum, from_name
 from vastgp.methods.grid.options import Criterion
 from vastgp.methods.grid.probes import probe_batch
@@ -15,6 +15,8 @@ from vastgp.methods.grid.probes import probe_batch
 OUTPUTS = "coregionalisation"
 # Arrays of the grid's size that a fit holds at its peak, counted: vectors, those of a probe, spectra in float64.
 _VECTORS, _VECTORS_A_PROBE, _SPECTRA = 14, 6, 6
+# Of a point while values are read and those of cells that were never observed are left out.
+_BYTES_OF_READING = 32
 
 
 def check_kernels(kernels: Any) -> None:
@@ -61,21 +63,49 @@ def check_known_errors(criterion: Criterion) -> None:
         )
 
 
-def check_memory(array: Any, kernels: dict[Any, Any] | None, dtype: str, num_probes: int) -> None:
-    """Refuse what will not fit into memory before anything is read."""
-    itemsize = 4 if dtype == "float32" else 8
-    probes = probe_batch(num_probes, max(array.size, 1)) if num_probes else 0
-    vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
-    groups = [key if isinstance(key, tuple) else (key,) for key in kernels or {}]
-    widest = [math.prod(array.sizes[d] for d in group if d in array.dims) for group in groups]
-    needed = array.size * vectors + 32 * max([*widest, *array.sizes.values()]) ** 2
+def check_memory(
+    array: Any, groups: Sequence[Group], dtype: str, num_probes: int, mask: Any = None
+) -> None:
+    """Refuse what will not fit into memory, before anything is read where that can be told.
+
+    What a fit holds is of the points of each group that have a value somewhere (`vastgp.data.grid.points_to_fit`): of a
+    map of the sea as one group not its land. Values are looked at for that, chunk by chunk, where all points were too
+    many.
+    """
     available = available_bytes()
-    if available is not None and needed > available:
+    if available is None:
+        return
+    needed = _bytes_of_fit([len(group.points) for group in groups], dtype, num_probes)
+    to_read = _BYTES_OF_READING * array.size
+    if to_read < available < needed:
+        seen = _points_seen(array if mask is None else array.where(~mask), groups)
+        needed = min(needed, to_read + _bytes_of_fit(seen, dtype, num_probes))
+    if needed > available:
         raise ValueError(
             f"data_array has {array.size:,} points ({sizes_of(array)}), and a fit of it needs about "
             f"{needed / 1e9:.1f} GB of memory; {available / 1e9:.1f} GB are free. Use dtype='float32', a coarser grid "
             "(array.coarsen), or parts of it one at a time."
         )
+
+
+def _bytes_of_fit(shape: Sequence[int], dtype: str, num_probes: int) -> int:
+    """Return what a fit holds at its peak, of so many points of every group."""
+    size, itemsize = math.prod(shape), 4 if dtype == "float32" else 8
+    probes = probe_batch(num_probes, max(size, 1)) if num_probes else 0
+    vectors = itemsize * (_VECTORS + _VECTORS_A_PROBE * probes) + 8 * _SPECTRA
+    return size * vectors + 32 * max(shape) ** 2
+
+
+def _points_seen(array: Any, groups: Sequence[Group]) -> list[int]:
+    """Return how many points of every group have a value somewhere; labels all count."""
+    seen = array.notnull()
+    found = []
+    for group in groups:
+        others = [dim for dim in array.dims if dim not in group.dims]
+        with reading(array):
+            count = int(seen.any(others).sum())
+        found.append(len(group.points) if group.is_labels or count < 2 else count)
+    return found
 
 
 def check_outputs(groups: Sequence[Group]) -> None:

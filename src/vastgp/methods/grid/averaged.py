@@ -12,7 +12,6 @@ from vastgp.data.archive import above, below
 from vastgp.kernels import GridKernel
 from vastgp.methods.grid.posterior import GridPosterior
 from vastgp.methods.grid.solver import GridSolver
-from vastgp.solvers.averaged_posterior import mixture_moments
 
 # Numbers in eigenvectors of all parts that are kept from one prediction to the next.
 _MOST_KEPT = 1 << 26
@@ -63,12 +62,17 @@ class AveragedGridPosterior:
         self, points: Sequence[np.ndarray], how: Any = "auto", scattered: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and variance of the function: ``sum_k w_k (v_k + (m_k - m)^2)``, where parts differ it grows."""
-        moments = []
-        for part in self.parts:
-            moments.append(part.mean_and_variance(points, how, scattered))
+        mean, variance, total = np.zeros(()), np.zeros(()), 0.0
+        # part by part: all of them together are many times the field
+        for weight, part in zip(self.mixture, self.parts, strict=True):
+            of_part, spread = part.mean_and_variance(points, how, scattered)
             self._forget(part)
-        means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-        return mixture_moments(means, variances, self.mixture)
+            total += weight
+            # with m_k' the mean of the first k: sum_i w_i (m_i - m_k')^2 grows by w_k (m_k - m_k-1') (m_k - m_k')
+            away = of_part - mean
+            mean = mean + (weight / total) * away
+            variance = variance + weight * (spread + away * (of_part - mean))
+        return mean, variance
 
     def _forget(self, part: GridPosterior) -> None:
         """Let go of what a part can compute again, where all parts together would hold too much of it."""

@@ -21,8 +21,8 @@ from vastgp.methods.grid.weights import GridWeights
 
 # Up to this many points "auto" makes a solve for each.
 MOST_SOLVED = 256
-# Numbers in a tile of points times eigenvectors.
-_TILE_ENTRIES = 1 << 23
+# Numbers in a tile of points times eigenvectors, and in a batch of draws at points.
+_TILE_ENTRIES, _BATCH_ENTRIES = 1 << 23, 1 << 24
 _LOW_RANK = 1000
 # Draws behind variances are kept for the next prediction when they are no more numbers than this.
 _MOST_KEPT = 1 << 28
@@ -112,9 +112,12 @@ class GridPosterior(GridWeights):
         squared = [part**2 for part in cross]
         explained = self.product(squared, self._inverse()[None], scattered)[0]
         variance = self.prior(points, scattered) - explained
+        # points may be many times those of the fit
+        rows = max(1, _BATCH_ENTRIES // variance.size)
         for batch in differences:
-            shifts = self.product(cross, batch, scattered)
-            variance += np.sum(shifts**2, axis=0) / num_samples
+            for start in range(0, len(batch), rows):
+                shifts = self.product(cross, batch[start : start + rows], scattered)
+                variance += np.sum(shifts**2, axis=0) / num_samples
         return variance
 
     def _inverse(self) -> np.ndarray:
