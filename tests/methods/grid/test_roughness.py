@@ -1,11 +1,13 @@
-"""How rough a field is in time is learned where no kernel was given: intervals in long gaps hang on it."""
+"""Kernels of dimensions: how rough a field is in time is learned where none was given, and what else one may give."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
 
-from vastgp import GridGP, Matern12, Matern32, Matern52
+from vastgp import RBF, GridGP, Matern12, Matern32, Matern52
+from vastgp._precision import precision
+from vastgp.kernels import Constant, Linear
 from vastgp.options import Evidence
 
 QUICK = {"tol": 1e-3, "criterion": Evidence(num_probes=0)}
@@ -68,3 +70,31 @@ def test_kernels_that_were_given_and_other_dimensions_stay(tmp_path):
     dates = whole.assign_coords(time=np.datetime64("2000-01-01") + np.arange(80).astype("m8[D]"))
     dated = GridGP(**QUICK).fit(dates.rename(time="day"))
     assert isinstance(dated.kernel_.parts[0], Matern12)
+
+
+@pytest.mark.parametrize("spec", ["rbf + constant", RBF(2.0) + Constant(0.5)])
+def test_a_map_that_stays_is_a_constant_in_time(spec):
+    """The evidence of what was learned is that of the dense process, and higher than without the constant."""
+    rng = np.random.default_rng(0)
+    day, x = np.arange(12.0), np.arange(5.0)
+    values = 3.0 * np.cos(2 * x) + 0.5 * rng.normal(size=(12, 1)) * np.sin(x)
+    values = values + 0.1 * rng.normal(size=(12, 5))
+    array = xr.DataArray(values, dims=("day", "x"), coords={"day": day, "x": x})
+    options = {"tol": 1e-3, "criterion": Evidence(num_probes=0)}
+    model = GridGP({"day": spec}, **options).fit(array)
+    without = GridGP({"day": "rbf"}, **options).fit(array)
+    assert model.log_evidence_ > without.log_evidence_ + 10.0
+    with precision("float64"):
+        pairs = zip(model.kernel_.parts, (day, x), strict=True)
+        factors = [part(at[:, None], at[:, None]) for part, at in pairs]
+    K = float(model.kernel_.variance) * np.kron(*map(np.asarray, factors))
+    A, y = K + model.noise_std_**2 * np.eye(60), values.ravel() - values.mean()
+    log_evidence = -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(2 * np.pi * A)[1])
+    assert model.log_evidence_ == pytest.approx(log_evidence, rel=1e-6)
+
+
+@pytest.mark.parametrize("spec", ["linear", "rbf + linear", Matern52(2.0) * Linear()])
+def test_lines_are_refused_with_what_to_give(spec):
+    array = xr.DataArray(np.eye(4), dims=("day", "x"))
+    with pytest.raises(ValueError, match=r"kernels\['day'\] is .*inear.*long lengthscale"):
+        GridGP({"day": spec}).fit(array)

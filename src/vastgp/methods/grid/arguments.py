@@ -27,14 +27,20 @@ def check_kernels(kernels: Any) -> None:
             "For example {'time': 'matern32', ('lat', 'lon'): 'rbf'}."
         )
     for key, spec in (kernels or {}).items():
-        if isinstance(spec, Kernel) or spec == OUTPUTS:
+        if spec == OUTPUTS or isinstance(spec, Coregionalisation):
             continue
         try:
-            from_name(spec)
+            kernel = spec if isinstance(spec, Kernel) else from_name(spec)
         except ValueError as error:
             raise ValueError(
                 f"kernels[{key!r}] must be a Kernel or the name of one, received {spec!r}: {error}"
             ) from None
+        if not kernel.constant_variance:
+            raise ValueError(
+                f"kernels[{key!r}] is {spec!r}: a line through a point that no grid has, where the function has no "
+                "variance. For a trend give an RBF or Matern kernel with a long lengthscale, alone or in a sum such as "
+                "RBF(1000.0) + Matern32(30.0)."
+            )
 
 
 def groups_on_sphere(kernels: dict[Any, Any] | None) -> set[tuple[str, ...]]:

@@ -11,6 +11,7 @@ import numpy as np
 from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.data.grid import Group
 from vastgp.kernels import (
+    Constant,
     Coregionalisation,
     Cyclic,
     GridKernel,
@@ -213,6 +214,8 @@ def _bounded(part: Kernel, reach: np.ndarray, upper: bool) -> Kernel:
             diagonal=np.full(size, values[0]), below=np.full(pairs, values[1]), unit=part.unit
         )
     variance = np.asarray(1e4 if upper else 1e-4)
+    if isinstance(part, Constant):
+        return Constant(variance)
     if isinstance(part, Periodic):
         reach = np.full(len(reach), 1e2 if upper else 5e-2)
     lengthscales = (
