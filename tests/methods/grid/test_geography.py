@@ -45,6 +45,10 @@ def test_longitudes_all_around_close():
     assert isinstance(part, Cyclic) and part.period == 360.0
     assert isinstance(part.kernel, Matern52)
     assert isinstance(GridGP({"lon": "rbf"}, **OPTIONS).fit(field).kernel_.parts[1].kernel, RBF)
+    of_sum = GridGP({"lon": "rbf + matern32 * constant"}, **OPTIONS).fit(field)
+    assert str(of_sum.kernel_.parts[1]).count("Cyclic(") == 2
+    seam = of_sum.predict({"lon": [-7.5, 352.5]}, return_std=False)["mean"]
+    np.testing.assert_allclose(seam[:, 0], seam[:, 1], rtol=1e-9)
     # half a step beyond either end is between them
     ends = model.predict({"lon": [-7.5, 352.5, 712.5]}, return_std="latent", variance="exact")
     for name in ("mean", "std"):

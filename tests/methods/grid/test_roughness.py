@@ -98,3 +98,16 @@ def test_lines_are_refused_with_what_to_give(spec):
     array = xr.DataArray(np.eye(4), dims=("day", "x"))
     with pytest.raises(ValueError, match=r"kernels\['day'\] is .*inear.*long lengthscale"):
         GridGP({"day": spec}).fit(array)
+
+
+def test_parts_of_a_sum_that_is_given_by_name_part():
+    """Slow and fast: from equal lengthscales both slopes would be the same for ever."""
+    rng, day = np.random.default_rng(0), np.arange(120.0)
+    values = 2.0 * np.sin(day / 25) + 0.5 * np.sin(day / 1.7)
+    values = values[:, None] + 0.05 * rng.normal(size=(120, 3))
+    array = xr.DataArray(values, dims=("day", "x"), coords={"day": day, "x": np.arange(3.0)})
+    one, two = (
+        GridGP({"day": name}, **QUICK).fit(array) for name in ("matern32", "matern32 + matern32")
+    )
+    fast, slow = sorted(float(part.lengthscales[0]) for part in two.kernel_.parts[0].parts)
+    assert slow > 1.5 * fast and two.log_evidence_ > one.log_evidence_ + 100.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from vastgp.data.coordinates import EARTH_RADIUS
 from vastgp.data.grid import Group
+from vastgp.fitting.candidates import default_values
 from vastgp.kernels import (
     Constant,
     Coregionalisation,
@@ -151,8 +152,17 @@ def _part(spec: Any, scale: np.ndarray, num_outputs: int | None, cyclic: bool) -
     if isinstance(spec, Kernel):
         return spec.with_ard(len(scale))
     named = from_name("matern52" if spec is None else spec).with_ard(len(scale))
+    if isinstance(named, (Sum, Product)):
+        named = default_values(named, 1)  # equal parts would stay equal
     named = named.in_units(scale, 1.0)
-    return Cyclic(kernel=named) if cyclic and isinstance(named, Stationary) else named
+    return _closed(named) if cyclic else named
+
+
+def _closed(kernel: Kernel) -> Kernel:
+    """Return a kernel around the circle of longitudes: each part of a sum or product is one."""
+    if isinstance(kernel, (Sum, Product)):
+        return type(kernel)(tuple(_closed(part) for part in kernel.parts))
+    return Cyclic(kernel=kernel) if isinstance(kernel, Stationary) else kernel
 
 
 def rougher_in_time(
