@@ -11,7 +11,8 @@ import xarray as xr
 
 import vastgp
 from vastgp.auto.space import Space
-from vastgp.cli.map_stations import _spanned
+from vastgp.cli._errors import BadInput
+from vastgp.cli.map_stations import _spanned, _with_times
 
 pytestmark = pytest.mark.little_work
 FAST = ("--target", "temp", "--kernel", "matern32", "--max-seconds", "3")
@@ -64,6 +65,21 @@ def test_a_map_of_a_century_that_nanoseconds_do_not_hold(run, stations):
     days = xr.coders.CFDatetimeCoder(time_unit="s")
     with xr.open_dataset(stations / "old.nc", engine="h5netcdf", decode_times=days) as found:
         assert found["day"].values.astype("datetime64[D]").tolist() == [date(1659, 1, 1)]
+
+
+def test_times_of_the_map_may_have_the_form_of_the_readings(stations):
+    table = pd.read_csv(stations / "stations.csv")
+    days = pd.to_datetime(table["day"])
+    model = vastgp.StationGP(max_seconds=2.0, kernel="matern32")
+    model.fit(table.assign(day=days.dt.strftime("%d.%m.%Y")), "temp", time="day")
+    found = _with_times({}, model, ["03.02.2024", "2024-02-04"])["day"]
+    assert found.astype("datetime64[D]").tolist() == [date(2024, 2, 3), date(2024, 2, 4)]
+    with pytest.raises(BadInput, match=r"--at holds text such as 'soon'.*or in the form of the"):
+        _with_times({}, model, ["soon"])
+    model.fit(table.assign(day=days.dt.dayofyear), "temp", time="day")
+    assert _with_times({}, model, ["2.5", "3"])["day"].tolist() == [2.5, 3.0]
+    with pytest.raises(BadInput, match="--at soon: expected numbers"):
+        _with_times({}, model, ["soon"])
 
 
 ALL_AROUND = np.arange(-180.0, 180.0, 20.0)

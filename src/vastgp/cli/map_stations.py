@@ -340,11 +340,22 @@ def _with_times(grid: Any, model: Any, at: list[str] | None) -> Any:
         if at:
             raise BadInput("--at is of readings with times: name their column with --time.")
         return grid
-    try:
-        times: Any = np.array(at, "datetime64[us]" if readings.dated else float) if at else None
-    except ValueError:
-        kind = "dates such as 2024-07-01" if readings.dated else "numbers"
-        raise BadInput(f"--at {' '.join(at or [])}: expected {kind}.") from None
+    times: Any = None
+    if at and readings.dated:
+        from vastgp.auto.stations.targets import dates_as_read
+
+        try:
+            # each in a form of its own
+            times = np.concatenate([dates_as_read(np.array([one]), "--at", readings) for one in at])
+        except ValueError as error:
+            raise BadInput(
+                f"{error} Expected dates such as 2024-07-01, or in the form of the readings."
+            ) from None
+    elif at:
+        try:
+            times = np.array(at, float)
+        except ValueError:
+            raise BadInput(f"--at {' '.join(at)}: expected numbers.") from None
     if isinstance(grid, dict):
         return {readings.time: readings.when.max() if times is None else times, **grid}
     if times is None:

@@ -109,7 +109,7 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
             continue
         array = np.asarray(values)
         if array.dtype.kind in _TEXT:
-            array = _dates(array, f"grid[{name!r}]", readings)
+            array = dates_as_read(array, f"grid[{name!r}]", readings)
         if array.ndim > 1:
             raise ValueError(
                 f"grid[{name!r}] has shape {array.shape}. Expected one dimension; give coordinates in two as "
@@ -124,7 +124,7 @@ def _spanned(grid: Mapping[Any, Any], readings: Readings) -> Any:
     return xr.Dataset(beside, coords=coords)
 
 
-def _dates(array: np.ndarray, called: str, readings: Readings) -> np.ndarray:
+def dates_as_read(array: np.ndarray, called: str, readings: Readings) -> np.ndarray:
     """Return text as dates: in a form that is clear, or as the readings have them."""
     check_calendar(array, called)
     text = text_of(array.ravel())
@@ -284,7 +284,7 @@ def _as_times(values: np.ndarray, name: Any, readings: Readings, where: str) -> 
             f"{called} holds {held}, and the times of the readings are {wanted}. Give {wanted}."
         )
     if values.dtype.kind in _TEXT:
-        values = _dates(values, called, readings)
+        values = dates_as_read(values, called, readings)
     bad = np.isnat(values) if readings.dated else ~np.isfinite(values)
     if bad.any():
         raise ValueError(f"{called} has a time that is missing.")
