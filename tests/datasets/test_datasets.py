@@ -58,7 +58,7 @@ def test_the_names_fit_and_the_licence_travels_with_the_file(protein):
     assert len((files("vastgp.datasets") / "protein.npz").read_bytes()) < 3_000_000
 
 
-@pytest.mark.parametrize("split", [-1, 10, True])
+@pytest.mark.parametrize("split", [-1, 10, True, "1", 1.5, None])
 def test_a_split_that_does_not_exist_is_refused(split):
-    with pytest.raises(ValueError, match=rf"split: expected one of 0, \.\.\., 9, got {split}"):
+    with pytest.raises(ValueError, match=rf"split: expected one of 0, \.\.\., 9, got {split!r}"):
         load_protein(split=split)

@@ -54,6 +54,26 @@ def test_what_comes_next_has_its_own_colour_and_one_row_is_a_bar():
     assert bar.lines[2][0].get_segments()[0][:, 1].tolist() == [0.0, 5.0]
 
 
+def test_ends_without_an_end_go_beyond_the_rest():
+    ax = plots.forecast_plot([0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [-np.inf, 0.0], [1.0, 2.0])
+    (band,) = (one.get_paths()[0].vertices[:, 1] for one in ax.collections)
+    assert band.min() < 0.0 and np.all(np.isfinite(band)) and band.max() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [
+        (([2.0], [1.0], [0.0]), r"ahead: expected the four parts .*got 3 parts"),
+        ((_DAYS[:1], [1.0], [0.0], [2.0]), "ahead: its times are dates and those in times numbers"),
+        (([2.0], [1.0], [0.0], [np.nan]), "ahead high: 1 of 1 values are NaN"),
+        (([2.0], [1.0], [2.0], [0.0]), "ahead low: .*got 2 above 0"),
+    ],
+)
+def test_what_comes_next_is_refused_by_name(ahead, words):
+    with pytest.raises(ValueError, match=words):
+        plots.forecast_plot([0.0, 1.0], [1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [3.0, 3.0], ahead=ahead)
+
+
 @pytest.mark.parametrize(
     ("times", "low", "words"),
     [

@@ -280,6 +280,38 @@ BAD_INPUT = {
         {"samples": np.ones((2, 3))},
         r"samples: expected shape \(3, s\), one row for each x, got \(2, 3\)",
     ),
+    "bars": (
+        plots.pit_histogram,
+        (ONES, ONES, ONES),
+        {"bins": 2.5},
+        r"bins: .*at least 2, got 2.5",
+    ),
+    "points": (plots.observed_plot, (ONES, ONES), {"max_points": 0}, r"max_points: .*, got 0"),
+    "residuals": (plots.residual_plot, (ONES,) * 3, {"max_points": 0}, r"max_points: .*, got 0"),
+    "bars of points": (
+        plots.observed_plot,
+        (ONES, ONES, ONES),
+        {"max_intervals": 0},
+        r"max_intervals: expected a whole number of at least 1, got 0",
+    ),
+    "half of an interval": (
+        plots.observed_plot,
+        (ONES, ONES),
+        {"low": ONES},
+        r"high: expected together with the other one",
+    ),
+    "exchanged ends": (
+        plots.observed_plot,
+        (ONES, ONES),
+        {"low": ONES, "high": 0 * ONES},
+        r"low: .*got 1 above 0 at index 0 and in 3 of 3 rows",
+    ),
+    "no samples": (
+        plots.function_plot,
+        (ONES, ONES, ONES),
+        {"samples": np.ones((3, 0))},
+        r"samples: expected shape \(3, s\).*got \(3, 0\)",
+    ),
     "half of the training data": (
         plots.function_plot,
         (ONES, ONES, ONES),
@@ -287,6 +319,19 @@ BAD_INPUT = {
         r"y_train: expected together",
     ),
 }
+
+
+def test_bars_have_the_ends_that_are_given():
+    y, mean = np.array([0.0, 1.0, 9.0]), np.array([0.5, 1.5, 2.5])
+    low, high = np.array([0.0, -np.inf, 2.0]), np.array([4.0, 2.0, np.inf])
+    ax = plots.observed_plot(y, mean, np.full(3, 1e-3), low=low, high=high)
+    bars = np.array([bar[:, 1] for bar in ax.collections[0].get_segments()])
+    bottom, top = ax.get_ylim()
+    np.testing.assert_array_equal(bars[[0, 1, 2], [0, 1, 0]], [0.0, 2.0, 2.0])
+    assert bars[0, 1] == 4.0 and bars[1, 0] < y.min() and bars[2, 1] > y.max()
+    assert bottom < bars.min() and bars.max() < top
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert not any("outside" in label for label in labels)
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)

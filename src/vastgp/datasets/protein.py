@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
-from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vastgp._arguments import is_number
 
 _FEATURES = (
     "total_surface_area",
@@ -50,7 +52,7 @@ class RegressionData:
     description: str
 
 
-def load_protein(*, split: int = 0) -> RegressionData:
+def load_protein(*, split: Any = 0) -> RegressionData:
     """Load the protein data: how far a predicted structure is from the true one, from its shape.
 
     45,730 decoys of proteins; nine physicochemical properties; the target is ``log(1 + RMSD)``, with
@@ -84,7 +86,7 @@ def load_protein(*, split: int = 0) -> RegressionData:
     >>> data.X_train.shape, data.X_test.shape
     ((41157, 9), (4573, 9))
     """
-    if isinstance(split, bool) or not 0 <= index(split) < _SPLITS:
+    if not is_number(split, whole=True) or not 0 <= split < _SPLITS:
         raise ValueError(f"split: expected one of 0, ..., {_SPLITS - 1}, got {split!r}")
     folder = files("vastgp.datasets")
     with (folder / "protein.npz").open("rb") as file, np.load(file) as arrays:

@@ -23,6 +23,14 @@ def is_one_number(value: Any) -> bool:
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiu"
 
 
+def whole_number(name: str, value: Any, least: int) -> int:
+    """An argument that is a whole number of at least ``least``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
 def unmasked(name: str, value: ArrayLike) -> NDArray[Any]:
     """`value` as an array, none of whose entries is masked: what lies under a mask is no number to score."""
     if np.ma.is_masked(value):
@@ -33,8 +41,8 @@ def unmasked(name: str, value: ArrayLike) -> NDArray[Any]:
     return np.asarray(value)
 
 
-def vector(name: str, value: ArrayLike) -> FloatArray:
-    """`value` as a finite float64 vector of at least one number."""
+def vector(name: str, value: ArrayLike, *, endless: bool = False) -> FloatArray:
+    """`value` as a finite float64 vector of at least one number; of ``endless`` ones some may be infinite."""
     array = unmasked(name, value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name}: expected real numbers, got an array of dtype {array.dtype}")
@@ -45,10 +53,11 @@ def vector(name: str, value: ArrayLike) -> FloatArray:
     if array.size == 0:
         raise ValueError(f"{name}: expected at least one value, got an empty array")
     array = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(array))
+    bad = np.flatnonzero(np.isnan(array) if endless else ~np.isfinite(array))
     if bad.size:
+        what = "NaN" if endless else "NaN or infinite"
         raise ValueError(
-            f"{name}: {bad.size} of {array.size} values are NaN or infinite (the first at index "
+            f"{name}: {bad.size} of {array.size} values are {what} (the first at index "
             f"{bad[0]}); drop these rows, or look for what made them"
         )
     return array
@@ -78,6 +87,23 @@ def same_length(name: str, value: np.ndarray, y: np.ndarray) -> None:
             f"{name}: expected as many values as y, {y.size}, got {value.size}; "
             "predict for the same rows as the targets"
         )
+
+
+def interval_ends(
+    y: FloatArray, low: ArrayLike, high: ArrayLike, names: tuple[str, str] = ("low", "high")
+) -> tuple[FloatArray, FloatArray]:
+    """The lower and the upper ends of intervals, one for each target; an interval may be endless."""
+    ends = vector(names[0], low, endless=True), vector(names[1], high, endless=True)
+    for name, end in zip(names, ends, strict=True):
+        same_length(name, end, y)
+    wrong = np.flatnonzero(ends[0] > ends[1])
+    if wrong.size:
+        raise ValueError(
+            f"{names[0].partition('[')[0]}: expected lower ends that are not above the upper ones, got "
+            f"{ends[0][wrong[0]]:.4g} above {ends[1][wrong[0]]:.4g} at index {wrong[0]} and in {wrong.size} of "
+            f"{y.size} rows; give (low, high)"
+        )
+    return ends
 
 
 def positive(name: str, value: FloatArray) -> FloatArray:

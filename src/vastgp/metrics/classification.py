@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from vastgp.metrics._probabilities import CheckedProbabilities, check_probabilities
-from vastgp.metrics._vectors import FloatArray, half_width
+from vastgp.metrics._vectors import FloatArray, half_width, whole_number
 
 
 class ReliabilityCurve(NamedTuple):
@@ -225,8 +225,7 @@ def predicted_events(checked: CheckedProbabilities) -> tuple[FloatArray, NDArray
 
 def bin_numbers(p: FloatArray, bins: Any, strategy: Any) -> NDArray[np.int64]:
     """The bin of each probability, shape (n,), from 0; closed at the upper end."""
-    if not isinstance(bins, (int, np.integer)) or isinstance(bins, bool) or bins < 1:
-        raise ValueError(f"bins: expected a whole number of at least 1, got {bins!r}")
+    whole_number("bins", bins, 1)
     if not isinstance(strategy, str) or strategy not in ("uniform", "quantile"):
         raise ValueError(
             "strategy: expected 'uniform' (bins of equal width) or 'quantile' (of equal counts), "

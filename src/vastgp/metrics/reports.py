@@ -11,6 +11,7 @@ from vastgp.metrics._vectors import (
     FloatArray,
     checked_units,
     half_width,
+    interval_ends,
     prediction_vectors,
     same_length,
     target_vectors,
@@ -144,11 +145,4 @@ def _ends(y: FloatArray, interval: Any) -> tuple[FloatArray, FloatArray]:
     """The lower and the upper ends of intervals, one for each target."""
     if not isinstance(interval, (tuple, list, np.ndarray)) or len(interval) != 2:
         raise ValueError("interval: expected the lower and the upper ends, (low, high)")
-    low, high = (_beside(y, f"interval[{i}]", end) for i, end in enumerate(interval))
-    wrong = np.flatnonzero(low > high)
-    if wrong.size:
-        raise ValueError(
-            f"interval: expected lower ends that are not above the upper ones, got {low[wrong[0]]:.4g} above "
-            f"{high[wrong[0]]:.4g} at index {wrong[0]} and in {wrong.size} of {low.size} rows; give (low, high)"
-        )
-    return low, high
+    return interval_ends(y, interval[0], interval[1], ("interval[0]", "interval[1]"))

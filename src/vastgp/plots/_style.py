@@ -56,6 +56,15 @@ def padded(*values: FloatArray, share: float = 0.04) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
+def drawable(
+    low: FloatArray, high: FloatArray, *values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of intervals as they can be drawn: infinite ones somewhat beyond all that is finite."""
+    found = np.concatenate([low, high, *values])
+    bottom, top = padded(found[np.isfinite(found)], share=0.1)
+    return np.clip(low, bottom, top), np.clip(high, bottom, top)
+
+
 def percent(share: float) -> str:
     """A fraction as percentage with a space, as on the axes."""
     return f"{100.0 * share:.3g} %"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vastgp.metrics import calibration_curve, calibration_error, coverage, pit_values
-from vastgp.metrics._vectors import half_width
+from vastgp.metrics._vectors import half_width, whole_number
 from vastgp.plots._style import ACCENT, MODEL, REFERENCE, given_or_new, new_axes, percent, plain
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def calibration_plot(
     mean: ArrayLike,
     std: ArrayLike,
     *,
-    bins: int = 20,
+    bins: Any = 20,
     level: float = 0.95,
     axes: Sequence[Axes] | None = None,
 ) -> Figure:
@@ -83,7 +83,7 @@ def pit_histogram(
     mean: ArrayLike,
     std: ArrayLike,
     *,
-    bins: int = 20,
+    bins: Any = 20,
     level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
@@ -106,8 +106,7 @@ def pit_histogram(
     """
     from scipy.stats import binom
 
-    if bins < 2:
-        raise ValueError(f"bins: expected at least 2 bars, got {bins}")
+    whole_number("bins", bins, 2)
     half_width(level)  # refuses a level outside (0, 1)
     pit = pit_values(y, mean, std)
     counts, edges = np.histogram(pit, bins=bins, range=(0.0, 1.0))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vastgp.metrics._vectors import FloatArray, half_width, same_length, vector
+from vastgp.metrics._vectors import FloatArray, half_width, interval_ends, same_length, vector
 from vastgp.plots._style import (
     ACCENT,
     DATA,
     MODEL,
     REFERENCE,
+    drawable,
     given_or_new,
     legend_above,
     percent,
@@ -36,7 +37,7 @@ def forecast_plot(
     high: ArrayLike,
     *,
     span: ArrayLike | None = None,
-    ahead: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
+    ahead: Any = None,
     time_name: str = "",
     target_name: str = "target",
     level: float = 0.95,
@@ -51,12 +52,12 @@ def forecast_plot(
     y : array_like, shape (n,)
         What was observed.
     mean, low, high : array_like, shape (n,)
-        What was forecast, and the ends of its interval.
+        What was forecast, and the ends of its interval; infinite ones go to the edge.
     span : array_like of int, shape (n,), optional
         Which rows were forecast together: each span has a curve of its own, and a line where it begins. All as one
         without it.
     ahead : (times, mean, low, high), optional
-        What is forecast where nothing has been observed.
+        What is forecast where nothing has been observed, its times of the kind of the others.
     time_name, target_name : str
         For the labels.
     level : float, default 0.95
@@ -72,7 +73,8 @@ def forecast_plot(
     at = _times("times", times)
     observed = vector("y", y)
     same_length("y", observed, at)
-    bands = _bands(at, mean, low, high)
+    bands = _bands("", at, mean, low, high)
+    beyond = None if ahead is None else _ahead(ahead, at)
     spans = np.zeros(len(at), np.int64) if span is None else np.asarray(span)
     same_length("span", spans, at)
     ax = given_or_new(ax, width=7.2)
@@ -82,11 +84,8 @@ def forecast_plot(
         ax.axvline(at[rows[0]], color=REFERENCE, lw=0.9, ls=":")
         labels = (f"{percent(level)} interval", "forecast") if number == 0 else ("", "")
         _forecast(ax, at[rows], [band[rows] for band in bands], MODEL, labels)
-    if ahead is not None:
-        later = _times("ahead", ahead[0])
-        order = np.argsort(later, kind="stable")
-        beyond = [band[order] for band in _bands(later, *ahead[1:])]
-        _forecast(ax, later[order], beyond, ACCENT, ("", "what comes next"))
+    if beyond is not None:
+        _forecast(ax, beyond[0], beyond[1:], ACCENT, ("", "what comes next"))
     order = np.argsort(at, kind="stable")
     line = {"marker": "o", "ls": "none"} if len(at) <= _MOST_POINTS else {"lw": 0.9}
     ax.plot(
@@ -103,7 +102,8 @@ def _forecast(
     ax: Axes, at: np.ndarray, bands: Sequence[FloatArray], colour: str, labels: tuple[str, str]
 ) -> None:
     """A curve in its band; of one moment, a bar."""
-    centre, below, above = bands
+    centre = bands[0]
+    below, above = drawable(bands[1], bands[2], centre)
     if len(at) == 1:
         reach = np.maximum([centre - below, above - centre], 0.0)
         ax.errorbar(at, centre, yerr=reach, fmt="_", color=colour, ms=9, label=labels[1] or None)
@@ -112,12 +112,27 @@ def _forecast(
     ax.plot(at, centre, color=colour, lw=1.8, label=labels[1] or None)
 
 
-def _bands(at: np.ndarray, *bands: ArrayLike) -> list[FloatArray]:
-    found = []
-    for name, band in zip(("mean", "low", "high"), bands, strict=True):
-        found.append(vector(name, band))
-        same_length(name, found[-1], at)
-    return found
+def _bands(
+    of: str, at: np.ndarray, mean: ArrayLike, low: ArrayLike, high: ArrayLike
+) -> list[FloatArray]:
+    centre = vector(f"{of}mean", mean)
+    same_length(f"{of}mean", centre, at)
+    return [centre, *interval_ends(centre, low, high, (f"{of}low", f"{of}high"))]
+
+
+def _ahead(ahead: Any, at: np.ndarray) -> list[Any]:
+    """What is forecast beyond, in the order of its times."""
+    if not isinstance(ahead, (tuple, list)) or len(ahead) != 4:
+        got = f"{len(ahead)} parts" if isinstance(ahead, (tuple, list)) else repr(type(ahead))
+        raise ValueError(f"ahead: expected the four parts (times, mean, low, high), got {got}")
+    later = _times("ahead times", ahead[0])
+    if (later.dtype.kind == "M") != (at.dtype.kind == "M"):
+        kinds = ["dates" if one.dtype.kind == "M" else "numbers" for one in (at, later)]
+        raise ValueError(
+            f"ahead: its times are {kinds[1]} and those in times {kinds[0]}; give both as the same kind"
+        )
+    order = np.argsort(later, kind="stable")
+    return [part[order] for part in (later, *_bands("ahead ", later, *ahead[1:]))]
 
 
 def _times(name: str, times: ArrayLike) -> np.ndarray:

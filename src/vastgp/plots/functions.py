@@ -122,9 +122,10 @@ def _at(name: str, value: ArrayLike, points: FloatArray) -> FloatArray:
 def _samples(samples: ArrayLike, points: FloatArray) -> FloatArray:
     draws = np.asarray(samples, dtype=np.float64)
     draws = draws[:, None] if draws.ndim == 1 else draws
-    if draws.ndim != 2 or draws.shape[0] != points.size:
+    if draws.ndim != 2 or draws.shape[0] != points.size or not draws.shape[1]:
         raise ValueError(
-            f"samples: expected shape ({points.size}, s), one row for each x, got {draws.shape}"
+            f"samples: expected shape ({points.size}, s), one row for each x, got {draws.shape}; give at least one "
+            "function, a column each, or leave samples out"
         )
     return draws
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,14 +11,17 @@ from vastgp.metrics import rmse
 from vastgp.metrics._vectors import (
     FloatArray,
     half_width,
+    interval_ends,
     prediction_vectors,
     target_vectors,
+    whole_number,
 )
 from vastgp.plots._style import (
     ACCENT,
     DATA,
     MODEL,
     REFERENCE,
+    drawable,
     given_or_new,
     legend_above,
     padded,
@@ -37,9 +40,11 @@ def observed_plot(
     mean: ArrayLike,
     std: ArrayLike | None = None,
     *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
     level: float = 0.95,
-    max_points: int = 3000,
-    max_intervals: int = 100,
+    max_points: Any = 3000,
+    max_intervals: Any = 100,
     target_name: str = "target",
     seed: int = 0,
     ax: Axes | None = None,
@@ -54,7 +59,10 @@ def observed_plot(
     y, mean : array_like, shape (n,)
         Observed targets and predictive means, in the same units.
     std : array_like, shape (n,), optional
-        Standard deviation of a new observation; without it no intervals are drawn.
+        Standard deviation of a new observation, for intervals of a normal distribution. Without it, and without
+        `low` and `high`, no intervals are drawn.
+    low, high : array_like, shape (n,), optional
+        Ends of the intervals in place of normal ones, as of ``predict_interval``; infinite ones go to the edge.
     level : float, default 0.95
         Probability of the intervals.
     max_points : int, default 3000
@@ -73,26 +81,27 @@ def observed_plot(
     matplotlib.axes.Axes
     """
     observed, centre = target_vectors(y, mean)
-    shown = subset(observed.size, max_points, seed)
-    spread = None if std is None else half_width(level) * prediction_vectors(y, mean, std)[2]
+    shown = subset(observed.size, whole_number("max_points", max_points, 1), seed)
+    most = whole_number("max_intervals", max_intervals, 1)
+    ends = _ends(observed, centre, std, low, high, level)
 
     ax = given_or_new(ax, width=5.4, height=4.9)
-    if spread is not None:
-        few = shown[subset(shown.size, max_intervals, seed + 1)]
+    if ends is not None:
+        few = shown[subset(shown.size, most, seed + 1)]
+        below, above = (end[few] for end in ends)
+        bars = drawable(below, above, observed[shown], centre[shown])
         ax.vlines(
             centre[few],
-            centre[few] - spread[few],
-            centre[few] + spread[few],
+            *bars,
             color=MODEL,
             alpha=0.45,
             lw=1.2,
             label=f"{percent(level)} interval"
             + (f" ({few.size} drawn)" if few.size < observed.size else ""),
         )
-        bars = [centre[few] - spread[few], centre[few] + spread[few]]
-        outside = few[np.abs(observed[few] - centre[few]) > spread[few]]
+        outside = few[(observed[few] < below) | (observed[few] > above)]
     else:
-        outside, bars = shown[:0], []
+        outside, bars = shown[:0], None
     _cloud(ax, centre[shown], observed[shown], "observation")
     if outside.size:
         ax.plot(
@@ -103,9 +112,9 @@ def observed_plot(
             ms=5,
             label=f"outside its interval ({outside.size})",
         )
-    ends = padded(observed[shown], centre[shown], *bars)
-    ax.plot(ends, ends, color=REFERENCE, lw=1.2, zorder=1)
-    ax.set(xlim=padded(centre[shown]), ylim=ends)
+    limits = padded(observed[shown], centre[shown], *(bars or ()))
+    ax.plot(limits, limits, color=REFERENCE, lw=1.2, zorder=1)
+    ax.set(xlim=padded(centre[shown]), ylim=limits)
     plain(
         ax,
         title=f"Observed and predicted, RMSE {rmse(observed, centre):.4g}",
@@ -116,13 +125,29 @@ def observed_plot(
     return ax
 
 
+def _ends(
+    y: FloatArray, mean: FloatArray, std: Any, low: Any, high: Any, level: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """Ends of intervals, of the deviation where they are not given; None without either."""
+    half = half_width(level)
+    if (low is None) != (high is None):
+        missing = "low" if low is None else "high"
+        raise ValueError(f"{missing}: expected together with the other one of low and high")
+    if low is not None:
+        return interval_ends(y, low, high)
+    if std is None:
+        return None
+    spread = half * prediction_vectors(y, mean, std)[2]
+    return mean - spread, mean + spread
+
+
 def residual_plot(
     y: ArrayLike,
     mean: ArrayLike,
     std: ArrayLike,
     *,
     level: float = 0.95,
-    max_points: int = 3000,
+    max_points: Any = 3000,
     target_name: str = "target",
     seed: int = 0,
     ax: Axes | None = None,
@@ -153,7 +178,7 @@ def residual_plot(
     """
     observed, centre, spread = prediction_vectors(y, mean, std)
     z, half = (observed - centre) / spread, half_width(level)
-    shown = subset(z.size, max_points, seed)
+    shown = subset(z.size, whole_number("max_points", max_points, 1), seed)
 
     ax = given_or_new(ax)
     ax.axhspan(-half, half, color=REFERENCE, alpha=0.18, lw=0, label=f"{percent(level)} interval")
