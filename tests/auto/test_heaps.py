@@ -375,6 +375,11 @@ def test_conformal_intervals_of_a_fit_hold_new_rows(tmp_path):
     assert model.rest_calibration_ == Identity() == model.calibration_
     assert model.at_heap_.calibration_.name == "none"
     assert np.isinf(model.predict_interval(new[:3], 0.9999)).all()
+    held = model.held_out_
+    np.testing.assert_array_equal(np.sort(held["row"]), np.arange(150))
+    # the intervals of the rows that the radii are of hold the share of them that is asked for, and no more
+    inside = np.sum((held["low"] <= held["y"]) & (held["y"] <= held["high"]))
+    assert 0.95 * 151 <= inside <= 0.95 * 151 + 3.0
     assert "split-conformal ones of" in model.report(tmp_path / "page.html").read_text()
     model.save(tmp_path / "m.vastgp")
     again = vastgp.load(tmp_path / "m.vastgp")

@@ -247,10 +247,32 @@ def _check_forecast(model: GPRegressor, seen: pd.DataFrame, coming: pd.DataFrame
     given = report_data(model, coming, "sales").forecast
     np.testing.assert_array_equal(given.mean, model.predict(coming))
     assert given.ahead is None and given.span is None
-    # by the moments of the logarithm, which are those that the model has
     interval = np.asarray(model.predict_interval(coming, level=0.95))
     assert type(model.warp_) is Log and type(model.model_).__name__ == "ExactGPRegressor"
-    np.testing.assert_allclose(np.column_stack([given.low, given.high]), interval, rtol=2e-3)
+    np.testing.assert_array_equal(np.column_stack([given.low, given.high]), interval)
+
+
+@pytest.mark.parametrize("settings", [{"likelihood": "student-t"}, {"calibrate": "isotonic"}])
+def test_intervals_of_forecasts_are_the_calibrated_ones(settings, tmp_path):
+    rng = np.random.default_rng(4)
+    days = pd.date_range("2023-01-01", periods=90)
+    y = np.sin(np.arange(90) / 9.0) + 0.1 * rng.standard_t(1.5, 90)
+    frame = pd.DataFrame({"day": days, "y": y})
+    method = "tsvgp" if "likelihood" in settings else "exact"
+    model = GPRegressor(method=method, max_work=1000, **settings).fit(frame, "y")
+    model.save(tmp_path / "model.vastgp")
+    shown = report_data(vastgp.load(tmp_path / "model.vastgp"))
+    inside = (shown.forecast.low <= shown.y) & (shown.y <= shown.forecast.high)
+    # an interval from one level to another holds what has a level between them
+    np.testing.assert_array_equal(inside, np.abs(shown.u - 0.5) <= 0.475)
+    assert np.mean(inside) > 0.8
+    np.testing.assert_array_equal(
+        [shown.low, shown.high], [shown.forecast.low, shown.forecast.high]
+    )
+    given = report_data(model, frame, "y")
+    np.testing.assert_array_equal(
+        np.column_stack([given.low, given.high]), model.predict_interval(frame)
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from scipy.stats import norm
 import vastgp
 from vastgp import ExactGPRegressor, GPClassifier, GPRegressor, TSVGPClassifier, TSVGPRegressor
 from vastgp.auto import finish
+from vastgp.auto.calibration import Identity
 from vastgp.auto.candidates import Candidate
+from vastgp.auto.distribution import Distribution
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.stacking import Stack, chosen, stack_of
 from vastgp.auto.stacking.by_spread import BySpread
@@ -24,7 +26,8 @@ from vastgp.auto.stacking.weights import (
 )
 from vastgp.auto.track import Judged, Ran, scores_of
 from vastgp.auto.warps import Log, Own
-from vastgp.data import Places
+from vastgp.data import Places, Rows, Standardizer
+from vastgp.estimators.predictive import Predictive
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian, StudentT
 from vastgp.options import Fixed
@@ -341,6 +344,30 @@ def _errors(n=2000):
     generator = np.random.default_rng(0)
     y = generator.normal(size=n)
     return y, y + generator.normal(size=n), y + generator.normal(size=n), y + 3.0
+
+
+@pytest.mark.parametrize("varying", [False, True])
+def test_a_stack_has_the_distributions_of_its_parts_at_held_out_rows(varying):
+    rng = np.random.default_rng(5)
+    ones = np.array([-1.0, 1.0])
+    unit = Standardizer().fit(Rows(ones[:, None], ones))
+    y, parts = rng.normal(size=7), []
+    for _ in range(2):
+        mean, std, folds = rng.normal(size=7), rng.uniform(0.5, 2.0, 7), []
+        for here in (slice(0, 4), slice(4, 7)):
+            one = Predictive(Gaussian(0.1), mean[here], std[here] ** 2 - 0.1, unit)
+            folds.append(Distribution(one, Own(), Identity(), (-9.0, 9.0)))
+        whole = (norm.logpdf(y, mean, std), (y - mean) ** 2, (y - mean) / std, mean, std)
+        parts.append(Judged(*whole, found=tuple(folds)))
+    weights = rng.dirichlet([1.0, 1.0], 7) if varying else np.array([0.3, 0.7])
+    judged = chosen.mixed(parts, weights, y, False)
+    found = np.concatenate([one.quantiles([0.025, 0.975]) for one in judged.found], axis=1)
+    for level, ends in zip((0.025, 0.975), found, strict=True):
+        each = np.stack([norm.cdf(ends, part.mean, part.std) for part in parts], axis=1)
+        np.testing.assert_allclose(np.sum(weights * each, axis=1), level, atol=1e-7)
+    for name in ("mean", "std"):
+        of_folds = np.concatenate([getattr(one, name) for one in judged.found])
+        np.testing.assert_allclose(of_folds, getattr(judged, name))
 
 
 def test_models_with_errors_of_their_own_are_stacked():

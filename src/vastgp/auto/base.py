@@ -304,7 +304,15 @@ class FrontDoor(FittedFrontDoor):
     ) -> dict[str, np.ndarray]:
         """Return what is kept of the held-out rows; of those that are the last, which were forecast together."""
         found = judged.to_arrays(y, inputs.present[track.order], HELD_OUT_KEPT)
+        if judged.found:
+            found |= zip(
+                ("low", "high"), self._intervals_of(judged)[:, :HELD_OUT_KEPT], strict=True
+            )
         return found | ({"span": track.span[:HELD_OUT_KEPT]} if self._in_time else {})
+
+    def _intervals_of(self, judged: Judged) -> np.ndarray:
+        """Return the ends of calibrated intervals of held-out rows, (2, n), of a target that has some."""
+        raise NotImplementedError
 
     def _fitted_to_all(
         self, best: Ran | None, candidates: Sequence[Candidate], whole: Whole

@@ -20,6 +20,8 @@ from vastgp.estimators.predictive import Predictive
 _NODES = 33
 # Of a probability of which a logarithm is taken.
 _LEAST = 1e-12
+# Of the intervals that a report draws.
+SHOWN_LEVEL = 0.95
 # A normal score beyond has no probability in 64 bits.
 FARTHEST = 38.0
 

@@ -240,6 +240,7 @@ class GPRegressor(Predictions):
             found.std,
             self._weights_of_score(rows.y),
             spread,
+            found=(found,),
         )
         return self._of_parts(judged, rows.X, y)
 

@@ -89,6 +89,8 @@ class Judged:
         Deviations on the scale of the model, without what is known of a row's own error; None for classes.
     of_places : Places, optional
         Which rows are of one place, and count as one; None: each has its own.
+    found : tuple of Distribution or HeapedDistribution
+        Distributions of the rows of each fold, in the order of the rows; none of classes.
     """
 
     log_density: np.ndarray
@@ -99,6 +101,7 @@ class Judged:
     weight: np.ndarray | None = None
     spread: np.ndarray | None = None
     of_places: Places | None = None
+    found: tuple[Any, ...] = ()
 
     @property
     def places(self) -> Places:
@@ -114,9 +117,11 @@ class Judged:
         """Return what is known of the rows of all folds, in the order of the folds."""
         names = [name for name in cls.__dataclass_fields__ if getattr(parts[0], name) is not None]
         joined: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in names
+            if name != "found"
         }
-        return cls(**joined)
+        return cls(**joined, found=tuple(one for part in parts for one in part.found))
 
     def to_arrays(self, y: np.ndarray, rows: np.ndarray, most: int) -> dict[str, np.ndarray]:
         """Return what is remembered of them: the record of calibration and the report are made of it.

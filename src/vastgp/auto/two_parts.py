@@ -14,7 +14,7 @@ from vastgp.auto.calibration import Calibration, Conformal, Identity
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.class_candidates import classifier_of
 from vastgp.auto.classifier import GPClassifier
-from vastgp.auto.distribution import FARTHEST, Distribution
+from vastgp.auto.distribution import FARTHEST, SHOWN_LEVEL, Distribution, interval_levels
 from vastgp.auto.finish import Whole
 from vastgp.auto.folds import Fold
 from vastgp.auto.heaps.distribution import (
@@ -242,6 +242,11 @@ class TwoParts(SeveralTargets):
         finite = np.clip(judged.scores, -FARTHEST, FARTHEST)
         density = judged.log_density + calibration.log_density_change(finite)
         mean, std = heaped_moments(values, proba, judged.mean, judged.std * calibration.std_factor)
+        ends = np.cumsum([len(one.model.mean) for one in judged.found])
+        found = tuple(
+            HeapedDistribution(replace(one, calibration=calibration), values, own)
+            for one, own in zip(judged.found, np.split(proba, ends[:-1]), strict=False)
+        )
         return Judged(
             heaped_log_density(values, proba, y, density),
             (y - mean) ** 2,
@@ -250,7 +255,20 @@ class TwoParts(SeveralTargets):
             std,
             judged.weight,
             of_places=judged.of_places,
+            found=found,
         )
+
+    def _intervals_of(self, judged: Judged) -> np.ndarray:
+        """Return the ends of calibrated intervals of held-out rows, (2, n), as a report shows them."""
+        levels = interval_levels(SHOWN_LEVEL)
+        return np.concatenate([self._calibrated(one).quantiles(levels) for one in judged.found], 1)
+
+    def _calibrated(
+        self, found: Distribution | HeapedDistribution
+    ) -> Distribution | HeapedDistribution:
+        if isinstance(found, HeapedDistribution):
+            return replace(found, intervals=self.interval_calibration_)
+        return replace(found, calibration=self.calibration_)
 
     def _as_shown(self, ran: list[Ran], track: Track, y: np.ndarray) -> list[Ran]:
         if self._racing is None or self.heap_ is None:

@@ -33,6 +33,8 @@ class ReportData:
         What was done to the levels, in words.
     y, mean, std, u : array-like of shape (n,), optional
         Held-out targets, predictions, and calibrated PIT values.
+    low, high : array-like of shape (n,), optional
+        Ends of their intervals of 95 %; of normal ones without.
     labels, probabilities, classes : array-like, optional
         Of a classifier in their place: held-out labels (n,), probabilities (n, C) and the classes of their columns.
     about : str
@@ -74,6 +76,8 @@ class ReportData:
     mean: Any = None
     std: Any = None
     u: Any = None
+    low: Any = None
+    high: Any = None
     labels: Any = None
     probabilities: Any = None
     classes: Any = None

@@ -64,7 +64,7 @@ def _prediction_figures(data: ReportData) -> list[str]:
                 "observed",
                 f"Observed targets of {data.about} rows against their predictions",
                 f"{data.about.capitalize()} rows around the diagonal. "
-                "Bars are two stated deviations of some of them; those in orange miss.",
+                "Bars are the intervals of 95 % of some of them; those in orange miss.",
             )
         )
     if data.labels is not None:
@@ -90,6 +90,8 @@ def _observed(data: ReportData, ax: Any) -> None:
         data.y,
         data.mean,
         data.std,
+        low=data.low,
+        high=data.high,
         max_points=800,
         max_intervals=60,
         target_name=data.target,

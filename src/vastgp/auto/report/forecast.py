@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from vastgp.auto.columns import Column
 from vastgp.auto.dates import DateEncoding
-from vastgp.auto.distribution import interval_levels
+from vastgp.auto.distribution import SHOWN_LEVEL, interval_levels
 from vastgp.auto.report.rows import About
 from vastgp.auto.series import column_of_times, one_column
 from vastgp.auto.values import Values, dates_of, numbers_of
-from vastgp.auto.warps import Log
 from vastgp.data import Rows
 
-_LEVEL = 0.95
 # Of all rows, how many are forecast beyond the last where there is nothing but time, and at most.
 _AHEAD, _MOST_AHEAD = 0.15, 500
 _DAYS = "M8[D]"
@@ -61,13 +58,14 @@ def forecast_of(model: Any, about: About) -> Forecast | None:
     held = about.span is not None
     if not model._in_time or not len(about.y) or (about.called == "held-out" and not held):
         return None
+    if about.low is None or about.high is None:
+        return None
     column = column_of_times(model.encoder_, about.encoded)
     if column is None or column.name not in about.columns:
         return None
     times = _times_of(column, about.columns[column.name])
-    low, high = _intervals(model, about.mean, about.std * model.calibration_.std_factor)
     return Forecast(
-        column.name, times, about.y, about.mean, low, high, about.span,
+        column.name, times, about.y, about.mean, about.low, about.high, about.span,
         _ahead(model, column, times) if held and one_column(model.encoder_) else None,
     )  # fmt: skip
 
@@ -75,20 +73,6 @@ def forecast_of(model: Any, about: About) -> Forecast | None:
 def _times_of(column: Column, values: Values) -> np.ndarray:
     how: Any = column.encoding
     return (dates_of if isinstance(how, DateEncoding) else numbers_of)(values, how.form)
-
-
-def _intervals(model: Any, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of intervals of rows of which mean and deviation are known.
-
-    Of a target whose logarithm is normal, ``s^2 = log(1 + std^2 / mean^2)`` and ``mean = exp(m + s^2 / 2)``.
-    """
-    z = ndtri(interval_levels(_LEVEL)[1])
-    if isinstance(model.warp_, Log):
-        s = np.sqrt(np.log1p((std / mean) ** 2))
-        middle = np.log(mean) - 0.5 * s**2
-        return np.exp(middle - z * s), np.exp(middle + z * s)
-    low = mean - z * std
-    return np.maximum(low, 0.0) if model.likelihood_.counts else low, mean + z * std
 
 
 def _ahead(
@@ -100,7 +84,7 @@ def _ahead(
     dates = later.dtype.kind == "M"
     encoded = column.encode(Values("dates" if dates else "numbers", later))[0]
     found = model._distribution(Rows(encoded, checked=True))
-    low, high = found.quantiles(interval_levels(_LEVEL))
+    low, high = found.quantiles(interval_levels(SHOWN_LEVEL))
     return later, found.mean, low, high
 
 

@@ -116,6 +116,8 @@ def _of_numbers(data: ReportData, model: Any, about: About) -> ReportData:
         mean=about.mean,
         std=std,
         u=u,
+        low=about.low,
+        high=about.high,
         baselines=[_mean_alone(about.y, heap)],
         advice=_more_time(model) + advice(**common),
     )

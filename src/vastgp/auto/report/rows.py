@@ -44,6 +44,8 @@ class About:
         Their numbers in the table.
     y, mean, std, scores, log_density : ndarray
         As the race judges them, see `vastgp.auto.track.Judged`: before calibration.
+    low, high : ndarray, optional
+        Ends of their intervals of 95 %, calibrated; None of classes, and of files that do not hold them.
     importance : sequence of (str, float, float)
     notes : tuple of str
     span : ndarray of int, optional
@@ -61,6 +63,8 @@ class About:
     log_density: np.ndarray
     importance: Any
     notes: tuple[str, ...]
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
     span: np.ndarray | None = None
 
     @property
@@ -115,6 +119,7 @@ def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
         chosen = chosen[np.sort(fixed_indices(seed, _GIVEN, len(chosen), _MOST_GIVEN))]
     encoded, targets = encoded[chosen], targets[chosen]
     judged = model._judge_of(model.model_, model.warp_, encoded, targets)
+    ends = model._intervals_of(judged) if judged.found else (None, None)
     importance: Any = ()
     if len(chosen) >= LEAST_ROWS:
         importance = importance_of_rows(
@@ -127,7 +132,7 @@ def given_rows(model: Any, X: Any, y: Any, exposure: Any = None) -> About:
         )
     return About(
         "given", _columns_of(model, X, chosen), some_encoded(encoded, seed), importance=importance,
-        notes=tuple(notes),
+        notes=tuple(notes), low=ends[0], high=ends[1],
         **judged.to_arrays(observations.targets(targets), chosen, len(chosen)),
     )  # fmt: skip
 

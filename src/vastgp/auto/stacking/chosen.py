@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from vastgp.auto.calibration import exceeds
 from vastgp.auto.candidates import Candidate
 from vastgp.auto.leaderboard import Entry
 from vastgp.auto.stacking.by_spread import BySpread
-from vastgp.auto.stacking.mixture import mixed_moments
+from vastgp.auto.stacking.mixture import Mixture, mixed_moments
 from vastgp.auto.stacking.model import Stack
 from vastgp.auto.stacking.weights import (
     left_out_log_density,
@@ -134,7 +134,17 @@ def mixed(parts: Sequence[Judged], weights: np.ndarray, y: np.ndarray, classes: 
         np.stack([part.mean for part in parts]), np.stack([part.std for part in parts]), weights.T
     )
     judged = Judged(density, (y - mean) ** 2, mixed_scores(scores, weights.T), mean, std)
-    return replace(judged, of_places=parts[0].of_places)
+    found = tuple(_distributions(parts, weights))
+    return replace(judged, of_places=parts[0].of_places, found=found)
+
+
+def _distributions(parts: Sequence[Judged], weights: np.ndarray) -> Iterator[Any]:
+    """Yield the distributions of a stack at the rows of each fold, of those of its parts."""
+    first = 0
+    for of_fold in zip(*(part.found for part in parts), strict=True):
+        here = slice(first, first := first + len(of_fold[0].model.mean))
+        own = weights if weights.ndim == 1 else weights[here].T
+        yield replace(of_fold[0], model=Mixture(tuple(one.model for one in of_fold), own))
 
 
 def _ran(
