@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import vastgp
@@ -87,6 +88,74 @@ def test_one_moment_is_one_whatever_writes_it():
     ]
     for form in forms:
         np.testing.assert_array_equal(encoder.transform(pd.DataFrame({"when": form})), expected)
+
+
+_MOMENTS = pd.date_range("2024-03-01", periods=300, freq="7h", tz="UTC")
+_FITTED = {
+    "iso": lambda one: one.isoformat(),
+    "z": lambda one: one.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    "compact": lambda one: one.strftime("%Y%m%dT%H%M%SZ"),
+    "with strokes": lambda one: one.strftime("%Y/%m/%d %H:%M UTC"),
+    "day first": lambda one: one.strftime("%d/%m/%Y %H:%M:%S +0000"),
+    "an offset": lambda one: one.tz_convert("Asia/Tokyo").isoformat(),
+    "objects": lambda one: one.to_pydatetime(),
+    "objects of a place": lambda one: one.to_pydatetime().astimezone(ZoneInfo("Europe/Berlin")),
+    "objects of an offset": lambda one: one.to_pydatetime().astimezone(
+        datetime.timezone(datetime.timedelta(hours=-3.5))
+    ),
+}
+
+
+@pytest.mark.parametrize("form", _FITTED)
+def test_the_zone_of_text_and_of_objects_is_kept(form):
+    write = _FITTED[form]
+
+    def by_day(one):
+        return one.strftime("%d/%m/%Y %H:%M:%S %z")
+
+    def column(moments, write):
+        return pd.DataFrame({"when": pd.Series([write(one) for one in moments], dtype=object)})
+
+    encoder = TableEncoder().fit(column(_MOMENTS, write))
+    encoder = TableEncoder.from_state(encoder.to_state())
+    there = _MOMENTS[[10, 100, 290]]
+    expected = encoder.transform(column(there, write))
+    assert expected[:, 0] == pytest.approx(
+        (there - _MOMENTS[0]) / pd.Timedelta(days=365.2425), abs=1e-3
+    )
+    for zone in ("UTC", "America/New_York", "Etc/GMT+5", "Asia/Tokyo"):
+        moved = there.tz_convert(zone)
+        for new in (
+            pd.DataFrame({"when": moved}),
+            pl.DataFrame({"when": pl.Series(moved)}),
+            column(moved, by_day if form == "day first" else lambda one: one.isoformat()),
+            column(moved, lambda one: one.to_pydatetime()),
+        ):
+            np.testing.assert_array_equal(encoder.transform(new), expected)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "America/Port-au-Prince", "Etc/GMT+5"])
+def test_a_zone_of_any_name_is_one(zone):
+    when = _MOMENTS.tz_convert(zone)
+    frame = pd.DataFrame({"when": when, "x": 1.0 * np.arange(300)})
+    frame.loc[3, "when"] = pd.NaT
+    encoder = TableEncoder().fit(frame)
+    found = encoder.transform(frame)
+    walls = frame.assign(when=frame["when"].dt.tz_localize(None))
+    np.testing.assert_array_equal(found, TableEncoder().fit(walls).transform(walls))
+    moved = frame.assign(when=frame["when"].dt.tz_convert("Europe/Oslo"))
+    np.testing.assert_array_equal(encoder.transform(moved), found)
+    with pytest.raises(ValueError, match=r"'when'.*dates or times"):
+        vastgp.ExactGPRegressor().fit(frame, frame["x"])
+
+
+def test_clocks_of_summer_and_winter_stay_those_of_the_wall():
+    when = pd.date_range("2024-03-20", periods=300, freq="h", tz="Europe/Oslo")
+    text = [one.isoformat() for one in when]
+    assert len({one[-6:] for one in text}) == 2
+    found = TableEncoder().fit_transform(pd.DataFrame({"when": text}))
+    walls = pd.DataFrame({"when": when.tz_localize(None)})
+    np.testing.assert_array_equal(found, TableEncoder().fit_transform(walls))
 
 
 # ---------------------------------------------------------------- targets

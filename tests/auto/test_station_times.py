@@ -119,6 +119,24 @@ def test_maps_have_the_times_that_are_asked_for_of_any_century(dated):
         np.testing.assert_array_equal(found["mean"].values.ravel(), expected)
 
 
+def test_one_moment_is_one_at_stations_whatever_writes_it(table):
+    when = pd.date_range("2020-01-01", periods=60, freq="5h", tz="UTC")
+    tokyo, given = when.tz_convert("Asia/Tokyo"), {"target": "temp", "time": "time"}
+    exact = StationGP(**GIVEN, method="exact")
+    expected = None
+    for column in (
+        when,
+        tokyo,
+        [one.isoformat() for one in when],
+        [one.isoformat() for one in tokyo],
+    ):
+        fitted = exact.fit(table.assign(time=column), **given)
+        for asked in (["2020-01-03T12:00Z"], ["2020-01-03T21:00+09:00"]):
+            found = fitted.predict({"lat": [10.0], "lon": [5.0], "time": asked})["mean"].values
+            expected = found if expected is None else expected
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_times_of_a_grid_are_read_as_those_of_a_dictionary(table, dated):
     grid = xr.Dataset(coords={"lat": [10.0], "lon": [5.0], "time": FAR})
     by_mapping = dated.predict({"lat": [10.0], "lon": [5.0], "time": FAR})

@@ -2,11 +2,14 @@
 inputs.
 
 All of it is the wall clock of the column's time zone: people's weekdays and hours are. New moments that say where they
-are read, as another zone or as text with an offset, are what that clock shows then.
+are read, as another zone or as text with an offset, are what that clock shows then. Text and Python objects have a zone
+where all that say one say the same; where they say several (an offset for summer and one for winter), each is read by
+its own clock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +18,8 @@ import numpy as np
 from vastgp.auto import gaps
 from vastgp.auto.numeric import NumberFacts, Sample
 from vastgp.auto.values import Values, dates_of, dates_of_numbers, numbers_of
-from vastgp.auto.written import AS_NUMBERS, DAY_FIRST, MONTH_FIRST
+from vastgp.auto.written import AS_NUMBERS, DAY_FIRST, MONTH_FIRST, zone_written
+from vastgp.auto.zones import SEVERAL, common_zone
 
 DAY = 86_400.0  # seconds
 YEAR = 365.2425 * DAY  # the mean year of the calendar
@@ -85,8 +89,13 @@ class DateFacts:
 
     def update(self, first: int, values: Values) -> None:
         """Take in a block."""
-        self.zone = values.zone or self.zone
+        levels = values.levels if values.form == "text" else ()
+        self.update_zone([values.zone, *map(zone_written, levels)])
         self.update_dates(first, dates_of(values, self.form))
+
+    def update_zone(self, zones: Iterable[str | None]) -> None:
+        """Take in the zones that moments say they are read in, of which there may be none."""
+        self.zone = common_zone([self.zone, *zones])
 
     def update_dates(self, first: int, dates: np.ndarray) -> None:
         """Take in dates."""
@@ -145,7 +154,7 @@ class DateFacts:
             week=span >= _WEEK_SPAN and len(self.weekdays) >= 3 and not of_months,
             clock=span >= _DAY_SPAN and self.clock[1] > self.clock[0],
             gaps=self.missing > 0,
-            zone=self.zone,
+            zone=None if self.zone == SEVERAL else self.zone,
             form=self.form,
         )
 

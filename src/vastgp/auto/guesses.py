@@ -25,6 +25,7 @@ from vastgp.auto.written import (
     kind_of,
     missing_of,
     parser_of,
+    zone_written,
 )
 
 # More than this share of the rows, or of numbers more different words than this, say something of their own; of fewer
@@ -100,6 +101,7 @@ class Guess:
             self._words = set(sorted(self._words)[: max(_EXAMPLES, self._most_words or 0) + 1])
         of_rows = np.append(found, missing_of(self.form))[codes]
         if isinstance(self.facts, DateFacts):
+            self.facts.update_zone(map(zone_written, map(str.strip, levels)))
             self.facts.update_dates(first, of_rows)
         else:
             self.facts.update_numbers(first, of_rows, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from vastgp.auto.values import (
     text_of,
     text_values,
 )
+from vastgp.auto.zones import zone_of
 from vastgp.data import files, validate
 from vastgp.data.rows import Rows
 from vastgp.data.tables import (
@@ -27,6 +29,7 @@ from vastgp.data.tables import (
     LateTextError,
     Table,
     as_numbers,
+    in_unread_zone,
     open_frame,
     plain_dtypes,
 )
@@ -294,6 +297,7 @@ def _form_of_column(table: Table, name: str, first: Any) -> tuple[str | None, st
     if first is None:
         return None, holds
     objects = str(getattr(first.to_native(), "dtype", "")) == "object" or first.dtype == nw.Object
+    objects |= in_unread_zone(first)
     if not objects and first.dtype != nw.Unknown:
         return None, holds
     column = next(table.frames([name], _WHOLE))[:, 0]
@@ -331,12 +335,16 @@ def _from_series(column: Any, form: str | None, zone: str | None) -> Values:
 
 
 def _dates(column: Any, zone: str | None) -> Values:
-    own = column.dtype.time_zone
+    own, ahead = column.dtype.time_zone, np.timedelta64(0, "us")
     if own is not None:
-        if zone is not None and zone != own:
+        there = None if zone is None or zone == own else zone_of(zone)
+        if isinstance(there, datetime.timezone):  # not all tables know a zone without a name
+            column, own = column.dt.convert_time_zone("UTC"), zone
+            ahead = np.timedelta64(there.utcoffset(None), "us")
+        elif there is not None:
             column, own = column.dt.convert_time_zone(zone), zone
         column = column.dt.replace_time_zone(None)
-    return Values("dates", column.to_numpy().astype("datetime64[us]"), zone=own)
+    return Values("dates", column.to_numpy().astype("datetime64[us]") + ahead, zone=own)
 
 
 def _times(column: Any) -> np.ndarray:

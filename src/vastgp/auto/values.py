@@ -26,7 +26,7 @@ from vastgp.auto.written import (
     words_of,
     zone_written,
 )
-from vastgp.auto.zones import moved, wall_clock
+from vastgp.auto.zones import common_zone, moved, wall_clock, zone_said
 from vastgp.data.missing import is_missing
 
 # Whole numbers that are dates: of these years.
@@ -50,7 +50,7 @@ class Values:
     declared : bool
         Whether the column says that it holds categories, so that they are not looked at as numbers.
     zone : str, optional
-        Time zone whose wall clock the dates are.
+        Time zone whose wall clock the dates are, `vastgp.auto.zones.SEVERAL` where each row has its own.
     """
 
     form: str
@@ -183,7 +183,8 @@ def _parsed(values: Values, form: str, zone: str | None = None) -> np.ndarray:
     parsed, unread = parse_levels(values.levels, form)
     if zone is not None:
         for number, level in enumerate(values.levels):
-            if (own := zone_written(level.strip())) and not np.isnat(parsed[number]):
+            own = zone_written(level.strip())
+            if own and own != zone and not np.isnat(parsed[number]):
                 parsed[number] = moved(parsed[number], own, zone)
     # of levels that no row has nothing is asked
     odd = np.flatnonzero(np.isin(values.data, unread))
@@ -313,7 +314,8 @@ def objects_as(array: np.ndarray, form: str, zone: str | None = None) -> Values:
         data = np.array(
             [missing if is_missing(v) else _date(v, zone) for v in array], "datetime64[us]"
         )
-        return Values(form, data)
+        said = {zone_said(v) for v in array if isinstance(v, datetime.datetime)}
+        return Values(form, data, zone=common_zone(said) if zone is None else zone)
     read = {"durations": _seconds_of_one, "times": seconds_of_day}.get(form, _number)
     values = [np.nan if is_missing(value) else read(value) for value in array]
     return Values(form, np.array(values, dtype=np.float64))

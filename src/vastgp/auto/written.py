@@ -131,6 +131,11 @@ _CLOCK = (
     r"(?:(?:T|,? )(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?P<part>\.\d{1,9})?)?"
     r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?"
 )
+# That zone, whatever the date before it.
+_ZONE = re.compile(
+    r"\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\.?)? ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
+    r"|\d{8}T\d{4}(?:\d\d)?(Z)$"
+)
 _WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?"
 _NAMED = r"(?P<name>[A-Za-z]{3,9})\.?"
 _YEAR, _ANY_YEAR = r"(?P<year>\d{4})", r"(?P<year>\d{4}|\d\d)"
@@ -185,9 +190,9 @@ def parse_date(text: str) -> np.datetime64 | None:
 
 
 def zone_written(text: str) -> str:
-    """Return the zone that an ISO date says behind its time, such as "Z" and "+01:00"; empty where it says none."""
-    match = _ISO.fullmatch(text)
-    return "" if match is None else (match.group(4) or "").strip()
+    """Return the zone that a date says behind its time, such as "Z" and "+01:00"; empty where it says none."""
+    match = _ZONE.search(text)
+    return "" if match is None else match[1] or match[2]
 
 
 def _date_by(*patterns: re.Pattern[str]) -> Callable[[str], np.datetime64 | None]:

@@ -6,10 +6,13 @@ import datetime
 import functools
 import re
 import zoneinfo
+from collections.abc import Iterable
 
 import numpy as np
 
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)?")
+# In place of a zone: moments by the clocks of more than one, such as those of summer and of winter.
+SEVERAL = "several zones"
 _UNIVERSAL = {"Z", "UTC", "GMT", "utc"}
 
 
@@ -27,6 +30,29 @@ def zone_of(name: str) -> datetime.tzinfo | None:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
         return None
+
+
+def common_zone(zones: Iterable[str | None]) -> str | None:
+    """Return the zone that all of these are, by one name however it was written; `SEVERAL`, or None of none."""
+    # those without a name say nothing
+    found = {_named(zone) for zone in zones if zone}
+    return SEVERAL if len(found) > 1 else next(iter(found), None)
+
+
+def _named(zone: str) -> str:
+    known = zone_of(zone)
+    return str(known) if isinstance(known, datetime.timezone) else zone
+
+
+def zone_said(moment: datetime.datetime) -> str:
+    """Return the zone that a moment says it is read in, by its name or its offset; empty where it says none."""
+    zone = moment.tzinfo
+    if zone is None:
+        return ""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # of zoneinfo, and of pytz
+    if isinstance(name, str) and zone_of(name) is not None:
+        return name
+    return str(datetime.timezone(moment.utcoffset() or datetime.timedelta(0)))
 
 
 def wall_clock(moment: datetime.datetime, zone: str | None) -> np.datetime64:

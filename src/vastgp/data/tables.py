@@ -229,11 +229,22 @@ def _kind(column: Any) -> np.dtype | str:
         ("dates or times", (nw.Datetime, nw.Date, nw.Time)),
         ("durations", (nw.Duration,)),
     ):
-        if dtype in kinds:
+        if dtype in kinds or (words == "dates or times" and in_unread_zone(column)):
             return words
     if dtype not in (nw.Object, nw.Unknown):
         return f"objects of type {dtype}"
     return _kind_by_values(column)
+
+
+def in_unread_zone(column: Any) -> bool:
+    """Whether a column of pandas holds moments of a time zone whose name narwhals cannot read.
+
+    It knows letters and strokes: neither "America/New_York" nor "Etc/GMT+5".
+    """
+    import narwhals as nw
+
+    own = getattr(column.to_native(), "dtype", None)
+    return bool(column.dtype == nw.Unknown and getattr(own, "tz", None) is not None)
 
 
 def _kind_by_values(column: Any) -> np.dtype | str:

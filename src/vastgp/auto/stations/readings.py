@@ -321,7 +321,7 @@ def _times(
     parts: Sequence[Values], name: str, source: Source, keep: np.ndarray, form: str
 ) -> np.ndarray:
     dated = form != "numbers"
-    read = partial(dates_of, form=form) if dated else numbers_of
+    read = partial(dates_of, form=form, zone="UTC") if dated else numbers_of
     found = _read(parts, name, source, read, "dates or numbers")
     missing = np.isnat(found) if dated else ~np.isfinite(found)
     bad = np.flatnonzero(missing & keep)

@@ -130,7 +130,7 @@ def dates_as_read(array: np.ndarray, called: str, readings: Readings) -> np.ndar
     text = text_of(array.ravel())
     for form in dict.fromkeys(["dates", readings.form] if readings.dated else ["dates"]):
         try:
-            return dates_of(text, form).reshape(array.shape)
+            return dates_of(text, form, "UTC").reshape(array.shape)
         except UnfitError as error:
             held = error.held
     raise ValueError(f"{called} holds {held}, which is no number and no date.")
