@@ -11,6 +11,7 @@ import numpy as np
 from vastgp.data.calendars import recounted
 from vastgp.data.coordinates import Coordinate, check_latitude
 from vastgp.data.grid import Group
+from vastgp.data.units import in_units_of_fit
 
 
 @dataclass(frozen=True)
@@ -140,12 +141,13 @@ def _points(group: Group, given: Mapping[str, Any], template: Any) -> _Part:
 
 
 def _as_fitted(asked: Any, coordinate: Coordinate, template: Any) -> np.ndarray:
-    """Return new values of a coordinate in the units of the fit, where both are counts of time."""
+    """Return new values of a coordinate in the units of the fit, where both say theirs."""
     counted = coordinate.kind == "number" and asked.dtype.kind in "fiu"
     if not counted or coordinate.name not in template.coords:
         return np.asarray(asked.values)
     fitted = template.coords[coordinate.name].attrs
-    return recounted(asked.values, asked.attrs, fitted, coordinate.name)
+    values = recounted(asked.values, asked.attrs, fitted, coordinate.name)
+    return in_units_of_fit(values, asked.attrs, fitted, coordinate.name)
 
 
 def _changed(group: Group, given: Mapping[str, Any]) -> set[str]:

@@ -20,6 +20,7 @@ from vastgp.data.cf_attributes import LATITUDE, LONGITUDE, of_file, of_std
 from vastgp.data.dataset_files import open_dataset
 from vastgp.data.grid_fields import beside_of, grid_mapping_of, with_beside
 from vastgp.data.grid_points import refuse_taken
+from vastgp.data.units import in_units_of_fit
 
 # Points of a tile: its inputs take a few megabytes.
 TILE = 32_768
@@ -163,6 +164,9 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
         times = _as_times(arrays[0], names[0], readings, where)
         known = {} if readings.dated else readings.attrs.get(readings.time, {})
         arrays[0] = recounted(times, dataset[names[0]].attrs, known, str(names[0]))
+    for number, name in ((-2, space.first), (-1, space.second)):
+        here, known = dataset[names[number]], readings.attrs.get(name, {})
+        arrays[number] = in_units_of_fit(arrays[number], here.attrs, known, str(names[number]))
     together = xr.broadcast(
         *[
             xr.DataArray(array, dims=dataset[name].dims)
@@ -187,6 +191,8 @@ def _of_dataset(dataset: Any, readings: Readings, attrs: Mapping[str, Any], wher
                 f"example .isel({odd[0]}=0)."
             )
         sizes = dict(zip(dims, shape, strict=True))
+        known = readings.attrs.get(name, {})
+        variable = variable.copy(data=in_units_of_fit(variable.values, variable.attrs, known, name))
         beside.append(variable.variable.set_dims(sizes).transpose(*dims).values)
         if not np.isfinite(variable.values).any():
             raise ValueError(
