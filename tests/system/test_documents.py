@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import re
@@ -140,6 +141,15 @@ def test_the_readme_names_every_estimator_and_no_other():
     assert named == {
         name for name in vastgp.__all__ if name.endswith(("Regressor", "Classifier", "GP"))
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["plots", "metrics", "kernels", "likelihoods", "datasets", "options", "auto"]
+)
+def test_the_reference_names_all_that_a_module_offers(name):
+    listed = re.findall(r"^ {3}(?:\w+\.)?(\w+)$", (ROOT / "docs/reference.md").read_text(), re.M)
+    offered = importlib.import_module(f"vastgp.{name}").__all__
+    assert sorted(set(offered) - set(listed)) == []
 
 
 def test_the_changelog_and_the_reference_name_every_estimator():
