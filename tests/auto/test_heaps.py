@@ -540,3 +540,14 @@ def test_zero_and_a_cap_are_two_heaps(tmp_path):
     model.save(tmp_path / "m.vastgp")
     again = vastgp.load(tmp_path / "m.vastgp")
     np.testing.assert_array_equal(again.log_predictive_density(X, y), density)
+
+
+@pytest.mark.parametrize("in_time", [None, False, True])
+def test_all_that_is_said_of_scores_survives_a_file(fitted, tmp_path, in_time):
+    model = pickle.loads(pickle.dumps(fitted))
+    model._in_time = in_time
+    model.leaderboard_ = dataclasses.replace(model.leaderboard_, note=model._notes_of_leaderboard)
+    model.save(tmp_path / "m.vastgp")
+    again = vastgp.load(tmp_path / "m.vastgp")
+    assert str(again.leaderboard_) == str(model.leaderboard_)
+    assert ("hold_out" in again.leaderboard_.note) == (in_time is False)

@@ -375,5 +375,5 @@ class TwoParts(SeveralTargets):
         model = super()._from_file(header, arrays)
         if "at_heap" in header:
             model.at_heap_ = GPClassifier._from_file(header["at_heap"], below("at_heap/", arrays))
-            model.leaderboard_ = replace(model.leaderboard_, note=model._note_of_leaderboard)
+            model.leaderboard_ = replace(model.leaderboard_, note=model._notes_of_leaderboard)
         return model
