@@ -542,6 +542,22 @@ def test_zero_and_a_cap_are_two_heaps(tmp_path):
     np.testing.assert_array_equal(again.log_predictive_density(X, y), density)
 
 
+def test_where_a_heap_is_says_nothing_of_the_rest(tmp_path):
+    rng = np.random.default_rng(0)
+    X, at_heap = rng.normal(size=(160, 1)), rng.uniform(size=160) < 0.4
+    rest = np.exp(1.5 * np.sin(2.0 * X[:, 0]) + 0.8 * rng.normal(size=160))
+    new = np.array([[0.0], [1.0], [4.0], [8.0]])  # far off quantiles are many times all targets
+    found = []
+    for value in (0.0, -999.0, 1e6):
+        model = GPRegressor(method="exact", likelihood="two-part", max_work=3000)
+        model.fit(X, np.where(at_heap, value, rest)).save(tmp_path / "m.vastgp")
+        for one in (model, vastgp.load(tmp_path / "m.vastgp")):
+            of_rest = one.distribution(new).rest
+            assert type(of_rest.warp) is Log
+            found.append([of_rest.mean, of_rest.std])
+    np.testing.assert_allclose(found, np.broadcast_to(found[0], np.shape(found)), rtol=1e-9)
+
+
 @pytest.mark.parametrize("in_time", [None, False, True])
 def test_all_that_is_said_of_scores_survives_a_file(fitted, tmp_path, in_time):
     model = pickle.loads(pickle.dumps(fitted))

@@ -116,11 +116,15 @@ class TwoParts(SeveralTargets):
         self.at_heap_ = self.rest_calibration_ = self.interval_calibration_ = None
         if self.heap_ is None:
             return super()._find(inputs, targets, held, seed, deadline)
+        y = observations.targets(targets)
+        rest = y[~self.heap_.holds(y)]
+        # how far the rest reaches says no heap, such as a -999 among prices
+        self.target_range_ = float(rest.min()), float(rest.max())
         which = self.at_heap_ = self._classifier(observations.has_own_noise(targets))
         which._in_time = self._in_time
         began = time.perf_counter()
         until = None if deadline is None else began + _SHARE * (deadline - began)
-        classes = self.heap_.classes_of(observations.targets(targets))
+        classes = self.heap_.classes_of(y)
         best = which._find(inputs, with_log_weights(targets, classes), held, seed, until)
         assert best is not None
         assert best.judged is not None
