@@ -192,3 +192,10 @@ def test_each_target_has_a_file_of_its_own():
     assert list(found) == names and len({str(one).casefold() for one in found.values()}) == 6
     assert found["CO/2"] == Path("page-CO_2.html") and found[7] == Path("page-7.html")
     assert all(len(one.name) < 100 and one.suffix == ".html" for one in found.values())
+
+
+def test_what_is_no_name_of_a_page_is_refused_of_several_targets_too():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    model = GPRegressor(method="exact", max_work=200).fit(X, np.column_stack([X, 2.0 * X]))
+    with pytest.raises(ValueError, match=r"path must be the name of a file to write.*received 3"):
+        model.report(3)

@@ -366,12 +366,13 @@ class SeveralTargets(FrontDoor):
         OSError
             When ``path`` is a folder, or in none.
         """
-        from vastgp.auto.report.of_model import write_report_of
+        from vastgp.auto.report.of_model import check_name_of_page, write_report_of
 
         outputs = self.__dict__.get("outputs_")
         if outputs is None:
             check_is_fitted(self, "model_")
             return write_report_of(self, path, X, y, exposure)
+        check_name_of_page(path)
         given: list[Any] = [None] * len(outputs)
         if X is not None:
             X, given = targets_again(open_frame(X), y, list(outputs))

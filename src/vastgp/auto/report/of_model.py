@@ -36,12 +36,17 @@ def write_report_of(
     model: Any, path: Any, X: Any = None, y: Any = None, exposure: Any = None
 ) -> Path:
     """Write the report of a fitted model, see `GPRegressor.report`."""
+    check_name_of_page(path)
+    place_of(path)  # what cannot be written is refused before the work
+    return write_report(report_data(model, X, y, exposure), Path(path).expanduser())
+
+
+def check_name_of_page(path: Any) -> None:
+    """Refuse what cannot be the name of a file."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(
             f"path must be the name of a file to write, such as 'report.html'; received {path!r}."
         )
-    place_of(path)  # what cannot be written is refused before the work
-    return write_report(report_data(model, X, y, exposure), Path(path).expanduser())
 
 
 def report_data(model: Any, X: Any = None, y: Any = None, exposure: Any = None) -> ReportData:
