@@ -131,6 +131,11 @@ class Whitened(NamedTuple):
         return jnp.swapaxes(self.root, 1, 2) @ self.root
 
 
+def least_jitter(m: int, dtype: Any) -> float:
+    """Return what rounding asks for on the diagonal of ``K_uu``, relative to the prior variance."""
+    return _ROUNDINGS * float(jnp.finfo(dtype).eps) * m
+
+
 def prior_covariance(kernel: Kernel, Z: Float[Array, "m d"], jitter: Any) -> Float[Array, "m m"]:
     """Return ``K_uu``.
 
@@ -140,11 +145,11 @@ def prior_covariance(kernel: Kernel, Z: Float[Array, "m d"], jitter: Any) -> Flo
     Z : Array of shape (m, d)
         Inducing points.
     jitter : float
-        Added to the diagonal, relative to the prior variance; at least what rounding asks for is.
+        Added to the diagonal, relative to the prior variance; at least what rounding asks for is (`least_jitter`).
     """
     K = kernel(Z, Z)
     m = Z.shape[0]
-    least = _ROUNDINGS * jnp.finfo(K.dtype).eps * m
+    least = least_jitter(m, K.dtype)
     added = jnp.maximum(jnp.asarray(jitter, K.dtype), least) * kernel.total_variance()
     return K + added * jnp.eye(m, dtype=K.dtype)
 

@@ -20,7 +20,7 @@ from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.svgp.bound import SiteSums, Whitened, coordinates, posterior_of
 from vastgp.methods.svgp.collapsed_bound import best_scales
 from vastgp.methods.svgp.options import SVGPOptions
-from vastgp.methods.svgp.passes import SVGPFit, finish, run_passes
+from vastgp.methods.svgp.passes import SVGPFit, run_passes, without_passes
 from vastgp.methods.svgp.posterior import SVGPPosterior
 from vastgp.methods.svgp.training import learn
 
@@ -88,7 +88,8 @@ def fit_svgp(
     # what Adam found is whole; without time for a pass the sites of the last steps have to do
     left = run.seconds_left()
     if options.optimizer == "adam" or (options.learn and left is not None and left <= needed):
-        return finish(params, sums, np.nan, loop, damped, 0)
+        return without_passes(params, sums, options, loop, damped, dtype)
+    assert isinstance(sums, SiteSums)
     return run_passes(rows, standardizer, params, sums, options, loop, damped, run)
 
 
@@ -119,7 +120,7 @@ def answer_of(fit: SVGPFit, standardizer: Standardizer, options: SVGPOptions, dt
     return Answer(
         fit.kernel,
         fit.likelihood,
-        lambda: _posterior(fit, options.jitter, dtype),
+        lambda: _posterior(fit, dtype),
         loop.num_iter,
         loop.reason,
         loop.converged,
@@ -131,9 +132,9 @@ def answer_of(fit: SVGPFit, standardizer: Standardizer, options: SVGPOptions, dt
     )
 
 
-def _posterior(fit: SVGPFit, jitter: float, dtype: str) -> SVGPPosterior:
+def _posterior(fit: SVGPFit, dtype: str) -> SVGPPosterior:
     with precision("float64"):
-        inverse, q = _whitened(fit.kernel, fit.Z, SiteSums(*fit.sums), jitter)
+        inverse, q = _whitened(fit.kernel, fit.Z, fit.sums, fit.jitter)
         if not (np.all(np.isfinite(q.mean)) and np.all(np.isfinite(q.root))):
             raise FloatingPointError(
                 f"the fit ended without a finite posterior, in {dtype}. Raise jitter or noise_floor, or set "
@@ -144,6 +145,7 @@ def _posterior(fit: SVGPFit, jitter: float, dtype: str) -> SVGPPosterior:
 
 @program
 def _whitened(
-    kernel: Kernel, Z: Float[Array, "m d"], sums: SiteSums, jitter: Any
+    kernel: Kernel, Z: Float[Array, "m d"], sums: SiteSums | Whitened, jitter: Any
 ) -> tuple[Float[Array, "m m"], Whitened]:
-    return coordinates(kernel, Z, jitter).inverse, posterior_of(sums)
+    q = posterior_of(sums) if isinstance(sums, SiteSums) else sums
+    return coordinates(kernel, Z, jitter).inverse, q

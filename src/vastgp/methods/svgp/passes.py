@@ -36,6 +36,7 @@ from vastgp.methods.svgp.bound import (
     Rows,
     SiteSums,
     Whitened,
+    least_jitter,
     posterior_of,
     posterior_under,
     quadratic_fit,
@@ -59,8 +60,8 @@ class SVGPFit:
     likelihood : Likelihood
     Z : ndarray of shape (m, d)
         Inducing points.
-    sums : SiteSums
-        In their whitened coordinates.
+    sums : SiteSums, or Whitened
+        In their whitened coordinates; mean and covariance there where Adam found them.
     bound : float
         Lower bound of the log evidence by the last pass over all rows, NaN where there was none.
     loop : LoopResult
@@ -68,16 +69,19 @@ class SVGPFit:
         Steps that were shortened because they would have left no posterior.
     num_passes : int
         E-steps on all rows.
+    jitter : float
+        On the diagonal of ``K_uu``, relative to the prior variance, in the coordinates of the sums.
     """
 
     kernel: Kernel
     likelihood: Likelihood
     Z: np.ndarray
-    sums: SiteSums
+    sums: SiteSums | Whitened
     bound: float
     loop: LoopResult
     damped: int
     num_passes: int
+    jitter: float
 
 
 class _Passes:
@@ -251,20 +255,36 @@ def run_passes(
         seconds=loop.seconds + end.seconds, history=history,
     )  # fmt: skip
     return finish(
-        params, state.found.sites, state.found.bound, loop, damped + int(state.shortened), end.num_iter
+        params, state.found.sites, state.found.bound, loop, damped + int(state.shortened), end.num_iter,
+        options.jitter,
     )  # fmt: skip
+
+
+def without_passes(
+    params: Params,
+    sums: SiteSums | Whitened,
+    options: SVGPOptions,
+    loop: LoopResult,
+    damped: int,
+    dtype: str,
+) -> SVGPFit:
+    """Return what steps found as it is, in coordinates of their precision, which may ask for more jitter."""
+    sound = _sound(sums) if isinstance(sums, SiteSums) else sums
+    jitter = max(options.jitter, least_jitter(len(params.Z), dtype))
+    return finish(params, sound, np.nan, loop, damped + int(sound is not sums), 0, jitter)
 
 
 def finish(
     params: Params,
-    sums: SiteSums,
+    sums: SiteSums | Whitened,
     bound: float,
     loop: LoopResult,
     damped: int,
     passes: int,
+    jitter: float,
 ) -> SVGPFit:
     """Return what was found, in float64."""
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, sums))
     params, sums = wide
     kernel, likelihood = jax.tree.map(np.exp, (params.kernel, params.likelihood))
-    return SVGPFit(kernel, likelihood, params.Z, sums, float(bound), loop, damped, passes)
+    return SVGPFit(kernel, likelihood, params.Z, sums, float(bound), loop, damped, passes, jitter)

@@ -31,7 +31,6 @@ from vastgp.methods.svgp.bound import (
     row_sums,
     untied_bound,
     whitened_features,
-    whitener,
 )
 from vastgp.methods.svgp.slope import bound_slope_and_sites
 
@@ -83,16 +82,6 @@ class Moments(NamedTuple):
         if inverse is not None:
             mean, root = mean @ inverse.T, inverse @ root
         return Whitened(mean, jnp.swapaxes(root, 1, 2))
-
-
-def sums_of(q: Whitened) -> SiteSums:
-    """Return the sites that give some moments."""
-    eye = jnp.eye(q.root.shape[-1], dtype=q.root.dtype)
-    _, inverse = jax.lax.map(
-        whitener, q.covariance()
-    )  # no batch of factorisations: CONTRIBUTING.md
-    precision = jnp.swapaxes(inverse, 1, 2) @ inverse
-    return SiteSums((precision @ q.mean[:, :, None])[:, :, 0], precision - eye)
 
 
 class Setting(NamedTuple):

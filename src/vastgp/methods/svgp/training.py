@@ -30,7 +30,7 @@ from vastgp.fitting.no_gain import no_gain
 from vastgp.fitting.run import Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
-from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums, held
+from vastgp.methods.svgp.bound import Coordinates, Rows, SiteSums, Whitened, held, least_jitter
 from vastgp.methods.svgp.iteration import FAILED, Constants, Plan, Record, State, iteration
 from vastgp.methods.svgp.options import SVGPOptions
 from vastgp.methods.svgp.passes import seconds_of_a_pass
@@ -40,7 +40,6 @@ from vastgp.methods.svgp.steps import (
     Setting,
     coordinates_of,
     start_optimizer,
-    sums_of,
     sums_of_rows,
 )
 
@@ -67,10 +66,11 @@ def learn(
     options: SVGPOptions,
     run: Run,
     dtype: str,
-) -> tuple[Params, SiteSums, LoopResult, int, float]:
+) -> tuple[Params, SiteSums | Whitened, LoopResult, int, float]:
     """Take steps on minibatches; return parameters, sites, how the steps ended and how many were shortened.
 
-    The last number is about how many seconds the passes take that are needed after them, zero where that is not known.
+    Adam has moments in the place of sites. The last number is about how many seconds the passes take that are needed
+    after the steps, zero where that is not known.
 
     Parameters
     ----------
@@ -279,20 +279,29 @@ class Trainer:
         (tile,) = row_tiles(self.rows, self.standardizer, tile_size(n, 1 << n.bit_length()))
         return Rows(*(jnp.asarray(part, self.dtype) for part in tile[:3]))
 
-    def result(self, state: State) -> tuple[Params, SiteSums]:
-        """Return parameters and sites."""
-        jitter = self.constants.setting.jitter
+    def result(self, state: State) -> tuple[Params, SiteSums | Whitened]:
+        """Return parameters and sites, or the moments that Adam has."""
         if self.options.optimizer == "adam":
-            here = coordinates_of(state.params, jitter)
-            whiten = self.options.hold == "whitened"
-            return state.params, sums_of(state.q.whitened(None if whiten else here.inverse))
+            return state.params, self._moments(state)
         if self.options.untied:
             whole = self.constants.whole
             return state.params, sums_of_rows(state.params, state.here, state.q, whole)
         if self.full:
             return state.params, state.q
-        after = coordinates_of(state.average, jitter)
+        after = coordinates_of(state.average, self.constants.setting.jitter)
         return state.average, _held_sites(state.q, state.here, after)
+
+    def _moments(self, state: State) -> Whitened:
+        """Return Adam's moments in float64, in the coordinates that its steps had.
+
+        As sites they would be inverses, of which single precision keeps nothing where variances are small.
+        """
+        m = len(state.params.Z)
+        with precision("float64"):
+            params, q = as_dtype((state.params, state.q), np.float64)
+            here = coordinates_of(params, max(self.options.jitter, least_jitter(m, self.dtype)))
+            whiten = self.options.hold == "whitened"
+            return Whitened(*map(np.asarray, q.whitened(None if whiten else here.inverse)))
 
 
 @program
