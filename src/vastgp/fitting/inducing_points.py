@@ -22,7 +22,8 @@ def select_inducing(
     Parameters
     ----------
     method : {"kmeans", "greedy", "random"}
-        ``"kmeans"``: centres of k-means, started by k-means++, in inputs divided by their lengthscales. ``"greedy"``:
+        ``"kmeans"``: centres of k-means, started by k-means++, in inputs divided by their lengthscales; each of the
+        places that rows have, and some again, where these are no more than ``count``. ``"greedy"``:
         at each step the row whose variance given those chosen is largest, which is the pivot of a Cholesky
         factorisation (Burt et al. 2020). ``"random"``: rows.
     kernel : Kernel
@@ -43,8 +44,12 @@ def select_inducing(
         return X[np.sort(generator.choice(len(X), size=count, replace=False))]
     # inputs without influence, whose lengthscales are far beyond their range, do not tell rows apart
     scales = metric_lengthscales(kernel, X.shape[1])
-    if len(np.unique(X / scales, axis=0)) <= count:
-        return X[np.sort(generator.choice(len(X), size=count, replace=False))]
+    _, places = np.unique(X / scales, axis=0, return_index=True)
+    if len(places) <= count:
+        # every place once: some rows at random would leave places out, and have others several times
+        rest = np.setdiff1d(np.arange(len(X)), places)
+        more = generator.choice(rest, size=count - len(places), replace=False)
+        return X[np.sort(np.concatenate([places, more]))]
     from sklearn.cluster import KMeans  # a tenth of the time of importing all else
 
     found = KMeans(count, init="k-means++", n_init=1, max_iter=30, random_state=seed % 2**32)

@@ -109,6 +109,17 @@ def test_rows_that_repeat_are_chosen_without_harm(method):
     assert Z.shape == (8, 2) and np.all(np.isfinite(Z))
 
 
+def test_of_few_places_each_has_an_inducing_input():
+    """Rows at random had 293 of 400 places; the function at the others was that of their neighbours."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.uniform(-3, 3, (30, 2)), 20, axis=0)[rng.permutation(600)]
+    Z = select_inducing("kmeans", KERNEL, X, 40, seed=1)
+    assert Z.shape == (40, 2) and len(np.unique(Z, axis=0)) == 30
+    y = rng.normal(size=(600 // 20,))[np.unique(X, axis=0, return_inverse=True)[1].ravel()]
+    model = TSVGPRegressor(RBF(0.1, 1.0), 40, hyperparameters=Fixed(noise_std=0.1)).fit(X, y)
+    assert np.max(np.abs(model.predict(X) - y)) < 0.05
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
