@@ -148,8 +148,9 @@ class QSGPFits(BaseGP):
         else:
             assert isinstance(basis, RandomFourierBasis)
             answers = fit_stochastic_answers(
-                rows, scaling, basis, likelihood, solver, run, rate=_rate(chosen.search), **common
-            )
+                rows, scaling, basis, likelihood, solver, run, rate=_rate(chosen.search),
+                noise_floor=getattr(chosen.search, "noise_floor", _NOISE_FLOOR), **common,
+            )  # fmt: skip
         named = {"solver_": SOLVERS.name_of(solver), "num_basis_": basis.num_basis}
         for answer in _with(answers, **named):
             yield dataclasses.replace(answer, cut=size < planned)

@@ -10,6 +10,7 @@ from vastgp._precision import precision
 from vastgp.bases import RandomFourierBasis, seed_key
 from vastgp.bases.draws import purpose_key
 from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.candidates import BOUNDS
 from vastgp.fitting.run import Run
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
@@ -210,6 +211,21 @@ def test_keys_of_steps_are_those_of_no_feature_and_of_no_other_purpose():
 def set_of(keys):
     """Keys without repetitions."""
     return {jax.random.key_data(key).tobytes(): key for key in keys}.values()
+
+
+def test_learned_hyperparameters_stay_inside_their_bounds():
+    """Of a target without noise the likeliest noise is none: 0.0001 after these steps where nothing holds it."""
+    rows, standardizer, basis = few_rows(200)
+    options = Stochastic(
+        row_batch=50, basis_batch=200, control_rank=50, max_steps=600, freeze_steps=100
+    )
+    fit = fit_stochastic(
+        rows, standardizer, basis, Gaussian(0.02), options, rate=0.2, noise_floor=0.01
+    )
+    assert fit.likelihood.noise_variance == pytest.approx(0.01, rel=1e-4)
+    least, most = BOUNDS["lengthscales"]
+    assert np.all(np.asarray(fit.basis.kernel.lengthscales) >= least * (1 - 1e-5))
+    assert np.all(np.asarray(fit.basis.kernel.lengthscales) <= most * (1 + 1e-5))
 
 
 def test_other_rows_seeds_rates_and_noise_are_no_other_program():

@@ -48,6 +48,7 @@ from vastgp.methods.qsgp.stochastic.parts import layouts, products
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
 from vastgp.methods.qsgp.stochastic.sample import current_basis
 from vastgp.methods.qsgp.stochastic.setup import (
+    NOISE_FLOOR,
     check_stochastic,
     make_plan,
     make_problem,
@@ -92,6 +93,7 @@ def fit_stochastic(
     run: Run | None = None,
     *,
     rate: float | None = None,
+    noise_floor: float = NOISE_FLOOR,
     tol: float | None = None,
     dtype: str = "float32",
     on_chunk: OnChunk | None = None,
@@ -114,6 +116,8 @@ def fit_stochastic(
         Budget, file and seed: of rows, support rows and index sets.
     rate : float, optional
         Learn lengthscales, variance and noise (empirical Bayes) by Adam with this rate, on logarithms. None: held.
+    noise_floor : float
+        Least noise variance that is learned.
     tol : float, optional
         Converged when the residual, or the error of rows held out, no longer falls by a hundredth of so many standard
         deviations of the noise, see `no_progress`. None: all steps, or all of the budget.
@@ -144,8 +148,9 @@ def fit_stochastic(
     end = _seconds_of_the_end(plan, rows.d, run)
     with precision(dtype):
         problem = make_problem(
-            plan, options, rows, standardizer, basis, likelihood, run.seed, dtype, rate or 0.0
-        )
+            plan, options, rows, standardizer, basis, likelihood, run.seed, dtype, rate or 0.0,
+            noise_floor,
+        )  # fmt: skip
 
         def summarise(state: StochasticState, records: Any, done: int) -> dict[str, float]:
             found = _diagnostics(plan, problem, state, records, done)
@@ -220,13 +225,15 @@ def fit_stochastic_answers(
     run: Run,
     *,
     rate: float | None,
+    noise_floor: float,
     tol: float,
     dtype: str,
 ) -> Iterator[Answer]:
     """Give the answer of `fit_stochastic`."""
     fit = fit_stochastic(
-        rows, standardizer, basis, likelihood, options, run, rate=rate, tol=tol, dtype=dtype
-    )
+        rows, standardizer, basis, likelihood, options, run,
+        rate=rate, noise_floor=noise_floor, tol=tol, dtype=dtype,
+    )  # fmt: skip
     history = fit.loop.history
     diagnosis = {name: history.last(name) for name in _REPORTED if name in history.values}
     diagnosis |= {"averaged": fit.averaged, "dense_columns": options.dense_columns}

@@ -18,6 +18,7 @@ from vastgp.data.devices import devices_for, on_every_device, over_devices, rows
 from vastgp.data.minibatch import fixed_indices
 from vastgp.data.padding import repeat_last
 from vastgp.data.tiles import row_tiles, tile_size
+from vastgp.fitting.candidates import bounds_of
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian, Likelihood
 from vastgp.methods.qsgp.stochastic.control_variates import FittedCoefficient
@@ -39,6 +40,7 @@ _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _TILE = 4096
+NOISE_FLOOR = 1e-3  # least noise variance that is learned, where nobody says
 _OF_FEATURE = 16  # multiplications, about
 # Up to so many pairs of functions the preconditioner is made of them, and not of the kernel that they are drawn for.
 _KNOWN_PAIRS = 8192
@@ -157,6 +159,7 @@ def make_problem(
     seed: int,
     dtype: str,
     rate_hyper: float = 0.0,
+    noise_floor: float = NOISE_FLOOR,
 ) -> StochasticProblem:
     """Choose the fixed rows and make what depends on them."""
     p, noise_variance = plan.support_rows, 1.0 / likelihood.most_curvature()
@@ -180,6 +183,7 @@ def make_problem(
         target_support = cast(operators.interpolator) @ cross_target
         if plan.control != "interpolation":
             target_support = jnp.zeros_like(target_support)
+    lower, upper = _bounds(plan, precise, noise_floor)
     problem = StochasticProblem(
         numbers=numbers,
         basis=stored,
@@ -195,11 +199,27 @@ def make_problem(
         scale_X=cast(probe[:_SCALE_ROWS]),
         target=None,
         target_support=target_support,
+        lower=cast(lower),
+        upper=cast(upper),
     )
     problem = on_every_device(problem, plan.devices)
     if target is not None:
         target = over_devices(target, plan.devices, axis=1)
     return problem._replace(target=target)
+
+
+def _bounds(plan: StochasticPlan, kernel: Kernel, noise_floor: float) -> tuple[Any, Any]:
+    """Return least and largest values of `StochasticState.hyper`; None where it stays."""
+    if not plan.learn:
+        return None, None
+    lower, upper = (
+        jax.tree.map(np.log, side) for side in bounds_of((kernel, Gaussian(1.0)), noise_floor)
+    )
+    least, most = lower[1].noise_variance, upper[1].noise_variance
+    if not plan.gaussian:
+        # the largest curvature of another likelihood is its own
+        least, most = np.float64(-np.inf), np.float64(np.inf)
+    return (lower[0], least), (upper[0], most)
 
 
 def _head_features(plan: StochasticPlan, basis: FourierBasis, support_X: Array) -> np.ndarray:

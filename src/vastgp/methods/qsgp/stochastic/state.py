@@ -126,6 +126,8 @@ class StochasticProblem(NamedTuple):
     scale_X: Float[Array, "s d"]  # rows that the diagonal's scales are taken from
     target: Float[Array, "2 P"] | None  # b = Phi^T y
     target_support: Float[Array, " p"] | None  # (K_pp + nugget)^-1 K_p,all y
+    lower: Any = None  # bounds of `StochasticState.hyper`; None where it stays
+    upper: Any = None
 
 
 def features_made(plan: StochasticPlan, *args: Any) -> int:

@@ -37,7 +37,6 @@ from vastgp.methods.qsgp.stochastic.sample import (
 )
 from vastgp.methods.qsgp.stochastic.sampled_elbo import mean_gradient
 from vastgp.methods.qsgp.stochastic.state import (
-    Numbers,
     StochasticPlan,
     StochasticProblem,
     StochasticState,
@@ -250,7 +249,7 @@ def step(
     seen = number % OBJECTIVE_EVERY == 0
     objective = jax.lax.cond(seen, lambda: bound(state.hyper), lambda: missing)
     if plan.learn:
-        new = _learn(numbers, new, state, bound, number)
+        new = _learn(problem, new, state, bound, number)
     estimate = i.product - alpha * i.error
     missing_of = likelihood_residual(
         plan, problem.likelihood, y, estimate, noise_variance, variance
@@ -359,15 +358,21 @@ def _average(
 
 
 def _learn(
-    numbers: Numbers, new: StochasticState, state: StochasticState, bound: Any, number: Array
+    problem: StochasticProblem,
+    new: StochasticState,
+    state: StochasticState,
+    bound: Any,
+    number: Array,
 ) -> StochasticState:
-    """Take a step on the hyperparameters, at every so many steps after the freeze."""
+    """Take a step on the hyperparameters inside their bounds, at every so many steps after the freeze."""
+    numbers = problem.numbers
 
     def take() -> tuple[Any, Any]:
         gradient = jax.grad(lambda hyper: -bound(hyper) / numbers.num_rows)(state.hyper)
         update, hyper_state = ADAM.update(gradient, state.hyper_state)
         rate = numbers.learning_rate_hyper
-        return jax.tree.map(lambda h, u: h - rate * u, state.hyper, update), hyper_state
+        found = jax.tree.map(lambda h, u: h - rate * u, state.hyper, update)
+        return jax.tree.map(jnp.clip, found, problem.lower, problem.upper), hyper_state
 
     due = (number >= numbers.freeze) & (number % numbers.learn_every == 0)
     hyper, hyper_state = jax.lax.cond(due, take, lambda: (state.hyper, state.hyper_state))
