@@ -12,7 +12,7 @@ from vastgp.kernels import RBF, Matern32, Matern52
 from vastgp.kernels.metric import metric_lengthscales
 from vastgp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax, StudentT
 from vastgp.methods.swsgp import patches, solution
-from vastgp.methods.swsgp.fit import _stop_if_late
+from vastgp.methods.swsgp.fit import _stop_if_late, fit_neighbourhoods
 from vastgp.methods.swsgp.options import SwsgpOptions
 from vastgp.methods.swsgp.sparse import fit_sparse, given_means
 from vastgp.methods.swsgp.sparse_system import build_sparse
@@ -203,6 +203,26 @@ def test_the_sparse_solution_is_the_maximum_for_gaussian_noise(double, taper, ow
     for step in (1e-3, -1e-3):
         assert system.bound(LIKELIHOOD, found.mean + step, found.variances) < found.bound
         assert system.bound(LIKELIHOOD, found.mean, found.variances * (1 + step)) < found.bound
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_solved_for_after_learning_is_predicted_as_it_was_solved(dtype):
+    """In float64, whatever steps had: with their jitter the latent deviation was fifteen times as large as it is."""
+    rows, scaling = training_rows()
+    Z = scaling.transform_X(np.random.default_rng(1).uniform(-2, 2, (80, 2)))
+    options = SwsgpOptions(32, max_steps=20, learning_rate=1e-3, noise_floor=1e-6, jitter=1e-10)
+    answer = fit_neighbourhoods(
+        rows, scaling, (RBF(2.0), Gaussian(1e-4)), Z, options, Run(), sparse=True, dtype=dtype
+    )
+    posterior = answer.posterior()
+    system = build_sparse(rows, scaling, posterior.kernel, posterior.Z, options)
+    given = posterior.mean_u, posterior.spread
+    found = posterior.mean_and_latent_variance(scaling.transform_X(rows.X[:]))
+    for mine, of_system in zip(found, system.moments(*given), strict=True):
+        np.testing.assert_allclose(mine, of_system, rtol=1e-6, atol=1e-9)
+    assert answer.attributes["diagnosis_"]["objective"] == pytest.approx(
+        system.bound(answer.likelihood, *given), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("most_coarse", [0, 1000])

@@ -137,7 +137,7 @@ def fit_neighbourhoods(
         fit.loop, converged=found.loop.converged, reason=fit.loop.reason if found.loop.converged else found.loop.reason
     )  # fmt: skip
     fit = replace(fit, likelihood=noisy, mean=found.mean, spread=found.variances, loop=loop)
-    return _of_steps(fit, rows, standardizer, options, run.seed, dtype, solved=True)
+    return _of_steps(fit, rows, standardizer, options, run.seed, dtype, found)
 
 
 def _solve(
@@ -222,19 +222,21 @@ def _of_steps(
     options: SwsgpOptions,
     seed: int,
     dtype: str,
-    solved: bool = False,
+    solved: SparseFit | None = None,
 ) -> Answer:
-    posterior = _posterior(fit.kernel, fit.Z, fit.mean, fit.spread, options, dtype)
+    """Return what steps found, or what was solved for after them, in float64 and with its jitter."""
+    made_in = dtype if solved is None else "float64"
+    posterior = _posterior(fit.kernel, fit.Z, fit.mean, fit.spread, options, made_in)
     loop, history, likelihood = fit.loop, fit.loop.history, fit.likelihood
     converged, reason = loop.converged, loop.reason
     advice = "the bound may still grow, see history_. Give more time (max_seconds, max_steps), or a larger tol."
-    if not solved and _explains_nothing(fit, options, rows, standardizer):
+    if solved is None and _explains_nothing(fit, options, rows, standardizer):
         converged, reason = False, "the bound ended below that of noise alone"
         advice = (
             "inducing inputs much closer than a lengthscale hold each other, and single steps do not move them. Take "
             "solver='sparse' where it applies, fewer inducing inputs, or more steps (max_steps)."
         )
-    if not converged and not solved and not options.given and isinstance(likelihood, Gaussian):
+    if not converged and solved is None and not options.given and isinstance(likelihood, Gaussian):
         likelihood = Gaussian(_noise_left(posterior, rows, standardizer, options, seed))
     diagnosis = {
         "objective": history.last("objective"),
@@ -243,6 +245,8 @@ def _of_steps(
         "recall": float(fit.recall),
         "stale": float(fit.stale),
     }
+    if solved is not None:
+        diagnosis |= {"objective": solved.bound, "objective_se": 0.0, "residual": solved.residual}
     return Answer(
         fit.kernel,
         likelihood,
