@@ -51,6 +51,16 @@ def test_the_function_at_the_support_rows_is_made_anew(inputs):
             np.testing.assert_allclose(state.support, expected, rtol=1e-10)
 
 
+def test_a_set_of_one_basis_function_has_a_second_one_beside_the_support():
+    """A set holds the support and others: of one function there were no others, and their share was no number."""
+    means = [
+        fit_inducing(*rows_of(30), None, 0.1, Inducing(basis_batch=size, max_steps=20)).mean
+        for size in (1, 2)
+    ]
+    assert np.all(np.isfinite(means[0]))
+    np.testing.assert_array_equal(*means)
+
+
 def test_other_rows_seeds_and_noise_are_no_other_program():
     Z, made = np.random.default_rng(1).normal(size=(40, 2)), []
     for n, seed, noise in ((80, 0, 0.01), (110, 3, 0.02)):

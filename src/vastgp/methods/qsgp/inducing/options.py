@@ -30,9 +30,9 @@ class Inducing(Options):
     row_batch : int, default 500
         Rows in a step.
     basis_batch : int, optional
-        Basis functions in each random set of a step. None: 100,000 where the inducing inputs are the training rows,
-        else 3000, as in the paper (I.2). As many as there are, or more, means all of them: then there is no error of
-        sampling.
+        Basis functions in each random set of a step. None: 100,000 where the inducing inputs are the training rows (at
+        least two of which are taken), else 3000, as in the paper (I.2). As many as there are, or more, means all of
+        them: then there is no error of sampling.
     control_rank : int, default 1000
         Rows whose functions are known exactly at any time: support of control variates and of the preconditioner.
     max_steps : int, default 2000

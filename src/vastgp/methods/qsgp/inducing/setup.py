@@ -49,7 +49,8 @@ def make_plan(options: Inducing, n: int, inputs: np.ndarray | None) -> InducingP
         return InducingPlan(
             m, row_batch, batch, support, devices_for(OF_VALUE * values, batch, support)
         )
-    # of the two blocks of a step one row at least must be left for the second, and for a set of others
+    # of the two blocks of a step one row at least must be left for the second, and for a set of others than the first
+    batch = max(batch, 2)
     support = max(min(options.control_rank, m - 1, max(batch // 2, 1)), 1)
     row_batch = max(min(options.row_batch, m - support), 1)
     values = row_batch * (support + row_batch + min(batch, m))
