@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from vastgp import Matern12, Matern32, SWSGPRegressor
+from vastgp import RBF, Matern12, Matern32, SWSGPRegressor
+from vastgp.data import Standardizer, as_rows
+from vastgp.fitting.run import Run
 from vastgp.kernels.matrices import covariance
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.swsgp.nearest import Asked, fit_nearest
 from vastgp.methods.swsgp.neighbour_evidence import NeighbourEvidence
 from vastgp.methods.swsgp.ordered_evidence import given_predecessors
 from vastgp.options import Nearest, Subset
@@ -88,3 +91,35 @@ def test_structure_of_two_sizes_is_found():
     other = log_density(near.kernel_, X, y - y.mean(), float(near.likelihood_.noise_variance))
     assert found > other + 5.0
     assert model.diagnosis_["factor"] == 1.0  # a thousand rows do not say otherwise
+
+
+@pytest.mark.parametrize("evidence", ["neighbors", "ordered"])
+def test_correcting_the_amplitude_leaves_the_noise_that_is_asked_for_at_least(evidence):
+    """Without noise the rows' own factor of all variances is 0.002, and 0.0002 of a noise of 0.1 was left."""
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (300, 1))
+    rows = as_rows(X, np.sin(X[:, 0]), require_y=True)
+    first, solver = (RBF([1.0], 1.0), Gaussian(0.1)), Nearest(evidence=evidence)
+    found = [
+        fit_nearest(
+            rows,
+            Standardizer().fit(rows),
+            first,
+            Asked(300, 20, solver, floor=0.1, free=False, varies=False, least=least),
+            Run(),
+        )
+        for least in (0.1, 0.0)
+    ]
+    held, free = (float(answer.likelihood.noise_variance) for answer in found)
+    assert held == pytest.approx(0.1) and free < 0.01
+    # noise and amplitude keep their ratio: what is predicted does not change
+    means = [answer.posterior().mean(X) for answer in found]
+    np.testing.assert_allclose(*means, atol=1e-6)
+
+
+def test_the_least_noise_of_a_user_reaches_the_fit_from_nearest_rows():
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (600, 1))
+    model = SWSGPRegressor(
+        "rbf", solver=Nearest(evidence="ordered"), hyperparameters=Subset(noise_floor=0.1)
+    ).fit(X, np.sin(X[:, 0]))
+    noise = float(model.likelihood_.noise_variance) / model.standardizer_.y_scale**2
+    assert noise >= 0.1 * (1.0 - 1e-9)

@@ -129,6 +129,7 @@ class SwsgpFits(BaseGP):
         if solver == "auto":
             solver = _solver_of(rows.n, inputs.size, neighbors, search)
         fixed = isinstance(search, Fixed)
+        least = getattr(search, "noise_floor", None) or 0.0
         if not fixed:
             start = _NEAREST if isinstance(solver, Nearest) else _START
             search = search.given(**start)
@@ -146,6 +147,7 @@ class SwsgpFits(BaseGP):
                 floor=None if fixed else search.noise_floor,
                 free=self.kernel is None,
                 varies=self._varies_by_itself,
+                least=least,
             )
             yield fit_nearest(rows, scaling, (kernel, likelihood), asked, run)
             return

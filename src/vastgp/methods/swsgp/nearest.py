@@ -100,6 +100,8 @@ class Asked(NamedTuple):
         Whether the kernel may have another form than the one that it begins with.
     varies : bool
         Whether rows may have scales of their own, see `vastgp.methods.swsgp.local_scale`.
+    least : float
+        Noise variance that the user asked for at least, whatever the amplitude is corrected by; 0: none.
     """
 
     kept: int
@@ -108,6 +110,7 @@ class Asked(NamedTuple):
     floor: float | None
     free: bool
     varies: bool
+    least: float = 0.0
 
 
 def fit_nearest(
@@ -211,7 +214,9 @@ def _settle(
         }
 
     ends = run.once("neighbours", settled, is_cut=lambda _: run.out_of_time)
-    factor = float(ends["factor"])
+    # no smaller than leaves the noise that was asked for
+    factor = max(float(ends["factor"]), asked.least / float(noise.noise_variance))
+    ends = ends | {"factor": factor}
     params = kernel.in_units(1.0, factor**0.5), Gaussian(factor * float(noise.noise_variance))
     posterior = near.posterior(params, int(ends["neighbors"]))
     if ends["scale"] is not None:
