@@ -125,7 +125,7 @@ def learn_by_stages(
     def begin() -> tuple[Kernel, float, int, bool]:
         if known is not None:
             return known.kernel, float(known.likelihood.noise_variance), 0, False  # type: ignore[attr-defined]
-        left, most, share = run.seconds_left(), START_ROWS, _START_SHARE
+        left, most, share = run.seconds_left(), min(START_ROWS, learn.rows), _START_SHARE
         if is_on_device(min(n, learn.rows)):
             share = _START_BESIDE_DEVICE
         elif min(n, learn.rows) >= _COMPARED_ROWS and (left is None or left >= _COMPARED_SECONDS):
