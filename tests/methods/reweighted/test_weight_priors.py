@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import lognorm
+from sklearn.exceptions import ConvergenceWarning
 
+from vastgp import ReweightedBasisRegressor
 from vastgp._precision import precision
 from vastgp.bases.kernel_columns import KernelColumnBasis
 from vastgp.fitting.sufficient_statistics import SufficientStatistics, feature_matrix
-from vastgp.kernels import RBF, Matern32, RationalQuadratic
+from vastgp.kernels import RBF, Linear, Matern32, Periodic, RationalQuadratic
 from vastgp.methods.reweighted.evidence import prepare, reflect
 from vastgp.methods.reweighted.kernel_weight_prior import KernelPrior
 from vastgp.methods.reweighted.weight_priors import (
@@ -22,6 +24,7 @@ from vastgp.methods.reweighted.weight_priors import (
     SpectralPrior,
     log_normal,
 )
+from vastgp.options import NUTS
 
 
 @pytest.mark.parametrize(("mode", "variance"), [(1.0, 100.0), (0.01, 0.04), (2.0, 1e-6)])
@@ -140,3 +143,40 @@ def test_an_interpolant_follows_its_kernel(form):
 def test_a_kernel_without_a_density_is_refused():
     with pytest.raises(ValueError, match="has no spectral density in closed form"):
         KernelPrior.make(RationalQuadratic(), 0.1, np.zeros((4, 1)))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF([0.7], 1.3) + Linear([0.2]),
+        RBF([0.7], 1.3) * Matern32([2.0], 0.4),
+        Periodic(1.5, [0.8], 0.6) * RationalQuadratic([3.0], 2.0, 0.5),
+    ],
+)
+def test_named_hyperparameters_in_other_units_are_those_of_the_kernel_there(kernel):
+    Z = np.linspace(-1.0, 1.0, 4)[:, None]
+    prior = KernelPrior.make(kernel, 0.1, Z, np.eye(4))
+    theta = prior.centre + 0.3 * np.random.default_rng(0).normal(size=prior.size)
+    x_scale, y_scale = np.array([20.0]), 300.0
+    named, units = prior.named(theta[None]), prior.units(x_scale, y_scale)
+    leaves = jax.tree_util.tree_leaves_with_path(prior.kernel_at(theta).in_units(x_scale, y_scale))
+    assert len(leaves) + 1 == len(named)
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path).lstrip(".")
+        np.testing.assert_allclose(named[name][0] * units[name], leaf, rtol=1e-12, err_msg=name)
+    assert units["noise_variance"] == y_scale**2
+
+
+def test_draws_of_a_kernel_are_in_the_units_of_inputs_and_target():
+    pytest.importorskip("blackjax")
+    rng = np.random.default_rng(0)
+    X = 50.0 + 20.0 * rng.normal(size=(40, 1))
+    y = 100.0 * np.sin(X[:, 0] / 20.0) + 3.0 * X[:, 0] + rng.normal(size=40)
+    chains = NUTS(num_warmup=3, num_steps=2, num_chains=1)
+    model = ReweightedBasisRegressor("rbf + linear", 8, basis="interpolation", inference=chains)
+    with pytest.warns(ConvergenceWarning):  # two draws are not enough
+        draws = model.fit(X, y)._posterior(model._model).posterior
+    # the kernel that is told is that of one of the draws
+    slopes = np.asarray(draws["parts[1].slope_variances"]).ravel()
+    told = model._model.kernel.in_units(model.standardizer_.x_scale, model.standardizer_.y_scale)
+    assert np.min(np.abs(slopes / told.parts[1].slope_variances - 1.0)) < 1e-9

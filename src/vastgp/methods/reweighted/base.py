@@ -123,14 +123,12 @@ class FixedBasisEstimator(BaseGP):
         """Return what becomes ``posterior_``: with chains all draws for ArviZ, in the units of inputs and target."""
         if model.draws is None:
             return model.predictor
-        named = model.prior.named(model.draws["theta"])
         scaling = self.standardizer_
-        factors = {"variance": scaling.y_scale**2, "lengthscales": scaling.x_scale}
-        for name in named:
-            if name == "noise_variance":
-                named[name] = named[name] * scaling.y_scale**2
-            elif not name.endswith("variances") and name != "relative_variance":
-                named[name] = named[name] * factors.get(name.rpartition(".")[2], 1.0)
+        units = model.prior.units(scaling.x_scale, scaling.y_scale)
+        named = {
+            name: draws * units.get(name, 1.0)
+            for name, draws in model.prior.named(model.draws["theta"]).items()
+        }
         stats = {name: value for name, value in model.draws.items() if name != "theta"}
         return inference_data(named, stats)
 

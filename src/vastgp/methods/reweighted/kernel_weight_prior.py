@@ -112,6 +112,14 @@ class KernelPrior(WeightPrior):
             first += leaf.size
         return found
 
+    def units(self, x_scale: np.ndarray, y_scale: float) -> dict[str, Any]:
+        # other units multiply each hyperparameter by a number of its own, which does not depend on its value
+        kernels = self.kernel, self.kernel.in_units(x_scale, y_scale)
+        own, other = (map(np.asarray, jax.tree.leaves(kernel)) for kernel in kernels)
+        factors = (new / old for new, old in zip(other, own, strict=True))
+        of_kernel = dict(zip(_leaf_names(self.kernel), factors, strict=True))
+        return super().units(x_scale, y_scale) | of_kernel
+
     def scale(self, data: EvidenceData) -> np.ndarray:
         rough = super().scale(data)
         return np.concatenate([rough[:1], 0.3 * rough[1:]])

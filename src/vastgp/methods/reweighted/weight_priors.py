@@ -123,6 +123,10 @@ class WeightPrior(eqx.Module):
     def named(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Return hyperparameters by name from vectors of shape (..., D), positive ones as they are."""
 
+    def units(self, x_scale: np.ndarray, y_scale: float) -> dict[str, Any]:
+        """Return what `named` ones are multiplied by in the units of inputs and target; others have no unit."""
+        return {"noise_variance": y_scale**2}
+
     def log_hyper_prior(self, theta: Float[Array, " D"]) -> Float[Array, ""]:
         """Return the log density of ``theta``."""
         scaled = (theta - jnp.asarray(self.centre)) / jnp.asarray(self.spread)
