@@ -631,7 +631,7 @@ def test_a_line_of_some_of_the_rows_has_no_evidence_of_all():
     X = np.random.default_rng(0).normal(size=(90, 2))
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
     assert fit_linear(Bernoulli(), X, y)[0].evidence is not None
-    assert fit_linear(Bernoulli(), X, y, lambda size: 89)[0].evidence is None
+    assert fit_linear(Bernoulli(), X, y, lambda num_rows, size: 89)[0].evidence is None
 
 
 def _close(X: np.ndarray, y: np.ndarray) -> ExactPosterior:
