@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from vastgp.auto.candidates import ON_TREES, Candidate, alone
 from vastgp.auto.firsts import Shape
 from vastgp.auto.folds import some_rows
 from vastgp.auto.race import FAILURES
 from vastgp.auto.track import Track
-from vastgp.auto.trees import columns_of
+from vastgp.auto.trees import columns_of, probabilities_of, squared_error
 from vastgp.auto.warps import Own
 from vastgp.data import Rows, Standardizer, observations, repeated
 from vastgp.fitting.exact_evidence import ExactEvidence
@@ -63,8 +62,8 @@ def likelier_alone(track: Track, found: Sequence[Candidate], seconds: float) -> 
         first, of_process = _of_process(rows, labels, classes, track.seed)
     except FAILURES:
         return on_trees  # nothing is known of either: trees find more in most tables
-    trees = softmax(said, axis=1) if columns_of(classes) > 1 else _of_two(expit(said[:, 0]))
-    if _error(trees, labels) <= _FARTHER * _error(of_process, labels):
+    trees = probabilities_of(said)
+    if squared_error(trees, labels) <= _FARTHER * squared_error(of_process, labels):
         return on_trees
     if columns_of(classes) > 1:
         # what was learned serves the model, too, whose own search has few rows of several classes (naval in fifths,
@@ -80,18 +79,6 @@ def _of_different_places(rows: Rows) -> Rows:
         return rows
     first = np.sort(np.unique(groups, return_index=True)[1])
     return Rows(rows.X[first], rows.y[first], checked=True)
-
-
-def _error(proba: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean squared error of probabilities, (n, C), over rows (Brier 1950).
-
-    Those of the process need not sum to one over several classes, as `vastgp.metrics.brier_score` asks for.
-    """
-    return float(np.mean(np.sum((proba - np.eye(proba.shape[1])[labels]) ** 2, axis=1)))
-
-
-def _of_two(second: np.ndarray) -> np.ndarray:
-    return np.stack([1.0 - second, second], axis=1)
 
 
 def _of_process(
@@ -119,4 +106,4 @@ def _of_process(
     found = targets - factor.solve(targets) / factor.inverse_diagonal()[:, None]
     proba = np.clip(mean + std * found, 0.0, 1.0)
     first = First(start.kernel, Gaussian(start.noise_variance), complete=False)
-    return first, _of_two(proba[:, 0]) if classes == 2 else proba
+    return first, np.stack([1.0 - proba[:, 0], proba[:, 0]], axis=1) if classes == 2 else proba

@@ -200,10 +200,11 @@ def run_race(
             warps = [warps[best]]
             if number == 0 and deadline is not None and waiting:
                 left = deadline - time.perf_counter()
-                ordered = trees_next(track, here[best], waiting, left, longer)
-                # they are worth some of the time of the winner, which is likely to have them
-                deadline += longer if ordered[0] is not waiting[0] else 0.0
-                waiting = ordered
+                on_trees = trees_next(track, here[best], waiting, left, longer)
+                if on_trees is not None:
+                    waiting = [on_trees, *(one for one in waiting if one is not on_trees)]
+                    # they are worth some of the time of the winner, which is likely to have them
+                    deadline += longer
     ran += [Ran(one, Own(), Entry(one.name, "", 0, 0.0, note=NO_TIME_LEFT)) for one in late]
     return ran, best_of(ran)
 

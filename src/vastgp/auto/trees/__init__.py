@@ -15,10 +15,18 @@ race. Residuals have lost what the trees were wrong about, and an input has not;
 
 from vastgp.auto.trees.ensemble import Trees
 from vastgp.auto.trees.grove import WHOLE, Grove
-from vastgp.auto.trees.grown import FEWEST_ROWS, Grown, columns_of, grow, seconds_to_grow
+from vastgp.auto.trees.grown import (
+    FEWEST_ROWS,
+    Grown,
+    columns_of,
+    grow,
+    probabilities_of,
+    seconds_to_grow,
+    squared_error,
+)
 from vastgp.auto.trees.model import OnTrees, of_file, process_of
 
 __all__ = [
     "FEWEST_ROWS", "WHOLE", "Grove", "Grown", "OnTrees", "Trees",
-    "columns_of", "grow", "of_file", "process_of", "seconds_to_grow",
+    "columns_of", "grow", "of_file", "probabilities_of", "process_of", "seconds_to_grow", "squared_error",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 from threadpoolctl import threadpool_limits
 
 from vastgp.auto.trees.ensemble import Trees
@@ -68,6 +69,22 @@ class Grown:
 def columns_of(classes: int) -> int:
     """Return how many columns trees predict: one of a target of numbers and of two classes, else one for each class."""
     return classes if classes > 2 else 1
+
+
+def probabilities_of(said: np.ndarray) -> np.ndarray:
+    """Return the probabilities of classes, (n, C), that trees say: logits of the second of two, or of each class."""
+    if said.shape[1] > 1:
+        return np.asarray(softmax(said, axis=1))
+    second = expit(said[:, 0])
+    return np.stack([1.0 - second, second], axis=1)
+
+
+def squared_error(proba: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean squared error of probabilities, (n, C), over rows (Brier 1950).
+
+    They need not sum to one over several classes, as `vastgp.metrics.brier_score` asks for.
+    """
+    return float(np.mean(np.sum((proba - np.eye(proba.shape[1])[labels]) ** 2, axis=1)))
 
 
 def seconds_to_grow(n: int, d: int, columns: int) -> float:
