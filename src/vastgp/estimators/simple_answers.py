@@ -27,8 +27,7 @@ from vastgp.solvers.several_exact import SeveralExact
 LINEAR, SUBSET = "linear", "subset"
 # Rows of a linear answer, and of functions that need quadrature over several values.
 _LINEAR_ROWS, _SITE_ROWS = 20_000, 16_384
-# Of several classes, and where there is time: lines of 41,000 rows of protein in tenths have a test NLPD of 2.11 by a
-# thousand of them, in 1.4 s, and of 2.06 by 8000, in 4.
+# Of several classes and few rows for each weight, whose averages take long, and where there is time.
 _SEVERAL_ROWS, _MORE_SEVERAL_ROWS = 1000, 8000
 # Rows of more weights than these are as many as there is time for in a share of the budget, at some updates of all of
 # them: 785 weights of 16,384 rows took 20 of 15 seconds, of ten classes of 1000 rows 30.
