@@ -307,3 +307,21 @@ def test_steps_that_are_too_long_for_counts_say_nothing(likelihood):
         warnings.simplefilter("error")
         posterior, _ = fit_linear(likelihood, X, y)
     assert np.all(np.isfinite(posterior.weights)) and np.isfinite(posterior.evidence)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_rows_whose_classes_take_turns_are_told_apart_by_some_of_them(classes):
+    """Of every second row with two classes that take turns one is left, of which a line is sure everywhere."""
+    rng = np.random.default_rng(3)
+    labels = np.arange(3600) % classes
+    X = rng.normal(size=(3600, 2)) + 2.0 * np.column_stack([labels, labels % 2])
+    if classes == 2:
+        posterior, _ = fit_linear(
+            Bernoulli(), X, np.where(labels > 0, 1.0, -1.0), lambda rows, size: 1800
+        )
+        found = np.asarray(posterior.mean(X) > 0, int)
+    else:
+        posterior, _ = fit_linear(Softmax(classes), X, labels.astype(float), lambda *_: 1200)
+        found = np.argmax(posterior.mean(X), axis=0)
+    assert len(np.unique(found)) == classes
+    assert np.mean(found == labels) > {2: 0.9, 3: 0.75, 10: 0.4}[classes]

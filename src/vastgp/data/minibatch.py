@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ _HELD_OUT = 2
 _FIXED = 3
 # Rows spread over all have from here on a purpose for each use, and are drawn so many at once.
 _SPREAD, _SPREAD_BLOCK = 1 << 32, 1 << 16
+# Use of rows that stand for all of those in memory.
+_IN_ORDER = 121
 _WORD = (1 << 64) - 1
 # Of parts of minibatches that processes have, how many are larger than the size that is planned for.
 _TOO_LARGE = 1e-6
@@ -111,6 +113,14 @@ def spread_indices(
         found.append(edges[:-1] + (share * np.diff(edges)).astype(np.int64))
     drawn = np.concatenate(found) if found else np.zeros(0, np.int64)
     return drawn[(drawn >= start) & (drawn < stop)]
+
+
+def some_in_order(n: int, size: int) -> Any:
+    """Return what takes so many of ``n`` rows, spread over all and in order; all of them where there are no more.
+
+    They do not come at equal distances: of rows whose classes, or places, take turns every second one has one class.
+    """
+    return slice(None) if size >= n else spread_indices(0, _IN_ORDER, n, size)
 
 
 def chunk_of_minibatches(

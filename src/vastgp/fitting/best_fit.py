@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from vastgp.data.minibatch import some_in_order
 from vastgp.fitting.candidates import Params, bounds_of, starting_params
 from vastgp.fitting.clock import seconds_until
 from vastgp.fitting.dual_evidence import DualEvidence
@@ -90,7 +91,8 @@ def fit_best(
     make: Callable[..., Evidence] = (
         ExactEvidence if gaussian else partial(DualEvidence, least_gain=_LEAST_GAIN)
     )
-    coarse = make(X[::step], y[::step])
+    some = some_in_order(len(y), -(-len(y) // step))
+    coarse = make(X[some], y[some])
     starts = [
         start
         for form in forms

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vastgp.data import processes
+from vastgp.data.minibatch import some_in_order
 from vastgp.fitting.scaled_evidence import ScaledEvidence
 from vastgp.linalg.row_space import row_space
 
@@ -44,8 +45,8 @@ def leading_directions(X: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
     d = X.shape[1]
     if d <= _DIRECTIONS[-1]:
         return None
-    step = -(-len(X) // _ROWS)
-    some, targets = X[::step], codes[::step] - codes[::step].mean(axis=0)
+    rows = some_in_order(len(X), _ROWS)
+    some, targets = X[rows], codes[rows] - codes[rows].mean(axis=0)
     within, spanned = row_space(some)
     squares, vectors = np.linalg.eigh(within.T @ within)
     squares, vectors = np.maximum(squares[::-1], 0.0), vectors[:, ::-1]

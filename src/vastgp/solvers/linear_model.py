@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vastgp.data import observations
+from vastgp.data.minibatch import some_in_order
 from vastgp.fitting.hyperparameter_prior import Scale
 from vastgp.fitting.scaled_evidence import ScaledEvidence, best_beside_own_noise
 from vastgp.kernels import Constant, Kernel, Linear
@@ -173,8 +174,8 @@ def fit_linear(
     few, all_rows = leading_directions(X, _codes(likelihood, y)), len(y)
     if most_rows is not None:
         size = 1 + X.shape[1] if few is None else few.shape[1]
-        step = -(-len(y) // most_rows(len(y), size))
-        X, y = X[::step], y[::step]
+        some = some_in_order(len(y), most_rows(len(y), size))
+        X, y = X[some], y[some]
     features = _features(X)
     features, basis = row_space(features) if few is None else (features @ few, few)
     # with half the nodes held-out losses of ten classes were the same to 0.0002

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vastgp._precision import precision
+from vastgp.data.minibatch import some_in_order
 from vastgp.data.padding import padded_size, repeat_last
 from vastgp.fitting.damped_updates import DampedUpdates, Found
 from vastgp.fitting.dual_evidence import local_sites, most_rate
@@ -160,10 +161,11 @@ def fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> Fo
     functions, size = likelihood.num_latent, features.shape[1]
     made = PlugInWeights if by_plug_in(likelihood, len(y), size) else Weights
     of_first = max(_FIRST_ROWS, _OF_FUNCTION * functions, _OF_WEIGHT * size)
-    step = max(len(y) // of_first, 1) if functions > 1 else 1
+    staged = functions > 1 and len(y) >= 2 * of_first
+    some = some_in_order(len(y), of_first) if staged else slice(None)
     first = min(1.0, _FIRST_OF_FUNCTION / size)
     zeros = np.zeros((functions, size)), np.zeros((functions, size, size))
-    model = made(likelihood, features[::step], y[::step], first)
+    model = made(likelihood, features[some], y[some], first)
     natural = _to_best_variance(model, zeros)
     # laws of counts overflow where weights are large
     bounded = np.isfinite(likelihood.most_curvature())
@@ -172,7 +174,7 @@ def fit_sites(likelihood: Likelihood, features: np.ndarray, y: np.ndarray) -> Fo
         of_steep = _to_best_variance(steep, zeros)
         if _evidence(steep, of_steep) > _evidence(model, natural):
             model, natural = steep, of_steep
-    if step > 1:
+    if staged:
         more = len(y) / model.num_rows
         natural = more * natural[0], more * natural[1]
         model = made(likelihood, features, y, model.variance)
