@@ -23,6 +23,9 @@ pytestmark = pytest.mark.little_work
         ("degrees_E", "degrees_east", 1.0),
         ("radians", "degrees", 180.0 / np.pi),
         ("deg C", "degC", 1.0),
+        ("degrees_Celsius", "degC", 1.0),
+        ("Celsius", "degree_Celsius", 1.0),
+        ("Kilometers", "m", 1e3),
         ("no such unit", "no such unit", 1.0),
         ("hours since 2000-01-01", "days since 2000-01-01", 1.0),
         (None, "m", 1.0),
@@ -35,7 +38,18 @@ def test_what_is_known_is_converted(theirs, ours, factor):
     np.testing.assert_allclose(found, factor * np.array([1.0, 2.0]), rtol=1e-15)
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [("degC", "K"), ("m", "hPa"), ("furlong", "m")])
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("degC", "K"),
+        ("m", "hPa"),
+        ("furlong", "m"),
+        ("s", "%"),
+        ("ms", "m"),
+        ("Mm", "m"),
+        ("NM", "m"),
+    ],
+)
 def test_what_is_not_is_refused_by_name(theirs, ours):
     with pytest.raises(
         ValueError, match=f"'z' has the units '{theirs}', and that of the fit '{ours}'"

@@ -49,13 +49,24 @@ def in_units_of_fit(
         return values
     both = (_plain(theirs), _plain(ours))
     for quantity in _QUANTITIES:
-        each = [quantity.get(unit, quantity.get(unit.lower().rstrip("s"))) for unit in both]
+        each = [_size(unit, quantity) for unit in both]
         if each[0] is not None and each[1] is not None:
             return values if each[0] == each[1] else values * (each[0] / each[1])
     raise ValueError(
         f"{name!r} has the units {theirs!r}, and that of the fit {ours!r}. Give it in {ours!r}; where both mean the "
         "same, write them alike: the attribute 'units' of the new values."
     )
+
+
+def _size(unit: str, quantity: Mapping[str, float]) -> float | None:
+    """Return how many of a quantity's first unit one is; None of a unit of another quantity, or one not known."""
+    word = unit.lower()
+    written = [unit]
+    if (
+        len(unit) > 2
+    ):  # symbols are what they are: Mm is not mm, ms not m, and s no unit of a number
+        written += [word, word.removesuffix("s")]
+    return next((quantity[one] for one in written if one in quantity), None)
 
 
 def _plain(unit: str) -> str:
