@@ -50,6 +50,16 @@ def test_labels_of_outputs_may_be_bytes(tmp_path):
     xr.testing.assert_identical(loaded.predict(asked), model.predict(asked))
 
 
+@pytest.mark.parametrize("levels", [("day", "place"), ("place", "depth")])
+def test_levels_of_text_are_stacked_again(levels):
+    """Every level has the index of them all, and is none of its own."""
+    coords = {"day": [0.0, 1.0], "place": ["a", "b"], "depth": ["low", "high"]}
+    array = xr.DataArray(np.zeros((2, 2, 2)), coords=coords, dims=tuple(coords))
+    coordinates = array.stack(both=levels).coords
+    found = decode_coords(*encode_coords(coordinates.to_dataset()))
+    xr.testing.assert_identical(found, coordinates.to_dataset())
+
+
 def test_stacked_dimensions_come_back(tmp_path):
     """One kernel for the names of a stacked dimension is what messages advise."""
     stacked = field().stack(cell=("day", "x"))

@@ -33,7 +33,8 @@ def encode_coords(template: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         elif values.dtype.kind in "mM":
             entry["time"] = str(values.dtype)
             arrays[f"coord.{name}"] = values.astype("int64")
-        elif len(levels) > 1:  # of stacked dimensions, whose values are coordinates of their own
+        elif len(levels) > 1 and name not in levels:
+            # of stacked dimensions, whose values are coordinates of their own, with the same index
             entry["levels"] = list(map(str, levels))
         elif (labels := _labels(values)) is not None:
             entry["labels"], entry["shape"] = labels, list(values.shape)
