@@ -130,7 +130,7 @@ class NeighbourPosterior:
         a, conditional, numbers = self._all_weights(X)
         used, where = np.unique(numbers, return_inverse=True)
         where = where.reshape(numbers.shape)
-        draws = self._inducing_draws(num_samples, generator)[used]
+        draws = self._inducing_draws(used, num_samples, generator)
         # a^T u of each draw and function
         from_u = np.einsum("nh,nhcs->ncs", a, draws[where])
         if len(X) <= _MOST_DENSE and len(used) <= _MOST_SEEN:
@@ -189,8 +189,16 @@ class NeighbourPosterior:
             numbers[here] = near[:size]
         return a, conditional, numbers
 
-    def _inducing_draws(self, count: int, generator: np.random.Generator) -> np.ndarray:
-        """Return draws of all inducing variables, (M, C, count)."""
+    def _inducing_draws(
+        self, used: np.ndarray, count: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Return draws of some inducing variables, (m, C, count), the same whichever are asked for."""
+        if self.noise is not None:
+            # observations are known, of which there may be millions
+            return np.repeat(self.mean_u[used][..., None], count, axis=-1)
+        return self._all_draws(count, generator)[used]
+
+    def _all_draws(self, count: int, generator: np.random.Generator) -> np.ndarray:
         normals = generator.standard_normal((*self.mean_u.shape, count))
         if self.spread.ndim == 2:
             return self.mean_u[..., None] + self.spread[..., None] ** 0.5 * normals
