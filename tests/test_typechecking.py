@@ -40,6 +40,15 @@ def test_calls_beyond_the_first_are_checked_again_in_the_next_test():
         kernel.in_units(jnp.ones(3), "2")
 
 
+def test_calls_of_the_test_before_leave_as_many_to_be_looked_at():
+    """What was left of them was carried over: after four of five calls the second of a test went unseen."""
+    left = typechecking._Left(3)
+    assert left.take()
+    assert left.take()
+    typechecking.begin_test()
+    assert [left.take() for _ in range(4)] == [True, True, True, False]
+
+
 def test_functions_inside_others_are_checked_where_they_are_defined_first():
     defined = []
     for _ in range(typechecking.DEFINITIONS + 1):

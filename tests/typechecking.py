@@ -43,9 +43,9 @@ class _Left:
         """Say whether it is looked at once more, and count that."""
         if self.number == 0:
             return False
-        self.number -= 1
-        if self.number == 0:
+        if self.number == self.most:
             _spent.append(self)
+        self.number -= 1
         return True
 
 
