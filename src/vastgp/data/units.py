@@ -61,11 +61,8 @@ def in_units_of_fit(
 def _size(unit: str, quantity: Mapping[str, float]) -> float | None:
     """Return how many of a quantity's first unit one is; None of a unit of another quantity, or one not known."""
     word = unit.lower()
-    written = [unit]
-    if (
-        len(unit) > 2
-    ):  # symbols are what they are: Mm is not mm, ms not m, and s no unit of a number
-        written += [word, word.removesuffix("s")]
+    # symbols are what they are: Mm is not mm, ms not m, and s no unit of a number
+    written = [unit, word, word.removesuffix("s")] if len(unit) > 2 else [unit]
     return next((quantity[one] for one in written if one in quantity), None)
 
 
