@@ -15,10 +15,10 @@ from vastgp.auto.trees import OnTrees
 from vastgp.auto.trees.grown import grow
 from vastgp.auto.warps import Log, Own
 from vastgp.data import Rows, observations
-from vastgp.kernels import Matern32
+from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
-from vastgp.options import Nearest
+from vastgp.options import Fixed, Nearest
 from vastgp.solvers.exact_posterior import ExactPosterior
 
 
@@ -101,6 +101,27 @@ def test_trees_say_of_them_what_they_say_of_new_rows():
     assert take_in(model, Rows(X[150:], y[150:]), None, Own(), None)
     wide = model.standardizer_.transform_X(model.wide(X[150:]))
     np.testing.assert_allclose(model.posterior_.X[150:], wide)
+
+
+@pytest.mark.parametrize("left", ["by its weight", "by the budget"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_row_that_is_taken_in_has_the_number_of_one_of_the_fit(left, monkeypatch, tmp_path):
+    """Where the last rows of a fit are left out, too, also from a file."""
+    X, y = rows(60)
+    model = ExactGPRegressor("rbf", hyperparameters=Fixed(0.2), max_seconds=100.0)
+    if left == "by its weight":
+        model.set_params(kernel=RBF(1.0)).fit(X[:40], y[:40], sample_weight=np.arange(40) < 39)
+    else:
+        monkeypatch.setattr(ExactGPRegressor, "_is_dense", lambda self, n: False)
+        monkeypatch.setattr(ExactGPRegressor, "_rows_at_once", lambda self, n, run: 10)
+        model.set_params(kernel=RBF(1.0)).fit(X[:40], y[:40])
+    seen = model.conditioned_rows_
+    assert len(seen) == (39 if left == "by its weight" else 10) and seen[-1] < 39
+    for start in (40, 50):
+        assert take_in(model, Rows(X[start : start + 10], y[start : start + 10]), None, Own(), None)
+        model.save(tmp_path / "model")
+        model = vastgp.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.conditioned_rows_, [*seen, *range(40, 60)])
 
 
 def test_every_member_of_a_stack_that_can_takes_them_in():

@@ -147,6 +147,11 @@ class Rows:
         """Return row numbers in the whole of some rows, where these are a part of it."""
         return self.X.row_numbers(indices) if hasattr(self.X, "row_numbers") else indices
 
+    @property
+    def numbered(self) -> int:
+        """How many rows the whole has that `numbers` count in."""
+        return int(getattr(self.X, "num_numbered", self.n))
+
     def _check(self, X: np.ndarray, y: np.ndarray | None, indices: np.ndarray) -> None:
         """Raise for what is not finite, with the row numbers of the whole where these rows are a part of it."""
         numbers = self.numbers(indices)

@@ -114,6 +114,11 @@ class _Without:
         inner = self._in_base(k)
         return self.base.row_numbers(inner) if isinstance(self.base, _Without) else inner
 
+    @property
+    def num_numbered(self) -> int:
+        """Rows of the data set that all of this is a part of."""
+        return int(self.base.num_numbered if isinstance(self.base, _Without) else len(self.base))
+
     def __getattr__(self, name: str) -> Any:
         # of rows that several processes share (see `SharedArray`): those that this one has, and the number of the first
         if name not in ("local", "first") or not hasattr(self.base, "local"):

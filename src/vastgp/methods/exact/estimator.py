@@ -172,6 +172,8 @@ class ExactGPRegressor(FitsVaryingNoise):
     }
 
     _order: np.ndarray
+    # how many rows have a number: those of the fit, seen or not, and those that were taken in
+    _numbered: int
 
     def __init__(
         self,
@@ -247,12 +249,11 @@ class ExactGPRegressor(FitsVaryingNoise):
         X, y = rows.take(np.arange(rows.n))
         assert y is not None  # fit has seen to it
         X, y = scaling.transform_X(X), scaling.transform_y(y)
-        numbers = rows.numbers(np.arange(rows.n))
         if fixed:
             kernel = fixed_kernel(self.kernel, scaling, search)
             noise = Gaussian(fixed_noise_variance(search.noise_std, scaling))
             found = LbfgsResult.unneeded(None, "hyperparameters were given"), rows.n
-            yield self._condition((kernel, noise), X, y, numbers, found, run)
+            yield self._condition((kernel, noise), X, y, rows, found, run)
             return
         reserve, soon = None, False
         if not self._is_dense(rows.n) and run.max_seconds is not None:
@@ -263,7 +264,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             given = Search(self.kernel, search, self.restarts, self.max_iter, self.tol)
             found = learn_by_stages(given, X, y, run, reserve)
         run.first = params = found[0].params
-        yield self._condition(params, X, y, numbers, found, run)
+        yield self._condition(params, X, y, rows, found, run)
 
     def _is_dense(self, n: int) -> bool:
         return n <= DENSE_ROWS and self.dtype != "float32"
@@ -278,7 +279,7 @@ class ExactGPRegressor(FitsVaryingNoise):
         params: Params,
         X: np.ndarray,
         y: np.ndarray,
-        numbers: np.ndarray,
+        rows: Rows,
         found: tuple[LbfgsResult, int],
         run: Run,
     ) -> Answer:
@@ -308,6 +309,7 @@ class ExactGPRegressor(FitsVaryingNoise):
             advice = "give more time (max_seconds)."
         # a density per unit of the target, of n targets
         log_evidence = float(evidence - len(seen) * np.log(self.standardizer_.y_scale))
+        order = rows.numbers(seen)
         return Answer(
             kernel,
             likelihood,
@@ -320,8 +322,9 @@ class ExactGPRegressor(FitsVaryingNoise):
             attributes={
                 "log_evidence_": log_evidence,
                 "diagnosis_": diagnosis,
-                "conditioned_rows_": np.sort(numbers[seen]),
-                "_order": numbers[seen],
+                "conditioned_rows_": np.sort(order),
+                "_order": order,
+                "_numbered": rows.numbered,
             },
         )
 
@@ -380,8 +383,9 @@ class ExactGPRegressor(FitsVaryingNoise):
         n = len(self.posterior_.X)
         self.log_evidence_ = float(evidence - n * np.log(self.standardizer_.y_scale))
         self.diagnosis_ = diagnosis_of_dense(n, self.posterior_.factor.jitter)
-        # they have the numbers after those of the fit
-        self._order = np.concatenate([self._order, np.max(self._order) + 1 + np.arange(rows.n)])
+        # they have the numbers after those of the fit, whose last rows need not be among those that were seen
+        self._order = np.concatenate([self._order, self._numbered + np.arange(rows.n)])
+        self._numbered += rows.n
         self.conditioned_rows_ = np.sort(self._order)
         return True
 
@@ -414,14 +418,19 @@ class ExactGPRegressor(FitsVaryingNoise):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         state, arrays = self.posterior_.to_state()
-        known = {"log_evidence": self.log_evidence_, "diagnosis": self.diagnosis_}
+        known = {
+            "log_evidence": self.log_evidence_,
+            "diagnosis": self.diagnosis_,
+            "numbered": self._numbered,
+        }
         return state | known, arrays | {"order": self._order}
 
     def _restore_state(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.log_evidence_ = state["log_evidence"]
         self.posterior_ = ExactPosterior.from_state(state, arrays)
         n = len(self.posterior_.X)
-        # files of older versions have neither
+        # files of older versions have none of these
         self.diagnosis_ = state.get("diagnosis") or diagnosis_of_dense(n, state["jitter"])
         self._order = arrays.get("order", np.arange(n))
+        self._numbered = state.get("numbered", int(np.max(self._order)) + 1)
         self.conditioned_rows_ = np.sort(self._order)
