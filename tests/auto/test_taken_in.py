@@ -17,6 +17,7 @@ from vastgp.auto.warps import Log, Own
 from vastgp.data import Rows, observations
 from vastgp.kernels import RBF, Matern32
 from vastgp.likelihoods import Gaussian
+from vastgp.methods.exact import estimator as exact
 from vastgp.methods.swsgp.nearest_posterior import NearestPosterior
 from vastgp.options import Fixed, Nearest
 from vastgp.solvers.exact_posterior import ExactPosterior
@@ -113,7 +114,7 @@ def test_no_row_that_is_taken_in_has_the_number_of_one_of_the_fit(left, monkeypa
         model.set_params(kernel=RBF(1.0)).fit(X[:40], y[:40], sample_weight=np.arange(40) < 39)
     else:
         monkeypatch.setattr(ExactGPRegressor, "_is_dense", lambda self, n: False)
-        monkeypatch.setattr(ExactGPRegressor, "_rows_at_once", lambda self, n, run: 10)
+        monkeypatch.setattr(exact, "rows_at_once", lambda n, run, dtype, max_rows: 10)
         model.set_params(kernel=RBF(1.0)).fit(X[:40], y[:40])
     seen = model.conditioned_rows_
     assert len(seen) == (39 if left == "by its weight" else 10) and seen[-1] < 39

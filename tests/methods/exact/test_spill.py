@@ -12,15 +12,15 @@ from vastgp import RBF, ExactGPRegressor, load
 from vastgp.linalg import panel_folder
 from vastgp.linalg.panel_folder import SpilledCholesky
 from vastgp.linalg.panels import bytes_of_factor, factorize_panels
-from vastgp.methods.exact import estimator
+from vastgp.methods.exact import many_rows
 from vastgp.options import Fixed, Spill
 from vastgp.solvers import exact_factor, large_factor, spilled_factor
 
 
 @pytest.fixture(autouse=True)
 def _small_panels(monkeypatch):
-    monkeypatch.setattr(estimator, "SPILLED_ROWS", 16)
-    monkeypatch.setattr(estimator, "PANEL_ROWS", 16)
+    monkeypatch.setattr(many_rows, "SPILLED_ROWS", 16)
+    monkeypatch.setattr(many_rows, "PANEL_ROWS", 16)
 
 
 def model_for(folder=None, **params):

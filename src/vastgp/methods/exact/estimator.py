@@ -29,19 +29,15 @@ from vastgp.estimators.searches import LEARN_OR_FIXED, Fixed, Learn
 from vastgp.estimators.varying_noise import FitsVaryingNoise, NoiseLike
 from vastgp.fitting.device_evidence import LEAST_ROWS
 from vastgp.fitting.lbfgs import LbfgsResult
-from vastgp.fitting.progress import Progress
 from vastgp.fitting.run import Answer, Run
 from vastgp.kernels import Kernel
 from vastgp.likelihoods import Gaussian
-from vastgp.linalg.device_cholesky import belongs_on_device
-from vastgp.linalg.panel_folder import SPILLED_ROWS
-from vastgp.linalg.panels import PANEL_ROWS
 from vastgp.methods.exact.learning import NOISE_FLOOR, Search, learn_by_stages, learned_rows
 from vastgp.methods.exact.leave_one_out import LeaveOneOut, left_out
+from vastgp.methods.exact.many_rows import condition_many, in_random_order, rows_at_once
 from vastgp.methods.exact.options import MaxRows, Spill
-from vastgp.methods.exact.pace import Pace, rows_within
 from vastgp.methods.exact.room import check_learnable, check_room
-from vastgp.solvers.exact_factor import Factored, diagnosis_of_dense
+from vastgp.solvers.exact_factor import diagnosis_of_dense
 from vastgp.solvers.exact_posterior import DENSE_ROWS, ExactPosterior
 from vastgp.solvers.plan import seconds_of_exact
 
@@ -54,11 +50,6 @@ _MOST_RESERVE = 0.6
 # With less of a budget an accelerator makes the factor, and the host learns: programs of the evidence took eight
 # seconds of fifteen to compile on an H100, which then had no time for the posterior of all rows.
 _LEARNING_ON_DEVICE = 20.0
-# The rows are put in random order where the posterior of all of them may not fit into what is left of the budget.
-_SURELY_FITS = 0.4
-_ORDER = 42  # a use of the seed
-# With less time the posterior of very many rows is that of as many as have one matrix.
-_FOR_PANELS = 6.0
 # A factor of all variances that rows ask for where it is not the scale that is wrong: near ones contradict a noise that
 # far ones left too small (protein, 17,000 rows, 60 s: intervals as wide as the prior's, NLPD 2.9).
 _MOST_SCALE = 10.0
@@ -284,14 +275,16 @@ class ExactGPRegressor(FitsVaryingNoise):
         run: Run,
     ) -> Answer:
         (kernel, likelihood), n, (learned, rows_learned) = params, len(y), found
-        most = n if self._is_dense(n) else self._rows_at_once(n, run)
+        most = n if self._is_dense(n) else rows_at_once(n, run, self.dtype, self.max_rows)
         if most is not None:
             noise = float(likelihood.noise_variance)
-            seen = np.arange(n) if most == n else self._in_random_order(n, run)[:most]
+            seen = np.arange(n) if most == n else in_random_order(n, run)[:most]
             posterior, evidence = ExactPosterior.condition(kernel, noise, X[seen], y[seen])
             diagnosis = diagnosis_of_dense(most, posterior.factor.jitter)
         else:
-            posterior, factored, seen = self._condition_many(params, X, y, run)
+            posterior, factored, seen = condition_many(
+                params, X, y, run, self.dtype, self.max_rows, self._seconds(n)
+            )
             evidence, diagnosis = factored.log_evidence, factored.diagnosis
         guessed = rows_learned < len(seen) and not observations.has_own_noise(y)
         # rows that are kept out tell how much noise it wants
@@ -327,51 +320,6 @@ class ExactGPRegressor(FitsVaryingNoise):
                 "_numbered": rows.numbered,
             },
         )
-
-    def _rows_at_once(self, n: int, run: Run) -> int | None:
-        """Return how many of very many rows have one matrix in float64 where time is short; None: panels are better.
-
-        Their programs take seconds to compile, and a low noise would have them made a second time. On an accelerator
-        all rows may take less than that.
-        """
-        left = run.seconds_left()
-        if left is not None and belongs_on_device(n, 8) and rows_within(left, 8) >= n:
-            return None
-        if (
-            left is None
-            or left >= _FOR_PANELS
-            or self.dtype == "float32"
-            or isinstance(self.max_rows, Spill)
-        ):
-            return None
-        return min(rows_within(left, 8), DENSE_ROWS, n)
-
-    @staticmethod
-    def _in_random_order(n: int, run: Run) -> np.ndarray:
-        return np.random.default_rng([run.seed, _ORDER]).permutation(n)
-
-    def _condition_many(
-        self, params: Params, X: np.ndarray, y: np.ndarray, run: Run
-    ) -> tuple[ExactPosterior, Factored, np.ndarray]:
-        """Return the posterior of as many rows as the budget holds, and their numbers in the factor's order."""
-        (kernel, likelihood), n = params, len(y)
-        spill = self.max_rows.made() if isinstance(self.max_rows, Spill) else None
-        panel_rows = PANEL_ROWS if spill is None else SPILLED_ROWS
-        pace, order = Pace(run, panel_rows, n), np.arange(n)
-        left = run.seconds_left()
-        if left is not None and self._seconds(n) > _SURELY_FITS * left:
-            order = self._in_random_order(n, run)
-        with run.timed("factor"), Progress("factor", run.verbose) as shown:
-
-            def go_on(done: int, itemsize: int) -> bool:
-                shown.update((done / n) ** 3)
-                return pace.go_on(done, itemsize)
-
-            posterior, found = ExactPosterior.condition_many(
-                kernel, float(likelihood.noise_variance), X[order], y[order], self.dtype,
-                seed=run.seed, panel_rows=panel_rows, go_on=go_on, spill=spill,
-            )  # fmt: skip
-        return posterior, found, order[: found.factor.size]
 
     def _take_in(self, rows: Rows, seconds: float | None = None) -> bool:
         if self.answer_ != OWN:
