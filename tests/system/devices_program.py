@@ -19,7 +19,6 @@ from vastgp.kernels import products  # noqa: E402
 from vastgp.methods.iterative import posterior as pathwise  # noqa: E402
 from vastgp.methods.iterative.kernel_system import KernelSystem  # noqa: E402
 from vastgp.methods.qsgp.stochastic import setup  # noqa: E402
-from vastgp.methods.swsgp import posterior as local  # noqa: E402
 from vastgp.options import (  # noqa: E402
     CG,
     Adam,
@@ -33,6 +32,7 @@ from vastgp.options import (  # noqa: E402
 )  # fmt: skip
 from vastgp.solvers import basis_system  # noqa: E402
 from vastgp.solvers import block as block_solver  # noqa: E402
+from vastgp.solvers import neighbour_posterior as local  # noqa: E402
 from vastgp.solvers.distinct_rows import known_rows  # noqa: E402
 
 # problems of a test are worth one device

@@ -37,8 +37,9 @@ def stochastic(data, run):
     )  # fmt: skip
     basis = RandomFourierBasis(KERNEL, seed_key(run.seed), 200)
     return fit_stochastic_answers(
-        *data, basis, Gaussian(0.01), options, run, rate=1e-2, tol=1e-9, dtype="float32"
-    )
+        *data, basis, Gaussian(0.01), options, run,
+        rate=1e-2, noise_floor=1e-6, tol=1e-9, dtype="float32",
+    )  # fmt: skip
 
 
 def inducing(data, run, **options):
