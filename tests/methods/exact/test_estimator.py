@@ -283,7 +283,7 @@ def test_a_budget_that_is_too_small_gives_the_posterior_of_random_rows(monkeypat
     X = np.sort(rng.uniform(-2.0, 2.0, size=(3500, 1)), axis=0)
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=3500)
     monkeypatch.setattr(
-        "vastgp.methods.exact.estimator.Pace.go_on", lambda self, done, itemsize: done < 2048
+        "vastgp.methods.exact.pace.Pace.go_on", lambda self, done, itemsize: done < 2048
     )
     monkeypatch.setattr(ExactGPRegressor, "_seconds", lambda self, n: 1e6)
     model = ExactGPRegressor(
@@ -309,7 +309,7 @@ def test_where_there_is_no_time_for_all_rows_some_judge(monkeypatch):
     X = rng.uniform(-2.0, 2.0, size=(2600, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=2600)
     monkeypatch.setattr(
-        "vastgp.methods.exact.estimator.Pace.go_on", lambda self, done, itemsize: done < 1024
+        "vastgp.methods.exact.pace.Pace.go_on", lambda self, done, itemsize: done < 1024
     )
     monkeypatch.setattr(ExactGPRegressor, "_seconds", lambda self, n: 1e6)
     model = ExactGPRegressor("rbf", dtype="float32", max_seconds=100.0).fit(X, y)
