@@ -72,7 +72,11 @@ class Weights:
         except np.linalg.LinAlgError:
             # of a step that is far too long: a bound of NaN makes it shorter
             return Found(natural, np.nan, natural)
-        weights, natural = self._centred(weights, covariance, natural)
+        return self._found(*self._centred(weights, covariance, natural), covariance)
+
+    def _found(
+        self, weights: np.ndarray, natural: tuple[np.ndarray, np.ndarray], covariance: np.ndarray
+    ) -> Found:
         mean = weights @ self.padded.T
         # as products of matrices: as sums over three letters they were half of the time of ten classes
         variance = np.sum((self.padded @ covariance) * self.padded, axis=-1)
@@ -117,13 +121,11 @@ class PlugInWeights(Weights):
     section 3.5); each function has the curvature that the likelihood has along it alone.
     """
 
-    def evaluate(self, natural: tuple[np.ndarray, np.ndarray]) -> Found:
+    def _found(
+        self, weights: np.ndarray, natural: tuple[np.ndarray, np.ndarray], covariance: np.ndarray
+    ) -> Found:
         """Return the logarithm of the density, and the natural parameters that its derivatives ask for."""
-        try:
-            weights, covariance = self.moments(natural)
-        except np.linalg.LinAlgError:
-            return Found(natural, np.nan, natural)
-        weights, natural = self._centred(weights, covariance, natural)
+        del covariance
         mean, n = weights @ self.features.T, self.num_rows
         value, alpha, beta = self.likelihood.plug_in_sites(self.y[:n], mean)
         linear = (beta * mean + alpha) @ self.features

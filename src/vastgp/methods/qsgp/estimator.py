@@ -31,6 +31,7 @@ from vastgp.methods.qsgp.options import SOLVERS, Block, Chosen, check_chosen
 from vastgp.methods.qsgp.stochastic.fit import RATE, fit_stochastic_answers
 from vastgp.methods.qsgp.stochastic.options import Stochastic
 from vastgp.methods.qsgp.stochastic.posterior import ChevronPosterior
+from vastgp.methods.qsgp.stochastic.setup import NOISE_FLOOR
 from vastgp.solvers.basis_evidence import BasisEvidence
 from vastgp.solvers.plan import affordable_basis
 from vastgp.solvers.weight_space import SampledPosterior
@@ -50,8 +51,6 @@ _TILE_ROWS = 4096
 # With this many basis functions per row the model's evidence is the exact one but for an eighth of the kernel's
 # short-range part, and takes longer.
 _NEAR_EXACT = 8.0
-# Least noise variance relative to that of the target: float32 cannot solve a system with less.
-_NOISE_FLOOR = 1e-3
 # Of the budget, for first hyperparameters: the posterior of the best of them is the prior where no time is left for it.
 _START_SHARE = 0.25
 # Of the rest, for the block solver's preconditioner and products: compilation takes the others. Sites of another
@@ -81,7 +80,7 @@ class QSGPFits(BaseGP):
         """Return what ``hyperparameters``, ``basis`` and ``solver`` stand for."""
         search = SEARCHES.resolve("hyperparameters", self.hyperparameters)
         if not isinstance(search, Fixed):
-            own = {"rows": self._start_rows, "noise_floor": _NOISE_FLOOR}
+            own = {"rows": self._start_rows, "noise_floor": NOISE_FLOOR}
             search = search.given(**own)
         return Chosen(
             search,
@@ -149,7 +148,7 @@ class QSGPFits(BaseGP):
             assert isinstance(basis, RandomFourierBasis)
             answers = fit_stochastic_answers(
                 rows, scaling, basis, likelihood, solver, run, rate=_rate(chosen.search),
-                noise_floor=getattr(chosen.search, "noise_floor", _NOISE_FLOOR), **common,
+                noise_floor=getattr(chosen.search, "noise_floor", NOISE_FLOOR), **common,
             )  # fmt: skip
         named = {"solver_": SOLVERS.name_of(solver), "num_basis_": basis.num_basis}
         for answer in _with(answers, **named):

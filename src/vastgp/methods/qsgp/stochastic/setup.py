@@ -40,7 +40,8 @@ _PROBE_ROWS = 2048  # rows that the damping is measured on,
 _PROBE_BATCH = 512  # and how many of them stand for a batch
 _SCALE_ROWS = 256  # rows behind the diagonal's scales while the bound is estimated
 _TILE = 4096
-NOISE_FLOOR = 1e-3  # least noise variance that is learned, where nobody says
+# Least noise variance relative to that of the target, where nobody says: float32 cannot solve a system with less.
+NOISE_FLOOR = 1e-3
 _OF_FEATURE = 16  # multiplications, about
 # Up to so many pairs of functions the preconditioner is made of them, and not of the kernel that they are drawn for.
 _KNOWN_PAIRS = 8192
