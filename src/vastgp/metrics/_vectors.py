@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from vastgp._arguments import is_number
+
 FloatArray = NDArray[np.float64]
 
 
@@ -25,8 +27,7 @@ def is_one_number(value: Any) -> bool:
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """An argument that is a whole number of at least ``least``."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not is_number(value, whole=True) or value < least:
         raise ValueError(f"{name}: expected a whole number of at least {least}, got {value!r}")
     return int(value)
 

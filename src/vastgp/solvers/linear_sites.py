@@ -6,6 +6,7 @@ over their posterior takes a hundred times as long as the value at its mean, and
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -55,9 +56,13 @@ class Weights:
         self, likelihood: Likelihood, features: np.ndarray, y: np.ndarray, variance: float = 1.0
     ) -> None:
         self.likelihood, self.features, self.num_rows = likelihood, features, len(y)
-        self.padded = repeat_last(features, padded_size(len(y)))
         self.y = repeat_last(y, padded_size(len(y)))
         self.variance = variance
+
+    @cached_property
+    def padded(self) -> np.ndarray:
+        """Features made up to a number of rows that compiled code is shared for."""
+        return repeat_last(self.features, padded_size(self.num_rows))
 
     def moments(self, natural: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return means and covariances of the weights."""

@@ -51,8 +51,9 @@ def fit_inducing_answers(
     given = fit.basis, rows, standardizer, noise
     variances: Variances
     if options.variance == "nearest":
-        are_rows = fit.basis.num_basis == rows.n and among_rows
-        variances = NearestVariances.of_rows(*given, options.neighbors, run.seed, are_rows=are_rows)
+        variances = NearestVariances.of_rows(
+            *given, options.neighbors, run.seed, are_rows=inputs is None
+        )
     else:
         augment = options.variance == "augmented"
         with precision(dtype):
